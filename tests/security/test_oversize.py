@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from policies.engine.cel import TOO_LARGE, VictimExpression
 from policies.engine.cel.language import Program
 from policies.engine.decision import Answer, CompiledRuleSet, decide
-from policies.engine.errors import RuleSetError
+from policies.engine.errors import DeadlineError, RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Table
 from policies.engine.preemption.vetoes import Candidate, Narrowed, narrow
 from policies.engine.rule import Cycle
 from policies.engine.status import Code
@@ -58,6 +59,69 @@ def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 NODES = [make_node(f"n{number}") for number in range(50)]
+
+MANY = 2_000
+
+
+def spreading(action: str) -> JSONObject:
+    found = {"maxSkew": 1, "whenUnsatisfiable": action, "labelSelector": {"matchLabels": {"a": "b"}}}
+    return {"topologySpreadConstraints": [{**found, "topologyKey": f"k{number}"} for number in range(MANY)]}
+
+
+def node_affinity(how: str, asked: Any) -> JSONObject:
+    return {"affinity": {"nodeAffinity": {f"{how}DuringSchedulingIgnoredDuringExecution": asked}}}
+
+
+EXISTS = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(MANY)]
+# What a Pod asks of each node without end, with the rule that looks at it.
+ASKED_OF_EACH_NODE: dict[str, tuple[JSONObject, JSONObject]] = {
+    "node selector": (
+        {"nodeSelector": {f"k{number}": "v" for number in range(MANY)}},
+        {"filters": [{"builtin": "MatchNodeSelector"}]},
+    ),
+    "requirements of a term": (
+        node_affinity("required", {"nodeSelectorTerms": [{"matchExpressions": EXISTS}]}),
+        {"filters": [{"builtin": "MatchNodeSelector"}]},
+    ),
+    "terms": (
+        node_affinity("required", {"nodeSelectorTerms": [{"matchExpressions": [each]} for each in EXISTS]}),
+        {"filters": [{"builtin": "MatchNodeSelector"}]},
+    ),
+    "requirements of a preferred term": (
+        node_affinity("preferred", [{"weight": 1, "preference": {"matchExpressions": EXISTS}}]),
+        {"scores": [{"builtin": "NodeAffinityPriority", "weight": 1}]},
+    ),
+    "spread": (spreading("DoNotSchedule"), {"filters": [{"builtin": "EvenPodsSpread"}]}),
+    "spread, as a score": (
+        spreading("ScheduleAnyway"),
+        {"scores": [{"builtin": "EvenPodsSpreadPriority", "weight": 1}]},
+    ),
+    "resources": (
+        {"containers": [{"resources": {"requests": {f"example.org/r{number}": "1" for number in range(MANY)}}}]},
+        {"filters": [{"builtin": "PodFitsResources"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "rules"), ASKED_OF_EACH_NODE.values(), ids=ASKED_OF_EACH_NODE)
+def test_a_pod_that_asks_something_of_each_node_without_end_is_decided_in_time(
+    asked: JSONObject, rules: JSONObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted are the columns that are read of all nodes, once time is up: at 5,000 nodes each takes a millisecond or two."""
+    read: list[object] = []
+    column = Table._column
+    monkeypatch.setattr(Table, "_column", lambda self, key, *more: read.append(key) or column(self, key, *more))
+
+    def give_way() -> None:
+        if len(read) > 50:
+            raise DeadlineError
+
+    rule_set = CompiledRuleSet(make_rule_set(failures={"deadline": "pass"}, **rules))
+    snapshot = Snapshot.of(map(Node.from_json, NODES))
+    cycle = Cycle(pod=Pod.from_json(make_pod(**asked)), snapshot=snapshot, now=NOW, give_way=give_way)
+    answer = decide(rule_set, cycle, snapshot.table.all_rows())
+    assert len(answer.feasible) == len(NODES)
+    assert 50 < len(read) < 60
 
 
 class TestPod:

@@ -46,12 +46,13 @@ class CheckVolumeBinding(Filter):
             return _refuse_all(rows, NOT_SEEN)
         reached: Mask = np.ones(len(rows), dtype=np.bool_)
         for name in names:
+            cycle.give_way()
             refusal = _refusal_of(objects, cycle.pod.namespace, name)
             if refusal is not None:
                 return _refuse_all(rows, refusal)
             affinity = objects.volumes[objects.claims[cycle.pod.namespace, name].spec.volume_name].spec.node_affinity
             if affinity is not None and affinity.required is not None:
-                reached &= match_selector(cycle.table, rows, affinity.required)
+                reached &= match_selector(cycle.table, rows, affinity.required, cycle.give_way)
         return Verdicts.refusing(~reached, OUT_OF_REACH)
 
 

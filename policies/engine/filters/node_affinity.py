@@ -77,10 +77,10 @@ class MatchNodeSelector(Filter):
             return Verdicts.success(len(rows))
         if required is not None and _excludes_all(required):
             return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), CONFLICT)
-        refused = ~match_required(cycle.table, rows, spec)
+        refused = ~match_required(cycle.table, rows, spec, cycle.give_way)
         if self._added is None:
             return Verdicts.refusing(refused, NOT_MATCHED)
-        verdicts = Verdicts.refusing(~match_selector(cycle.table, rows, self._added), NOT_ENFORCED)
+        verdicts = Verdicts.refusing(~match_selector(cycle.table, rows, self._added, cycle.give_way), NOT_ENFORCED)
         verdicts.codes[(verdicts.codes == PASSED) & refused] = 1
         return Verdicts(verdicts.codes, [NOT_ENFORCED, NOT_MATCHED])
 

@@ -71,9 +71,10 @@ class PodFitsResources(Filter):
         table = cycle.table
         lacks: list[_Lack] = [(TOO_MANY_PODS, free_slots(table)[rows] < 1, None)]
         for name, amount in self._wanted(cycle.pod.wanted):
+            cycle.give_way()
             never = partial(_exceeds, amount, table, name, rows)
             lacks.append((f"{_LACKING}{name}", free(table, name)[rows] < amount, never))
-        return _verdicts(lacks, len(rows))
+        return _verdicts(lacks, len(rows), cycle.give_way)
 
     def _wanted(self, requests: Resources) -> list[tuple[str, int]]:
         """Return the resources to compare, cpu, memory and ephemeral-storage first, the others by name."""
@@ -100,7 +101,7 @@ def _exceeds(amount: int, table: Table, name: str, rows: Rows) -> Mask:
     return allocatable(table, name)[rows] < amount
 
 
-def _verdicts(lacks: list[_Lack], size: int) -> Verdicts:
+def _verdicts(lacks: list[_Lack], size: int, give_way: Callable[[], None]) -> Verdicts:
     """Refuse the nodes that lack something, with all that they lack in one reason."""
     refused = lacks[0][1].copy()
     for _, lacking, _ in lacks[1:]:
@@ -111,6 +112,7 @@ def _verdicts(lacks: list[_Lack], size: int) -> Verdicts:
     # What a node lacks, and whether for ever, as the digits of a number: each that occurs gets a status once.
     pattern = np.zeros((len(positions), 2 * len(lacks)), dtype=np.bool_)
     for index, (_, lacking, never) in enumerate(lacks):
+        give_way()
         pattern[:, 2 * index] = lacking[positions]
         if never is not None:
             pattern[:, 2 * index + 1] = (lacking & never())[positions]

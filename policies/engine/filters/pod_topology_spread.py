@@ -18,7 +18,7 @@ from policies.engine.objects.spreading import (
     counts_on,
     has_all_keys,
 )
-from policies.engine.objects.table import Rows, Table
+from policies.engine.objects.table import Rows
 from policies.engine.rule import NODE, POD_CHANGES, POD_LEAVES, Cycle, Detail, Filter, Scope
 from policies.engine.selectors import SelectorError
 from policies.engine.status import PASSED, Code, Status, Verdicts
@@ -62,7 +62,7 @@ class EvenPodsSpread(Filter):
         if status == UNPARSABLE:
             return Detail(status.reason, self.summary())
         constraints = self._constraints(cycle)
-        labelled = has_all_keys(cycle.table, constraints)
+        labelled = has_all_keys(cycle.table, constraints, cycle.give_way)
         says, wants = [], []
         seen: dict[str, Any] = {}
         for constraint in constraints:
@@ -85,20 +85,20 @@ class EvenPodsSpread(Filter):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Take the constraints in order; the first that a node fails decides."""
-        pod, table = cycle.pod, cycle.table
+        table = cycle.table
         try:
             constraints = self._constraints(cycle)
         except SelectorError:
             return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), UNPARSABLE)
         if not constraints:
             return Verdicts.success(len(rows))
-        labelled = has_all_keys(table, constraints)
+        labelled = has_all_keys(table, constraints, cycle.give_way)
         codes = np.full(len(rows), PASSED, dtype=np.int32)
         for constraint in constraints:
             cycle.give_way()
             column = label(table, constraint.key)
             missing = column.codes[rows] == column.code_of.get(None, -1)
-            uneven = _uneven_domains(table, constraint, pod, labelled)[column.codes[rows]]
+            uneven = _uneven_domains(cycle, constraint, labelled)[column.codes[rows]]
             passing = codes == PASSED
             # A node without the label is in no domain: what holds for the code of "no label" says nothing of it.
             codes[passing & missing] = 1
@@ -112,7 +112,7 @@ class EvenPodsSpread(Filter):
 def _counts_by_domain(cycle: Cycle, constraint: Constraint, labelled: Mask) -> dict[str, int]:
     """Count the Pods that a constraint counts, by domain."""
     column = label(cycle.table, constraint.key)
-    counting = labelled & counts_on(cycle.table, constraint, cycle.pod)
+    counting = labelled & counts_on(cycle.table, constraint, cycle.pod, cycle.give_way)
     counts = count_matching(cycle.table, constraint.selector, cycle.pod.namespace)
     found: dict[str, int] = {}
     for row in np.flatnonzero(counting).tolist():
@@ -121,10 +121,11 @@ def _counts_by_domain(cycle: Cycle, constraint: Constraint, labelled: Mask) -> d
     return dict(sorted(found.items()))
 
 
-def _uneven_domains(table: Table, constraint: Constraint, pod: Pod, labelled: Mask) -> Mask:
+def _uneven_domains(cycle: Cycle, constraint: Constraint, labelled: Mask) -> Mask:
     """Return, by the code of the label's value, in which domains the Pod would be one too many."""
+    table, pod = cycle.table, cycle.pod
     column = label(table, constraint.key)
-    counting = labelled & counts_on(table, constraint, pod)
+    counting = labelled & counts_on(table, constraint, pod, cycle.give_way)
     matching = count_matching(table, constraint.selector, pod.namespace)
     codes = column.codes
     # Domains whose nodes don't count are none: an empty one would else be the fewest that all are compared with.

@@ -3,7 +3,7 @@
 Source: k8s.io/component-helpers v0.36.3 scheduling/corev1/nodeaffinity/nodeaffinity.go.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,14 +21,15 @@ from policies.engine.selectors import (
 )
 
 
-def match_required(table: Table, rows: Rows, spec: PodSpec) -> Mask:
+def match_required(table: Table, rows: Rows, spec: PodSpec, give_way: Callable[[], None]) -> Mask:
     """Return which nodes a Pod's nodeSelector and required node affinity accept."""
     accepted = np.ones(len(rows), dtype=np.bool_)
     for key, value in (spec.node_selector or {}).items():
+        give_way()
         accepted &= _has_value(table, rows, key, [value])
     required = required_terms(spec)
     if required is not None:
-        accepted &= match_selector(table, rows, required)
+        accepted &= match_selector(table, rows, required, give_way)
     return accepted
 
 
@@ -38,22 +39,27 @@ def required_terms(spec: PodSpec) -> NodeSelector | None:
     return affinity.node_affinity.required if affinity and affinity.node_affinity else None
 
 
-def match_selector(table: Table, rows: Rows, selector: NodeSelector) -> Mask:
+def match_selector(table: Table, rows: Rows, selector: NodeSelector, give_way: Callable[[], None]) -> Mask:
     """Return which nodes any term accepts."""
     accepted = np.zeros(len(rows), dtype=np.bool_)
     for term in selector.node_selector_terms or ():
-        accepted |= match_term(table, rows, term)
+        accepted |= match_term(table, rows, term, give_way)
     return accepted
 
 
-def match_term(table: Table, rows: Rows, term: NodeSelectorTerm) -> Mask:
-    """Return which nodes a term accepts. An empty one, and one that Kubernetes can't parse, accept none."""
+def match_term(table: Table, rows: Rows, term: NodeSelectorTerm, give_way: Callable[[], None]) -> Mask:
+    """Return which nodes a term accepts. An empty one, and one that Kubernetes can't parse, accept none.
+
+    `give_way` is called before each requirement: of a Pod there may be tens of thousands, and each looks at all nodes.
+    """
     if is_empty_term(term) or not is_valid_term(term):
         return np.zeros(len(rows), dtype=np.bool_)
     accepted = np.ones(len(rows), dtype=np.bool_)
     for requirement in term.match_expressions or ():
+        give_way()
         accepted &= _match_requirement(table, rows, requirement)
     for requirement in term.match_fields or ():
+        give_way()
         accepted &= _match_field(table, rows, requirement)
     return accepted
 

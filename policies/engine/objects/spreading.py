@@ -4,7 +4,7 @@ Sources: kube-scheduler v1.36.3 framework/plugins/podtopologyspread/common.go an
 framework/plugins/helper/spread.go (DefaultSelector).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -174,20 +174,21 @@ def _joined(selector: Selector, more: LabelSelector | None) -> Selector:
     return selector if other.nothing else selector.joined(other)
 
 
-def has_all_keys(table: Table, constraints: Sequence[Constraint]) -> Mask:
+def has_all_keys(table: Table, constraints: Sequence[Constraint], give_way: Callable[[], None]) -> Mask:
     """Return which nodes of a table have a label for each constraint."""
     has = np.ones(len(table), dtype=np.bool_)
     for key in {constraint.key for constraint in constraints}:
+        give_way()
         has &= has_label(table, key)
     return has
 
 
-def counts_on(table: Table, constraint: Constraint, pod: Pod) -> Mask:
+def counts_on(table: Table, constraint: Constraint, pod: Pod, give_way: Callable[[], None]) -> Mask:
     """Return on which nodes of a table Pods count for a constraint, by its policies about affinity and taints."""
     counts = np.ones(len(table), dtype=np.bool_)
     rows = table.all_rows()
     if constraint.honors_affinity:
-        counts &= match_required(table, rows, pod.spec)
+        counts &= match_required(table, rows, pod.spec, give_way)
     if constraint.honors_taints:
         counts &= match_tolerated(table, rows, pod.spec)
     return counts

@@ -44,7 +44,7 @@ class NodeAffinityPriority(Score):
         total = np.zeros(len(rows), dtype=np.int64)
         for term in [*self._added, *terms]:
             cycle.give_way()
-            total += term.weight * match_term(cycle.table, rows, term.preference)
+            total += term.weight * match_term(cycle.table, rows, term.preference, cycle.give_way)
         return normalize(total)
 
 

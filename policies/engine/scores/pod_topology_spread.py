@@ -51,11 +51,16 @@ class EvenPodsSpreadPriority(Score):
             return None
         needs_all = bool(pod.spec.topology_spread_constraints) or not self._defaults.is_system
         size = len(cycle.table)
-        eligible = has_all_keys(cycle.table, constraints) if needs_all else np.ones(size, dtype=np.bool_)
-        selectors = {constraint.selector for constraint in constraints}
-        matching = {selector: count_matching(cycle.table, selector, pod.namespace) for selector in selectors}
+        eligible = (
+            has_all_keys(cycle.table, constraints, cycle.give_way) if needs_all else np.ones(size, dtype=np.bool_)
+        )
+        matching = {}
+        for selector in {constraint.selector for constraint in constraints}:
+            cycle.give_way()
+            matching[selector] = count_matching(cycle.table, selector, pod.namespace)
         total = np.zeros(len(rows))
         for constraint in constraints:
+            cycle.give_way()
             counts, domains, has_key = _counts(cycle, rows, constraint, eligible, matching[constraint.selector])
             found = counts * log(domains + 2)
             found += float(constraint.max_skew - 1)
@@ -86,7 +91,7 @@ def _counts(
     is_domain[asked[eligible[rows]]] = True
     # Few nodes have Pods of an app, so only these are added up.
     counting = np.flatnonzero(matching)
-    counting = counting[(eligible & counts_on(table, constraint, cycle.pod))[counting]]
+    counting = counting[(eligible & counts_on(table, constraint, cycle.pod, cycle.give_way))[counting]]
     sums = np.zeros(len(column.values), dtype=np.int64)
     np.add.at(sums, codes[counting], matching[counting])
     return sums[asked], int(is_domain.sum()), has_key

@@ -5,6 +5,7 @@ import pytest
 from policies.engine.objects.matching import match_selector
 from policies.engine.objects.node import Node
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import go_on
 from policies.engine.selectors import (
     EVERYTHING,
     NOTHING,
@@ -127,7 +128,7 @@ def test_a_label_value_may_be_empty(value: str, valid: bool) -> None:
 def node_matches(*terms: NodeSelectorTerm) -> bool:
     labels = {"disk": "ssd", "generation": "7", "zone": "a"}
     table = Snapshot.of([Node.from_json(make_node("n1", labels=labels))]).table
-    return bool(match_selector(table, table.all_rows(), NodeSelector(list(terms)))[0])
+    return bool(match_selector(table, table.all_rows(), NodeSelector(list(terms)), go_on)[0])
 
 
 def term(*expressions: Requirement, fields: list[Requirement] | None = None) -> NodeSelectorTerm:
