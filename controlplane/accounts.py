@@ -118,7 +118,7 @@ def _record_unknown(kind: AuditKind, name: str, request: HttpRequest | None) -> 
 
     A name that none has may be a password, and AuditEvents are kept for good: it isn't in them.
     """
-    where = _counted_address(request)
+    where = counted_address(request)
     number, is_written = UNKNOWN.count(f"{kind} {where}", int(time.monotonic() // 60))
     if not is_written:
         return
@@ -127,7 +127,8 @@ def _record_unknown(kind: AuditKind, name: str, request: HttpRequest | None) -> 
     record_event(kind, by="", thing=("Account", name if known else ""), more=more)
 
 
-def _counted_address(request: HttpRequest | None) -> str:
+def counted_address(request: HttpRequest | None) -> str:
+    """Return what counts as one address of whoever asks: of IPv6 a /64."""
     # Imported here: every process connects these signals, and few let anybody in.
     from scheduler.http_server.connection import network_of
 

@@ -6,15 +6,18 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import APIException, AuthenticationFailed
+from rest_framework.exceptions import APIException, AuthenticationFailed, Throttled
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
+from controlplane.accounts import counted_address
 from controlplane.models import Holder
 from controlplane.tokens import MARK, Caller, RefusedError, caller_of
 from policies.publishing import OnBehalf
 
 _MAX_LENGTH = 8192
+# Reviews are counted by the minute.
+_SECONDS_TO_WAIT = 60
 _NO_SECRET = "Authorization: Bearer takes one token, without a space in it."  # noqa: S105 - a sentence
 
 
@@ -36,6 +39,7 @@ class BearerAuthentication(BaseAuthentication):
         Raises:
             AuthenticationFailed: the token lets nobody in. What else the request shows, isn't asked then.
             CannotTell: it is one of Kubernetes, and the API server can't be asked.
+            Throttled: it is one of Kubernetes, and too many such came that weren't taken.
         """
         keyword, _, given = get_authorization_header(request).partition(b" ")
         if keyword.lower() != b"bearer":
@@ -47,7 +51,7 @@ class BearerAuthentication(BaseAuthentication):
         if not secret or " " in secret or len(secret) > _MAX_LENGTH:
             raise AuthenticationFailed(_NO_SECRET)
         try:
-            caller = _caller(secret)
+            caller = _caller(secret, request)
         except RefusedError as error:
             raise AuthenticationFailed(str(error)) from error
         return caller.holder, caller.acts
@@ -58,16 +62,18 @@ class BearerAuthentication(BaseAuthentication):
         return 'Bearer realm="Berth"' + (', error="invalid_token"' if sent else "")
 
 
-def _caller(secret: str) -> Caller:
+def _caller(secret: str, request: Request) -> Caller:
     if secret.startswith(MARK) or not settings.BERTH.token_review_audience:
         return caller_of(secret, now=timezone.now())
     # Imported where it is used: the client of Kubernetes takes long to load, and few ask for it.
-    from controlplane.token_review import AwayError, caller_of_review
+    from controlplane.token_review import AwayError, TooOftenError, caller_of_review
 
     try:
-        return caller_of_review(secret)
+        return caller_of_review(secret, counted_address(request))
     except AwayError as error:
         raise CannotTell(str(error)) from error
+    except TooOftenError as error:
+        raise Throttled(_SECONDS_TO_WAIT, str(error)) from error
 
 
 class TokenThrottle(SimpleRateThrottle):

@@ -1,11 +1,16 @@
 """Tokens of Kubernetes' ServiceAccounts, as the API server judges them: who sends one, and which roles that gives here.
 
 The API server is asked about each request anew (TokenReview, authentication.k8s.io/v1): what was revoked with its Pod or its
-ServiceAccount ends here at once. Nothing of the token is kept.
+ServiceAccount ends here at once. Of a token that was taken a digest is kept, in memory alone; of others nothing.
 """
 
+import hashlib
 import logging
-from collections.abc import Mapping
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -32,10 +37,75 @@ ACCOUNT: Final = "system:serviceaccount:"
 _ISSUER: Final = "kubernetes"
 _TIMEOUT_SECONDS = 5.0
 _MAX_VIA = 150
+# Reviews within a minute of tokens that weren't taken before: of one address, of all, and at once. Each is a request to the API
+# server, and holds one of the admin's eight threads.
+OF_ADDRESS, IN_ALL, AT_ONCE = 30, 120, 4
+MOST_KNOWN = 1_000
 
 
 class AwayError(Exception):
     """The API server can't be asked, or may not be; nobody knows whose token it is."""
+
+
+class TooOftenError(Exception):
+    """The API server isn't asked: so many others sent tokens that it hasn't taken."""
+
+
+class Strangers:
+    """Bounds how often the API server is asked for what anybody may send. Tokens that let somebody in last time aren't counted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._known: dict[bytes, None] = {}
+        self._minute, self._asking, self._of = 0, 0, Counter[str]()
+
+    @contextmanager
+    def asking(self, token: str, address: str, minute: int) -> Iterator[None]:
+        """Let the API server be asked within, and remember whether the token lets somebody in.
+
+        Raises:
+            TooOftenError: of this address, or of all, too many ask.
+        """
+        digest = hashlib.sha256(token.encode()).digest()
+        with self._lock:
+            is_known = digest in self._known
+            if not is_known:
+                self._count(address, minute)
+        try:
+            yield
+        except AwayError:
+            self._done(digest, is_known=is_known, keep=is_known)
+            raise
+        except BaseException:
+            self._done(digest, is_known=is_known, keep=False)
+            raise
+        self._done(digest, is_known=is_known, keep=True)
+
+    def _count(self, address: str, minute: int) -> None:
+        if minute != self._minute:
+            self._minute = minute
+            self._of.clear()
+        if self._asking >= AT_ONCE or self._of[address] >= OF_ADDRESS or self._of.total() >= IN_ALL:
+            message = "Too many tokens that Kubernetes hasn't taken before came lately. Ask again."
+            raise TooOftenError(message)
+        self._of[address] += 1
+        self._asking += 1
+
+    def _done(self, digest: bytes, *, is_known: bool, keep: bool) -> None:
+        with self._lock:
+            self._asking -= not is_known
+            self._known.pop(digest, None)
+            if keep:
+                self._known[digest] = None
+                if len(self._known) > MOST_KNOWN:
+                    del self._known[next(iter(self._known))]
+
+
+STRANGERS = Strangers()
 
 
 class _User(msgspec.Struct):
@@ -98,16 +168,22 @@ def roles_of(account: str, roles: Mapping[str, str]) -> set[str]:
     }
 
 
-def caller_of_review(token: str) -> Caller:
+def caller_of_review(token: str, address: str) -> Caller:
     """Return who a token of a ServiceAccount lets in: an account of its own, with the roles that the settings give it now.
+
+    Args:
+        token: what was sent.
+        address: by which callers are counted whose token wasn't taken before.
 
     Raises:
         RefusedError: nobody.
         AwayError: nobody can say.
+        TooOftenError: the API server isn't asked.
     """
     berth = settings.BERTH
-    name = service_account_of(token, berth.token_review_audience, _client(berth.kubeconfig))
-    owner = _account(name, roles_of(name, berth.token_review_roles))
+    with STRANGERS.asking(token, address, int(time.monotonic() // 60)):
+        name = service_account_of(token, berth.token_review_audience, _client(berth.kubeconfig))
+        owner = _account(name, roles_of(name, berth.token_review_roles))
     holder, scopes = Holder.objects.get(pk=owner.pk), frozenset(SCOPES)
     holder.scopes = scopes
     return Caller(holder, OnBehalf(owner, f"ServiceAccount {name}"[:_MAX_VIA], scopes))

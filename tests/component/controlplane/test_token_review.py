@@ -1,6 +1,7 @@
 """Tokens of ServiceAccounts: what an answer of the API server has to say, and which roles and account they give."""
 
 import base64
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -10,7 +11,16 @@ from django.contrib.auth.models import User
 
 from controlplane import token_review
 from controlplane.env import ConfigurationError, read_environment
-from controlplane.token_review import AwayError, roles_of, service_account_of
+from controlplane.token_review import (
+    AT_ONCE,
+    IN_ALL,
+    OF_ADDRESS,
+    AwayError,
+    Strangers,
+    TooOftenError,
+    roles_of,
+    service_account_of,
+)
 from controlplane.tokens import RefusedError
 from policies.models import AuditEvent
 from scheduler.cluster.errors import APIForbiddenError
@@ -98,14 +108,16 @@ def test_a_pattern_is_of_namespace_and_name(account: str, roles: set[str]) -> No
 @pytest.fixture
 def server(db: None, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     server = FakeServer()
+    token_review.STRANGERS.forget()
+    monkeypatch.setattr("controlplane.token_review.time.monotonic", lambda: 6_000.0)
     monkeypatch.setattr(token_review, "_client", lambda _kubeconfig: server)
     changed = {"token_review_audience": "berth", "token_review_roles": {"ci/deployer": "Operator"}}
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **changed))
     return server
 
 
-def asked(token: str = TOKEN) -> Any:
-    return HTTPSClient().get("/api/v1/rule-sets", headers=bearer(token))
+def asked(token: str = TOKEN, address: str = "192.0.2.1") -> Any:
+    return HTTPSClient().get("/api/v1/rule-sets", headers=bearer(token), REMOTE_ADDR=address)
 
 
 def test_it_comes_in_with_an_account_of_its_own_and_its_roles(server: FakeServer) -> None:
@@ -152,6 +164,55 @@ def test_while_the_api_server_is_away_it_says_so(server: FakeServer) -> None:
     answer = asked()
     assert answer.status_code == 503
     assert TOKEN not in answer.content.decode()
+
+
+def test_tokens_that_are_not_taken_reach_the_api_server_so_often_of_one_address(server: FakeServer) -> None:
+    server.status["authenticated"] = False
+    of_one = [f"2001:db8::{number:x}" for number in range(1, OF_ADDRESS + 1)]
+    assert {asked(f"a.b.{address}", address).status_code for address in of_one} == {401}
+    refused = asked(address="2001:db8::ffff")
+    assert (refused.status_code, int(refused["Retry-After"]) <= 60, len(server.asked)) == (429, True, OF_ADDRESS)
+    assert asked(address="2001:db8:0:1::1").status_code == 401
+
+
+def test_of_all_addresses_together_so_often(server: FakeServer) -> None:
+    server.status["authenticated"] = False
+    answers = [asked(address=f"192.0.2.{number}").status_code for number in range(IN_ALL + 9)]
+    assert (answers.count(401), answers.count(429)) == (IN_ALL, 9)
+
+
+def test_a_token_that_was_taken_is_reviewed_whatever_strangers_send(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked().status_code == 200
+    server.status["authenticated"] = False
+    for number in range(IN_ALL):
+        asked(f"a.b.{number}")
+    server.status["authenticated"] = True
+    assert [asked().status_code, asked("new.to.berth").status_code] == [200, 429]
+    server.status["authenticated"] = False
+    assert [asked().status_code, asked().status_code] == [401, 429]
+    server.status["authenticated"] = True
+    monkeypatch.setattr("controlplane.token_review.time.monotonic", lambda: 6_060.0)
+    assert asked().status_code == 200
+
+
+def test_who_has_no_role_is_a_stranger(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = msgspec.structs.replace(settings.BERTH, token_review_roles={"a/b": "Operator"})
+    monkeypatch.setattr(settings, "BERTH", none)
+    answers = [asked().status_code for _ in range(OF_ADDRESS + 1)]
+    assert answers == [401] * OF_ADDRESS + [429]
+
+
+def test_while_reviews_of_strangers_do_not_come_back_no_more_are_begun() -> None:
+    strangers = Strangers()
+    with ExitStack() as asking:
+        for number in range(AT_ONCE):
+            asking.enter_context(strangers.asking(f"a.b.{number}", f"192.0.2.{number}", 1))
+        with pytest.raises(TooOftenError), strangers.asking("a.b.c", "192.0.2.99", 1):
+            pass
+    with strangers.asking("a.b.c", "192.0.2.99", 1):
+        pass
 
 
 def test_switched_off_it_asks_nobody(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
