@@ -385,8 +385,14 @@ def _date(second: int) -> str:
 
 
 def network_of(host: str) -> str:
-    """Return what counts as one address: an IPv6 machine has as many as it wants of a /64."""
-    return str(ipaddress.ip_network((host.partition("%")[0], 64), strict=False)) if ":" in host else host
+    """Return what counts as one address: an IPv6 machine has as many as it wants of a /64.
+
+    A listener for both has all of IPv4 in one /64 (::ffff:192.0.2.1): each counts as what it is.
+    """
+    if ":" not in host:
+        return host
+    address = ipaddress.IPv6Address(host.partition("%")[0])
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
 
 
 def _origin(address: Any, listener: Listener) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.http_server.body import Body, Budget, WholeBody
-from scheduler.http_server.connection import BODY_SECONDS, HEAD_SECONDS, Connection, Listener, Wants
+from scheduler.http_server.connection import BODY_SECONDS, HEAD_SECONDS, Connection, Listener, Wants, network_of
 from scheduler.http_server.head import HeadLimits
 from scheduler.http_server.listeners import base_environ
 
@@ -266,3 +266,20 @@ def test_each_step_has_a_time_of_its_own_from_its_first_byte_on() -> None:
         select.select([connection.fd], [], [], 10)
         connection.go_on()
         assert HEAD_SECONDS < connection.deadline - time.monotonic() <= BODY_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("::FFFF:c000:0201", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:ffff:ffff:ffff", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+    ],
+)
+def test_an_address_of_ipv4_counts_alone_by_whatever_listener_and_of_ipv6_a_64(host: str, network: str) -> None:
+    assert network_of(host) == network
