@@ -1,9 +1,15 @@
 """What a refused change of state says."""
 
+import re
 from collections.abc import Sequence
 
 from policies.engine.errors import Fault
 from policies.engine.reading import reordering
+
+# Controls but those of lines, which terminals obey; what has no width, and separates lines; tags.
+_UNSEEN = re.compile(
+    "[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 class PublishingError(Exception):
@@ -28,11 +34,13 @@ class OvertakenError(PublishingError):
 
 
 def fault_of_words(*texts: str) -> str:
-    """Return what is wrong with words that others will read: they would see them in another order than they were written."""
-    found = "".join(map(reordering, texts))
+    """Return what is wrong with words that others will read: in another order than they were written, or not all of them."""
+    if found := "".join(map(reordering, texts)):
+        return f"The text holds U+{ord(found[0]):04X}, which shows it in another order than it has: take it out."
+    unseen = _UNSEEN.search("".join(texts))
     return (
-        f"The text holds U+{ord(found[0]):04X}, which shows it in another order than it has: take it out."
-        if found
+        f"The text holds U+{ord(unseen[0]):04X}, which nobody sees and terminals may obey: take it out."
+        if unseen
         else ""
     )
 

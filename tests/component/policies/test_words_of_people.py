@@ -46,6 +46,20 @@ def test_no_comment_and_no_reason_of_an_act_deceives() -> None:
     )
 
 
+@pytest.mark.parametrize("unseen", ["\x1b[2J", "\x9b2J", "\x07", "\u200b", "\u2028", "\ufeff", "\U000e0041"])
+def test_no_words_hold_what_nobody_sees_or_terminals_obey(unseen: str) -> None:
+    with pytest.raises(publishing.PublishingError, match=f"U\\+{ord(unseen[0]):04X}, which nobody sees"):
+        publishing.begin_change(by="sam", title=f"Allow {unseen}web")
+    made = opened(make_rule_set(), title="a")
+    with pytest.raises(publishing.PublishingError, match="nobody sees"):
+        publishing.comment_on_change(change=made, by="sam", text=f"web{unseen}")
+
+
+def test_words_may_have_lines_and_letters_of_any_script() -> None:
+    said = "Für Köln\r\n\tund Łódź: 東京, می\u200cخواهم, 👩\u200d🔧"
+    assert publishing.begin_change(by="sam", title="a", reason=said).reason == said
+
+
 def test_what_deceived_before_can_be_put_right() -> None:
     made = opened(make_rule_set(), title="a")
     Change.objects.filter(pk=made.pk).update(title=DECEIVING)
