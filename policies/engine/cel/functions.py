@@ -7,7 +7,9 @@ type check refuses `<` and arithmetic on it, as Kubernetes does.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
+from zoneinfo import available_timezones
 
 from policies.engine.errors import QuantityError
 from policies.engine.quantity import Quantity, parse
@@ -123,14 +125,15 @@ def as_approximate_float(held: Held) -> float:
     return float(value.unscaled) * 10.0**value.scale
 
 
-# Names of the tz database, an offset, or none for UTC. CEL opens the file of that name: of one that begins with "/" any file, and
-# reading a pipe doesn't end. It keeps each name for good, too.
-_ZONE = re.compile(r"|[+-]?[0-9]{1,2}:[0-9]{2}|[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
+# An offset, or none for UTC. Else CEL opens the file of that name (of one that begins with "/" any file, and reading a pipe
+# doesn't end), and keeps each name for good: so it is asked for those that there are, and nothing else.
+_OFFSET = re.compile(r"|[+-]?[0-9]{1,2}:[0-9]{2}")
+_names_of_zones = cache(available_timezones)
 
 
 def zone(name: str) -> str:
-    """Return the name of a zone as it is, where it can be one."""
-    if _ZONE.fullmatch(name) is None:
+    """Return the name of a zone as it is, where there is one."""
+    if _OFFSET.fullmatch(name) is None and name not in _names_of_zones():
         message = "this is no name of a time zone, and no offset like +05:30"
         raise ValueError(message)
     return name

@@ -302,6 +302,13 @@ class TestEvaluate:
             assert isinstance(made, EvaluationFault)
             assert "no name of a time zone" in made.message
 
+    @pytest.mark.parametrize("name", ["Europe/Nowhere", "europe/berlin", "Europe", "posixrules", "UTC-1", "A/B/C/D"])
+    def test_a_zone_that_is_not_there_is_not_looked_for(self, name: str) -> None:
+        """CEL keeps each name that it is asked for, and looks for its file: there are as many names as labels have values."""
+        made = value_of(f"now.getHours('{name}')")
+        assert isinstance(made, EvaluationFault)
+        assert "no name of a time zone" in made.message
+
     @pytest.mark.parametrize("zone", ["''", "'UTC'", "'+00:00'", "'Etc/GMT+0'", "dyn('UTC')", "[{'z': 'UTC'}][0].z"])
     def test_any_zone_may_be_worked_out(self, zone: str) -> None:
         assert value_of(f"now.getHours({zone}) + [3].map(h, now.getHours({zone}))[0]") == 2
