@@ -96,7 +96,7 @@ class Door(APIView):
         """Refuse what nobody would answer to.
 
         Raises:
-            ValidationError: a parameter isn't known.
+            ValidationError: a parameter isn't known, or given twice: what stands in front of Berth may read the other one.
         """
         super().initial(request, *args, **kwargs)
         known = {each.name for each in self.parameters_of(self.act_of(request)) if each.location == "query"}
@@ -104,6 +104,8 @@ class Door(APIView):
         if unknown:
             takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
             raise ValidationError({name[:80]: f"is no parameter of this; {takes}" for name in unknown})
+        if twice := [name for name, values in request.query_params.lists() if len(values) > 1]:
+            raise ValidationError(dict.fromkeys(twice, "is given more than once"))
 
     def get_throttles(self) -> list[BaseThrottle]:
         """Return what counts, of all doors and of this one."""

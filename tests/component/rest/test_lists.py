@@ -49,6 +49,12 @@ def test_what_is_no_page_is_refused(auditor: Client, query: str) -> None:
     assert [each["path"] for each in problem["faults"]] == [query.partition("=")[0]]
 
 
+@pytest.mark.parametrize("path", ["/revisions?limit=1&limit=2", "/priority-classes?fields=name&fields=value"])
+def test_a_parameter_that_is_given_twice_is_refused(auditor: Client, path: str) -> None:
+    problem = told(ask(auditor, "get", path), 400)
+    assert [each["message"] for each in problem["faults"]] == ["is given more than once"]
+
+
 def test_fields_that_are_wanted_come_alone(auditor: Client, classes: list[str]) -> None:
     page = told(ask(auditor, "get", "/priority-classes?fields=name,value&limit=1"))
     assert [set(each) for each in page["results"]] == [{"name", "value"}]
