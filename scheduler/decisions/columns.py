@@ -50,10 +50,7 @@ def pack(numbers: Integers) -> Packed:
     if not len(numbers):
         return Packed(1, 0, b"")
     # The highest bit that is set in any of them tells how many they need; a negative one shows in the sign.
-    together = int(np.bitwise_or.reduce(numbers))
-    if together < 0:
-        together = max(int(numbers.max()), ~int(numbers.min()))
-    return _pack(numbers, _WIDTHS[together.bit_length()])
+    return _pack(numbers, int(np.bitwise_or.reduce(numbers)))
 
 
 def _pack_together(columns: Sequence[Integers]) -> list[Packed]:
@@ -67,7 +64,10 @@ def _pack_together(columns: Sequence[Integers]) -> list[Packed]:
     return list(map(pack, columns))
 
 
-def _pack(numbers: Integers, width: int) -> Packed:
+def _pack(numbers: Integers, together: int) -> Packed:
+    if together < 0:
+        together = max(int(numbers.max()), ~int(numbers.min()))
+    width = _WIDTHS[together.bit_length()]
     return _packed(numbers.astype(_KINDS[width]).tobytes(), width, len(numbers))
 
 
@@ -153,21 +153,21 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     if size == 0:
         return StoredOrder(0, None, [])
     steps = rows[1:] - rows[:-1]
-    ends = (steps != 1).nonzero()[0]
-    number = len(ends) + 1
-    if (number - 1) * _SHORTEST_RUN >= size:
+    # Where runs begin, and behind the last.
+    begins = np.empty(size + 1, dtype=np.bool_)
+    begins[0] = begins[-1] = True
+    np.not_equal(steps, 1, out=begins[1:-1])
+    bounds = begins.nonzero()[0]
+    if (len(bounds) - 2) * _SHORTEST_RUN >= size:
         return StoredOrder(size, pack(np.concatenate((rows[:1], steps))), _unknown(rows, names))
-    # The first row of each run, then how many rows each has.
-    runs = np.empty(2 * number, dtype=np.intp)
-    runs[0], runs[1:number] = rows[0], rows[1:][ends]
-    runs[number:-1], runs[-1] = ends, size - 1
-    runs[number + 1 :] -= ends
-    runs[number] += 1
+    starts = bounds[:-1]
+    firsts = rows.take(starts)
+    together = int(np.bitwise_or.reduce(firsts))
     # -1 follows no number of a run, so that it begins one.
-    unknown = _unknown(rows, names) if int(np.minimum.reduce(runs)) < 0 else []
-    if number == 1 and not runs[0]:
+    unknown = _unknown(rows, names) if together < 0 else []
+    if len(firsts) == 1 and not together:
         return StoredOrder(size, None, unknown)
-    return StoredOrder(size, None, unknown, Runs(pack(runs[:number]), pack(runs[number:])))
+    return StoredOrder(size, None, unknown, Runs(_pack(firsts, together), pack(bounds[1:] - starts)))
 
 
 def _unknown(rows: Integers, names: Sequence[str]) -> list[str]:
@@ -219,7 +219,7 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
             if rule.mode == "enforce":
                 # What is left is worked out where another rule needs it.
                 refused = data if width == 1 else np.sign(codes).astype(np.int8).tobytes()
-        said = [(status.code.value, status.reason) for status in statuses]
+        said: list[tuple[str, str]] = [(status.code, status.reason) for status in statuses]
         stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
     return stored
 

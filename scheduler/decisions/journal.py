@@ -168,7 +168,7 @@ class Journal:
         names = names_between(chain.last.step, snapshot.step)
         if names is None:
             names = _differing(chain.last, snapshot)
-        if len(names) > max(_MANY, len(snapshot.table) // 2):
+        if len(names) > _MANY and len(names) > len(snapshot.table) // 2:
             return False
         change = change_between(chain.last, snapshot, sorted(names), self._masks)
         if snapshot.table.row_of is not chain.last.table.row_of:

@@ -403,9 +403,10 @@ class NodesEntry(Entry, kw_only=True):
     def _stored(self, answer: Answer, masks: Masks) -> StoredAnswer:
         stored = store_answer(answer)
         columns: list[StoredFilter | StoredScore] = [*stored.filters, *stored.scores]
-        if masks and any(column.faults for column in columns):
+        faulty = [column for column in columns if column.faults]
+        if faulty and masks:
             hidden = masks.hidden_reads(self.rule_set)
-            for column in columns:
+            for column in faulty:
                 if column.rule in hidden:
                     column.faults = masked_faults(column.faults)
         return stored
@@ -470,7 +471,7 @@ def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[st
         _encode(unknown) if unknown else _NONE,
     ]
     if answer is not None:
-        refusals = [(status.code.value, status.reason) for status in answer.refusals]
+        refusals = [(status.code, status.reason) for status in answer.refusals]
         parts += answer.refusal.astype(_INT32, copy=False), _encode(refusals) if refusals else _NONE
         parts += [
             np.ascontiguousarray(numbers, dtype=_INT64)
