@@ -70,6 +70,8 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	ROLLING_ROUNDS=10 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_rolling_restart.py --timeout 3600
 	FORMER=2768793 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_upgrade.py
 	FAULT_RUNS=50 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_recording.py -s --timeout 14400
+	FAULT_CLOCK=1 $(PYTEST) tests/faults/test_clock.py --timeout 1800
+	FAULT_CLOCK=1 $(WITH_POSTGRES) $(PYTEST) tests/faults/test_clock.py --timeout 1800
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_binding.py tests/faults/test_leaders.py -s --timeout 7200
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_scheduled_publish.py -s --timeout 7200
 	PUBLISHING_DOORS=1 $(PYTEST) tests/faults/test_doors_at_once.py

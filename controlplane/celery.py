@@ -63,6 +63,7 @@ app.conf.update(
     worker_cancel_long_running_tasks_on_connection_loss=True,
     worker_hijack_root_logger=False,
     timezone="UTC",
+    beat_scheduler="controlplane.beat:Scheduler",
     beat_schedule_filename=str(settings.BERTH.state_dir / "beat-schedule"),
     beat_schedule={
         name: {"task": f"scheduler.tasks.{task}", "schedule": seconds, "options": {"queue": queue, "expires": expires}}

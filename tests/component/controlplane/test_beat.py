@@ -1,0 +1,62 @@
+"""Beat goes on by the clock that there is."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from controlplane.beat import Scheduler
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+INTERVALS = {"often": 1.0, "seldom": 10.0, "hourly": 3600.0}
+
+
+class Beat:
+    """A Scheduler with a clock of its own; `sent` has what it sent since it was asked last."""
+
+    def __init__(self, file: Path, at: datetime, patch: pytest.MonkeyPatch) -> None:
+        self.now, self._sent = at, list[str]()
+        schedule = {name: {"task": name, "schedule": seconds} for name, seconds in INTERVALS.items()}
+        app: Any = Celery("test", broker="memory://", set_as_current=False, beat_schedule=schedule, timezone="UTC")
+        # Of all apps: a schedule that was read from the file asks the current one.
+        patch.setattr(Celery, "now", lambda _: self.now)
+        self.scheduler = Scheduler(app=app, schedule_filename=str(file))
+        self.scheduler.apply_entry = lambda entry, producer=None: self._sent.append(entry.name)
+
+    def after(self, seconds: float) -> list[str]:
+        self.now += timedelta(seconds=seconds)
+        self._sent.clear()
+        for _ in range(20):
+            self.scheduler.tick()
+        return sorted(self._sent)
+
+
+@pytest.fixture
+def beat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beat:
+    made = Beat(tmp_path / "beat", NOON, monkeypatch)
+    made.after(0)
+    assert [made.after(1), made.after(10), made.after(1)] == [["often"], ["often", "seldom"], ["often"]]
+    return made
+
+
+def test_all_tasks_are_sent_at_their_interval_after_the_clock_was_set_back(beat: Beat) -> None:
+    assert beat.after(-86_400) == []
+    assert [beat.after(1), beat.after(9)] == [["often"], ["often", "seldom"]]
+    assert beat.after(3600) == ["hourly", "often", "seldom"]
+
+
+def test_a_beat_started_anew_after_the_clock_was_set_back_sends_all_tasks(
+    beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat.scheduler.close()
+    anew = Beat(tmp_path / "beat", NOON - timedelta(days=1), monkeypatch)
+    assert anew.after(0) == []
+    assert [anew.after(1), anew.after(9)] == [["often"], ["often", "seldom"]]
+
+
+def test_what_the_processes_run_is_this_scheduler() -> None:
+    from controlplane.celery import app
+
+    assert app.conf.beat_scheduler == f"{Scheduler.__module__}:{Scheduler.__qualname__}"
