@@ -40,6 +40,13 @@ def auditor(browser: Browser, lived_in_admin: Admin, seen: dict[str, Any]) -> It
             yield page
 
 
+def look_back_until(page: Page, name: str) -> None:
+    """Look further back, as a page offers that came to no more in its time, until it shows a Decision about a Pod."""
+    while not page.locator("#result_list", has_text=name).count():
+        with page.expect_navigation():
+            page.get_by_role("link", name="Look further back").click()
+
+
 @pytest.mark.timeout(600)
 def test_20_000_decisions_are_narrowed_to_yesterday_one_node_and_one_rule(auditor: Page) -> None:
     page = auditor
@@ -50,16 +57,18 @@ def test_20_000_decisions_are_narrowed_to_yesterday_one_node_and_one_rule(audito
     page.fill("#search-node", "n42")
     page.fill("#search-refused_by", "gpu")
     page.click("#decision-search button[type=submit]")
-    rows = page.locator("#result_list tbody tr")
-    expect(rows).to_have_count(1)
-    expect(rows).to_contain_text("asked-for-yesterday")
+    expect(page.locator("#active-filters")).to_contain_text("node: n42")
+    look_back_until(page, "asked-for-yesterday")
+    expect(page.locator("#result_list tbody tr")).to_have_count(1)
     chips = page.locator("#active-filters .berth-chip")
     expect(chips).to_have_count(3)
     shoot_everywhere(page, "narrowed")
 
     # What was narrowed by can be taken away, one by one.
     page.get_by_role("link", name="Take time away").click()
-    expect(rows).to_have_count(3)
+    expect(chips).to_have_count(2)
+    look_back_until(page, "asked-for-today")
+    look_back_until(page, "asked-for-before")
     page.get_by_role("link", name="Take node away").click()
     expect(page.locator("#result_list")).to_contain_text("job-7")
     expect(chips).to_have_count(1)
