@@ -81,6 +81,8 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "controlplane" / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            # Thousands are separated in sentences, and nowhere else: numbers of Revisions and ids aren't counts.
+            "builtins": ["django.contrib.humanize.templatetags.humanize"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -88,7 +90,7 @@ TEMPLATES = [
                 "policies.admin.pauses.suspensions",
                 "controlplane.site.keys",
                 "controlplane.provider.button",
-            ]
+            ],
         },
     }
 ]

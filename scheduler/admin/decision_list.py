@@ -128,5 +128,5 @@ def verdict_of(row: Decision) -> dict[str, str]:
     if row.error:
         return {"mark": "!", "kind": "bad", "text": ANSWERS["error"]}
     if row.nodes and not row.feasible:
-        return {"mark": "✗", "kind": "bad", "text": f"none of {row.nodes} nodes"}
-    return {"mark": "✓", "kind": "good", "text": f"{row.feasible} of {row.nodes} nodes"}
+        return {"mark": "✗", "kind": "bad", "text": f"none of {row.nodes:,} nodes"}
+    return {"mark": "✓", "kind": "good", "text": f"{row.feasible:,} of {row.nodes:,} nodes"}

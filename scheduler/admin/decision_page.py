@@ -193,7 +193,7 @@ def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair
         (side, "bad" if each.is_refusal else "good", each.verdict + ("" if each.points is None else f", {each.points} points"))
         for side, each in sides
     ]  # fmt: skip
-    lead = f"Of {len(names)} node{'s' if len(names) > 1 else ''} both said the same." if pair else ""
+    lead = f"Of {len(names):,} node{'s' if len(names) > 1 else ''} both said the same." if pair else ""
     back = ("Both beside each other", reverse("decision_beside", args=[row.pk for row in rows]))
     return _names_page(request, names, {"lead": lead, "said": said, "decision": rows[0].pk, "back": back})
 
@@ -249,7 +249,7 @@ def _ties(matrix: Matrix) -> str:
     others = sum(len(each.nodes) for each in matrix.rows if each.feasible and each.total == best.total) - 1
     if not others:
         return ""
-    return f"{others} other node{'s have' if others > 1 else ' has'} {best.total} points too."
+    return f"{others:,} other node{'s have' if others > 1 else ' has'} {best.total} points too."
 
 
 def _matrix(query: QueryDict, row: Decision, matrix: Matrix) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def _matrix(query: QueryDict, row: Decision, matrix: Matrix) -> dict[str, Any]:
 def _counts(matrix: Matrix) -> str:
     refused = sum(len(each.nodes) for each in matrix.rows if not each.feasible)
     passed = sum(len(each.nodes) for each in matrix.rows if each.feasible)
-    return f"{refused} refused, {passed} allowed, in {counted(len(matrix.rows), 'group')} of equal nodes"
+    return f"{refused:,} refused, {passed:,} allowed, in {counted(len(matrix.rows), 'group')} of equal nodes"
 
 
 def _neighbours(page: Any) -> list[tuple[str, int]]:
@@ -346,10 +346,10 @@ def answer_of(row: Decision) -> str:
     if row.error:
         return f"The question about {pod} couldn't be answered: {row.error}"
     if not row.feasible:
-        return f"{pod} may use none of {row.nodes} nodes; most often: {row.top_reason or 'no reason given'}."
+        return f"{pod} may use none of {row.nodes:,} nodes; most often: {row.top_reason or 'no reason given'}."
     best = f" The best is {row.best}." if row.best else ""
     refused = f" Most were refused because: {row.top_reason}." if row.feasible < row.nodes and row.top_reason else ""
-    return f"{pod} may use {row.feasible} of {row.nodes} nodes.{best}{refused}"
+    return f"{pod} may use {row.feasible:,} of {row.nodes:,} nodes.{best}{refused}"
 
 
 def outcome_of(row: Decision) -> str:

@@ -54,13 +54,13 @@ class Line(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         because = f": {self.reason}" if self.reason else ""
         match self.kind:
             case Kind.NO_NODE:
-                return f"{self.pod}: none of {self.nodes} nodes would do any more, by {by}{because}"
+                return f"{self.pod}: none of {self.nodes:,} nodes would do any more, by {by}{because}"
             case Kind.ALLOWED:
                 return f"{self.pod}: {counted(self.gained, 'node')} would do, which {by} had refused{because}"
             case Kind.OTHER_BEST:
                 return f"{self.pod}: {self.after} in place of {self.before}, by {by}{because}"
             case Kind.OTHER_NODES:
-                return f"{self.pod}: {counted(self.gained, 'node')} more and {self.lost} less than {self.nodes}, by {by}{because}"
+                return f"{self.pod}: {counted(self.gained, 'node')} more and {self.lost:,} less than {self.nodes:,}, by {by}{because}"
             case Kind.OTHER_POINTS:
                 return f"{self.pod}: the points of a node change by {self.points} of 10"
 

@@ -235,7 +235,7 @@ def preemption_of(body: dict[str, Any]) -> str:
     victims = ", ".join(f"{victim['name']} (priority {victim['priority']})" for victim in said["victims"])
     number, violations = said["candidateCount"], said["pdbViolations"]
     budgets = f"; {violations} of them against a PodDisruptionBudget" if violations else ""
-    chosen = f"chosen from {number} nodes that could be freed" if number > 1 else "the only node that could be freed"
+    chosen = f"chosen from {number:,} nodes that could be freed" if number > 1 else "the only node that could be freed"
     return f"{victims} had to leave {said['node']}, {chosen}{budgets}"
 
 

@@ -99,7 +99,7 @@ def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> R
     ]
     if not misses.alone and not misses.allowed and misses.nodes and misses.is_whole:
         said.append(
-            f"No single rule keeps it waiting: {'the node' if misses.nodes == 1 else f'each of the {misses.nodes} nodes'} is refused "
+            f"No single rule keeps it waiting: {'the node' if misses.nodes == 1 else f'each of the {misses.nodes:,} nodes'} is refused "
             f"by {misses.fewest} rules or more."
         )
     said += [

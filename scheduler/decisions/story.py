@@ -365,6 +365,6 @@ def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
         return "Nothing but shadows was asked about it."
     last = attempts[-1]
     if last.feasible or not last.refusals:
-        return f"It may use {last.feasible} of {last.nodes} nodes; that it is on one isn't known yet."
-    held = ", ".join(f"{len(each.nodes)} refused by {each.rule} (“{each.reason}”)" for each in last.refusals[:3])
+        return f"It may use {last.feasible:,} of {last.nodes:,} nodes; that it is on one isn't known yet."
+    held = ", ".join(f"{len(each.nodes):,} refused by {each.rule} (“{each.reason}”)" for each in last.refusals[:3])
     return f"It waits: {held}."

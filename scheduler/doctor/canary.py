@@ -194,7 +194,7 @@ def _verb(
     sighting = first.get(verb)
     if sighting is not None:
         after = round(max((sighting.at - started_at).total_seconds(), 0.0), 3)  # two machines' clocks
-        said = sighting.error or f"{sighting.feasible} of {sighting.nodes} nodes"
+        said = sighting.error or f"{sighting.feasible:,} of {sighting.nodes:,} nodes"
         return VerbReport(
             verb=verb, state="seen", says=said, after_seconds=after, process=sighting.process, callers=calls
         )

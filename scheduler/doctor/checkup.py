@@ -230,7 +230,7 @@ def _snapshot(alive: list[Process]) -> Part:
         return Part(
             "Snapshot",
             "error",
-            f"{oldest:.0f} s old",
+            f"{oldest:,.0f} s old",
             "The watch has broken: is the API server up? See berth.cluster.",
         )
     return Part("Snapshot", "ok", f"{oldest:.1f} s old")
@@ -242,7 +242,9 @@ def _last_call(calls: dict[str, list[LastCall]]) -> Part:
         remedy = "Create a Pod, or run a canary (doctor wiring), which says why."
         return Part("kube-scheduler", "unknown", "has not called yet", remedy)
     verbs = ", ".join(verb for verb in VERBS if verb in calls)
-    return Part("kube-scheduler", "ok", f"{newest.identity} called {newest.seconds_ago:.0f} s ago; verbs seen: {verbs}")
+    return Part(
+        "kube-scheduler", "ok", f"{newest.identity} called {newest.seconds_ago:,.0f} s ago; verbs seen: {verbs}"
+    )
 
 
 # History

@@ -124,11 +124,11 @@ def assignments(question: Question) -> Result:
 def left_with_none(question: Question) -> Result:
     """Whether a Pod that waits would have no node left."""
     none = _forecast(question).left_with_none
-    lines = [f"{each.pod} waits, and would be left with no node: {each.nodes} would do now" for each in none]
+    lines = [f"{each.pod} waits, and would be left with no node: {each.nodes:,} would do now" for each in none]
     others = [each for each in _forecast(question).waiting if not each.is_left_with_none]
     passed = "every Pod that waits keeps a node"
     if others:
-        passed += f"; for {len(others)} of them other nodes would do"
+        passed += f"; for {len(others):,} of them other nodes would do"
     result = _result("left-with-none", lines, passed, _NONE, none)
     if not none:
         result = msgspec.structs.replace(result, lines=_cut([_other_nodes(each) for each in others]))
@@ -136,7 +136,7 @@ def left_with_none(question: Question) -> Result:
 
 
 def _other_nodes(each: Waiting) -> str:
-    return f"{each.pod} waits: {counted(each.nodes, 'node')} would do now, {each.gained} more and {each.lost} less then"
+    return f"{each.pod} waits: {counted(each.nodes, 'node')} would do now, {each.gained:,} more and {each.lost:,} less then"
 
 
 def refused(question: Question) -> Result:
@@ -151,7 +151,7 @@ def taken(question: Question) -> Result:
     """Whether rule sets gain or lose Pods."""
     found = _forecast(question).taken
     lines = [
-        f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {counted(each.gained, 'Pod')} more, {each.lost} less"
+        f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {counted(each.gained, 'Pod')} more, {each.lost:,} less"
         for each in found
     ]
     result = _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)

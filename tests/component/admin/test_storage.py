@@ -84,7 +84,7 @@ def test_what_was_pruned_is_shown_with_its_rule(auditor: Client) -> None:
         bytes=5_000_000,
     )
     shown = text(auditor, STORAGE)
-    assert all(words in shown for words in ("Decisions", "30 days", "1234", "5.0 MB", "2026-10-19 00:00"))
+    assert all(words in shown for words in ("Decisions", "30 days", "1,234", "5.0 MB", "2026-10-19 00:00"))
 
 
 def test_a_sample_is_taken_once_an_hour_and_old_ones_go() -> None:

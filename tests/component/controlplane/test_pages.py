@@ -274,6 +274,12 @@ def test_decisions_are_found(auditor: Client, query: str, found: int) -> None:
     assert len(response.context["rows"]) == found
 
 
+@pytest.mark.parametrize("path", ["decision/", "pods/shop/web-1/", "decision/{}/change/"])
+def test_thousands_of_nodes_are_separated(auditor: Client, path: str) -> None:
+    decision = make_decision(nodes=5_000, feasible=3_428)
+    assert b"3,428 of 5,000 nodes" in auditor.get(f"/admin/scheduler/{path.format(decision.pk)}").content
+
+
 def test_a_list_of_decisions_leaves_bodies_in_the_database(auditor: Client, django_assert_max_num_queries: Any) -> None:
     for _ in range(5):
         make_decision()
