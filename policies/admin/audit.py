@@ -53,6 +53,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "narrowing": Narrowing(
             id="audit-search",
             label="Audit",
+            summary="Narrow by who, what, thing, Change and more",
             faults=faults,
             fields=_fields(request.GET, sees_addresses=sees_addresses),
             chips=[

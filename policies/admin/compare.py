@@ -49,7 +49,8 @@ def page(request: HttpRequest) -> HttpResponse:
     number = max(number_in(request.GET.get("p", "")) or 1, 1)
     fault, found = "", _Found((), 0, ())
     try:
-        found = _found(asked, (number - 1) * _PER_PAGE, number * _PER_PAGE)
+        if any(asked.values()):
+            found = _found(asked, (number - 1) * _PER_PAGE, number * _PER_PAGE)
     except AskedError as error:
         fault = str(error)
     except (PublishingError, RuleSetError) as error:

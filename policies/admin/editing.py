@@ -322,7 +322,7 @@ class EditingAdmin(ModelAdmin):
         """Return the day of its last change and by whom; below, links to the open Changes that edit it."""
         at, found = row.updated_at, getattr(row, "open_in", [])
         links = format_html_join(", ", "{}", ((link(change_url(change.pk), change),) for change in found))
-        line = '<span class="berth-nowrap"><time title="{}">{}</time> {}</span>{}'
+        line = '<div><span class="berth-nowrap"><time title="{}">{}</time> {}</span>{}</div>'
         open_in = format_html("<br>open in {}", links) if found else ""
         return format_html(line, f"{at:%Y-%m-%d %H:%M} UTC", f"{at:%Y-%m-%d}", by, open_in)
 

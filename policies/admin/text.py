@@ -184,7 +184,7 @@ def _page(request: HttpRequest, form: TextForm) -> HttpResponse:
     results = Results(0, 0) if form.is_bound else results_of(form.rule_set)
     context = {
         **admin.site.each_context(request),
-        "title": f"{name} as text",
+        "title": f"Rule set {name} as text",
         "name": name,
         "form": form,
         "where": [form["goes_into"], form["new_title"]],

@@ -69,7 +69,7 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
     if content_digest(now.value) in seen.split(" ") or is_same(now.value, wanted):
         return []
     said = f"Somebody was faster: {now.by}, after you opened this."
-    return [said, *(f"Theirs, compared with what is here: {line}" for line in wording.part_changes(wanted, now.value))]
+    return [said, *(f"Theirs, compared with what is here: {line}." for line in wording.part_changes(wanted, now.value))]
 
 
 def check_seen(expected: Mapping[Key, str], wanted: Collection[Key]) -> None:

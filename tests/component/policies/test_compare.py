@@ -90,7 +90,8 @@ def test_two_changes_are_compared_by_what_each_makes(auditor: Client) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("", "Say what to compare"),
+        ("", "What differs between any two versions of a thing"),
+        ("before=1&after=2", "Say what to compare"),
         ("kind=Revision&before=1", "Say which two"),
         ("kind=Revision&before=1&after=99999999", "There is no Revision 99999999"),
         ("kind=Change&before=1&after=99999999", "There is no Change"),
