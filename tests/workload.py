@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APIConflictError, APIError
+from scheduler.cluster.errors import APIConflictError, APIError, APIUnavailableError
 
 Json = dict[str, Any]
 
@@ -238,6 +238,12 @@ def _create(client: Client, pod: Json, still: Callable[[], bool]) -> str:
 
 
 def delete_pods(client: Client) -> None:
-    """Delete all Pods of the namespace default at once."""
+    """Delete all Pods of the namespace default at once; an API server that is away or too slow is asked again."""
     body = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}'
-    client.delete(path="/api/v1/namespaces/default/pods", body=body, timeout_seconds=300)
+    while True:
+        try:
+            client.delete(path="/api/v1/namespaces/default/pods", body=body, timeout_seconds=300)
+        except APIUnavailableError:
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            return

@@ -220,7 +220,7 @@ def proxied(bare_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.parametrize("fault", [cut, delayed, expired, unanswered], ids=lambda fault: fault.__name__)
 def test_a_bad_connection_costs_no_pod(program: Path, bare_cluster: Cluster, proxied: Proxy, fault: Fault) -> None:
     client = bare_cluster.client
-    bare_cluster.delete_pods()
+    delete_pods(client)
     watching = History(client)
     watching.start()
     enough, failed = threading.Event(), []
