@@ -205,7 +205,7 @@ class Berth:
     def __init__(self, state: Path, port: int, environment: dict[str, str]) -> None:
         self.port = port
         self._state = state
-        self._environment = environment
+        self.environment = environment
 
     def publish(self, documents: Sequence[Json]) -> None:
         """Publish documents, and wait until the extender serves them."""
@@ -214,7 +214,7 @@ class Berth:
         before = self.metric("berth_revision")
         command = [sys.executable, "manage.py", "apply", "--publish", str(path)]
         subprocess.run(  # noqa: S603 - our own
-            command, cwd=BASE_DIR, env=self._environment, check=True, stdout=subprocess.DEVNULL
+            command, cwd=BASE_DIR, env=self.environment, check=True, stdout=subprocess.DEVNULL
         )
         # Two Revisions: the rule sets', then the Assignments'.
         eventually(lambda: self.metric("berth_revision") > before, "the Revision is served")
@@ -224,7 +224,7 @@ class Berth:
         """Run a command of Berth's, and return what it says."""
         command = [sys.executable, "manage.py", *arguments]
         found = subprocess.run(  # noqa: S603 - our own
-            command, cwd=BASE_DIR, env=self._environment, check=True, capture_output=True, text=True
+            command, cwd=BASE_DIR, env=self.environment, check=True, capture_output=True, text=True
         )
         return found.stdout
 
