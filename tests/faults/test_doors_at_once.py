@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -14,8 +13,7 @@ from urllib.request import HTTPCookieProcessor, OpenerDirector, build_opener
 import pytest
 
 from controlplane.up import free_port, wait_for_port
-from tests.faults.test_recording import Postgres, database  # noqa: F401 - a fixture
-from tests.faults.test_scheduled_publish import Plane
+from tests.faults.planes import Plane
 from tests.stack import BASE_DIR
 
 pytestmark = [
@@ -122,16 +120,6 @@ class Doors:
         token = next(str(each.value) for each in cookies if "csrf" in each.name)
         body = urlencode({**form, "csrfmiddlewaretoken": token}).encode()
         return browser.open(url, body).read().decode()
-
-
-@pytest.fixture
-def plane(tmp_path: Path, database: Postgres) -> Iterator[Plane]:  # noqa: F811 - the fixture
-    made = Plane(tmp_path, database)
-    try:
-        made.manage("migrate", "--verbosity", "0")
-        yield made
-    finally:
-        made.stop()
 
 
 def test_each_is_live_once_or_told_what_moved_whatever_door_it_came_by(plane: Plane, tmp_path: Path) -> None:

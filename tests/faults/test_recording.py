@@ -6,19 +6,16 @@ FAULT_RUNS says how many rounds of kills there are, and FAULT_SEED chooses their
 import http.client
 import json
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import psycopg
 import pytest
 
-from tests import postgres
+from tests.faults.planes import Postgres
 from tests.stack import Stack, eventually, make_node
 
 pytestmark = pytest.mark.e2e
@@ -48,62 +45,6 @@ RULES = (
         "spec": {"ruleSet": "even", "match": {"podSelector": {"matchLabels": {"policy": "even"}}}},
     },
 )
-
-
-class Postgres:
-    """A PostgreSQL of the test's own, which can be killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._user = postgres.unprivileged_user()
-        self._binaries = postgres.binaries()
-        self.url = f"postgresql://{postgres.NAME}@localhost/postgres?host={folder}"
-        self._run("initdb", "-U", postgres.NAME, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def _run(self, program: str, *options: str) -> None:
-        command = [self._binaries / program, "-D", self._folder / "data", *options]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=self._user, cwd=self._folder)
-
-    def start(self) -> None:
-        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self._folder}", "-c", "fsync=off"]
-        self._process = subprocess.Popen(
-            [self._binaries / "postgres", "-D", self._folder / "data", *options, "-c", "max_connections=200"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            user=self._user,
-            cwd=self._folder,
-            start_new_session=True,
-        )
-        eventually(self._answers, seconds=60, what="PostgreSQL answers")
-
-    def _answers(self) -> bool:
-        try:
-            with psycopg.connect(self.url):
-                return True
-        except psycopg.OperationalError:
-            return False
-
-    def kill(self) -> None:
-        """Kill the server and its children, as a crash of the machine's would."""
-        assert self._process is not None
-        os.killpg(self._process.pid, 9)
-        self._process.wait()
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    import shutil
-    import tempfile
-
-    folder = Path(tempfile.mkdtemp(prefix="berth-pg-"))  # a short path: sockets allow 107 characters
-    if user := postgres.unprivileged_user():
-        shutil.chown(folder, user)
-    server = Postgres(folder)
-    server.start()
-    yield server
-    server.kill()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,16 @@
-"""Kill -9 of the worker while a Change goes live at its time, and while it goes back: once, and whole.
+"""Kill -9 of the worker, and of beat, while a Change goes live at its time, and while it goes back: once, and whole.
 
 FAULT_RUNS says how many Changes there are, FAULT_SEED chooses the moments; `make long` makes 30.
 """
 
 import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
-from typing import Any
 
-import psycopg
 import pytest
-from celery import Celery
 
-from controlplane.up import free_port, redis_server, wait_for_port
-from tests.faults.test_recording import Postgres, database  # noqa: F401 - a fixture
-from tests.stack import BASE_DIR, eventually
+from tests.faults.planes import Plane
+from tests.stack import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 RUNS = int(os.environ.get("FAULT_RUNS", "2"))
@@ -51,84 +42,6 @@ for run in range({runs}):
 """
 
 
-class Plane:
-    """A database, a Redis, and workers that are killed and started again."""
-
-    def __init__(self, folder: Path, server: Postgres, **more: str) -> None:
-        port = free_port()
-        command = [redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
-        self._redis = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        assert wait_for_port(port, 20)
-        url = f"redis://127.0.0.1:{port}/0"
-        self.environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
-        self.environment |= {
-            "BERTH_STATE_DIR": str(folder / "state"),
-            "BERTH_DATABASE_URL": server.url,
-            "BERTH_REDIS_URL": url,
-            "BERTH_ROLE": "worker",
-            "BERTH_SECRET_KEY": "s" * 64,
-            **more,
-        }
-        self._log = (folder / "worker.log").open("ab")
-        self._url = server.url
-        self._broker = Celery(broker=url)
-        self._worker: subprocess.Popen[bytes] | None = None
-
-    def manage(self, *arguments: str) -> str:
-        command = [sys.executable, "manage.py", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=BASE_DIR,
-            env={**self.environment, "BERTH_ROLE": "command"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def start_worker(self) -> None:
-        """Start one, and wait until it takes tasks."""
-        command = [sys.executable, "-m", "celery", "-A", "controlplane", "worker", "-Q", "ops", "-c", "2", "-l", "INFO"]
-        self._worker = subprocess.Popen(
-            command, cwd=BASE_DIR, env=self.environment, stdout=self._log, stderr=self._log, start_new_session=True
-        )
-        eventually(lambda: self._broker.control.ping(timeout=0.5), seconds=120, what="the worker answers")
-
-    def kill_worker(self) -> None:
-        """Kill it and its children, as a crash of the machine's would."""
-        if self._worker is not None:
-            os.killpg(self._worker.pid, signal.SIGKILL)
-            self._worker.wait()
-            self._worker = None
-
-    def tick(self, task: str = "publish_scheduled") -> None:
-        """What beat sends each second or two."""
-        self._broker.send_task(f"scheduler.tasks.{task}", queue="ops")
-
-    def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            cursor = connection.execute(statement, values)  # type: ignore[arg-type] # written here
-            return cursor.fetchall() if cursor.description else []
-
-    def stop(self) -> None:
-        self.kill_worker()
-        self._broker.close()
-        self._redis.terminate()
-        self._redis.wait()
-        self._log.close()
-
-
-@pytest.fixture
-def plane(tmp_path: Path, database: Postgres) -> Iterator[Plane]:  # noqa: F811 - the fixture
-    made = Plane(tmp_path, database)
-    try:
-        made.manage("migrate", "--verbosity", "0")
-        yield made
-    finally:
-        made.stop()
-
-
 def live(plane: Plane, run: int) -> int:
     """Return how many of a run's rule sets are live."""
     query = "SELECT count(*) FROM policies_revisionpart WHERE until_id IS NULL AND name LIKE %s"
@@ -147,12 +60,25 @@ def killed_in_between(plane: Plane, random: Random) -> None:
     plane.kill_worker()
 
 
+def prepared(plane: Plane, runs: int) -> list[int]:
+    """Open and schedule a Change for each run; return their numbers."""
+    code = PREPARE.format(runs=runs, rule_sets=RULE_SETS)
+    return [int(line) for line in plane.manage("shell", "--no-imports", "-c", code).split()]
+
+
+def assert_each_once(plane: Plane, numbers: list[int]) -> None:
+    """Assert that each Change went live once, and back once."""
+    assert revisions(plane) == 2 * len(numbers)
+    for number in numbers:
+        done = dict(
+            plane.sql("SELECT act, count(*) FROM policies_changeevent WHERE change_id = %s GROUP BY act", number)
+        )
+        assert (done["publish"], done["expire"], done.get("hold", 0)) == (1, 1, 0)
+
+
 def test_a_change_goes_live_and_back_once_and_whole(plane: Plane) -> None:
     random = Random(SEED)
-    numbers = [
-        int(line)
-        for line in plane.manage("shell", "--no-imports", "-c", PREPARE.format(runs=RUNS, rule_sets=RULE_SETS)).split()
-    ]
+    numbers = prepared(plane, RUNS)
     cut = {"live": 0, "back": 0}
     plane.start_worker()
     for run, number in enumerate(numbers):
@@ -168,9 +94,32 @@ def test_a_change_goes_live_and_back_once_and_whole(plane: Plane) -> None:
                 plane.tick()
             eventually(lambda run=run, whole=whole: live(plane, run) == whole, seconds=120, what=f"run {run} is {way}")  # type: ignore[misc]
             assert revisions(plane) == before + 1
-    assert revisions(plane) == 2 * RUNS, "each once, whatever ticks came behind"
-    events = "SELECT act, count(*) FROM policies_changeevent WHERE change_id = %s GROUP BY act"
-    for number in numbers:
-        done = dict(plane.sql(events, number))
-        assert (done["publish"], done["expire"], done.get("hold", 0)) == (1, 1, 0)
+    assert_each_once(plane, numbers)  # whatever ticks came behind
     print(f"{RUNS} runs; killed before it was {cut}")
+
+
+@pytest.mark.skipif("FAULT_RUNS" not in os.environ, reason="`make long` has the time")
+def test_a_change_goes_live_and_back_once_though_beat_is_killed_and_a_time_passes_in_an_outage(plane: Plane) -> None:
+    random = Random(SEED)
+    *runs, last = prepared(plane, max(RUNS // 10, 2) + 1)
+    plane.start_worker()
+    plane.start_beat()
+    for run, number in enumerate(runs):
+        for column, whole in (("publish_at", RULE_SETS), ("expires_at", 0)):
+            before = revisions(plane)
+            due = f"UPDATE policies_change SET {column} = now() + interval '2 seconds' WHERE id = %s"
+            plane.sql(due, number)
+            time.sleep(random.uniform(0, 2 + TAKES_SECONDS))
+            plane.kill_beat()
+            assert live(plane, run) in (0, RULE_SETS), "all of it, or nothing"
+            plane.start_beat()
+            eventually(lambda run=run, whole=whole: live(plane, run) == whole, seconds=120, what=f"run {run}: {column}")  # type: ignore[misc]
+            assert revisions(plane) == before + 1
+    for column, whole in (("publish_at", RULE_SETS), ("expires_at", 0)):
+        plane.kill_beat()
+        plane.kill_worker()
+        plane.sql(f"UPDATE policies_change SET {column} = now() - interval '1 hour' WHERE id = %s", last)
+        plane.start_worker()
+        plane.start_beat()
+        eventually(lambda whole=whole: live(plane, len(runs)) == whole, seconds=120, what=f"late: {column}")  # type: ignore[misc]
+    assert_each_once(plane, [*runs, last])

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.webhooks.test_receiver import SECRET, Receiver
-from tests.faults.test_recording import Postgres, database  # noqa: F401 - a fixture
-from tests.faults.test_scheduled_publish import Plane
+from tests.faults.planes import Plane, Postgres
 from tests.stack import eventually
 
 KILLS = int(os.environ.get("WEBHOOK_KILLS", "0"))
@@ -43,7 +42,7 @@ LEASE_ENDS = ("UPDATE scheduler_webhook SET held_until = NULL", "UPDATE schedule
 
 def test_each_notice_arrives_once_or_more_and_in_order_though_senders_are_killed(
     tmp_path: Path,
-    database: Postgres,  # noqa: F811 - the fixture
+    database: Postgres,
 ) -> None:
     notices = BETWEEN * (KILLS + 2)
     folder = tmp_path / "receiver"
