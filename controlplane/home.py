@@ -76,6 +76,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     current = publishing.current_revision()
     status = cluster_status(settings.BERTH.state_dir)
     waiting = Change.objects.filter(state__in=lifecycle.OPEN)
+    changes = list(waiting.prefetch_related("events")[:_MOST_CHANGES])
     return {
         **context,
         "title": "Home",
@@ -93,7 +94,8 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "asked": publishing.changes_waiting_for(request.user.get_username()),
         "unread": newest_unread(request, _MOST_NOTICES),
         "held": publishing.held_changes(),
-        "changes": waiting[:_MOST_CHANGES],
+        "changes": changes,
+        "short_of_approvals": publishing.short_of_approvals(changes),
         "more_changes": max(0, waiting.count() - _MOST_CHANGES),
     }
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import Count, Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -75,6 +76,9 @@ class Thing(msgspec.Struct, frozen=True):
     edit_url: str = ""
 
 
+_SHORT = "approved, but not enough any more"
+
+
 class StateFilter(admin.SimpleListFilter):
     """Narrows the list: open ones, those that wait for me, mine, done ones."""
 
@@ -113,6 +117,17 @@ class StateFilter(admin.SimpleListFilter):
                 return queryset
 
 
+class _ChangeList(ChangeList):
+    """Notes of its page which approvals no longer suffice."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Bring along which rows lost approvals."""
+        super().get_results(request)
+        short = publishing.short_of_approvals(self.result_list)
+        for row in self.result_list:
+            row.is_short = row.pk in short
+
+
 @admin.register(Change)
 class ChangeAdmin(ReadOnlyAdmin):
     """The pages of Changes."""
@@ -127,6 +142,11 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Bring along how much each touches, and what was done with it."""
         found: QuerySet[Change] = super().get_queryset(request)
         return found.annotate(edit_count=Count("edits")).prefetch_related("events")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Use the list that knows whose approvals count."""
+        del request, kwargs
+        return _ChangeList
 
     def get_urls(self) -> list[URLPattern]:
         """Add the acts."""
@@ -182,7 +202,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             if row.state in lifecycle.OPEN:
                 look_twice += publishing.cluster_warnings(classes) + publishing.replaced_in_cluster(classes)
                 look_twice += publishing.owner_notes(row)
-                look_twice += [wording.ending_sentence(each) for each in publishing.ended_with(live, edits)]
+                look_twice += [wording.ending_sentence(each) for each in publishing.endings_of(row)]
         except PublishingError as error:
             faults += error.messages
         context = {
@@ -219,12 +239,13 @@ class ChangeAdmin(ReadOnlyAdmin):
 
     @display(
         description="State",
-        label={"in review": "warning", "approved": "info", "published": "success", "rejected": "danger"},
+        label={"in review": "warning", "approved": "info", "published": "success", "rejected": "danger"}
+        | {_SHORT: "warning"},
         ordering="state",
     )
-    def state_label(self, row: Change) -> str:
+    def state_label(self, row: Any) -> str:
         """Return the state."""
-        return str(row.get_state_display())
+        return _SHORT if row.is_short else str(row.get_state_display())
 
     @display(description="Waits for")
     def waits(self, row: Change) -> str:
@@ -328,6 +349,8 @@ def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]
             continue
         if act == "rebase" and not standing.moved:
             continue
+        if act == "approve" and actor.name in standing.approved_by and not standing.waits_for_approval_afterwards:
+            continue  # it is noted; another one would change nothing
         if act == "urgent" and not (standing.missing or standing.gate):
             continue
         if act == "withdraw" and standing.state == lifecycle.DRAFT:

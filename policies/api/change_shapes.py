@@ -15,20 +15,37 @@ from policies.publishing import lifecycle
 _MOST_TEXT = 2_000
 
 
+class _WholePage(serializers.ListSerializer[Any]):
+    """A page of Changes: what one of them needs of the database is asked for all of them at once."""
+
+    def to_representation(self, data: Any) -> Any:
+        """Note which approvals no longer suffice."""
+        rows = list(data)
+        short = publishing.short_of_approvals(rows)
+        for row in rows:
+            row.is_short = row.pk in short
+        return super().to_representation(rows)
+
+
 class ChangeSerializer(serializers.ModelSerializer[Change]):
     """A Change without what it makes."""
 
+    is_short = serializers.SerializerMethodField(
+        help_text="whether it was approved, and isn't any more: who approved it may not approve now"
+    )
     number = serializers.IntegerField(source="pk", read_only=True)
     revision = serializers.IntegerField(source="revision_id", read_only=True, allow_null=True)
 
     class Meta:
         model = Change
+        list_serializer_class = _WholePage
         fields = [
             *(
                 "number",
                 "title",
                 "reason",
                 "state",
+                "is_short",
                 "digest",
                 "base",
                 "revision",
@@ -38,6 +55,11 @@ class ChangeSerializer(serializers.ModelSerializer[Change]):
             ),
             *("expires_at", "opened_by", "opened_at", "moved_at"),
         ]
+
+    def get_is_short(self, row: Change) -> bool:
+        """Return whether its approvals no longer suffice."""
+        noted: bool | None = getattr(row, "is_short", None)
+        return bool(publishing.short_of_approvals([row])) if noted is None else noted
 
 
 class ChangeEventSerializer(serializers.ModelSerializer[ChangeEvent]):
@@ -113,13 +135,29 @@ class ChangeDetailSerializer(ChangeSerializer):
     missing = serializers.SerializerMethodField(help_text="which approvals are missing, a sentence each")
     waiting = serializers.SerializerMethodField(help_text="whose review it waits for")
     conflicts = serializers.SerializerMethodField(help_text="what moved since it was made: rebase it")
+    live = serializers.SerializerMethodField(help_text="the live Revision that conflicts are told by, for rebase")
+    ends = serializers.SerializerMethodField(
+        help_text="Pauses and Exemptions that end with what it removes, in sentences"
+    )
     gate = serializers.SerializerMethodField()
     events = ChangeEventSerializer(many=True, read_only=True)
 
     class Meta(ChangeSerializer.Meta):
         fields = [
             *ChangeSerializer.Meta.fields,
-            *("edits", "changes", "authors", "approved_by", "missing", "waiting", "conflicts", "gate", "events"),
+            *(
+                "edits",
+                "changes",
+                "authors",
+                "approved_by",
+                "missing",
+                "waiting",
+                "conflicts",
+                "live",
+                "ends",
+                "gate",
+                "events",
+            ),
         ]
 
     @extend_schema_field(EditSerializer(many=True))
@@ -182,6 +220,15 @@ class ChangeDetailSerializer(ChangeSerializer):
             kind, name = publishing.ORDER
             found.append({"kind": kind, "name": name, "theirs": orders.sentences, "parts": []})
         return ConflictSerializer(found, many=True).data
+
+    def get_live(self, row: Change) -> int:
+        """Return which Revision is live."""
+        del row
+        return publishing.current_revision().number
+
+    def get_ends(self, row: Change) -> list[str]:
+        """Return what ends with it."""
+        return [wording.ending_sentence(each) for each in publishing.endings_of(row)]
 
     @extend_schema_field(GateSerializer())
     def get_gate(self, row: Change) -> Any:

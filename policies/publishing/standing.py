@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from policies.engine import ruleset as engine
@@ -15,7 +15,7 @@ from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import gates, lifecycle
 from policies.publishing.actors import may
 from policies.publishing.assignments import Orders, orders_apart
-from policies.publishing.contents import Edit, is_same
+from policies.publishing.contents import Edit, ended_with, is_same
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import Merged, merge_rule_sets
@@ -116,6 +116,11 @@ def orders_of(change: Change) -> Orders | None:
     edits = {row.name: msgspec.json.decode(row.document, type=_Placed).order if row.document else None for row in rows}
     base = {each.name: each.order for each in assignments_of(change.base)}
     return orders_apart(base, {each.name: each.order for each in live.assignments}, edits)
+
+
+def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:
+    """Return the Pauses and Exemptions that an open Change ends without naming them: what they are about goes with it."""
+    return ended_with(current_revision(), edits_of(change)) if change.state in lifecycle.OPEN else []
 
 
 def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
@@ -281,6 +286,26 @@ def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
     return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
 
 
+def short_of_approvals(changes: Iterable[Change]) -> set[int]:
+    """Return the numbers of the approved Changes whose approvals no longer suffice: who gave them may not approve now.
+
+    For lists: one question for all of them, and more only about those that lost an approval.
+    """
+    given = {each: _given(each, list(each.events.all())) for each in changes if each.state == lifecycle.APPROVED}
+    asked = {event.by_user_id for events in given.values() for event in events if event.by_user_id}
+    able = set(_able().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
+    return {
+        change.pk
+        for change, events in given.items()
+        if any(event.by_user_id not in able for event in events) and standing_of(change).missing
+    }
+
+
+def _able() -> QuerySet[User]:
+    """Return the accounts that may approve now."""
+    return User.objects.with_perm("policies.approve", backend=_PERMISSIONS)
+
+
 def waiting_for(change: Change) -> list[Waiting]:
     """Return whose review a Change waits for, by name; who was asked first comes first."""
     events = list(change.events.all())
@@ -336,7 +361,7 @@ def askable(change: Change) -> list[str]:
     """Return who can be asked to review a Change, by name."""
     standing = standing_of(change)
     waiting = {each.name for each in waiting_for(change)}
-    able = User.objects.with_perm("policies.approve", backend=_PERMISSIONS).prefetch_related("groups")
+    able = _able().prefetch_related("groups")
     return [
         user.username
         for user in able.order_by("username")

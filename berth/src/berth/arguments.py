@@ -130,6 +130,12 @@ def _add_changes(add: _Add) -> None:
         )
         made.add_argument("--reason", default="", help="kept with the Change", required=act == "reject")
         if act == "rebase":
+            made.add_argument(
+                "--revision",
+                type=int,
+                metavar="M",
+                help="the live Revision that `berth changes N` printed; else the one that is live",
+            )
             _sides(made)
     made = add("rename", "Give a Change another title or another reason; its approvals stay.")
     made.add_argument("number", type=int, metavar="N", help="which Change")

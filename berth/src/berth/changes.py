@@ -24,23 +24,28 @@ def changes(server: Server, given: Namespace) -> Answer:
         rows.append(row)
         if len(rows) == limit:
             break
-    cells = [(row["number"], row["state"], row["opened_by"], row["title"]) for row in rows]
+    cells = [(row["number"], row["state"] + _short(row), row["opened_by"], row["title"]) for row in rows]
     return Answer({"changes": rows}, table(("CHANGE", "STATE", "BY", "TITLE"), cells) if rows else ["none"])
+
+
+def _short(found: dict[str, Any]) -> str:
+    return ", but not enough any more" if found.get("is_short") else ""
 
 
 def change_lines(found: dict[str, Any]) -> Iterator[str]:
     """Iterate over what a Change is and how it stands."""
-    state = str(found["state"]).replace("_", " ")
+    state = str(found["state"]).replace("_", " ") + _short(found)
     yield f"Change {found['number']} {state}: {found['title']}"
     if found.get("digest"):
         yield f"digest {str(found['digest'])[:12]}"
     for edit in found.get("edits", ()):
         yield from (f"  {line}" for line in edit["changes"])
     for each in found.get("conflicts", ()):
-        yield f"! Somebody else has published another {each['kind']} {each['name']} since: `berth rebase {found['number']}`"
+        again = f"berth rebase {found['number']} --revision {found.get('live', 'M')}"
+        yield f"! Somebody else has published another {each['kind']} {each['name']} since: `{again}`"
         yield from (f"    {line}" for line in each["theirs"])
         yield from (f"    both sides changed {each['kind']}/{each['name']}/{part}" for part in each.get("parts", ()))
-    yield from (f"! {line}" for line in found.get("missing", ()))
+    yield from (f"! {line}" for line in (*found.get("ends", ()), *found.get("missing", ())))
     yield from _gate(found.get("gate") or {})
     if found.get("held"):
         yield f"! {found['held']}"
@@ -61,7 +66,7 @@ def act(server: Server, given: Namespace) -> Answer:
     _check_digest(found, given)
     body: dict[str, Any] = {"reason": given.reason} if given.reason else {}
     if given.act == "rebase":
-        body = {"revision": server.get("/status")["revision"]["number"], "sides": list(_sides(given))}
+        body = {"revision": found["live"] if given.revision is None else given.revision, "sides": list(_sides(given))}
     # What was looked at: what somebody edits between the two calls is refused.
     done = server.post(f"{path}/{given.act}", body, headers={"If-Match": tag} if tag else None)
     return Answer({"change": done}, list(change_lines(done)))

@@ -44,6 +44,10 @@ class Shown(msgspec.Struct, kw_only=True):
     moved: list[str]
     # What they changed of it, in sentences, and what both sides changed.
     theirs: list[str]
+    # The live Revision that these are told by, for rebase.
+    live: int
+    # Pauses and Exemptions that end with what it removes, in sentences.
+    ends: list[str]
     # Whose review it waits for, since when.
     waiting: list[dict[str, str]]
     held: str = ""
@@ -74,6 +78,12 @@ class Command(BerthCommand):
         parser.add_argument(
             "--at", default="", metavar="TIME", help="of schedule and expire: 2026-01-31T22:00Z, or never"
         )
+        parser.add_argument(
+            "--revision",
+            type=int,
+            metavar="M",
+            help="of rebase: the live Revision that `show` printed; else the one that is live",
+        )
         for side, says in _SIDES.items():
             parser.add_argument(f"--{side}", action="append", default=[], metavar="WHAT", help=f"of rebase: {says}")
         parser.add_argument("--output", choices=["text", "json"], default="text")
@@ -93,7 +103,7 @@ class Command(BerthCommand):
             shown = [msgspec.to_builtins(_shown(each)) for each in found]
             self.stdout.write(manifests.to_json({"ok": True, "changes": shown}))
         elif options["act"] == "list":
-            self.stdout.write("\n".join(f"{each} {each.get_state_display()}: {each.title}" for each in found) or "none")
+            self.stdout.write("\n".join(map(_line, found)) or "none")
         else:
             self.stdout.write("\n".join(_text(found[0])))
 
@@ -164,12 +174,11 @@ def _reject(change: Change, by: By, options: dict[str, Any]) -> None:
 
 def _rebase(change: Change, by: By, options: dict[str, Any]) -> None:
     take_theirs, merge = _sides(options)
-    number = publishing.current_revision().number
     publishing.rebase_change(
         change=change,
         by=by,
         expected_digest=change.digest,
-        expected_revision=number,
+        expected_revision=publishing.current_revision().number if options["revision"] is None else options["revision"],
         take_theirs=take_theirs,
         merge=merge,
     )
@@ -261,6 +270,13 @@ def _time(text: str) -> datetime | None:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
+def _line(change: Change) -> str:
+    state = (
+        "approved, but not enough any more" if publishing.short_of_approvals([change]) else change.get_state_display()
+    )
+    return f"{change} {state}: {change.title}"
+
+
 def _shown(change: Change) -> Shown:
     standing, bases = publishing.standing_of(change), publishing.bases_of(change)
     edits = publishing.edits_of(change)
@@ -276,6 +292,8 @@ def _shown(change: Change) -> Shown:
         missing=standing.missing if is_open or standing.waits_for_approval_afterwards else [],
         moved=list(standing.moved),
         theirs=_all_theirs(change) if is_open else [],
+        live=publishing.current_revision().number,
+        ends=[wording.ending_sentence(each) for each in publishing.endings_of(change)],
         waiting=[
             {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}
             for each in publishing.waiting_for(change)
@@ -302,10 +320,12 @@ def _theirs(moved: publishing.Moved) -> list[str]:
 
 def _text(change: Change) -> list[str]:
     shown = _shown(change)
-    lines = [f"{change} {change.get_state_display()}: {change.title}", f"digest {change.digest[:12]}"]
+    lines = [_line(change), f"digest {change.digest[:12]}"]
     lines += [f"  {line}" for line in shown.changes]
     lines += [f"edited by {', '.join(shown.authors)}"] if shown.authors else []
-    lines += [f"somebody else has published another {each} since: rebase it" for each in shown.moved]
+    lines += shown.ends
+    again = f"rebase it, with --revision {shown.live} just on what is live here"
+    lines += [f"somebody else has published another {each} since: {again}" for each in shown.moved]
     lines += [f"    {line}" for line in shown.theirs]
     lines += shown.missing
     lines += [f"waits for {each['name']} since {each['since'][:16]}" for each in shown.waiting]

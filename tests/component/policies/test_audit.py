@@ -250,6 +250,7 @@ ONLY_READ = {
         "edits_between",
         "edits_of",
         "ended_with",
+        "endings_of",
     ),
     *(
         "ending_soon",
@@ -278,7 +279,15 @@ ONLY_READ = {
     ),
     *("priority_class_faults", "priority_class_state", "replaced_in_cluster", "results_of", "review_settings"),
     *("rule_sets_of", "rule_sets_touched", "said_at", "said_by", "scheduled_changes", "seen_of", "sentence_of"),
-    *("standing_of", "stored_revision", "suspended", "unapproved_changes", "users_sentence", "values_of"),
+    *(
+        "short_of_approvals",
+        "standing_of",
+        "stored_revision",
+        "suspended",
+        "unapproved_changes",
+        "users_sentence",
+        "values_of",
+    ),
     *("check_owner_name", "check_owners", "drift_notes", "owner_marks", "owner_notes"),
     *(
         "asked_in_order",

@@ -1,11 +1,13 @@
 """How many have to approve, of which group; who is asked by name; what a token does for its owner."""
 
+import io
 from typing import Any
 
 import msgspec
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.core.management import call_command
 from django.test import Client
 
 from policies import publishing
@@ -15,6 +17,7 @@ from policies.publishing import Edit, OnBehalf, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import confirmed, get, publish_all, text_of
 from tests.component.policies.test_changes import A, B, C, do, live, opened, person
+from tests.component.rest.asking import ask, told
 
 pytestmark = pytest.mark.django_db
 
@@ -318,12 +321,20 @@ class TestApprovals:
         page = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
         assert said in page
         assert "0 of 1 approval" in page
+        short = "approved, but not enough any more"
+        assert short in text_of(get(operator, "/admin/policies/change/"))
+        assert short in text_of(get(operator, "/admin/"))
+        assert told(ask(operator, "get", "/changes"))["results"][0]["is_short"]
+        listed = io.StringIO()
+        call_command("change", "list", stdout=listed)
+        assert short in listed.getvalue()
         do(change, publishing.approve_change, dave)
         assert do(change, publishing.publish_change, alice).number == 1
 
     def test_who_has_the_right_again_has_approved_again(self, alice: User, carol: User) -> None:
         change = in_review(make_rule_set("web", **A), by=alice)
         do(change, publishing.approve_change, carol)
+        assert publishing.short_of_approvals([change]) == set()
         carol.groups.clear()
         assert publishing.standing_of(change).counting == set()
         carol.groups.add(Group.objects.get(name="Approver"))

@@ -59,8 +59,10 @@ def test_who_is_asked_finds_it_on_home_and_in_the_list() -> None:
     assert "Waits for your review" not in text_of(get(dave, "/admin/"))
     assert "all of web" in text_of(get(carol, "/admin/policies/change/?which=asked"))
     assert "all of web" not in text_of(get(dave, "/admin/policies/change/?which=asked"))
+    assert b'value="approve"' in get(carol, page_of(change)).content
     press(carol, change, act="approve")
     assert "Waits for your review" not in text_of(get(carol, "/admin/"))
+    assert b'value="approve"' not in get(carol, page_of(change)).content, "it is noted"
 
 
 def test_an_approval_that_does_not_count_is_said_so() -> None:

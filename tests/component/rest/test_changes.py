@@ -1,15 +1,17 @@
 """Changes over REST: from a document to a Revision, by two people, and what is refused on the way."""
 
+import io
 from typing import Any
 
 import msgspec
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.test import Client
 
 from policies import publishing
 from policies.models import AuditEvent, Change, ChangeEvent, Revision
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set, rule_set_document
+from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set, rule_set_document
 from tests.component.pages import publish_all
 from tests.component.rest.asking import ask, begun, told
 
@@ -76,6 +78,18 @@ def test_an_edit_can_be_taken_out_and_a_thing_removed(operator: Client) -> None:
     assert [edit["name"] for edit in left["edits"]] == ["old"]
 
 
+def test_pauses_that_end_with_it_are_said_before(operator: Client) -> None:
+    publish_all(make_rule_set("old", filters=[TEAM_FILTER]))
+    publish_all(make_pause(target="RuleSet/old"))
+    path, tag = begun(operator, WEB)
+    assert told(ask(operator, "get", path))["ends"] == []
+    (said,) = told(ask(operator, "delete", f"{path}/rule-sets/old", match=tag))["ends"]
+    assert "ends with it: rule set old would be gone" in said
+    shown = io.StringIO()
+    call_command("change", "show", int(path.rpartition("/")[2]), stdout=shown)
+    assert said in shown.getvalue()
+
+
 def test_the_same_document_again_edits_nothing(operator: Client) -> None:
     path, tag = begun(operator, WEB)
     again = ask(operator, "put", f"{path}/{WEB[0]}", WEB[1], match=tag)
@@ -99,6 +113,7 @@ def test_what_moved_is_named_and_rebased(operator: Client) -> None:
     publish_all(make_rule_set("web", filters=[{"name": "mine", "expression": "true"}]))
     (conflict,) = told(ask(operator, "get", path))["conflicts"]
     assert (conflict["kind"], conflict["name"]) == ("RuleSet", "web")
+    assert told(ask(operator, "get", path))["live"] == publishing.current_revision().number
     assert "rebase it" in told(ask(operator, "post", f"{path}/publish", {}, match=tag), 409)["detail"]
     number = publishing.current_revision().number
     stale = ask(operator, "post", f"{path}/rebase", {"revision": number - 1}, match=tag)

@@ -51,11 +51,12 @@ def test_nothing_is_done_with_another_content_than_was_looked_at(
 
 def test_a_rebase_says_whose_is_taken_of_each_thing_and_part(berth: Berth, stub: Stub) -> None:
     moved = [{"kind": "RuleSet", "name": "web", "theirs": ["rule set web: x"], "parts": ["filters/team"]}]
-    stub.answer("GET", "/changes/4", {**DRAFT, "conflicts": moved}, ETag='"abcdef012345678"')
-    stub.answer("GET", "/status", {"revision": {"number": 7}})
+    stub.answer("GET", "/changes/4", {**DRAFT, "conflicts": moved, "live": 7}, ETag='"abcdef012345678"')
     stub.answer("POST", "/changes/4/rebase", DRAFT)
 
-    assert "both sides changed RuleSet/web/filters/team" in berth("changes", "4").out
+    shown = berth("changes", "4").out
+    assert "both sides changed RuleSet/web/filters/team" in shown
+    assert "`berth rebase 4 --revision 7`" in shown
     assert berth("rebase", "4", "--theirs", "Assignment/all", "--theirs", "RuleSet/web/filters/team").code == 0
     assert stub.asked[-1]["body"] == {
         "revision": 7,
@@ -65,6 +66,27 @@ def test_a_rebase_says_whose_is_taken_of_each_thing_and_part(berth: Berth, stub:
         ],
     }
     assert "--merge 'web' names nothing" in berth("rebase", "4", "--merge", "web").err
+
+
+def test_a_rebase_is_on_the_revision_that_was_looked_at(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/changes/4", {**DRAFT, "live": 8}, ETag='"abcdef012345678"')
+    stub.answer("POST", "/changes/4/rebase", DRAFT)
+
+    assert berth("rebase", "4", "--revision", "7").code == 0
+    assert stub.asked[-1]["body"]["revision"] == 7
+
+
+def test_a_list_says_which_approvals_no_longer_suffice(berth: Berth, stub: Stub) -> None:
+    row = {"number": 4, "state": "approved", "is_short": True, "opened_by": "ann", "title": "Teams"}
+    stub.answer("GET", "/changes", {"results": [row], "next": None})
+
+    assert "approved, but not enough any more" in berth("changes").out
+
+
+def test_a_change_says_which_pauses_end_with_it(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/changes/4", {**DRAFT, "ends": ["The Pause of RuleSet/web ends with it."]})
+
+    assert "! The Pause of RuleSet/web ends with it." in berth("changes", "4").out
 
 
 def test_a_change_is_renamed_as_it_was_looked_at(berth: Berth, stub: Stub) -> None:
