@@ -127,6 +127,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 	$(WITH_POSTGRES) $(PYTHON) -m bench.binding_loop
 	$(WITH_POSTGRES) $(PYTHON) -m bench.shadow
+	$(PYTHON) -m bench.pauses
 
 image-test: setup cluster ## Build the image and run docker-compose.yml without a daemon (root; buildah, podman, runc, mmdebstrap)
 	$(PYTHON) -m tests.image
