@@ -116,8 +116,11 @@ class APICalls:
 
     # Bindings
 
-    def send(self, placement: Placement) -> None:
-        """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait."""
+    def send(self, placement: Placement, *, may_be_done: bool = False) -> None:
+        """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait.
+
+        `may_be_done` says that it was sent before, and nobody knows what became of that.
+        """
         pod = placement.pod
         target = _target_of(placement)  # first: what it refuses must not count as being bound
         self.in_flight[pod.uid] = placement.node
@@ -129,7 +132,9 @@ class APICalls:
                 self._work.put(lambda: self._bind(placement))
 
         self._dispatcher.send(
-            APIRequest(f"{target.path}/binding", binding_of(target), done, self._if_leading(placement))
+            APIRequest(
+                f"{target.path}/binding", binding_of(target), done, self._if_leading(placement, may_be_done=may_be_done)
+            )
         )
 
     def send_again(self, now: float) -> None:
@@ -137,7 +142,7 @@ class APICalls:
         due = [placement for at, placement in self.again if at <= now]
         self.again = [(at, placement) for at, placement in self.again if at > now]
         for placement in due:
-            self.send(placement)
+            self.send(placement, may_be_done=True)
 
     def is_binding(self, uid: str) -> bool:
         """Return whether a Pod is being bound, or is bound and only not seen on its node yet, however long that takes."""
@@ -159,18 +164,18 @@ class APICalls:
             self._conditions_written.pop(uid, None)
             self._room.nominate(uid, "")
 
-    def _if_leading(self, placement: Placement) -> Callable[[], bool]:
+    def _if_leading(self, placement: Placement, *, may_be_done: bool) -> Callable[[], bool]:
         def ready() -> bool:
             leads = self._leads()
             if not leads:
-                self._tell(lambda now: self._on_not_leading(placement, now))
+                self._tell(lambda now: self._on_not_leading(placement, now, may_be_done=may_be_done))
             return leads
 
         return ready
 
     def _bind(self, placement: Placement) -> None:
         if not self._leads():
-            self._tell(lambda now: self._on_not_leading(placement, now))
+            self._tell(lambda now: self._on_not_leading(placement, now, may_be_done=True))
             return
         outcome = Outcome.UNKNOWN
         try:
@@ -178,8 +183,13 @@ class APICalls:
         finally:
             self._tell(lambda now: self._on_outcome(placement, outcome, now))
 
-    def _on_not_leading(self, placement: Placement, now: float) -> None:
+    def _on_not_leading(self, placement: Placement, now: float, *, may_be_done: bool) -> None:
         uid = placement.pod.uid
+        if may_be_done and uid in self._queue:
+            # The API server may have the Pod on its node, and the watch may be late. Were it counted there no more, its room
+            # would be used twice by this process, once it leads again.
+            self.again.append((now + LOOK_AGAIN_SECONDS, placement))
+            return
         self.in_flight.pop(uid, None)
         self.take_back(uid, now)
 

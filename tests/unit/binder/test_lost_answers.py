@@ -215,18 +215,36 @@ class TestBindings:
         assert desk.live.assumed == set()
 
     @given(fates)
-    def test_what_is_bound_before_the_lease_is_lost_is_not_sent_by_who_has_lost_it(self, lost: list[str]) -> None:
+    def test_who_has_lost_the_lease_sends_nothing_and_counts_what_may_be_bound_until_that_is_known(
+        self, lost: list[str]
+    ) -> None:
         server = Server(lost, a="uid-a")
         desk = Desk(server)
         desk.place(pod("a"), "n1")
         desk.go_on()
         bindings = server.bindings
         desk.leading = False
-        desk.settle()
-
+        for _ in range(3):
+            desk.now += LOOK_AGAIN_SECONDS
+            desk.calls.send_again(desk.now)
+            desk.go_on()
         assert server.bindings == bindings
-        assert desk.calls.in_flight == {}
-        assert ("uid-a" in desk.live.assumed) == (desk.calls.bound == 1)
+        assert desk.live.assumed == {"uid-a"}
+
+        desk.leading = True
+        desk.settle()
+        assert (server.nodes, server.bindings, desk.calls.bound) == ({"a": "n1"}, 1, 1)
+        assert desk.live.assumed == {"uid-a"}
+
+    def test_what_may_be_bound_is_asked_for_no_more_once_the_watch_has_shown_it(self) -> None:
+        desk = Desk(Server(["answer lost", "request lost", "request lost"], a="uid-a"))
+        desk.place(pod("a"), "n1")
+        desk.go_on()
+        assert desk.calls.again
+        desk.leading = False
+        desk.calls.let_go("uid-a")
+        desk.settle()
+        assert (desk.calls.in_flight, desk.calls.again) == ({}, [])
 
     def test_a_binding_that_is_confirmed_after_it_was_taken_back_changes_nothing(self) -> None:
         desk = Desk(Server(a="uid-a"))
