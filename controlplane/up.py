@@ -245,8 +245,9 @@ class Up:
             [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"],
             {"BERTH_EXTENDER_BIND": extender},
         )
-        # Nobody reads Celery's heartbeats, and a worker whose Redis goes at its first one waits for it past SIGTERM.
-        queues = ["-P", "threads", "-c", "4", "-Q", "ingest,ops", "--without-heartbeat"]
+        # Nobody reads Celery's heartbeats, nor what workers tell each other (mingle), and one whose Redis goes at its first of
+        # either waits for it past SIGTERM.
+        queues = ["-P", "threads", "-c", "4", "-Q", "ingest,ops", "--without-heartbeat", "--without-mingle"]
         self._child("worker", [*_CELERY, "worker", *queues])
         if not self._options.without_binder:
             self._child("binder", [sys.executable, "-m", "controlplane.binder"])
