@@ -12,6 +12,7 @@ Where that makes another node feasible, or one less, everything is worked out an
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +30,8 @@ from policies.engine.scheduling import judge
 from policies.engine.status import PASSED
 
 _MOST_KEPT = 16
+# In place of where a node stands among those asked about: it isn't there.
+_NOWHERE = -1
 _MOST_CHANGED = 64
 # Columns of the table that nobody asks for are given up in the end (`lineage.STEPS_KEPT`), and then have to be made anew.
 _MOST_IN_A_ROW = 200
@@ -144,13 +147,11 @@ class _Small:
         self.kept = kept
         table = cycle.table
         asked = kept.rows
-        found = sorted((table.row_of[name], info) for name, info in changed.items())
-        positions = np.searchsorted(asked, [row for row, _ in found]) if found else np.empty(0, dtype=np.intp)
-        among = [
-            (int(position), info)
-            for position, (row, info) in zip(positions, found, strict=True)
-            if position < len(asked) and asked[position] == row
-        ]
+        # kube-scheduler names nodes in an order of its own, which a recorded Decision keeps.
+        place_of = np.full(len(table), _NOWHERE, dtype=np.intp)
+        place_of[asked] = np.arange(len(asked))
+        found = ((int(place_of[table.row_of[name]]), info) for name, info in changed.items())
+        among = sorted((place for place in found if place[0] != _NOWHERE), key=itemgetter(0))
         self.positions = np.array([position for position, _ in among], dtype=np.intp)
         snapshot = Snapshot(
             {info.name: info for _, info in among}, cycle.snapshot.namespaces, objects=cycle.snapshot.objects
