@@ -264,7 +264,14 @@ def _lack_of_distance(actor: Actor, standing: Standing) -> str:
 
 
 def _check_approval(actor: Actor, standing: Standing) -> str:
-    return _lack_of_distance(actor, standing) or _check_base(actor, standing)
+    return _lack_of_distance(actor, standing) or _repetition(actor, standing) or _check_base(actor, standing)
+
+
+def _repetition(actor: Actor, standing: Standing) -> str:
+    # What was published in an emergency is approved once more by whoever had approved it before.
+    if actor.name not in standing.approved_by or standing.state == PUBLISHED:
+        return ""
+    return f"{actor.name} has approved what it makes now; another approval would change nothing."
 
 
 def _check_base(_: Actor, standing: Standing) -> str:

@@ -74,6 +74,14 @@ def test_as_many_have_to_approve_as_the_setting_says() -> None:
     assert not refusal("publish", ROLES["operator"], two)
 
 
+@pytest.mark.parametrize("state", ["in_review", "approved"])
+def test_who_has_approved_what_it_makes_is_told_so(state: str) -> None:
+    facts = standing(state, approved_by=frozenset({"approver"}), needed=2)
+    said = refusal("approve", ROLES["approver"], facts)
+    assert said == "approver has approved what it makes now; another approval would change nothing."
+    assert not refusal("approve", ROLES["administrator"], facts)
+
+
 @pytest.mark.parametrize("act", ["approve", "publish"])
 def test_what_moved_has_to_be_rebased_first(act: str) -> None:
     facts = standing("approved", moved=("RuleSet web",))
