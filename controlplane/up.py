@@ -25,6 +25,9 @@ from typing import IO
 from controlplane.env import BASE_DIR
 
 HOST = "127.0.0.1"
+SCHEDULER_CONFIG = BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml"
+# Where that file has kube-scheduler look for the extender.
+_SHIPPED_URL = f"http://{HOST}:8010"
 START_SECONDS = 60.0
 # How long a child that died young waits before it is started again; one that ran for longer is started at once.
 RESTART_SECONDS = 1.0
@@ -270,12 +273,19 @@ class Up:
             "up",
             *("--dir", str(self.state / "cluster")),
             *("--kubeconfig", self.kubeconfig),
-            *("--scheduler-config", str(self._options.scheduler_config)),
+            *("--scheduler-config", str(self._options.scheduler_config or self._write_scheduler_config())),
             *("--nodes-file", str(self._options.nodes_file)),
         ]
         self._child("cluster", command, on_line=lambda line: say(f"cluster    {line}"))
         if not self._options.bare:
             threading.Thread(target=self._seed_cluster, name="berth-seed", daemon=True).start()
+
+    def _write_scheduler_config(self) -> Path:
+        """Write what kube-scheduler is told where nobody chose it: the shipped file, with the port that the extender has here."""
+        shipped = SCHEDULER_CONFIG.read_text()
+        path = self.state / "kube-scheduler.yaml"
+        _write_to_owner(path, shipped.replace(_SHIPPED_URL, f"http://{HOST}:{self._options.extender_port}"))
+        return path
 
     def _seed_cluster(self) -> None:
         self._manage(
@@ -367,7 +377,10 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--admin-port", type=int, default=8000)
     parser.add_argument("--extender-port", type=int, default=8010)
     parser.add_argument(
-        "--scheduler-config", type=Path, default=BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml", metavar="FILE"
+        "--scheduler-config",
+        type=Path,
+        metavar="FILE",
+        help="of kube-scheduler, used as it is; else deploy/kube-scheduler/config.yaml with the extender's port",
     )
     parser.add_argument("--nodes-file", type=Path, default=BASE_DIR / "deploy" / "local" / "nodes.yaml", metavar="FILE")
     parser.add_argument("--bare", action="store_true", help="without operator account, examples and Deployments")

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from controlplane.env import read_environment
 from controlplane.up import StartError, Up, check_port, free_port, read_options
@@ -149,3 +150,12 @@ def test_a_command_that_waits_for_the_cluster_ends_with_make_up(tmp_path: Path) 
     up.send_signal(signal.SIGKILL)
     up.wait()
     eventually(lambda: not Path(f"/proc/{seed}").exists(), what="seed has ended")
+
+
+def test_kube_scheduler_looks_for_the_extender_where_it_is(tmp_path: Path) -> None:
+    def told(*arguments: str) -> list[str]:
+        path = Up(tmp_path, read_options(arguments))._write_scheduler_config()
+        return [extender["urlPrefix"] for extender in yaml.safe_load(path.read_text())["extenders"]]
+
+    assert told() == ["http://127.0.0.1:8010"]
+    assert told("--extender-port", "9010") == ["http://127.0.0.1:9010"]
