@@ -9,9 +9,9 @@ ratio of a pair is that of its two p50. So what else the machine does at the tim
 holds it in 19 of 20 runs. "nothing" is a pair of two blocks without a shadow, in the same run: as far as its interval reaches, this machine can't tell. A
 shadow is said to miss its aim where its whole interval lies above the aim and above that of nothing, and to keep it where its whole interval lies below
 the aim; else the run is too short or too loud to tell. A block of /filter is calls that follow one another without a pause, each about another Pod, with
-as many names. Of the binder, which runs in this process, a block is Pods that wait all at once on an empty cluster, and what
-counts is all that its deciding thread does about one of them, by the clock and by the thread's processor time. After a block the shadows that wait
-are let end, the binder's are dropped. Answers and the nodes that were chosen are compared: a shadow must not change one.
+as many names. Of the binder, which runs in this process, a pair is one block of Pods that wait all at once on an empty cluster, half of them with
+the shadow, mixed: what the API server does beside it falls on both halves. What counts is all that its deciding thread does about one of them, by the
+clock and by the thread's processor time. After a block the shadows that wait are let end, the binder's are dropped. Answers and the nodes that were chosen are compared: a shadow must not change one.
 
 The whole takes half an hour; `--only extender --size 5000 --shadow costliest --calls 60` asks for one of its parts.
 """
@@ -43,6 +43,8 @@ _ROUNDS, _BINDER_ROUNDS = 8, 60
 # Of a normal distribution: 19 of 20 lie within so many standard deviations.
 _DEVIATIONS = 1.96
 _RULES = 4
+# The halves of a block of the binder's.
+_WITHOUT, _WITH = "without", "with"
 _JOINED = "!params.names.exists(n, n == node.metadata.name + pod.metadata.name + '{}')"
 
 Json = dict[str, Any]
@@ -230,7 +232,7 @@ class Cycles:
         self.shadows, self._loop = self._runtime.shadows, self._runtime.loop
         self._may_begin = Event()
         self._times: list[tuple[float, float]] = []
-        self._outcomes: list[str] = []
+        self._outcomes: list[tuple[str, str]] = []
         self._loop._deciding, self._loop._record = self._timed, self._noted  # noqa: SLF001
         self._blocks = 0
 
@@ -262,24 +264,33 @@ class Cycles:
         self._times.append((perf_counter() - began[0], thread_time() - began[1]))
 
     def _noted(self, placement: Any, seconds: float, notes: Json) -> str:
-        self._outcomes.append(placement.node or "refused")
+        self._outcomes.append((placement.pod.labels["side"], placement.node or "refused"))
         return self._runtime._record(placement, seconds, notes)  # noqa: SLF001
 
-    def place(self, pods: int, shadow: str) -> tuple[float, float, tuple[str, ...]]:
-        """Return the p50 of a cycle by the clock and of its thread's processor time, and the nodes in order."""
+    def place(self, pods: int, shadow: str) -> tuple[Pair, tuple[str, ...]]:
+        """Return the p50 of cycles without and with a shadow, as many of each in turns, and the nodes in the order of all."""
         self._blocks += 1
         self._may_begin.clear()
         self._times, self._outcomes = [], []
-        self._running.create_pods(_waiting(f"{shadow}-{self._blocks}-{each}", shadow) for each in range(pods))
-        eventually(lambda: len(self._runtime.live.pods()) == pods, "it has heard of all Pods", every=0.005)
+        self._running.create_pods(
+            _waiting(f"{shadow}-{self._blocks}-{each}", side, shadow if side == _WITH else NOTHING)
+            for each in range(pods)
+            for side in (_WITHOUT, _WITH)
+        )
+        eventually(lambda: len(self._runtime.live.pods()) == 2 * pods, "it has heard of all Pods", every=0.005)
         bound = self._loop.bound
         self._may_begin.set()
-        eventually(lambda: self._loop.bound == bound + pods, "all Pods are bound", every=0.005)
-        clock, processor = (median(side) for side in zip(*self._times, strict=True))
-        nodes = tuple(self._outcomes)
+        eventually(lambda: self._loop.bound == bound + 2 * pods, "all Pods are bound", every=0.005)
+        nodes = tuple(node for _, node in self._outcomes)
+        pair = self._p50(_WITHOUT), self._p50(_WITH)
         self._running.delete_pods()
         eventually(lambda: not self._runtime.live.pods(), "it has heard that they are gone", every=0.005)
-        return clock, processor, nodes
+        return pair, nodes
+
+    def _p50(self, side: str) -> Block:
+        taken = [times for times, (of, _) in zip(self._times, self._outcomes, strict=True) if of == side]
+        clock, processor = (median(kind) for kind in zip(*taken, strict=True))
+        return Block(clock, processor_seconds=processor)
 
     def drop_what_waits(self) -> None:
         """Drop and count the shadows that nobody decided on, and end the one in hand."""
@@ -296,9 +307,9 @@ def measure_binder(running: Cluster, serving: Berth, kinds: Sequence[str], round
     port = int(serving.setting("BERTH_BINDER_BIND").rpartition(":")[2])
     outcomes: set[tuple[str, ...]] = set()
 
-    def measure(shadow: str) -> Block:
+    def measure(shadow: str) -> Pair:
         before = counts(serving, port)
-        clock, processor, nodes = cycles.place(pods, shadow)
+        (plain, beside), nodes = cycles.place(pods, shadow)
         outcomes.add(nodes)
 
         def is_over() -> bool:
@@ -307,12 +318,18 @@ def measure_binder(running: Cluster, serving: Berth, kinds: Sequence[str], round
 
         eventually(is_over, "the shadows end")
         after = counts(serving, port)
-        return Block(clock, after[0] - before[0], after[1] - before[1], processor)
+        return plain, beside._replace(decided=after[0] - before[0], dropped=after[1] - before[1])
 
     cycles.start(serving.metric("berth_revision"))
     try:
         # The binder's other Pods have no rule set that costly rules could stand in.
-        found = pairs([kind for kind in kinds if kind != "inside"], rounds, measure)
+        asked = [kind for kind in kinds if kind != "inside"]
+        for kind in asked:  # warms up
+            measure(kind)
+        found: dict[str, list[Pair]] = {kind: [] for kind in asked}
+        for _ in range(rounds):
+            for kind in asked:
+                found[kind].append(measure(kind))
     finally:
         cycles.stop()
     became = {kind: _became([pair[1] for pair in made]) for kind, made in found.items()}
@@ -328,8 +345,8 @@ def measure_binder(running: Cluster, serving: Berth, kinds: Sequence[str], round
     print(f"{'binder':>12} nodes chosen: {'all the same' if len(outcomes) == 1 else f'{len(outcomes)} DIFFERENT'}")
 
 
-def _waiting(name: str, shadow: str) -> Json:
-    pod = make_pod(name, labels={"rules": "none", "shadow": shadow})
+def _waiting(name: str, side: str, shadow: str) -> Json:
+    pod = make_pod(f"{name}-{side}", labels={"rules": "none", "side": side, "shadow": shadow})
     pod["spec"]["schedulerName"] = "berth"
     return pod
 
@@ -352,7 +369,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--rounds", type=int, help="pairs of each kind")
     parser.add_argument("--calls", type=int, default=200, help="a block")
-    parser.add_argument("--pods", type=int, default=40, help="a block")
+    parser.add_argument("--pods", type=int, default=40, help="with a shadow in a block, and as many without")
     parser.add_argument("--size", type=int, action="append", help="about so many nodes; a fifth of them, and all")
     parser.add_argument("--only", choices=("extender", "binder"))
     parser.add_argument("--shadow", action="append", choices=list(SHADOWS), help="kinds of shadow; all of them")
