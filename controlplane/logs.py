@@ -33,9 +33,14 @@ class _Formatter(logging.Formatter):
             fields["request"] = request_id
         extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
         fields |= {key: value for key, value in extra.items() if isinstance(value, _PRIMITIVE)}
-        if record.exc_info:
+        if record.exc_info and not _is_refusal(record):
             fields["traceback"] = self.formatException(record.exc_info)
         return fields
+
+
+def _is_refusal(record: logging.LogRecord) -> bool:
+    """Return whether a request was answered 4xx: Django says of these, too, which of its lines refused; 8 kB each."""
+    return 400 <= getattr(record, "status_code", 0) < 500  # noqa: PLR2004
 
 
 class KeyValueFormatter(_Formatter):

@@ -322,7 +322,10 @@ def _storage() -> Part:
     """Return what the history takes up, and whether the forecast stays within the budget."""
     newest, _ = samples_now()
     if newest is None:
-        return Part("Storage", "unknown", "nobody has weighed the history yet", "Do the worker and beat run?")
+        says = "nobody has weighed the history yet"
+        return Part(
+            "Storage", "unknown", says, "Wait five minutes after the start; then see whether worker and beat run."
+        )
     says = f"the history takes up {size_in_words(newest.decision_bytes + newest.journal_bytes)}"
     found = forecast_now()
     if found is None:

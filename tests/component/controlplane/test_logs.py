@@ -5,6 +5,7 @@ import logging
 import sys
 
 import pytest
+from django.test import Client
 
 from controlplane.logs import JSONFormatter, KeyValueFormatter
 
@@ -47,3 +48,13 @@ def test_a_fault_keeps_its_trace() -> None:
     except ValueError:
         made.exc_info = sys.exc_info()
     assert "ValueError" in json.loads(JSONFormatter("worker").format(made))["traceback"]
+
+
+def test_a_refusal_is_one_short_line(auditor: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="django.request"):
+        assert auditor.get("/admin/auth/group/add/", secure=True).status_code == 403
+    (made,) = caplog.records
+    assert made.exc_info
+    found = json.loads(JSONFormatter("admin").format(made))
+    assert found["message"] == "Forbidden (Permission denied): /admin/auth/group/add/"
+    assert "traceback" not in found
