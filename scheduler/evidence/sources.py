@@ -220,7 +220,8 @@ class _Events:
         leaves = LedgerLeaf.objects.filter(log=EVENTS, index__gte=first, index__lt=until).order_by("index")
         for start in range(first, until, _MOST_ROWS):
             batch = list(leaves.filter(index__gte=start, index__lt=start + _MOST_ROWS).values_list("index", "row"))
-            events = {str(each.pk): each for each in AuditEvent.objects.filter(pk__in=[row for _index, row in batch])}
+            named = AuditEvent.objects.filter(pk__in=[row for _index, row in batch if _is_id(row)])
+            events = {str(each.pk): each for each in named}
             for index, row in batch:
                 if row in events:
                     yield _found_event(index, events[row])
@@ -246,6 +247,13 @@ class _Events:
             ids = LedgerLeaf.objects.filter(log=EVENTS).values_list(_WITHOUT_DASHES, flat=True)
             return AuditEvent.objects.filter(at__lt=timezone.now() - _TIME_TO_LOG).exclude(pk__in=ids)
         return AuditEvent.objects.filter(~models.Exists(logged), at__lt=timezone.now() - _TIME_TO_LOG)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def _found_event(index: int, row: AuditEvent) -> Found:

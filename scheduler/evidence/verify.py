@@ -14,17 +14,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.ledger.checkpoints import UNLOGGED, origin_of, signed_at, tile_reader
 from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
-from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.logs import DECISIONS, LOGS, OUTCOMES
 from scheduler.ledger.note import NoteError, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import kept
 from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, Edge, leaf_hash, perfect_root
-from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerPruned
+from scheduler.models import (
+    Checkpoint,
+    DeadLetter,
+    Decision,
+    DecisionGap,
+    LedgerCheckpoint,
+    LedgerHead,
+    LedgerLeaf,
+    LedgerPruned,
+    LedgerTile,
+)
 from scheduler.models import Outcome as OutcomeRow
 
 # Faults of a log that are named one by one; the others are counted.
@@ -101,10 +111,12 @@ class LogReport(msgspec.Struct):
 
 
 class Signed(NamedTuple):
-    """A checkpoint whose signature is right, and where it stands."""
+    """A checkpoint whose signature is right, where it stands, and whether that is in the database."""
 
     head: TreeHead
     where: str
+    note: str
+    is_stored: bool
 
 
 # Is called now and then: with the log, its progress, and how many leaves it has.
@@ -160,6 +172,7 @@ class LogVerifier:
                 "and no key that is trusted signed that: it was planted",
             )
         self._check_sizes(signed)
+        self._check_stored(signed)
         self._check_unlogged(head, signed)
         self._walk(signed, tell)
         if head is not None:
@@ -168,6 +181,7 @@ class LogVerifier:
         if log == DECISIONS:
             self._check_last_numbers(writers)
             self._check_places()
+            self._check_other_logs()
         self._say_faults()
         return LogReport(
             log=log,
@@ -186,12 +200,13 @@ class LogVerifier:
     def _signed(self) -> list[Signed]:
         """Return the checkpoints of the database and of the files whose signature is right, by their size."""
         log = self._source.log
+        # Before the database's, which has each of them earlier.
+        outside = list(kept(log, self._folder)) if self._folder is not None else []
         rows = LedgerCheckpoint.objects.filter(log=log).order_by("size", "at")
         notes: list[tuple[str, str, tuple[int, datetime] | None]] = [
             (f"checkpoint {row.pk} of the database", row.note, (row.size, row.at)) for row in rows.iterator()
         ]
-        if self._folder is not None:
-            notes += [(f"{found.where}", found.note, None) for found in kept(log, self._folder)]
+        notes += [(found.where, found.note, None) for found in outside]
         found = []
         for where, note, columns in notes:
             try:
@@ -209,7 +224,7 @@ class LogVerifier:
                     f"{log}: {where} was signed at {signed_at(said)}, and its column says {columns[1]}"
                 )
             else:
-                found.append(Signed(said, where))
+                found.append(Signed(said, where, note, is_stored=columns is not None))
         return sorted(found, key=lambda each: each.head.size)
 
     def _fault(self, index: int, words: str) -> None:
@@ -229,6 +244,20 @@ class LogVerifier:
                 "it was cut off or rolled back"
             )
 
+    def _check_stored(self, signed: Iterable[Signed]) -> None:
+        """See that the database has each checkpoint that was kept outside, and each once."""
+        log, first = self._source.log, dict[str, str]()
+        for each in signed:
+            if each.is_stored and first.setdefault(each.note, each.where) != each.where:
+                self.progress.add_fault(f"{log}: {each.where} is the same as {first[each.note]}: it was inserted")
+        gone = [each for each in signed if each.note not in first and each.head.size <= self._size]
+        if gone:
+            others = f", nor {len(gone) - 1} more" if len(gone) > 1 else ""
+            self.progress.add_fault(
+                f"{log}: the database doesn't have the checkpoint over {gone[0].head.size} leaves of {gone[0].where}{others}: "
+                "it was removed or changed"
+            )
+
     def _check_unlogged(self, head: LedgerHead | None, signed: Iterable[Signed]) -> None:
         """See that the log says what was signed of rows that are older than it: else some could be slipped in."""
         for each in signed:
@@ -246,6 +275,7 @@ class LogVerifier:
         log, (found, planted) = self._source.log, deletions(self._verifiers)
         self._deletions = sorted((each for each in found if each.log == log), key=lambda each: each.first)
         rows = [each for each in self._deletions if each.what == LedgerPruned.What.ROWS]
+        self._were_outcomes_deleted = any(each.log == OUTCOMES for each in found)
         self._gone = merged_ranges((each.first, each.until) for each in rows)
         self._around, self._next_pruned = [], 0
         self._knows_deletions = True
@@ -424,7 +454,12 @@ class LogVerifier:
         """Look for rows that stand outside the log."""
         log, source = self._source.log, self._source
         last = source.last_index()
+        tiles = LedgerTile.objects.filter(log=log).values_list("level").annotate(last=Max("number")).order_by("level")
+        last_tiles = list(tiles)
         now = LedgerHead.objects.filter(log=log).first()
+        for level, number in last_tiles:
+            if now is None or number * TILE_WIDTH >= now.size >> 8 * level:
+                self._fault(self._size, f"tile {level}/{number} is none of a log of {now.size if now else 0} leaves")
         if last is not None and (now is None or last >= now.size):
             self._fault(last, f"a row claims leaf {last}, and the log has only {now.size if now else 0}")
         unlogged, allowed = source.unlogged(), head.unlogged if head else None
@@ -448,13 +483,23 @@ class LogVerifier:
         bound = OutcomeRow.objects.filter(kind=OutcomeRow.Kind.BOUND, pod_uid=OuterRef("pod_uid"))
         logged = Decision.objects.exclude(ledger_index=None)
         joined = logged.annotate(node=Subquery(bound.exclude(ledger_index=None).values("node_name")[:1]))
-        row = joined.exclude(node=None).exclude(placed_on=F("node")).order_by("ledger_index").first()
+        wrong = Q(node__isnull=False) & ~Q(placed_on=F("node"))
+        if not self._were_outcomes_deleted:
+            wrong |= Q(~Exists(bound), node=None) & ~Q(placed_on="")
+        row = joined.filter(wrong).order_by("ledger_index").first()
         if row is not None:
             self._fault(
                 row.ledger_index or 0,
                 f"leaf {row.ledger_index}: Decision {row.pk} ({row}) says that the Pod is on {row.placed_on or 'no node'}, "
-                f"and the outcome of the Pod {row.node}",
+                f"and the outcome of the Pod {row.node or 'is missing: it was never bound'}",
             )
+
+    def _check_other_logs(self) -> None:
+        """See that nothing is said of logs that there aren't."""
+        for model in (LedgerHead, LedgerCheckpoint, LedgerTile, LedgerLeaf):
+            others = model._default_manager.exclude(log__in=LOGS).order_by("log").values_list("log", flat=True)  # noqa: SLF001 - Django's name for it
+            if (other := others.first()) is not None:
+                self._fault(self._size, f"a row of {model.__name__} is of a log that there isn't: {other!r}")
 
 
 def _spans(first: int, size: int) -> Iterator[Span]:

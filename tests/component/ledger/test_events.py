@@ -63,6 +63,7 @@ def test_changed_removed_and_planted_events_are_found(ledgered: Ledgered) -> Non
     AuditEvent.objects.filter(pk=events[1].pk).update(by="nobody")
     AuditEvent.objects.filter(pk=events[2].pk).update(body=bytes(events[3].body))
     AuditEvent.objects.filter(pk=events[4].pk).delete()
+    LedgerLeaf.objects.filter(index=3).update(row="no id")
     planted = AuditEvent.objects.get(pk=events[0].pk)
     long_ago = timezone.now() - timedelta(days=1)
     planted.pk, planted.at = time_ordered_id(long_ago), long_ago
@@ -70,5 +71,6 @@ def test_changed_removed_and_planted_events_are_found(ledgered: Ledgered) -> Non
     said = "\n".join(faults(ledgered.verify()))
     assert f"leaf 1: AuditEvent {events[1].pk}" in said
     assert f"leaf 2: AuditEvent {events[2].pk}" in said
+    assert "leaf 3: there is no row for it" in said
     assert "leaf 4: there is no row for it" in said
     assert "1 rows have no leaf, and only 0 are older than the log" in said

@@ -263,6 +263,28 @@ class Tampering:
         LedgerHead.objects.filter(pk=head.pk).update(root=bytes(32))
         return head.log
 
+    def remove_a_checkpoint(self) -> str:
+        row = self.random.choice(list(LedgerCheckpoint.objects.all()))
+        row.delete()
+        return f"{row.log}: the database doesn't have the checkpoint over {row.size} leaves"
+
+    def insert_a_checkpoint_again(self) -> str:
+        row = self.random.choice(list(LedgerCheckpoint.objects.all()))
+        row.pk = None
+        row.save(force_insert=True)
+        return f"checkpoint {row.pk} of the database is the same as"
+
+    def insert_a_tile(self) -> str:
+        """Insert one behind the log's last, or one of a log that there isn't."""
+        log = self.random.choice([DECISIONS, OUTCOMES, "others"])
+        tile = LedgerTile.objects.create(log=log, level=self.random.randrange(3), number=9, hashes=bytes(32))
+        return f"tile {tile.level}/9 is none" if log != "others" else "a row of LedgerTile is of a log that there isn't"
+
+    def place_what_was_never_bound(self) -> str:
+        bound = Outcome.objects.values("pod_uid")
+        row = self.random.choice(list(Decision.objects.exclude(pod_uid__in=bound)))
+        return self.change(row, placed_on="node-7")
+
     def insert_beside(self) -> str:
         row = self.random.choice(list(Decision.objects.all()))
         index = self.random.choice([None, row.ledger_index, LedgerHead.objects.get(log=DECISIONS).size])
@@ -342,7 +364,8 @@ class Tampering:
     def ways(self) -> list[Callable[[], str]]:
         return [
             self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.flip_a_checkpoint,
-            self.flip_when_it_was_signed, self.flip_the_head, self.insert_beside, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
+            self.flip_when_it_was_signed, self.flip_the_head, self.remove_a_checkpoint, self.insert_a_checkpoint_again,
+            self.insert_a_tile, self.place_what_was_never_bound, self.insert_beside, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
             self.truncate, self.sign_with_another_key, self.sign_with_the_stolen_key, self.roll_back,
         ]  # fmt: skip
 
