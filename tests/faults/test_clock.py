@@ -65,6 +65,7 @@ def stack(clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 def test_a_clock_set_back_by_a_day_leaves_each_chain_whole_and_proved(stack: Stack, clock: Clock) -> None:
     uids: dict[str, str] = {}
     create(stack, "before", uids)
+    eventually(lambda: signed(stack), seconds=120, every=1, what="a checkpoint is signed before")
     creator = threading.Thread(target=create, args=(stack, "while", uids))
     creator.start()
     time.sleep(0.2)
@@ -83,11 +84,22 @@ def test_a_clock_set_back_by_a_day_leaves_each_chain_whole_and_proved(stack: Sta
     assert max(abs(time_of(key) - moment(at).timestamp()) for key, at in rows.items()) < PATIENT_SECONDS
     for table in ("decisiongap", "deadletter"):
         assert stack.sql(f"SELECT * FROM scheduler_{table}") == []
+    eventually(lambda: went_back(signed(stack)), seconds=120, every=1, what="one is signed after")
     said = json.loads(stack.manage("verify", "--output", "json"))
     assert json.dumps(said).count('"ok": false') == 0, said
     pruned = "from scheduler.tasks import make_partitions, prune_history; make_partitions(); prune_history()"
     stack.manage("shell", "-c", pruned)
     assert dict(stack.sql("SELECT id, at FROM scheduler_decision")).keys() >= rows.keys()
+
+
+def signed(stack: Stack) -> list[datetime]:
+    """Return when checkpoints of the Decisions were signed, by how far they go."""
+    rows = stack.sql("SELECT at FROM scheduler_ledgercheckpoint WHERE log = 'decisions' ORDER BY size")
+    return [moment(at) for (at,) in rows]
+
+
+def went_back(times: list[datetime]) -> bool:
+    return times[-1] < times[0]
 
 
 def moment(at: datetime | str) -> datetime:
