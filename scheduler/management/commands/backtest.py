@@ -17,6 +17,7 @@ from policies.manifests import to_json
 from scheduler.backtest.results import Result
 from scheduler.backtest.runs import (
     LONGEST_SECONDS,
+    SILENT,
     BacktestError,
     Span,
     Worker,
@@ -96,8 +97,9 @@ class Command(BerthCommand):
         row.refresh_from_db()
         result = result_of(row)
         if result is None:
-            message = (
-                row.fault or f"{row} is {row.state}: other processes work on it. `--resume {row.pk}` waits for it."
+            message = row.fault or (
+                f"{row} is {row.state}: other processes work on the rest. `--resume {row.pk}` shows how it ended, and takes over "
+                f"what a process was killed at {SILENT.seconds} s ago."
             )
             raise BacktestError(message)
         self._write(row, result, options["output"])
