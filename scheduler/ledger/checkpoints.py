@@ -61,7 +61,7 @@ def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datet
     """
     last = LedgerCheckpoint.objects.filter(log=head.log).order_by("-size", "-at").first()
     if last is not None:
-        signed_by = _check_continues(head, last, verifiers)
+        signed_by = check_continues(head, last, verifiers)
         if last.size == head.size and signer.verifier in signed_by:
             LEDGER_SIGNED_AT.labels(head.log).set(now.timestamp())
             return False
@@ -102,7 +102,7 @@ def origin_of(name: str, log: str) -> str:
     return f"{name}/{log}"
 
 
-def _check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Verifier]) -> list[Verifier]:
+def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Verifier]) -> list[Verifier]:
     """Check that a log continues what was signed last; return who signed that."""
     try:
         text, signed_by = open_note(last.note, verifiers)

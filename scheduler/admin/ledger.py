@@ -1,0 +1,95 @@
+"""The page of the ledger: how far each log goes, what was signed of it, and the proof of one row."""
+
+from typing import Any
+
+import msgspec
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.db.models import F, Sum
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.views.decorators.http import require_safe
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from scheduler.evidence.standing import Proof, UnprovedError, prove, standings
+from scheduler.ledger.keys import KeyFileError, known_verifiers
+from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
+from scheduler.ledger.note import Verifier
+from scheduler.models import DecisionGap
+
+# Who sees archives sees what they are proved by.
+SEE, EXPORT = "scheduler.view_evidenceexport", "scheduler.export_evidence"
+_KINDS = {DECISIONS: "Decision", OUTCOMES: "Outcome of a Pod", EVENTS: "Act, of the audit trail"}
+
+
+class RowForm(forms.Form):
+    """Which row is to be proved."""
+
+    log = forms.ChoiceField(label="What", choices=list(_KINDS.items()), widget=UnfoldAdminSelectWidget())
+    key = forms.CharField(
+        label="Its id",
+        max_length=64,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="Of a Decision: the end of its page's URL.",
+    )
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Show how far the ledger goes and what is signed of it; prove one row, or the trees, where that is asked for."""
+    verifiers, key_fault = _keys()
+    is_checked = "check" in request.GET
+    found = standings(verifiers, check=is_checked)
+    form = RowForm(request.GET if "key" in request.GET else None, initial={"log": DECISIONS})
+    proof, unproved = _prove(form, verifiers)
+    context = {
+        **admin.site.each_context(request),
+        "title": "Ledger",
+        "logs": found,
+        "faults": [each for each in found if each.fault],
+        "is_checked": is_checked and bool(verifiers),
+        "public_keys": [str(each) for each in verifiers],
+        "key_fault": key_fault,
+        "missing": _missing(),
+        "form": form,
+        "proof": proof,
+        "proof_json": msgspec.json.format(msgspec.json.encode(proof)).decode() if proof else "",
+        "unproved": unproved,
+        "may_export": request.user.has_perm(EXPORT),
+    }
+    return TemplateResponse(request, "scheduler/ledger.html", context)
+
+
+def _keys() -> tuple[list[Verifier], str]:
+    """Return the public keys that are known here, and why there is none."""
+    try:
+        found = known_verifiers()
+    except KeyFileError as error:
+        return [], f"{error}."
+    if found:
+        return found, ""
+    return (
+        [],
+        "No public key is known to this process, so that no signature is checked here: give it BERTH_LEDGER_KEY_FILE with FILE.pub beside.",
+    )
+
+
+def _prove(form: RowForm, verifiers: list[Verifier]) -> tuple[Proof | None, str]:
+    if not form.is_bound or not form.is_valid():
+        return None, ""
+    given: dict[str, Any] = form.cleaned_data
+    if not verifiers:
+        return None, "Nothing is proved without a public key."
+    try:
+        return prove(given["log"], given["key"].strip(), verifiers), ""
+    except UnprovedError as error:
+        return None, str(error)
+
+
+def _missing() -> int:
+    """Return how many Decisions were numbered and never came."""
+    total = DecisionGap.objects.aggregate(total=Sum(F("last") - F("first") + 1))["total"]
+    return int(total or 0)

@@ -1,0 +1,174 @@
+"""How far the ledger's logs go, what was signed of them last, and the proof of one row: for people who look at one of them.
+
+Whoever wants all rows proved verifies (`scheduler.evidence.verify`), or takes an archive along.
+"""
+
+import base64
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from policies.models import AuditEvent
+from scheduler.evidence.sources import SOURCES
+from scheduler.ledger.checkpoints import RefusedError, check_continues, origin_of, signed_at, tile_reader
+from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
+from scheduler.ledger.note import NoteError, TreeHead, Verifier, open_note
+from scheduler.ledger.tree import ProofError, check_inclusion, leaf_hash, prove_inclusion, subtrees_of
+from scheduler.models import Decision, LedgerCheckpoint, LedgerHead, LedgerLeaf, Outcome
+
+_MODELS: dict[str, type[models.Model]] = {DECISIONS: Decision, OUTCOMES: Outcome, EVENTS: AuditEvent}
+
+
+class Standing(NamedTuple):
+    """How far a log goes, and what was signed of it last. `key` is who signed, "" where no known key did; `fault` says what is wrong."""
+
+    log: str
+    size: int = 0
+    root: str = ""
+    since: datetime | None = None
+    unlogged: int = 0
+    signed_size: int = 0
+    signed_at: datetime | None = None
+    key: str = ""
+    fault: str = ""
+
+    @property
+    def unsigned(self) -> int:
+        """How many leaves came since it was signed."""
+        return max(self.size - self.signed_size, 0)
+
+
+class Proof(msgspec.Struct):
+    """What proves that a row is a leaf of what was signed: hashes in base64, as C2SP's tlog-proof has them.
+
+    Attributes:
+        what: what people call the row.
+        leaf: the hash of the bytes that its writer had on disk.
+        hashes: from the leaf's sister up to the root.
+        checkpoint: the signed note, whole.
+    """
+
+    log: str
+    what: str
+    index: int
+    leaf: str
+    size: int
+    hashes: list[str]
+    checkpoint: str
+    signed_at: datetime | None
+    key: str
+
+
+class UnprovedError(Exception):
+    """There is no such proof. Says why, and whether something is wrong."""
+
+
+def standings(verifiers: Sequence[Verifier], *, check: bool = False) -> list[Standing]:
+    """Return how each log stands; with `check`, whether it continues what was signed last is proved by its tree, too."""
+    heads = {head.log: head for head in LedgerHead.objects.all()}
+    return [_standing(log, heads.get(log), verifiers, check=check) for log in LOGS]
+
+
+def _standing(log: str, head: LedgerHead | None, verifiers: Sequence[Verifier], *, check: bool) -> Standing:
+    if head is None:
+        return Standing(log)
+    found = Standing(log, head.size, _text(bytes(head.root)), head.began_at, head.unlogged)
+    last = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at").first()
+    if last is None:
+        return found
+    found = found._replace(signed_size=last.size, signed_at=last.at)
+    if not verifiers:
+        return found
+    try:
+        said, key = _opened(last, verifiers)
+        if check:
+            check_continues(head, last, list(verifiers))
+    except (UnprovedError, RefusedError) as error:
+        return found._replace(fault=str(error))
+    if said.size == head.size and said.root != bytes(head.root):
+        return found._replace(fault="Its root isn't the one that was signed.")
+    return found._replace(key=key)
+
+
+def _opened(checkpoint: LedgerCheckpoint, verifiers: Sequence[Verifier]) -> tuple[TreeHead, str]:
+    """Return what a checkpoint says, and which key signed it."""
+    try:
+        text, by = open_note(checkpoint.note, verifiers)
+        said = TreeHead.parse(text)
+    except NoteError as error:
+        message = f"The checkpoint of {checkpoint.size:,} leaves doesn't count: {error}."
+        raise UnprovedError(message) from error
+    if said.size != checkpoint.size or said.origin not in {origin_of(each.name, checkpoint.log) for each in by}:
+        message = (
+            f"The checkpoint of {checkpoint.size:,} leaves says that it is of {said.origin}, {said.size:,} leaves."
+        )
+        raise UnprovedError(message)
+    return said, ", ".join(f"{each.name}+{each.id.hex()}" for each in by)
+
+
+def prove(log: str, key: str, verifiers: Sequence[Verifier]) -> Proof:
+    """Return the proof of a row, by its id, under the first checkpoint that has it.
+
+    Raises:
+        UnprovedError: there is no such row, it isn't signed yet, retention deleted what would be proved, or something is wrong with it.
+    """
+    index = _index(log, key)
+    source = next(source for source in (make() for make in SOURCES) if source.log == log)
+    row = next(iter(source.rows(index, index + 1)), None)
+    if row is None or row.fault:
+        message = f"Leaf {index:,} of {log} is WRONG: {row.fault if row else 'its row is gone'}."
+        raise UnprovedError(message)
+    if row.exact is None:
+        message = f"{row.row} is leaf {index:,}. Its details were deleted by a rule of retention: only the hash of what it was is left."
+        raise UnprovedError(message)
+    checkpoint = LedgerCheckpoint.objects.filter(log=log, size__gt=index).order_by("size").first()
+    if checkpoint is None:
+        message = f"{row.row} is leaf {index:,}, and isn't signed yet: the worker signs each minute."
+        raise UnprovedError(message)
+    said, by = _opened(checkpoint, verifiers)
+    leaf = leaf_hash(row.exact)
+    try:
+        hashes = prove_inclusion(subtrees_of(tile_reader(log)), index, said.size)
+        check_inclusion(leaf=leaf, index=index, size=said.size, root=said.root, proof=hashes)
+    except ProofError as error:
+        message = f"Leaf {index:,} of {log} is WRONG: {row.row} isn't what was recorded ({error})."
+        raise UnprovedError(message) from error
+    return Proof(
+        log=log,
+        what=row.row,
+        index=index,
+        leaf=_text(leaf),
+        size=said.size,
+        hashes=list(map(_text, hashes)),
+        checkpoint=checkpoint.note,
+        signed_at=signed_at(said),
+        key=by,
+    )
+
+
+def _index(log: str, key: str) -> int:
+    """Return which leaf a row is."""
+    try:
+        row = _MODELS[log]._default_manager.filter(pk=key).first()  # noqa: SLF001 - documented
+    except (ValidationError, ValueError, OverflowError) as error:
+        message = f"{key} is no id of {log}."
+        raise UnprovedError(message) from error
+    if row is None:
+        message = f"There is no {key} among the {log}. What retention deleted is signed: verifying says what."
+        raise UnprovedError(message)
+    if log == EVENTS:
+        index = LedgerLeaf.objects.filter(log=EVENTS, row=str(row.pk)).values_list("index", flat=True).first()
+    else:
+        index = getattr(row, "ledger_index")  # noqa: B009 - of both other models
+    if index is None:
+        message = f"{key} isn't in the log yet, or is older than it."
+        raise UnprovedError(message)
+    return int(index)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
