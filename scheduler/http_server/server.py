@@ -437,4 +437,4 @@ def _is_readable(sock: socket.socket) -> bool:
 
 def _is_here(address: str) -> bool:
     """Return whether it is this machine's: everybody on it has the same."""
-    return address.startswith(("127.", "::1", "::ffff:127."))
+    return address == "::1" or address.startswith(("127.", "::ffff:127."))
