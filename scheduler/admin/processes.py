@@ -3,13 +3,20 @@
 from typing import Any
 
 from django.contrib import admin
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
+from policies.admin.panels import add_panel
+from policies.models import Revision
 from scheduler.admin.decisions import duration
+from scheduler.admin.links import decision_url, pod_url
+from scheduler.decisions.reading import recorded
 from scheduler.models import Process
 
 STALE_AFTER = Process.STALE_AFTER
@@ -60,3 +67,22 @@ class ProcessAdmin(ReadOnlyAdmin):
         ago = f"{duration((timezone.now() - row.heartbeat_at).total_seconds())} ago"
         exact = f"{row.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC"
         return format_html('<time datetime="{}" title="{}">{}</time>', row.heartbeat_at.isoformat(), exact, ago)
+
+
+def revision_panel(revision: Revision, _: HttpRequest) -> SafeString:
+    """Return which processes have taken a Revision up, and the first Decision by it: what whoever published it looks for."""
+    alive = Process.objects.filter(heartbeat_at__gt=timezone.now() - STALE_AFTER, revision__gt=0)
+    rows = [(row, reverse("admin:scheduler_process_change", args=[row.pk])) for row in alive]
+    first = recorded().filter(revision=revision.number).order_by("at").defer("body").first()
+    context = {
+        "serving": [(row, url) for row, url in rows if row.revision == revision.number],
+        "behind": [(row, url) for row, url in rows if row.revision < revision.number],
+        "is_past": bool(rows) and all(row.revision > revision.number for row, _ in rows),
+        "first": first,
+        "first_url": decision_url(first.pk) if first else "",
+        "pod": pod_url(first.pod_namespace, first.pod_name, first.pod_uid) if first else "",
+    }
+    return render_to_string("scheduler/revision_panel.html", context)
+
+
+add_panel(Revision, revision_panel)

@@ -1,0 +1,78 @@
+"""What the page of a Revision says after publishing: who has taken it up, who hasn't yet, and the first Decision by it."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from policies import publishing
+from scheduler.models import Decision, Process
+from tests.builders import make_rule_set
+
+pytestmark = pytest.mark.django_db
+TAKEN = timezone.now() - timedelta(minutes=3)
+
+
+@pytest.fixture(autouse=True)
+def _published(db: None) -> None:
+    for number in range(2):
+        edits = [
+            publishing.Edit.of(
+                make_rule_set("web", filters=[{"builtin": "PodFitsResources"}], params={"number": number})
+            )
+        ]
+        change = publishing.open_change(title="one", edits=edits, by="ops")
+        publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+
+
+def process(role: str, revision: int, *, silent_seconds: float = 0) -> None:
+    at = timezone.now() - timedelta(seconds=silent_seconds)
+    times = {"started_at": TAKEN, "heartbeat_at": at, "revision_at": TAKEN}
+    Process.objects.create(id=f"{role}@a:1:1", role=role, host="a", pid=1, revision=revision, **times)
+
+
+def shown(client: Client, number: int = 2) -> str:
+    text = client.get(f"/admin/policies/revision/{number}/change/").content.decode()
+    return " ".join(text.partition('id="revision-serving"')[2].partition("</section>")[0].split())
+
+
+def test_who_has_taken_it_up_is_named_with_when(auditor: Client) -> None:
+    process("extender", 2)
+    process("binder", 2)
+    process("worker", 0)
+    text = shown(auditor)
+    assert "✓ Every process has taken it up." in text
+    assert f"extender on a, pid 1</a>, since {TAKEN:%Y-%m-%d %H:%M:%S} UTC" in text
+    assert "worker" not in text
+
+
+def test_who_has_not_yet_comes_first(auditor: Client) -> None:
+    process("extender", 2)
+    process("binder", 1)
+    text = shown(auditor)
+    assert "! Not taken up by all yet." in text
+    assert text.index("binder on a, pid 1</a> serves Revision 1 still") < text.index("extender on a")
+
+
+def test_of_a_former_revision_nobody_serves_anything(auditor: Client) -> None:
+    process("extender", 2)
+    assert "No process serves it any more." in shown(auditor, 1)
+
+
+def test_who_is_silent_does_not_count(auditor: Client) -> None:
+    process("extender", 2, silent_seconds=60)
+    assert "! No process reports that it serves a Revision." in shown(auditor)
+
+
+def test_the_first_decision_by_it_is_linked(auditor: Client) -> None:
+    assert "No Pod was decided about by it yet" in shown(auditor)
+    now = timezone.now()
+    for number, revision in enumerate((1, 2, 2)):
+        row = Decision(process="a", sequence=number, verb="filter", revision=revision, nodes=10, feasible=number)
+        row.at = now + timedelta(seconds=number)
+        row.pod_namespace, row.pod_name, row.pod_uid = "default", f"web-{number}", f"uid-{number}"
+        row.save(force_insert=True)
+    text = shown(auditor)
+    assert f'{Decision.objects.get(sequence=1).pk}/change/">' in text
+    assert "default/web-1</a>, 1 of 10 nodes." in text
