@@ -89,6 +89,8 @@ def _standing(log: str, head: LedgerHead | None, verifiers: Sequence[Verifier], 
             check_continues(head, last, list(verifiers))
     except (UnprovedError, RefusedError) as error:
         return found._replace(fault=str(error))
+    if said.size > head.size:
+        return found._replace(fault="It has fewer leaves than were signed: it was cut off or rolled back.")
     if said.size == head.size and said.root != bytes(head.root):
         return found._replace(fault="Its root isn't the one that was signed.")
     return found._replace(key=key)
@@ -118,10 +120,13 @@ def prove(log: str, key: str, verifiers: Sequence[Verifier]) -> Proof:
     """
     index = _index(log, key)
     source = next(source for source in (make() for make in SOURCES) if source.log == log)
-    row = next(iter(source.rows(index, index + 1)), None)
-    if row is None or row.fault:
-        message = f"Leaf {index:,} of {log} is WRONG: {row.fault if row else 'its row is gone'}."
+    rows = list(source.rows(index, index + 1))
+    # Of several that claim a leaf one is what was recorded, and it needn't be the one that was asked about.
+    fault = rows[0].fault if len(rows) == 1 else f"{len(rows)} rows claim it"
+    if fault:
+        message = f"Leaf {index:,} of {log} is WRONG: {fault}."
         raise UnprovedError(message)
+    (row,) = rows
     if row.exact is None:
         message = f"{row.row} is leaf {index:,}. Its details were deleted by a rule of retention: only the hash of what it was is left."
         raise UnprovedError(message)
@@ -160,10 +165,8 @@ def _index(log: str, key: str) -> int:
     if row is None:
         message = f"There is no {key} among the {log}. What retention deleted is signed: verifying says what."
         raise UnprovedError(message)
-    if log == EVENTS:
-        index = LedgerLeaf.objects.filter(log=EVENTS, row=str(row.pk)).values_list("index", flat=True).first()
-    else:
-        index = getattr(row, "ledger_index")  # noqa: B009 - of both other models
+    leaf = LedgerLeaf.objects.filter(log=EVENTS, row=str(row.pk)).first() if log == EVENTS else None
+    index = leaf.index if leaf else getattr(row, "ledger_index", None)
     if index is None:
         message = f"{key} isn't in the log yet, or is older than it."
         raise UnprovedError(message)

@@ -5,6 +5,7 @@ import hashlib
 import json
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -122,6 +123,26 @@ def test_what_was_changed_is_not_proved(ledgered: Ledgered, auditor: Client) -> 
     answer = shown(auditor, asked("decisions", second.pk))
     assert answer.context["proof"] is None
     assert "Leaf 1 of decisions is WRONG" in answer.context["unproved"]
+
+
+def test_a_row_that_claims_anothers_leaf_is_not_proved_by_it(ledgered: Ledgered, auditor: Client) -> None:
+    ledgered.record(5)
+    ledgered.sign()
+    forged = Decision.objects.get(ledger_index=2)
+    forged.pk, forged.sequence, forged.best = uuid4(), 999, "node-9"
+    forged.save(force_insert=True)
+    for key in (forged.pk, Decision.objects.filter(ledger_index=2).exclude(pk=forged.pk).get().pk):
+        answer = shown(auditor, asked("decisions", key))
+        assert answer.context["proof"] is None
+        assert "Leaf 2 of decisions is WRONG" in answer.context["unproved"]
+
+
+def test_a_log_that_was_cut_off_is_named_at_once(ledgered: Ledgered, auditor: Client) -> None:
+    ledgered.record(5)
+    ledgered.sign()
+    LedgerHead.objects.filter(log="decisions").update(size=3)
+    decisions, *_ = shown(auditor).context["logs"]
+    assert decisions.fault == "It has fewer leaves than were signed: it was cut off or rolled back."
 
 
 def test_what_is_not_signed_yet_says_so(ledgered: Ledgered, auditor: Client) -> None:
