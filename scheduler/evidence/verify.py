@@ -485,13 +485,15 @@ class LogVerifier:
         joined = logged.annotate(node=Subquery(bound.exclude(ledger_index=None).values("node_name")[:1]))
         wrong = Q(node__isnull=False) & ~Q(placed_on=F("node"))
         if not self._were_outcomes_deleted:
-            wrong |= Q(~Exists(bound), node=None) & ~Q(placed_on="")
+            # Who saw the end of a Pod saw its node too, though nobody saw it bound.
+            seen = OutcomeRow.objects.filter(pod_uid=OuterRef("pod_uid")).exclude(node_name="")
+            wrong |= Q(~Exists(seen), node=None) & ~Q(placed_on="")
         row = joined.filter(wrong).order_by("ledger_index").first()
         if row is not None:
             self._fault(
                 row.ledger_index or 0,
                 f"leaf {row.ledger_index}: Decision {row.pk} ({row}) says that the Pod is on {row.placed_on or 'no node'}, "
-                f"and the outcome of the Pod {row.node or 'is missing: it was never bound'}",
+                f"and the outcome of the Pod {row.node or 'is missing: nobody saw it on a node'}",
             )
 
     def _check_other_logs(self) -> None:

@@ -15,6 +15,7 @@ from django.db import connection, transaction
 
 from policies.publishing import record_event
 from scheduler.decisions.reading import exact_bytes
+from scheduler.decisions.record import Outcome as Seen
 from scheduler.evidence import verify as verifying
 from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
@@ -438,3 +439,16 @@ def test_what_looks_otherwise_is_not_read_the_fast_way(ledgered: Ledgered) -> No
     Decision.objects.filter(ledger_index=5).update(ledger_index=6)
     assert read_stretch(DECISIONS, (0, 30)) is None
     assert read_stretch(DECISIONS, (7, 30)) is not None
+
+
+def test_a_node_that_only_the_end_of_a_pod_names_is_right(ledgered: Ledgered) -> None:
+    """Nobody saw the Pod bound; who saw it go saw where it was."""
+    ledgered.record(1)
+    row = Decision.objects.get()
+    writer = ledgered._writers[0]
+    names = {"pod_uid": row.pod_uid, "pod_namespace": row.pod_namespace, "pod_name": row.pod_name}
+    writer.recorder.record_outcome(Seen(node_name="node-7", at=AT, kind="evicted", **names))
+    writer.settle()
+    assert Decision.objects.get().placed_on == "node-7"
+    ledgered.sign()
+    assert faults(ledgered.verify()) == []
