@@ -19,7 +19,7 @@ _FAILURES = {
 }
 # ASCII that many fonts draw alike, as Unicode's table of confusables has it (UTS 39), and o like O.
 _ALIKE = str.maketrans({"I": "l", "1": "l", "0": "o", "O": "o", "m": "rn"})
-# Letters of an expression that a line names; ten tell what is up.
+# Letters of a text that a line names; ten tell what is up.
 _MAX_ODD = 10
 _DELETIONS = {"Keep": "it stays in the cluster", "Delete": "deleted from the cluster, if Berth made it"}
 _CHOICES = {"lastKnown": "decide by what was known last", "pass": "let nodes pass", "refuse": "refuse nodes"}
@@ -60,11 +60,11 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
     new = after.spec if after else engine.RuleSetSpec()
     lines = _rule_changes("filter", old.filters, new.filters) + _rule_changes("score", old.scores, new.scores)
     lines += _rule_changes("victims rule", old.victims, new.victims)
-    known = {rule.expression for rules in (old.filters, old.scores, old.victims) for rule in rules}
+    known = set(_places(old).values())
     lines += [
-        f"! look twice at {rule.name}: its expression holds {odd}, which can look like another letter"
-        for rule in (*new.filters, *new.scores, *new.victims)
-        if rule.expression not in known and (odd := _odd_letters(rule.expression))
+        _odd_line(place, odd)
+        for place, text in _places(new).items()
+        if text not in known and (odd := _odd_letters(text))
     ]
     if before and after and before.description != after.description:
         lines.append("description changed")
@@ -72,7 +72,42 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
         lines.append(f"params changed: {_members(old.params, new.params)}")
     if old.failures != new.failures:
         lines.append(f"failures changed: {_fields_changed(old.failures, new.failures)}")
-    return lines + _test_changes(old.tests, new.tests)
+    return [_visible(line) for line in lines + _test_changes(old.tests, new.tests)]
+
+
+def _places(spec: engine.RuleSetSpec) -> dict[str, str]:
+    """Return the texts of a rule set in which letters can pass for others, by what a line calls them."""
+    rules: list[AnyRule] = [*spec.filters, *spec.scores, *spec.victims]
+    places = {f"{rule.key}: its expression": rule.expression for rule in rules}
+    places |= {f"{rule.key}: its reason": rule.reason for rule in spec.filters}
+    places |= {f"{rule.key}: its reason": rule.reason for rule in spec.victims}
+    places |= {
+        f"{rule.key}: its argument {name}": _member(name, each)
+        for rule in rules
+        for name, each in rule.arguments.items()
+    }
+    places |= {f"params: {name}": _member(name, value) for name, value in spec.params.items()}
+    return places | {f"test {test.name}: it": f"{test.name} {_expected(test.expect)}" for test in spec.tests}
+
+
+def _member(name: str, value: object) -> str:
+    """Return a member of an object as JSON, for its name can deceive as its value can."""
+    return json_text({name: value})
+
+
+def _odd_line(place: str, odd: str) -> str:
+    return f"! look twice at {place} holds {odd}, which can look like another letter"
+
+
+def _visible(text: str) -> str:
+    """Return a text with what isn't printed as its number: terminals obey some of it, and nobody sees the rest."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escaped(ord(char)) for char in text)
+
+
+def _escaped(number: int) -> str:
+    return f"\\U{number:08x}" if number >> 16 else f"\\u{number:04x}"
 
 
 def _test_changes(before: Sequence[engine.RuleSetTest], after: Sequence[engine.RuleSetTest]) -> list[str]:
@@ -112,7 +147,8 @@ def revision_changes(before: engine.Revision, after: engine.Revision) -> list[st
     Before all others stand the names that look like ones that are live.
     """
     changes = look_alikes(before, after) + _rule_sets_changed(before, after) + _assignments_changed(before, after)
-    return changes + _priority_classes_changed(before, after) + _suspensions_changed(before, after)
+    changes += _priority_classes_changed(before, after) + _suspensions_changed(before, after)
+    return [_visible(line) for line in changes]
 
 
 def look_alikes(before: engine.Revision, after: engine.Revision) -> list[str]:
@@ -237,9 +273,9 @@ def failures_sentences(failures: engine.Failures) -> list[str]:
     ]
 
 
-def _odd_letters(expression: str) -> str:
+def _odd_letters(text: str) -> str:
     """Return the letters and invisible characters that aren't ASCII, each with its number and Unicode's name."""
-    odd = {char for char in expression if not char.isascii() and unicodedata.category(char)[0] in "LMCN"}
+    odd = {char for char in text if not char.isascii() and unicodedata.category(char)[0] in "LMCN"}
     named = [f"“{char}” (U+{ord(char):04X} {unicodedata.name(char, 'without a name')})" for char in sorted(odd)]
     more = f" and {len(named) - _MAX_ODD} more" if len(named) > _MAX_ODD else ""
     return ", ".join(named[:_MAX_ODD]) + more
@@ -247,7 +283,7 @@ def _odd_letters(expression: str) -> str:
 
 def _on_one_line(text: str) -> str:
     """Return a text whole, its line ends as spaces: what is cut off here would be published unseen."""
-    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return _visible(" ".join(line.strip() for line in text.splitlines() if line.strip()))
 
 
 def _rule_changes(
@@ -321,7 +357,18 @@ def _assignments_changed(before: engine.Revision, after: engine.Revision) -> lis
             lines.append(f"Assignment {name} added: {assignment_sentence(now)}")
         else:
             lines.append(f"Assignment {name} changed: {assignment_sentence(was)} → {assignment_sentence(now)}")
+        lines += _odd_params(name, was.params if was else {}, now.params if now else {})
     return lines
+
+
+def _odd_params(assignment: str, before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    known = {_member(name, value) for name, value in before.items()}
+    texts = {name: _member(name, value) for name, value in after.items()}
+    return [
+        _odd_line(f"Assignment {assignment}: its param {name}", odd)
+        for name, text in texts.items()
+        if text not in known and (odd := _odd_letters(text))
+    ]
 
 
 def _priority_classes_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
@@ -384,11 +431,11 @@ def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
 
 def suspension_sentence(suspension: engine.Pause | engine.Exemption) -> str:
     """Return what a Pause or an Exemption has out of force, for whom and until when, in words."""
-    what, until = target_in_words(suspension.target), suspension.until
+    what, until, reason = target_in_words(suspension.target), suspension.until, _on_one_line(suspension.reason)
     if isinstance(suspension, engine.Pause):
-        return f"{what} is paused {f'until {until}' if until else 'until it is resumed'}: {suspension.reason}"
+        return f"{what} is paused {f'until {until}' if until else 'until it is resumed'}: {reason}"
     pods = "; ".join(exempt_pods_sentence(each) for each in suspension.pods)
-    return f"{what} passes over {pods} until {until}, for {suspension.owner}: {suspension.reason}"
+    return f"{what} passes over {pods} until {until}, for {suspension.owner}: {reason}"
 
 
 def target_in_words(text: str) -> str:
@@ -436,7 +483,7 @@ def assignment_sentence(assignment: engine.Assignment) -> str:
     """Return which Pods an Assignment takes and what they get, in words."""
     mode = "" if assignment.mode == "enforce" else f" ({mode_text(assignment)})"
     matched = match_sentence(assignment.match)
-    params = ", ".join(f"{name} {_on_one_line(json_text(value))}" for name, value in sorted(assignment.params.items()))
+    params = ", ".join(_visible(f"{name} {json_text(value)}") for name, value in sorted(assignment.params.items()))
     return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}{f' with {params}' if params else ''}"
 
 

@@ -89,6 +89,52 @@ def test_letters_that_are_not_ascii_are_named_in_the_changes() -> None:
     assert not any("look twice" in line for line in wording.rule_set_changes(after, after))
 
 
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({"params": {"team": f"p{CYRILLIC_A}y"}}, "params: team"),
+        ({"params": {"team": {"a": ["b", f"p{CYRILLIC_A}y"]}}}, "params: team"),
+        ({"params": {f"p{CYRILLIC_A}y": 1}}, f"params: p{CYRILLIC_A}y"),
+        ({"filters": [{"name": "a", "expression": "true", "reason": f"p{CYRILLIC_A}y"}]}, "a: its reason"),
+        ({"tests": [{"name": f"p{CYRILLIC_A}y", "pod": {}, "expect": {"feasible": []}}]}, f"test p{CYRILLIC_A}y: it"),
+    ],
+)
+def test_letters_that_are_not_ascii_are_named_in_every_text_that_decides(spec: dict[str, Any], place: str) -> None:
+    after = make_rule_set(**spec)
+    (line,) = [line for line in wording.rule_set_changes(None, after) if "look twice" in line]
+    assert line.startswith(f"! look twice at {place} holds “{CYRILLIC_A}” (U+0430 CYRILLIC SMALL LETTER A)")
+    assert not any("look twice" in line for line in wording.rule_set_changes(after, after))
+
+
+def test_letters_of_an_assignments_params_are_named_once() -> None:
+    plain, odd = revision({"params": {"team": "pay"}}), revision({"params": {"team": f"p{CYRILLIC_A}y"}})
+    (line,) = looked_at_twice(plain, odd)
+    assert "its param team holds “\u0430” (U+0430 CYRILLIC SMALL LETTER A)" in line
+    more = revision({"params": {"team": f"p{CYRILLIC_A}y", "size": 2}})
+    assert not looked_at_twice(odd, more)
+    assert not looked_at_twice(odd, Revision(number=2))
+
+
+UNPRINTED = ["\n", "\r", "\x1b", "\x07", "\x7f", "\x85", "\x9b", "\xa0", "\u200b", "\u2028", "\ufeff", "\U000e0041"]
+
+
+@pytest.mark.parametrize("char", UNPRINTED)
+def test_what_is_not_printed_stands_in_changes_as_its_number(char: str) -> None:
+    text = f"a{char}b"
+    rule_sets = [
+        make_rule_set(params={text: 1}),
+        make_rule_set(params={"team": text}),
+        make_rule_set(params={"team": [text]}),
+        make_rule_set(tests=[{"name": text, "pod": {}, "expect": {"best": text}}]),
+        make_rule_set(filters=[{"name": "a", "expression": f"'''{text}''' != ''", "reason": "b"}]),
+    ]
+    lines = [line for each in rule_sets for line in wording.part_changes(make_rule_set(params={"team": "a"}), each)]
+    assignment = read_assignment(assignment_document(params={text: text}))
+    lines += [*wording.part_changes(None, assignment), wording.assignment_sentence(assignment)]
+    assert all(line.isprintable() for line in lines), lines
+    assert any(f"{ord(char):04x}" in line for line in lines)
+
+
 def test_of_many_such_letters_ten_are_named() -> None:
     rule = {
         "name": "team",
