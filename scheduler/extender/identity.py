@@ -18,11 +18,11 @@ from rest_framework.views import APIView
 
 from scheduler.certificates import is_for_clients, names_in, peer_expires_at
 from scheduler.http_server.connection import CONNECTION, Connection
+from scheduler.http_server.hosts import is_this_machine
 
 # Key of the WSGI environ: true on the listener that serves probes only.
 ONLY_PROBES = "berth.only_probes"
 
-_LOOPBACK = ("127.", "::1", "::ffff:127.")
 _ON_THIS_MACHINE = "this machine"
 
 
@@ -38,7 +38,7 @@ def caller_of(environ: Mapping[str, Any]) -> str | None:
     the certificate holds: connections outlive it. Without TLS, anybody on this machine.
     """
     if not settings.BERTH.extender_tls_cert_file:
-        return _ON_THIS_MACHINE if str(environ.get("REMOTE_ADDR", "")).startswith(_LOOPBACK) else None
+        return _ON_THIS_MACHINE if is_this_machine(str(environ.get("REMOTE_ADDR", ""))) else None
     connection = environ.get(CONNECTION)
     peer = _peer_of(connection) if isinstance(connection, Connection) else None
     if peer is None or peer.expires_at <= time.time():

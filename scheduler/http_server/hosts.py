@@ -38,3 +38,13 @@ def may_probe(host: str | None, known: Sequence[str] = ()) -> bool:
         return bool(ipaddress.ip_address(name))
     except ValueError:
         return bool(name) and ("." not in name or name.endswith(_PRIVATE))
+
+
+def is_this_machine(address: str) -> bool:
+    """Return whether an IP address is loopback's, also as IPv6 writes those of IPv4. What is no address isn't."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    # Python tells it of mapped addresses from 3.13 on.
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scheduler.http_server.connection import Connection, Listener, Wants
+from scheduler.http_server.hosts import is_this_machine
 from scheduler.http_server.listeners import refuse_beginnings
 from scheduler.metrics import CONNECTIONS_REFUSED
 
@@ -285,7 +286,7 @@ class Server:
             # Where many come it has stood in the kernel's queue: what it has to say is there, or it has gone again.
             self._route(connection, self._step(connection) if time.monotonic() < until else Wants.READ)
             of_the_same = self._strangers.get(connection.origin, {})
-            if len(of_the_same) > MOST_STRANGERS and not _is_here(address[0]):
+            if len(of_the_same) > MOST_STRANGERS and not is_this_machine(address[0]):
                 self._make_room(of_the_same)
 
     def _make_room(self, among: dict[Connection, None] | None = None) -> bool:
@@ -329,7 +330,7 @@ class Server:
     def _trust(self, connection: Connection) -> None:
         """Remember whose address this is."""
         address = connection.address[0]
-        if not _is_here(address):
+        if not is_this_machine(address):
             self._trusted.pop(address, None)
             self._trusted[address] = time.monotonic() + TRUST_SECONDS
             if len(self._trusted) > MOST_TRUSTED:
@@ -433,8 +434,3 @@ def _is_readable(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _is_here(address: str) -> bool:
-    """Return whether it is this machine's: everybody on it has the same."""
-    return address == "::1" or address.startswith(("127.", "::ffff:127."))

@@ -10,11 +10,11 @@ os.environ.setdefault("BERTH_ROLE", "extender")
 from django.conf import settings
 
 from scheduler.extender.server.tls import Credentials
+from scheduler.http_server.hosts import is_this_machine
 from scheduler.serving.memory import keep_freed_memory, shorten_pauses
 from scheduler.serving.pace import switch_often
 
 _SET = settings.BERTH
-_LOOPBACK = ("127.", "::1", "localhost")
 
 bind = [address for address in (_SET.extender_bind, _SET.extender_health_bind) if address]
 workers = 1
@@ -55,7 +55,7 @@ def on_starting(server: Any) -> None:
     open_to_others = [
         address
         for address in server.cfg.address
-        if not address[0].startswith(_LOOPBACK) and str(address[1]) != health_port
+        if not (address[0] == "localhost" or is_this_machine(address[0])) and str(address[1]) != health_port
     ]
     if open_to_others and credentials is None:
         message = (

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from scheduler.http_server.hosts import may_probe
+from scheduler.http_server.hosts import is_this_machine, may_probe
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,23 @@ def test_probes_are_not_answered_under_a_page_s_name(host: str) -> None:
 def test_a_name_that_is_set_is_answered_and_none_below_it() -> None:
     assert may_probe("Berth.Example.org:8011", ("berth.example.org",))
     assert not may_probe("a.berth.example.org:8011", ("berth.example.org",))
+
+
+@pytest.mark.parametrize(
+    ("address", "is_here"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::12.3.4.5", False),
+        ("::1:2", False),
+        ("::1234:0:0:1", False),
+        ("128.0.0.1", False),
+        ("::ffff:12.7.0.1", False),
+        ("127.evil.example", False),
+        ("", False),
+    ],
+)
+def test_only_loopbacks_addresses_are_this_machines(address: str, is_here: bool) -> None:
+    assert is_this_machine(address) is is_here

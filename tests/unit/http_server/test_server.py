@@ -121,24 +121,7 @@ def _no_staying(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make this machine's addresses count as those of others."""
-    monkeypatch.setattr(module, "_is_here", lambda _: False)
-
-
-@pytest.mark.parametrize(
-    ("address", "is_here"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.9.1", True),
-        ("::1", True),
-        ("::ffff:127.0.0.1", True),
-        ("::12.3.4.5", False),
-        ("::1:2", False),
-        ("128.0.0.1", False),
-        ("::ffff:12.7.0.1", False),
-    ],
-)
-def test_only_loopbacks_addresses_are_this_machines(address: str, is_here: bool) -> None:
-    assert module._is_here(address) is is_here
+    monkeypatch.setattr(module, "is_this_machine", lambda _: False)
 
 
 class TestWhatIsReadWhenItIsTaken:

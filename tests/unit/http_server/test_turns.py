@@ -190,7 +190,7 @@ def test_who_has_too_many_connections_takes_none_of_another_address(
 ) -> None:
     """Not even when each of them has sent a whole request, so that none of them can go."""
     monkeypatch.setattr(server_module, "MOST_STRANGERS", 2)
-    monkeypatch.setattr(server_module, "_is_here", lambda _address: False)
+    monkeypatch.setattr(server_module, "is_this_machine", lambda _address: False)
     serving.hold()
     other = serving.connect(source="127.0.0.3")
     eventually(lambda: serving.server._held, what="the loop has it")
