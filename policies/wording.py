@@ -60,11 +60,11 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
     new = after.spec if after else engine.RuleSetSpec()
     lines = _rule_changes("filter", old.filters, new.filters) + _rule_changes("score", old.scores, new.scores)
     lines += _rule_changes("victims rule", old.victims, new.victims)
-    known = set(_places(old).values())
+    known = set(_places(old))
     lines += [
         _odd_line(place, odd)
-        for place, text in _places(new).items()
-        if text not in known and (odd := _odd_letters(text))
+        for place, text in _places(new)
+        if (place, text) not in known and (odd := _odd_letters(text))
     ]
     if before and after and before.description != after.description:
         lines.append("description changed")
@@ -75,19 +75,20 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
     return [_visible(line) for line in lines + _test_changes(old.tests, new.tests)]
 
 
-def _places(spec: engine.RuleSetSpec) -> dict[str, str]:
-    """Return the texts of a rule set in which letters can pass for others, by what a line calls them."""
-    rules: list[AnyRule] = [*spec.filters, *spec.scores, *spec.victims]
-    places = {f"{rule.key}: its expression": rule.expression for rule in rules}
-    places |= {f"{rule.key}: its reason": rule.reason for rule in spec.filters}
-    places |= {f"{rule.key}: its reason": rule.reason for rule in spec.victims}
-    places |= {
-        f"{rule.key}: its argument {name}": _member(name, each)
-        for rule in rules
-        for name, each in rule.arguments.items()
-    }
-    places |= {f"params: {name}": _member(name, value) for name, value in spec.params.items()}
-    return places | {f"test {test.name}: it": f"{test.name} {_expected(test.expect)}" for test in spec.tests}
+def _places(spec: engine.RuleSetSpec) -> list[tuple[str, str]]:
+    """Return the texts of a rule set in which letters can pass for others, each behind what a line calls its place.
+
+    Pairs, for places can be called the same (two tests of one name), and a text is known only where it stood.
+    """
+    places = []
+    for kind, rules in (("filter", spec.filters), ("score", spec.scores), ("victims rule", spec.victims)):
+        for rule in rules:
+            named = f"{kind} {rule.key}"
+            places.append((f"{named}: its expression", rule.expression))
+            places.append((f"{named}: its reason", getattr(rule, "reason", "")))  # scores have none
+            places += [(f"{named}: its argument {name}", _member(name, each)) for name, each in rule.arguments.items()]
+    places += [(f"params: {name}", _member(name, value)) for name, value in spec.params.items()]
+    return places + [(f"test {test.name}: it", f"{test.name} {_expected(test.expect)}") for test in spec.tests]
 
 
 def _member(name: str, value: object) -> str:

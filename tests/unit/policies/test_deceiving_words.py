@@ -95,7 +95,7 @@ def test_letters_that_are_not_ascii_are_named_in_the_changes() -> None:
         ({"params": {"team": f"p{CYRILLIC_A}y"}}, "params: team"),
         ({"params": {"team": {"a": ["b", f"p{CYRILLIC_A}y"]}}}, "params: team"),
         ({"params": {f"p{CYRILLIC_A}y": 1}}, f"params: p{CYRILLIC_A}y"),
-        ({"filters": [{"name": "a", "expression": "true", "reason": f"p{CYRILLIC_A}y"}]}, "a: its reason"),
+        ({"filters": [{"name": "a", "expression": "true", "reason": f"p{CYRILLIC_A}y"}]}, "filter a: its reason"),
         ({"tests": [{"name": f"p{CYRILLIC_A}y", "pod": {}, "expect": {"feasible": []}}]}, f"test p{CYRILLIC_A}y: it"),
     ],
 )
@@ -104,6 +104,35 @@ def test_letters_that_are_not_ascii_are_named_in_every_text_that_decides(spec: d
     (line,) = [line for line in wording.rule_set_changes(None, after) if "look twice" in line]
     assert line.startswith(f"! look twice at {place} holds “{CYRILLIC_A}” (U+0430 CYRILLIC SMALL LETTER A)")
     assert not any("look twice" in line for line in wording.rule_set_changes(after, after))
+
+
+ODD_FILTER = {"name": "a", "expression": f"'{CYRILLIC_A}' == 'a'", "reason": "b"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"filters": [ODD_FILTER], "scores": [{"name": "a", "expression": "1"}]}),
+        ({}, {"filters": [{**ODD_FILTER, "name": "params"}], "params": {"its expression": 1}}),
+        (
+            {},
+            {
+                "tests": [
+                    {"name": "one", "pod": {}, "expect": {"best": CYRILLIC_A}},
+                    {"name": "one", "pod": {}, "expect": {"best": "a"}},
+                ]
+            },
+        ),
+        (
+            {"filters": [{**ODD_FILTER, "expression": "true", "reason": ODD_FILTER["expression"]}]},
+            {"filters": [ODD_FILTER]},
+        ),
+    ],
+    ids=["a score of the filter's name", "a param like a rule", "tests of one name", "what was a reason"],
+)
+def test_no_other_text_hides_where_such_letters_stand(before: dict[str, Any], after: dict[str, Any]) -> None:
+    lines = wording.rule_set_changes(make_rule_set(**before), make_rule_set(**after))
+    assert len([line for line in lines if "look twice" in line]) == 1
 
 
 def test_letters_of_an_assignments_params_are_named_once() -> None:
