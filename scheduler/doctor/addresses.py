@@ -1,9 +1,10 @@
 """What can be told from an extender's address alone, before anybody calls it."""
 
-import ipaddress
 import re
 from itertools import pairwise
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from scheduler.http_server.hosts import is_this_machine
 
 # The port of Berth's extender where nobody chose another one.
 BERTHS_PORT = 8010
@@ -36,12 +37,7 @@ def target(url: str) -> tuple[str, int]:
 
 def is_loopback(host: str) -> bool:
     """Return whether a host is the machine itself."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host.lower() == "localhost" or is_this_machine(host)
 
 
 def secret_in(url: str) -> str:

@@ -5,7 +5,6 @@ name the page's origin in each POST. A page whose own name was made to lead to l
 name in Host. kube-scheduler's client sends neither Origin nor Sec-Fetch-Site, and the host of urlPrefix in Host.
 """
 
-import ipaddress
 import socket
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,7 +15,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from scheduler.http_server.hosts import name_of
+from scheduler.http_server.hosts import is_this_machine, name_of
 
 
 @lru_cache(maxsize=64)
@@ -31,12 +30,8 @@ def is_known_host(host: str, known: tuple[str, ...], *, with_tls: bool) -> bool:
         return False
     if with_tls and not known:
         return True
-    if name in {"localhost", socket.gethostname().lower(), *(each.strip("[]").lower() for each in known)}:
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    ours = {"localhost", socket.gethostname().lower(), *(each.strip("[]").lower() for each in known)}
+    return name in ours or is_this_machine(name)
 
 
 def refusal_of(environ: Mapping[str, Any]) -> str:
