@@ -87,7 +87,7 @@ def _places(spec: engine.RuleSetSpec) -> list[tuple[str, str]]:
             places.append((f"{named}: its expression", rule.expression))
             places.append((f"{named}: its reason", getattr(rule, "reason", "")))  # scores have none
             places += [(f"{named}: its argument {name}", _member(name, each)) for name, each in rule.arguments.items()]
-    places += [(f"params: {name}", _member(name, value)) for name, value in spec.params.items()]
+    places += [(f"param {name}: it", _member(name, value)) for name, value in spec.params.items()]
     return places + [(f"test {test.name}: it", f"{test.name} {_expected(test.expect)}") for test in spec.tests]
 
 

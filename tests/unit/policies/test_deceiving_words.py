@@ -92,9 +92,9 @@ def test_letters_that_are_not_ascii_are_named_in_the_changes() -> None:
 @pytest.mark.parametrize(
     ("spec", "place"),
     [
-        ({"params": {"team": f"p{CYRILLIC_A}y"}}, "params: team"),
-        ({"params": {"team": {"a": ["b", f"p{CYRILLIC_A}y"]}}}, "params: team"),
-        ({"params": {f"p{CYRILLIC_A}y": 1}}, f"params: p{CYRILLIC_A}y"),
+        ({"params": {"team": f"p{CYRILLIC_A}y"}}, "param team: it"),
+        ({"params": {"team": {"a": ["b", f"p{CYRILLIC_A}y"]}}}, "param team: it"),
+        ({"params": {f"p{CYRILLIC_A}y": 1}}, f"param p{CYRILLIC_A}y: it"),
         ({"filters": [{"name": "a", "expression": "true", "reason": f"p{CYRILLIC_A}y"}]}, "filter a: its reason"),
         ({"tests": [{"name": f"p{CYRILLIC_A}y", "pod": {}, "expect": {"feasible": []}}]}, f"test p{CYRILLIC_A}y: it"),
     ],
@@ -113,7 +113,7 @@ ODD_FILTER = {"name": "a", "expression": f"'{CYRILLIC_A}' == 'a'", "reason": "b"
     ("before", "after"),
     [
         ({}, {"filters": [ODD_FILTER], "scores": [{"name": "a", "expression": "1"}]}),
-        ({}, {"filters": [{**ODD_FILTER, "name": "params"}], "params": {"its expression": 1}}),
+        ({}, {"filters": [{**ODD_FILTER, "name": "param"}], "params": {"its expression": 1}}),
         (
             {},
             {
