@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from django.conf import settings
 from django.contrib.admin.utils import quote
-from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -20,11 +19,14 @@ from scheduler.admin.inbox import newest_unread
 from scheduler.admin.links import node_url, pod_url
 from scheduler.admin.pending import says_of_pending
 from scheduler.admin.processes import STALE_AFTER
+from scheduler.admin.traffic import last_call, lost_decisions, says_of_traffic
 from scheduler.decisions.reading import recorded
 from scheduler.models import Process
 
 # Of open Changes, so many are named.
 _MOST_CHANGES = 20
+# Processes that answer by a Revision.
+_SERVES = {"extender", "binder"}
 # Of what somebody hasn't read, so much is shown.
 _MOST_NOTICES = 5
 # Whoever has a role sees these: what stands on the first page is of all of them.
@@ -83,7 +85,9 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "pending": says_of_pending(now),
         "revision": current,
         "serving": _serving(current.number, now),
-        "lately": [_decided(now, "last minute", 60), _decided(now, "last hour", 3600)],
+        "called": last_call(now),
+        "lost": lost_decisions(),
+        "lately": says_of_traffic(now),
         "newest": _newest(),
         "cluster": status,
         "refreshes": status is not None and status.is_moving,
@@ -119,21 +123,17 @@ def _stuck_classes() -> list[dict[str, str]]:
 
 
 def _serving(number: int, now: datetime.datetime) -> dict[str, Any]:
-    """Count the processes that serve Revisions, and those that serve this one."""
-    alive = Process.objects.filter(heartbeat_at__gt=now - STALE_AFTER, role__in=["extender", "binder"])
-    behind = [process for process in alive if process.revision != number]
-    silent = Process.objects.filter(heartbeat_at__lte=now - STALE_AFTER).count()
-    return {"all": len(alive), "current": len(alive) - len(behind), "behind": behind, "silent": silent}
-
-
-def _decided(now: datetime.datetime, label: str, seconds: int) -> dict[str, Any]:
-    counts = (
-        recorded()
-        .filter(at__gt=now - datetime.timedelta(seconds=seconds))
-        .aggregate(all=Count("pk"), refused=Count("pk", filter=Q(feasible=0, nodes__gt=0)))
-    )
-    share = 100 * counts["refused"] / counts["all"] if counts["all"] else 0
-    return {"label": label, "all": counts["all"], "refused": counts["refused"], "share": share}
+    """Count the processes that serve Revisions, and those that serve this one, with the moment since when all of them do."""
+    rows = list(Process.objects.all())
+    silent = [row for row in rows if row.heartbeat_at <= now - STALE_AFTER]
+    alive = [row for row in rows if row not in silent and row.role in _SERVES]
+    current = [row for row in alive if row.revision == number]
+    return {
+        "all": len(alive),
+        "current": len(current),
+        "silent": len(silent),
+        "since": max((row.revision_at for row in current if row.revision_at), default=None),
+    }
 
 
 def _newest() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from policies import publishing
 from policies.models import Assignment, Change, Revision, RuleSet, RuleSetVersion
 from scheduler.decisions.record import store_json
-from scheduler.models import DeadLetter, Decision, DecisionGap, Process
+from scheduler.models import Caller, DeadLetter, Decision, DecisionGap, Process
 from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
 from tests.component.pages import (
     change_url,
@@ -337,7 +337,33 @@ def test_home_says_who_serves_the_revision(operator: Client, published: RuleSetV
     Process.objects.update(revision=2)
     text = text_of(get(operator, "/admin/"))
     assert "Revision 2 is served by 1 of 1 process" in text
-    assert "Decisions, last minute 1" in text
+    assert f"processes since {Process.objects.get().revision_at:%Y-%m-%d %H:%M} UTC" not in text
+    assert f"1 of 1 process since {Process.objects.get().revision_at:%Y-%m-%d %H:%M} UTC" in text
+    assert "Decisions, last hour 1" in text
+
+
+def test_home_says_who_called_last_and_what_is_lost(operator: Client, published: RuleSetVersion) -> None:
+    text = text_of(get(operator, "/admin/"))
+    assert "Nobody has called yet" in text
+    assert "No Decision is lost." in text
+    now = timezone.now()
+    Caller.objects.create(identity="kube-scheduler", verb="filter", process="extender@a:1:1", last_at=now)
+    DecisionGap.objects.create(at=now, process="extender@a:1:1", first=3, last=1204, reason="disk full")
+    text = text_of(get(operator, "/admin/"))
+    assert "Last call: filter by kube-scheduler" in text
+    assert "1,202 Decisions lost or missing" in text
+
+
+def test_home_measures_each_verb_of_the_last_hour(operator: Client, published: RuleSetVersion) -> None:
+    make_decision(feasible=0, duration_microseconds=4_000)
+    make_decision(verb="prioritize", duration_microseconds=500)
+    make_decision(mode="shadow")
+    make_decision(at=timezone.now() - datetime.timedelta(hours=2))
+    page = get(operator, "/admin/")
+    text = text_of(page)
+    assert "filter At most 2 in a sixtieth of the time 2 under 0.01 1.5 ms 4.0 ms ✗ 1 (50.0 %) 0" in text
+    assert "prioritize At most 1 in a sixtieth of the time 1 under 0.01 0.5 ms 0.5 ms 0 (0.0 %) 0" in text
+    assert page.content.count(b'<svg class="berth-spark"') == 2
 
 
 def _write_status(state_dir: Path, content: str) -> None:

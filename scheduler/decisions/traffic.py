@@ -1,0 +1,131 @@
+"""How much was asked within the last hour, how long deciding took, and for how many Pods no node was left: by verb.
+
+Of the newest Decisions alone, so that a busy cluster's first page costs no more than a quiet one's; where there were more,
+what is said is said of the time that those cover.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from scheduler.decisions.reading import recorded
+
+SPAN = timedelta(hours=1)
+# Decisions that are looked at: some 40 ms of a page's 300.
+MOST = 20_000
+# Columns of a sparkline.
+BINS = 60
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True):
+    """Of a Decision, what is measured here."""
+
+    at: datetime
+    verb: str
+    nodes: int
+    feasible: int
+    error: str
+    microseconds: int
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there were nodes and none was left."""
+        return bool(self.nodes and not self.feasible and not self.error)
+
+
+class VerbTraffic(msgspec.Struct, frozen=True):
+    """What one verb was asked.
+
+    Attributes:
+        verb: as the extender calls it; "schedule" is Berth's own scheduler.
+        decisions: how many.
+        a_second: the same, by the time looked at.
+        refused: for how many no node was left.
+        errors: how many could not be decided.
+        p50, p99: milliseconds from the question to the answer.
+        bins: how many in each of BINS equal parts of the time, oldest first.
+    """
+
+    verb: str
+    decisions: int
+    a_second: float
+    refused: int
+    errors: int
+    p50: float
+    p99: float
+    bins: Sequence[int]
+
+    @property
+    def refused_share(self) -> float:
+        """For how many of a hundred no node was left."""
+        return 100 * self.refused / self.decisions
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """What was asked since a moment, the busiest verb first; `is_part` says that there was more within the hour."""
+
+    since: datetime
+    verbs: Sequence[VerbTraffic]
+    is_part: bool = False
+
+    @property
+    def decisions(self) -> int:
+        """How many there were."""
+        return sum(each.decisions for each in self.verbs)
+
+    @property
+    def refused(self) -> int:
+        """For how many no node was left."""
+        return sum(each.refused for each in self.verbs)
+
+
+def traffic(rows: Iterable[Answered], *, now: datetime, most: int = MOST) -> Traffic:
+    """Measure Decisions of the last hour, newest first. Pure.
+
+    Args:
+        rows: those of the hour; when they are `most`, there may be more, and the time looked at begins with the oldest of them.
+        now: the end of the time looked at.
+        most: how many were asked for.
+    """
+    by_verb: dict[str, list[Answered]] = {}
+    oldest = now
+    for row in rows:
+        by_verb.setdefault(row.verb, []).append(row)
+        oldest = min(oldest, row.at)
+    is_part = sum(map(len, by_verb.values())) >= most
+    since = oldest if is_part else now - SPAN
+    seconds = max((now - since).total_seconds(), 1.0)
+    found = [_verb_traffic(verb, answered, since, seconds) for verb, answered in by_verb.items()]
+    return Traffic(since, sorted(found, key=lambda each: (-each.decisions, each.verb)), is_part)
+
+
+def _verb_traffic(verb: str, answered: Sequence[Answered], since: datetime, seconds: float) -> VerbTraffic:
+    bins = [0] * BINS
+    for row in answered:
+        part = int(BINS * (row.at - since).total_seconds() / seconds)
+        bins[min(max(part, 0), BINS - 1)] += 1
+    times = sorted(row.microseconds for row in answered)
+    return VerbTraffic(
+        verb=verb,
+        decisions=len(answered),
+        a_second=len(answered) / seconds,
+        refused=sum(row.is_refused for row in answered),
+        errors=sum(bool(row.error) for row in answered),
+        p50=_percentile(times, 50) / 1000,
+        p99=_percentile(times, 99) / 1000,
+        bins=bins,
+    )
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> int:
+    """Return the smallest value that so many percent don't exceed (the nearest rank)."""
+    return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
+
+
+def traffic_now(now: datetime) -> Traffic:
+    """Measure the last hour of the history: answers, not what shadows would have said. One query, along an index."""
+    fields = ("at", "verb", "nodes", "feasible", "error", "duration_microseconds")
+    rows = recorded().filter(at__gt=now - SPAN).exclude(mode="shadow").order_by("-at", "-sequence")
+    return traffic((Answered(*row) for row in rows.values_list(*fields)[:MOST]), now=now)
