@@ -67,7 +67,7 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
         if (place, text) not in known and (odd := _odd_letters(text))
     ]
     if before and after and before.description != after.description:
-        lines.append("description changed")
+        lines.append(f"description {_shown(before.description)} → {_shown(after.description)}")
     if old.params != new.params:
         lines.append(f"params changed: {_members(old.params, new.params)}")
     if old.failures != new.failures:
@@ -316,9 +316,10 @@ def _shown(value: object) -> str:
 
 
 def _members(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    lines = [f"{key} added" for key in after if key not in before]
-    lines += [f"{key} removed" for key in before if key not in after]
-    lines += [f"{key} {before[key]} → {after[key]}" for key in after if key in before and before[key] != after[key]]
+    old, new = ({key: json_text(value) for key, value in side.items()} for side in (before, after))
+    lines = [f"{key} added: {text}" for key, text in new.items() if key not in old]
+    lines += [f"{key} removed: {text}" for key, text in old.items() if key not in new]
+    lines += [f"{key} {old[key]} → {text}" for key, text in new.items() if key in old and old[key] != text]
     return ", ".join(lines)
 
 
@@ -357,9 +358,17 @@ def _assignments_changed(before: engine.Revision, after: engine.Revision) -> lis
         elif was is None:
             lines.append(f"Assignment {name} added: {assignment_sentence(now)}")
         else:
-            lines.append(f"Assignment {name} changed: {assignment_sentence(was)} → {assignment_sentence(now)}")
+            lines.append(f"Assignment {name} changed: {_assignment_changed(was, now)}")
         lines += _odd_params(name, was.params if was else {}, now.params if now else {})
     return lines
+
+
+def _assignment_changed(was: engine.Assignment, now: engine.Assignment) -> str:
+    """Return both sides in words, and what no sentence says: nobody has to find out in what two equal ones differ."""
+    before, after = assignment_sentence(was), assignment_sentence(now)
+    said = [f"{before} → {after}"] if before != after else []
+    unsaid = now if not said else msgspec.structs.replace(was, description=now.description)
+    return "; ".join([*said, *([_fields_changed(was, unsaid)] if was != unsaid else [])])
 
 
 def _odd_params(assignment: str, before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:

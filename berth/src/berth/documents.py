@@ -16,6 +16,8 @@ from berth.server import Server, fault_line
 
 _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
 _MOST_TITLE = 200
+# Of many files, those that a Change's title names.
+_NAMED_IN_TITLE = 3
 _ENDINGS = {".yaml", ".yml", ".json"}
 # Acts on the cluster's PriorityClasses that change something there.
 _SENT = {"create", "update", "adopt", "replace", "put back", "delete"}
@@ -128,7 +130,7 @@ def step_line(step: dict[str, str]) -> str:
 
 def apply(server: Server, given: Namespace) -> Answer:
     """Bring files into the system, by way of a Change."""
-    title = given.title.strip() or f"apply {' '.join(Path(name).name for name in given.files)}"
+    title = given.title.strip() or _title_of(given.files)
     # Of a commit's message its subject, as much of it as a title may have.
     asked = {
         **_asked(given),
@@ -139,6 +141,14 @@ def apply(server: Server, given: Namespace) -> Answer:
     }
     found = server.post("/changes/apply", asked)
     return Answer(found, list(_applied_lines(found)), ok=found["ok"])
+
+
+def _title_of(files: list[str]) -> str:
+    """Return what a Change of these files is called."""
+    names = [Path(name).name for name in files]
+    if len(names) <= _NAMED_IN_TITLE:
+        return f"apply {' '.join(names)}"
+    return f"apply {len(names)} files: {', '.join(names[:_NAMED_IN_TITLE])} and {len(names) - _NAMED_IN_TITLE} more"
 
 
 def _applied_lines(found: dict[str, Any]) -> Iterable[str]:

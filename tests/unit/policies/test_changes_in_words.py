@@ -1,0 +1,108 @@
+"""Whatever differs between two states of a thing stands in the lines that reviewers read, with what it was and what it is."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from policies import wording
+from policies.engine import ruleset as engine
+
+ASSIGNMENT = engine.Assignment(
+    name="web", rule_set="web", mode="canary", percent=10, params={"team": "web"}, description="before"
+)
+PRIORITY_CLASS = engine.PriorityClass(name="high", value=100, description="before", version=1)
+PAUSE = engine.Pause(name="p", target="everything", reason="before", description="before")
+EXEMPTION = engine.Exemption(
+    name="e",
+    owner="before",
+    target="RuleSet/web",
+    reason="before",
+    until="2026-01-01T00:00:00Z",
+    pods=[engine.ExemptPods(namespace="before")],
+    description="before",
+)
+FILTER = engine.FilterRule(name="f", expression="before", reason="before")
+SCORE = engine.ScoreRule(name="s", expression="before", bounds=(0, 1))
+VICTIMS = engine.VictimRule(name="v", expression="before", reason="before")
+TEST = engine.RuleSetTest(name="t", pod={"before": 1}, nodes=[], expect=engine.Expectation(feasible=["before"]))
+RULE_SET = engine.RuleSet(
+    name="web",
+    description="before",
+    version=1,
+    spec=engine.RuleSetSpec(filters=[FILTER], scores=[SCORE], victims=[VICTIMS], params={"team": "web"}, tests=[TEST]),
+)
+
+
+def other(value: Any) -> Any:
+    """Something else of the same kind."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 7
+        case str():
+            return f"{value}Z" if value else "after"
+        case dict():
+            return {**value, "after": 1}
+        case _:
+            return None
+
+
+@pytest.mark.parametrize("before", [ASSIGNMENT, PRIORITY_CLASS, PAUSE, EXEMPTION], ids=lambda each: type(each).__name__)
+def test_each_field_that_is_text_or_number_shows_what_it_was_and_what_it_is(before: Any) -> None:
+    for field in before.__struct_fields__:
+        was = getattr(before, field)
+        changed = other(was)
+        if field in {"name", "version", "target", "mode", "preemption_policy", "deletion_policy"} or changed is None:
+            continue
+        (line,) = wording.part_changes(before, msgspec.structs.replace(before, **{field: changed}))
+        old, _, new = line.partition(" → ")
+        for value, side in ((was, old), (changed, new)):
+            shown = wording.json_text(value)[1:-1] if isinstance(value, dict) else f"{value}"
+            words = shown.replace(":", " ").replace('"', "").split()
+            assert not words or words[-1] in side.replace('"', ""), (field, line)
+
+
+def test_an_assignment_of_which_the_description_changes_alone_says_so_and_nothing_else() -> None:
+    (line,) = wording.part_changes(ASSIGNMENT, msgspec.structs.replace(ASSIGNMENT, description="after"))
+    assert line == "Assignment web changed: description “before” → “after”"
+
+
+def test_an_assignment_that_changes_otherwise_too_says_both() -> None:
+    (line,) = wording.part_changes(ASSIGNMENT, msgspec.structs.replace(ASSIGNMENT, description="after", order=7))
+    assert "order 100, " in line
+    assert "→ order 7, " in line
+    assert line.endswith("; description “before” → “after”")
+
+
+def test_an_assignment_whose_sentence_stays_shows_the_field() -> None:
+    enforced = engine.Assignment(name="web", rule_set="web")
+    (line,) = wording.part_changes(enforced, msgspec.structs.replace(enforced, percent=5))
+    assert line == "Assignment web changed: percent 0 → 5"
+
+
+def test_a_rule_set_says_which_description_and_which_params_it_had_and_has() -> None:
+    spec = msgspec.structs.replace(RULE_SET.spec, params={"limit": "5", "late": True})
+    after = msgspec.structs.replace(RULE_SET, description="after", spec=spec, version=0)
+    lines = wording.part_changes(RULE_SET, after)
+    assert "web: description “before” → “after”" in lines
+    assert 'web: params changed: limit added: "5", late added: true, team removed: "web"' in lines
+
+
+def test_a_param_of_another_type_differs() -> None:
+    spec = msgspec.structs.replace(RULE_SET.spec, params={"team": 5})
+    after = msgspec.structs.replace(RULE_SET, spec=spec, version=0)
+    assert 'web: params changed: team "web" → 5' in wording.part_changes(RULE_SET, after)
+
+
+@pytest.mark.parametrize("kind", ["filters", "scores", "victims", "tests"])
+def test_each_field_of_a_rule_and_of_a_test_that_changes_makes_a_line(kind: str) -> None:
+    (was,) = getattr(RULE_SET.spec, kind)
+    for field in was.__struct_fields__:
+        changed = other(getattr(was, field))
+        if changed is None:
+            continue
+        spec = msgspec.structs.replace(RULE_SET.spec, **{kind: [msgspec.structs.replace(was, **{field: changed})]})
+        after = msgspec.structs.replace(RULE_SET, spec=spec, version=0)
+        assert len(wording.part_changes(RULE_SET, after)) > 1, field
