@@ -1,6 +1,7 @@
 """Changes: what waits to go live, what it does, who has approved it, and the buttons that move it on."""
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -12,7 +13,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
 from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
@@ -23,7 +27,7 @@ from policies.admin.frame import display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
 from policies.engine.ruleset import PriorityClass
-from policies.models import Change, ChangeEvent
+from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
 from policies.wording import counted
 
@@ -76,6 +80,15 @@ class Thing(msgspec.Struct, frozen=True):
     edit_url: str = ""
 
 
+_GATE_MARKS = {
+    publishing.GateMark.NONE: "",
+    publishing.GateMark.MOVES: "…",
+    publishing.GateMark.FAILED: "✗",
+    publishing.GateMark.OLD: "!",
+    publishing.GateMark.PASSED: "✓",
+    publishing.GateMark.WARNS: "!",
+    publishing.GateMark.BLOCKS: "✗",
+}
 _SHORT = "approved, but not enough any more"
 
 
@@ -118,23 +131,36 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class _ChangeList(ChangeList):
-    """Notes of its page which approvals no longer suffice."""
+    """Notes of its page how far each open Change is, and which approvals no longer suffice."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Bring along which rows lost approvals."""
+        """Bring along how the rows stand: some questions for all of them."""
         super().get_results(request)
         short = publishing.short_of_approvals(self.result_list)
+        overview = publishing.overview_of(self.result_list)
         for row in self.result_list:
             row.is_short = row.pk in short
+            row.overview = overview.get(row.pk)
 
 
 @admin.register(Change)
 class ChangeAdmin(ReadOnlyAdmin):
     """The pages of Changes."""
 
-    list_display = ("number", "title", "state_label", "waits", "touches", "opened_by", "since")
-    list_filter = (StateFilter,)
+    list_display = (
+        "number",
+        "title",
+        "state_label",
+        "approvals",
+        "gate_mark",
+        "waits",
+        "touches",
+        "opened_by",
+        "since",
+    )
+    list_filter = (StateFilter, ("state", admin.ChoicesFieldListFilter))
     search_fields = ("title", "opened_by")
+    search_help_text = "Title, who opened or edited it, what it touches"
     empty_title = "No Change yet"
     empty_text = "Saving a rule set, an Assignment or a PriorityClass opens one; so does manage.py apply FILE…."
 
@@ -142,6 +168,19 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Bring along how much each touches, and what was done with it."""
         found: QuerySet[Change] = super().get_queryset(request)
         return found.annotate(edit_count=Count("edits")).prefetch_related("events")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Change], search_term: str
+    ) -> tuple[QuerySet[Change], bool]:
+        """Find them by their title, by what they touch, and by everybody who edited them."""
+        found, may_repeat = super().get_search_results(request, queryset, search_term)
+        if not search_term.strip():
+            return found, may_repeat
+        edits = ChangeEdit.objects.all()
+        for term in search_term.split():
+            edits = edits.filter(Q(name__icontains=term) | Q(author__icontains=term))
+        either = Q(pk__in=found.order_by().values("pk")) | Q(pk__in=edits.order_by().values("change"))
+        return queryset.filter(either), False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list that knows whose approvals count."""
@@ -247,6 +286,23 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Return the state."""
         return _SHORT if row.is_short else str(row.get_state_display())
 
+    @display(description="Approvals")
+    def approvals(self, row: Any) -> str:
+        """Return how many of those that it needs are there, of each group that has to look."""
+        overview: publishing.Overview | None = row.overview
+        if overview is None:
+            return ""
+        said = [f"{there} of {needed}{f' of {group}' * bool(group)}" for there, needed, group in overview.approvals]
+        return "; ".join(said) or "none needed"
+
+    @display(description="Gate")
+    def gate_mark(self, row: Any) -> SafeString | str:
+        """Return what the gate found, with a mark before it."""
+        overview: publishing.Overview | None = row.overview
+        if overview is None:
+            return ""
+        return format_html('<span class="berth-nowrap">{} {}</span>', _GATE_MARKS[overview.gate], overview.gate)
+
     @display(description="Waits for")
     def waits(self, row: Change) -> str:
         """Return what it waits for: a person, an approval afterwards, its time, or somebody after it was held back."""
@@ -261,16 +317,26 @@ class ChangeAdmin(ReadOnlyAdmin):
         return "anybody who may approve" if row.state == lifecycle.IN_REVIEW else ""
 
     @display(description="Since", ordering="moved_at")
-    def since(self, row: Change) -> str:
-        """Return when its state became this one."""
-        return f"{row.moved_at:%Y-%m-%d %H:%M} UTC"
+    def since(self, row: Change) -> SafeString:
+        """Return how long ago its state became this one."""
+        exact = f"{row.moved_at:%Y-%m-%d %H:%M} UTC"
+        tag = '<time class="berth-nowrap" datetime="{}" title="{}">{}</time>'
+        return format_html(tag, row.moved_at.isoformat(), exact, _age(row))
 
     @display(description="Touches")
     def touches(self, row: Any) -> str:
-        """Return how many things it touches."""
+        """Return how many things it touches, and how many of them somebody else has published meanwhile."""
         if row.state == lifecycle.PUBLISHED and not row.edit_count:
             return "see its Revision"
-        return counted(row.edit_count, "thing")
+        moved = f", ! {row.overview.moved} moved" if row.overview and row.overview.moved else ""
+        return f"{counted(row.edit_count, 'thing')}{moved}"
+
+
+def _age(row: Change) -> str:
+    now = timezone.now()
+    if now - row.moved_at < timedelta(minutes=1):
+        return "just now"
+    return f"{timesince(row.moved_at, now, depth=1)} ago".replace("\xa0", " ")
 
 
 def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:

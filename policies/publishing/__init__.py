@@ -69,6 +69,7 @@ from policies.publishing.history import (
     provenance_of,
     rule_set_held,
 )
+from policies.publishing.overview import GateMark, Overview, overview_of
 from policies.publishing.owners import (
     NOBODY,
     Keeper,
@@ -178,6 +179,7 @@ __all__ = [
     "ForbiddenError",
     "Found",
     "Gate",
+    "GateMark",
     "Held",
     "Keeper",
     "Key",
@@ -185,6 +187,7 @@ __all__ = [
     "Moved",
     "OnBehalf",
     "OvertakenError",
+    "Overview",
     "PriorityClassState",
     "Provenance",
     "PublishingError",
@@ -276,6 +279,7 @@ __all__ = [
     "orders_for",
     "orders_of",
     "overtaken",
+    "overview_of",
     "owner_marks",
     "owner_notes",
     "params_faults",

@@ -302,13 +302,25 @@ def _not_run(run: GateRun | None) -> str:
 
 def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
     """Return what comes of each check for a Change that touches these rule sets: the strictest of all that is set."""
-    levels: dict[str, str] = dict(settings.BERTH.gate_checks)
+    return strictest(rule_sets, set_levels(rule_sets))
+
+
+def set_levels(rule_sets: Collection[str]) -> dict[tuple[str, str], str]:
+    """Return what was set last for each of these rule sets and each check."""
+    found: dict[tuple[str, str], str] = {}
     for batch in batches(sorted(rule_sets)):
         rows = (
             GateSetting.objects.filter(rule_set__in=batch).order_by("pk").values_list("rule_set", "check_name", "level")
         )
-        newest = {(rule_set, check): level for rule_set, check, level in rows}
-        for (_, check), level in newest.items():
+        found |= {(rule_set, check): level for rule_set, check, level in rows}
+    return found
+
+
+def strictest(rule_sets: Collection[str], set_for: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """Return what comes of each check for a Change that touches these rule sets, by what `set_levels` says of them."""
+    levels: dict[str, str] = dict(settings.BERTH.gate_checks)
+    for (rule_set, check), level in set_for.items():
+        if rule_set in rule_sets:
             levels[check] = max(levels.get(check, OFF), level, key=_RANK.__getitem__)
     return levels
 

@@ -24,20 +24,27 @@ def review_settings() -> list[ReviewSetting]:
     return list(ReviewSetting.objects.filter(pk__in=newest).order_by("rule_set"))
 
 
-def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False, pauses: bool = False) -> list[Need]:
+def needs_of(
+    rule_sets: Iterable[str],
+    *,
+    rolls_back: bool = False,
+    pauses: bool = False,
+    rows: Iterable[ReviewSetting] | None = None,
+) -> list[Need]:
     """Return every approval that is needed to touch these rule sets. All of them have to be met.
 
     Args:
         rule_sets: the names of what is touched, see `touched`.
         rolls_back: whether what an older Revision held is brought back, and nothing else.
         pauses: whether Pauses are added, and nothing else.
+        rows: what `review_settings` says, where that was asked before.
     """
     berth, named = settings.BERTH, {"", *rule_sets}
     is_free_pause = pauses and not berth.review_pauses
     needs = []
     if berth.review_required and (berth.review_roll_backs or not rolls_back) and not is_free_pause:
         needs.append(Need("every Change", berth.review_approvals))
-    for row in review_settings():
+    for row in review_settings() if rows is None else rows:
         if row.rule_set in named and row.approvals and (row.roll_backs or not (rolls_back or is_free_pause)):
             scope = f"rule set {row.rule_set}" if row.rule_set else "every Change"
             needs.append(Need(scope, row.approvals, row.group))

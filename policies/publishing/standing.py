@@ -140,8 +140,8 @@ def bases_of(change: Change) -> dict[Key, Value | None]:
     return _bases(list(change.edits.all()))
 
 
-def _bases(rows: Sequence[ChangeEdit]) -> dict[Key, Value | None]:
-    documents = documents_of({row.base_digest for row in rows} - {""})
+def _bases(rows: Sequence[ChangeEdit], read: Mapping[str, str] | None = None) -> dict[Key, Value | None]:
+    documents = documents_of({row.base_digest for row in rows} - {""}) if read is None else read
     return {
         (row.kind, row.name): DECODERS[row.kind].decode(documents[row.base_digest])
         if row.base_digest in documents
@@ -159,7 +159,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     """Return a Change as `lifecycle` asks for it; `gate` is how the gate stands to it, where that is known already."""
     events = list(change.events.all())
     moved = _moved(change) if change.state in lifecycle.OPEN else []
-    given = _given(change, events)
+    given = approvals_given(change, events)
     lapsed = _lapsed(change, given)
     approvals = [event for event in given if event not in lapsed]
     approved_by = {event.who for event in approvals}
@@ -205,13 +205,13 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
 
     That is a Change that goes back to what was live, or that only pauses.
     """
-    goes_back = change.rolls_back_to is not None or _is_way_back(change, events)
+    goes_back = change.rolls_back_to is not None or is_way_back(change, events)
     if goes_back or change.state not in lifecycle.OPEN or all(edit.kind == Kind.PAUSE for edit in change.edits.all()):
         return ""
     return (gate or gate_of(change)).refusal
 
 
-def _given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
+def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
     """Return the approvals of what a Change makes now. A rejection ends those before it."""
     rejected = max((event.pk for event in events if event.act == _Act.REJECT), default=0)
     return [
@@ -242,26 +242,30 @@ def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
     return frozenset(users[pk] for pk in found)
 
 
-def _is_way_back(change: Change, events: Iterable[ChangeEvent]) -> bool:
+def is_way_back(change: Change, events: Iterable[ChangeEvent]) -> bool:
     """Return whether a Change takes back an expired one, as it was approved with that one: nobody has edited it."""
     return change.expiry_of_id is not None and not any(event.act in (_Act.EDIT, _Act.REBASE) for event in events)
 
 
 def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
-    if _is_way_back(change, events):
+    if is_way_back(change, events):
         return []
     return needs_of(
         rule_sets_touched(change, current_revision()),
         rolls_back=change.rolls_back_to is not None,
-        pauses=_only_tightens_pauses(change),
+        pauses=only_tightens_pauses(change),
     )
 
 
-def _only_tightens_pauses(change: Change) -> bool:
-    """Return whether a Change does nothing but take more out of force, or for longer: no rule decides by it that didn't."""
-    if {row.kind for row in change.edits.all()} != {Kind.PAUSE}:
+def only_tightens_pauses(change: Change, read: Mapping[str, str] | None = None) -> bool:
+    """Return whether a Change does nothing but take more out of force, or for longer: no rule decides by it that didn't.
+
+    `read` holds the documents of Pauses that it was made on, by digest, where they were read before.
+    """
+    rows = list(change.edits.all())
+    if {row.kind for row in rows} != {Kind.PAUSE}:
         return False
-    bases = bases_of(change)
+    bases = _bases(rows, read)
     return all(_tightens(bases.get(edit.key), edit.value) for edit in edits_of(change))
 
 
@@ -291,9 +295,11 @@ def short_of_approvals(changes: Iterable[Change]) -> set[int]:
 
     For lists: one question for all of them, and more only about those that lost an approval.
     """
-    given = {each: _given(each, list(each.events.all())) for each in changes if each.state == lifecycle.APPROVED}
+    given = {
+        each: approvals_given(each, list(each.events.all())) for each in changes if each.state == lifecycle.APPROVED
+    }
     asked = {event.by_user_id for events in given.values() for event in events if event.by_user_id}
-    able = set(_able().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
+    able = set(able_to_approve().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
     return {
         change.pk
         for change, events in given.items()
@@ -301,7 +307,7 @@ def short_of_approvals(changes: Iterable[Change]) -> set[int]:
     }
 
 
-def _able() -> QuerySet[User]:
+def able_to_approve() -> QuerySet[User]:
     """Return the accounts that may approve now."""
     return User.objects.with_perm("policies.approve", backend=_PERMISSIONS)
 
@@ -311,7 +317,7 @@ def waiting_for(change: Change) -> list[Waiting]:
     events = list(change.events.all())
     if not any(event.act == _Act.ASK for event in events) or not _may_be_asked_for(change, events):
         return []
-    left_out = {event.who for event in _given(change, events)}
+    left_out = {event.who for event in approvals_given(change, events)}
     left_out |= {event.who for event in events if event.act in AUTHORING}
     edited_at = max(event.at for event in events if event.act in AUTHORING)
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
@@ -361,7 +367,7 @@ def askable(change: Change) -> list[str]:
     """Return who can be asked to review a Change, by name."""
     standing = standing_of(change)
     waiting = {each.name for each in waiting_for(change)}
-    able = _able().prefetch_related("groups")
+    able = able_to_approve().prefetch_related("groups")
     return [
         user.username
         for user in able.order_by("username")

@@ -1,12 +1,12 @@
 """Which rule sets a Change or its edits touch: what review and the gate ask for hangs on it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from policies.engine import ruleset as engine
 from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
-from policies.models import Change
+from policies.models import Change, ChangeEdit
 from policies.publishing.contents import Edit
 from policies.publishing.parts import Kind, Value, documents_of
 from policies.publishing.revisions import values_of
@@ -29,8 +29,17 @@ def rule_sets_touched(change: Change, live: engine.Revision) -> set[str]:
     that isn't live any more, the Change has to be rebased before anything comes of it. Reads no more than names.
     """
     rows = list(change.edits.all())
+    return touched_by(rows, documents_of(bases_that_name(rows)), live)
+
+
+def bases_that_name(rows: Iterable[ChangeEdit]) -> set[str]:
+    """Return the digests of what edits were made on, where that names rule sets without being one."""
+    return {row.base_digest for row in rows if row.kind in _NAMING} - {""}
+
+
+def touched_by(rows: Collection[ChangeEdit], bases: Mapping[str, str], live: engine.Revision) -> set[str]:
+    """Return the same of edits, by documents that were read before: those of `bases_that_name` at least."""
     naming = [row for row in rows if row.kind in _NAMING]
-    bases = documents_of({row.base_digest for row in naming} - {""})
     texts = [text for row in naming for text in (row.document, bases.get(row.base_digest, "")) if text]
     edited = {row.name for row in rows if row.kind == Kind.RULE_SET}
     return edited.union(*(_named(msgspec.json.decode(text, type=_Names), live) for text in texts))

@@ -298,6 +298,7 @@ ONLY_READ = {
         "one_revision",
         "orders_for",
         "orders_of",
+        "overview_of",
     ),
     *(
         "revision_differences",

@@ -246,6 +246,42 @@ def test_the_list_is_narrowed_to_what_waits() -> None:
         assert ("all of web" in text) == found, which
 
 
+@pytest.mark.parametrize(
+    ("term", "found"), [("web", True), ("author", True), ("web author", True), ("batch", False), ("of web", True)]
+)
+def test_the_list_is_searched_by_what_is_touched_and_by_who_edited_it(term: str, found: bool) -> None:
+    _, client = account("viewer")
+    change_in("in_review")
+    assert ("all of web" in text_of(get(client, f"/admin/policies/change/?q={term}"))) == found
+
+
+def test_the_list_says_how_far_each_change_is() -> None:
+    _, client = account("viewer")
+    change = change_in("in_review")
+    text = text_of(get(client, "/admin/policies/change/"))
+    assert "0 of 1" in text
+    assert "… looking" in text
+    assert "1 thing" in text
+    publishing.approve_change(
+        change=change, by=User.objects.get(username="other"), expected_digest=change.digest, text=""
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+        publish_all(make_rule_set(**B))
+    text = text_of(get(client, "/admin/policies/change/?state__exact=approved"))
+    assert "1 of 1" in text
+    assert "1 thing, ! 1 moved" in text
+    assert "all of web" not in text_of(get(client, "/admin/policies/change/?state__exact=draft"))
+
+
+def test_a_change_that_is_done_needs_nothing_any_more() -> None:
+    _, client = account("viewer")
+    change_in("published")
+    row = get(client, "/admin/policies/change/").content.decode().split('id="result_list"')[1]
+    assert " of 1" not in row
+    assert "looking" not in row
+
+
 def test_an_empty_list_says_how_one_comes_to_be() -> None:
     _, client = account("viewer")
     assert "apply FILE" in text_of(get(client, "/admin/policies/change/"))

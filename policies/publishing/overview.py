@@ -1,0 +1,145 @@
+"""How open Changes stand, for lists: by a few questions to the database for all of a page's rows, where `standing_of` asks some for each."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+from django.contrib.auth.models import User
+from django.db.models import F, Max, prefetch_related_objects
+from django.utils import timezone
+
+from policies.models import Change, ChangeEdit, GateRun, ReviewSetting
+from policies.publishing import gates, lifecycle
+from policies.publishing.lifecycle import Need, Standing
+from policies.publishing.parts import documents_of, live_digests
+from policies.publishing.reviewing import needs_of, review_settings
+from policies.publishing.revisions import current_revision
+from policies.publishing.standing import (
+    AUTHORING,
+    able_to_approve,
+    approvals_given,
+    is_way_back,
+    only_tightens_pauses,
+)
+from policies.publishing.touched import bases_that_name, touched_by
+
+
+class GateMark(StrEnum):
+    """What the newest run of the gate found of what a Change makes now."""
+
+    NONE = "not run"
+    MOVES = "looking"
+    FAILED = "came to no end"
+    OLD = "out of date"
+    PASSED = "passed"
+    WARNS = "warnings"
+    BLOCKS = "stands against it"
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """How an open Change stands.
+
+    Attributes:
+        approvals: of each need how many there are: (there, needed, of which group; "" for anybody).
+        gate: what the gate found.
+        moved: how many of the things that it touches somebody else has published meanwhile.
+    """
+
+    approvals: Sequence[tuple[int, int, str]]
+    gate: GateMark
+    moved: int
+
+
+def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
+    """Return how each of these Changes stands that is open, by its number.
+
+    `moved` counts things, as `moved_of` names them; that orders of Assignments together make one that neither side wants
+    is said on the Change's own page alone.
+    """
+    opened = [change for change in changes if change.state in lifecycle.OPEN]
+    if not opened:
+        return {}
+    prefetch_related_objects(opened, "edits", "events")
+    edits = {change.pk: list(change.edits.all()) for change in opened}
+    live = current_revision()
+    bases = documents_of(set().union(*map(bases_that_name, edits.values())))
+    touched = {number: touched_by(rows, bases, live) for number, rows in edits.items()}
+    moved = _moved(edits, live.number)
+    marks = _marks(opened, touched, live.number)
+    approvals = _approvals(opened, touched, bases)
+    return {
+        change.pk: Overview(approvals[change.pk], marks.get(change.pk, GateMark.NONE), moved[change.pk])
+        for change in opened
+    }
+
+
+def _moved(edits: Mapping[int, Sequence[ChangeEdit]], number: int) -> dict[int, int]:
+    digests = live_digests([(row.kind, row.name) for rows in edits.values() for row in rows], number)
+    return {
+        change: sum(row.base_digest != digests.get((row.kind, row.name), "") for row in rows)
+        for change, rows in edits.items()
+    }
+
+
+def _marks(changes: Sequence[Change], touched: Mapping[int, Collection[str]], live: int) -> dict[int, GateMark]:
+    newest = (
+        GateRun.objects.filter(change__in=changes, digest=F("change__digest"))
+        .order_by()
+        .values("change")
+        .annotate(newest=Max("pk"))
+        .values("newest")
+    )
+    set_for = gates.set_levels(set().union(*touched.values()))
+    return {
+        run.change_id: _mark(run, gates.strictest(touched[run.change_id], set_for), live)
+        for run in GateRun.objects.filter(pk__in=newest)
+    }
+
+
+def _mark(run: GateRun, levels: Mapping[str, str], live: int) -> GateMark:
+    if run.is_under_way:
+        return GateMark.MOVES
+    if run.state != GateRun.State.DONE:
+        return GateMark.FAILED
+    results = gates.results_of(run)
+    if gates.blocking(results, levels):
+        return GateMark.BLOCKS
+    if gates.stale_because(run, live, timezone.now()):
+        return GateMark.OLD
+    return GateMark.PASSED if all(each.verdict == gates.PASSED for each in results) else GateMark.WARNS
+
+
+def _approvals(
+    changes: Sequence[Change], touched: Mapping[int, Collection[str]], bases: Mapping[str, str]
+) -> dict[int, list[tuple[int, int, str]]]:
+    rows = review_settings()
+    given = {change.pk: approvals_given(change, list(change.events.all())) for change in changes}
+    asked = {event.by_user_id for events in given.values() for event in events if event.by_user_id}
+    able = set(able_to_approve().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
+    groups = set(User.objects.filter(pk__in=able).values_list("pk", "groups__name")) if able else set()
+    found = {}
+    for change in changes:
+        events = list(change.events.all())
+        counted = {event.who: event.by_user_id for event in given[change.pk] if event.by_user_id in able}
+        standing = Standing(
+            state=change.state,
+            authors={event.who for event in events if event.act in AUTHORING},
+            approved_by=set(counted),
+        )
+        found[change.pk] = [
+            (sum(not need.group or (counted[who], need.group) in groups for who in standing.counting), need)
+            for need in _needs(change, touched[change.pk], bases, rows)
+        ]
+    return {number: [(there, need.approvals, need.group) for there, need in each] for number, each in found.items()}
+
+
+def _needs(
+    change: Change, touched: Collection[str], bases: Mapping[str, str], rows: Iterable[ReviewSetting]
+) -> list[Need]:
+    """Return which approvals a Change needs: of those by anybody the most alone, as they count for each other."""
+    if is_way_back(change, list(change.events.all())):
+        return []
+    pauses = only_tightens_pauses(change, bases)
+    needs = needs_of(touched, rolls_back=change.rolls_back_to is not None, pauses=pauses, rows=rows)
+    of_anybody = sorted((need for need in needs if not need.group), key=lambda need: need.approvals)[-1:]
+    return [*of_anybody, *(need for need in needs if need.group)]
