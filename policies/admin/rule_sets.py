@@ -1,7 +1,7 @@
 """Rule sets: the list, and one rule set with what is published, its versions and its Assignments."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -18,12 +18,16 @@ from policies import publishing, wording
 from policies.admin.base import Confirmation, confirm, decisions_url, edit_url, link, may_publish, person
 from policies.admin.editing import EditedChangeList, EditingAdmin
 from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once
-from policies.admin.panels import list_links
+from policies.admin.panels import list_links, rule_counts
 from policies.engine import ruleset as engine
-from policies.models import Rule, RuleSet, RuleSetVersion
+from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.scores.registry import BUILTIN_SCORES
+from policies.models import ChangeEdit, Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import NAME_MAX_LENGTH
-from policies.publishing import Kind
+from policies.publishing import Kind, lifecycle
 from policies.wording import counted
+
+_MINE = "mine"
 
 
 class LiveChangeList(EditedChangeList):
@@ -69,6 +73,81 @@ class ArchivedFilter(admin.SimpleListFilter):
                 return queryset.filter(used)
 
 
+class EditedFilter(admin.SimpleListFilter):
+    """Narrows the list to what is live, or to what an open Change edits."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices."""
+        del request, model_admin
+        return [("live", "live"), ("draft", "in an open Change"), ("new", "in an open Change alone")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
+        """Return the rule sets of the choice."""
+        edited = ChangeEdit.objects.filter(kind=Kind.RULE_SET, change__state__in=lifecycle.OPEN)
+        drafts = Q(name__in=edited.order_by().values("name"))
+        live = Q(pk__in=_published().values("rule_set"))
+        match self.value():
+            case "live":
+                return queryset.filter(live)
+            case "draft":
+                return queryset.filter(drafts)
+            case "new":
+                return queryset.filter(drafts).exclude(live)
+            case _:
+                return queryset
+
+
+class BuiltinFilter(admin.SimpleListFilter):
+    """Narrows the list to rule sets whose live rules use a built-in."""
+
+    title = "built-in used"
+    parameter_name = "builtin"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return all built-ins by name."""
+        del request, model_admin
+        return [(name, name) for name in sorted({*BUILTIN_FILTERS, *BUILTIN_SCORES})]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
+        """Return the rule sets that use it."""
+        if not self.value():
+            return queryset
+        using = Rule.objects.filter(version__in=_published(), builtin=self.value())
+        return queryset.filter(pk__in=using.order_by().values("version__rule_set"))
+
+
+class OwnerFilter(admin.SimpleListFilter):
+    """Narrows the list to what a group has to approve, or to what somebody wrote first."""
+
+    title = "owner"
+    parameter_name = "owner"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return oneself, and the groups."""
+        del request, model_admin
+        groups = {each.group for each in publishing.review_settings() if each.rule_set and each.group}
+        return [(_MINE, "me"), *((f"group:{name}", name) for name in sorted(groups))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
+        """Return those whose line says so."""
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        owned = [each for each in publishing.review_settings() if each.approvals and each.group and each.rule_set]
+        if chosen == _MINE:
+            of_groups = [each.rule_set for each in owned]
+            mine = Q(("first_by", person(request).get_username()))  # the list's query brings it along
+            return queryset.filter(mine).exclude(name__in=of_groups)
+        return queryset.filter(name__in=[each.rule_set for each in owned if f"group:{each.group}" == chosen])
+
+
+def _published() -> QuerySet[RuleSetVersion]:
+    return RuleSetVersion.objects.filter(state=RuleSetVersion.State.PUBLISHED).order_by()
+
+
 class NewRuleSetForm(ModelForm):
     """What a new rule set needs."""
 
@@ -82,13 +161,18 @@ def _live(row: RuleSet) -> engine.RuleSet | None:
     return getattr(row, "live", None)
 
 
-def sentences(rule_set: engine.RuleSet | None) -> SafeString:
-    """Return the rules of a rule set, and what it chose for outages, as a list of sentences."""
+def sentences(rule_set: engine.RuleSet | None, counts: Mapping[str, Sequence[str]] | None = None) -> SafeString:
+    """Return the rules of a rule set, and what it chose for outages, as a list of sentences.
+
+    `counts` are words by a rule's name, which stand behind its sentence.
+    """
     if rule_set is None:
         return SafeString("")
     spec = rule_set.spec
     rules: list[wording.AnyRule] = [*spec.filters, *spec.scores, *spec.victims]
-    lines = [*map(wording.rule_sentence, rules), *wording.failures_sentences(spec.failures)]
+    said = counts or {}
+    lines = ["; ".join([wording.rule_sentence(rule), *said.get(rule.key, ())]) for rule in rules]
+    lines += wording.failures_sentences(spec.failures)
     items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))
     return format_html('<ul class="berth-sentences">{}</ul>', items)
 
@@ -111,7 +195,7 @@ class RuleSetAdmin(EditingAdmin):
         "owner",
         "last_change",
     )
-    list_filter = (ArchivedFilter,)
+    list_filter = (ArchivedFilter, EditedFilter, OwnerFilter, BuiltinFilter)
     actions_submit_line = ()
     search_fields = ("name", "description")
     search_help_text = "Name, description; expression or built-in of what is live"
@@ -300,7 +384,7 @@ class RuleSetAdmin(EditingAdmin):
         if found is None:
             return f"Nothing of it is live. Edit it{', or go back to one of its versions' * row.versions.exists()}."
         decisions = link(decisions_url(rule_set=row.name), "its Decisions")
-        return format_html("Version {}, {}{}", found.version, decisions, sentences(found))
+        return format_html("Version {}, {}{}", found.version, decisions, sentences(found, rule_counts(found.name)))
 
     @display(description="")
     @once

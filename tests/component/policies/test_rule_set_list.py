@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from policies import publishing
+from policies.models import RuleSet
 from scheduler.decisions.today import asked_since
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
@@ -71,6 +72,40 @@ def test_it_is_found_by_what_its_live_rules_say(operator: Client) -> None:
         for word in ("team", "PodFitsHost", "PodFitsResources")
     }
     assert found == {"team": ["web"], "PodFitsHost": ["other"], "PodFitsResources": []}
+
+
+def test_it_is_narrowed_by_state_owner_and_built_in(operator: Client) -> None:
+    publish_all(make_rule_set(), make_rule_set("stores", filters=[{"builtin": "PodFitsHost"}]), by="operator")
+    publish_all(make_rule_set("old", filters=[{"builtin": "PodFitsHost"}]), by="alice")
+    publish_all(make_rule_set("old", filters=[{"builtin": "MatchNodeSelector"}]), by="alice")
+    opened(make_rule_set("new"), make_rule_set("old", filters=[{"builtin": "NoDiskConflict"}]))
+    Group.objects.create(name="storage people")
+    publishing.set_review(rule_set="stores", approvals=1, group="storage people", by="root")
+
+    def listed(query: str) -> set[str]:
+        return {row.name for row in get(operator, f"{LIST}?{query}").context["cl"].result_list}
+
+    assert listed("state=live") == {"web", "stores", "old"}
+    assert listed("state=draft") == {"new", "old"}
+    assert listed("state=new") == {"new"}
+    assert listed("builtin=PodFitsHost") == {"stores"}
+    assert listed("builtin=NoDiskConflict") == set()
+    assert listed("owner=mine") == {"web"}
+    assert listed("owner=group:storage people") == {"stores"}
+    assert listed("owner=group:nobody") == set()
+    assert listed("owner=mine&state=draft") == set()
+
+
+def test_the_page_says_behind_each_published_rule_how_often_it_refused(operator: Client) -> None:
+    publish_all(make_rule_set(filters=[TEAM_FILTER, {"builtin": "PodFitsHost"}]))
+    name = TEAM_FILTER["name"]
+    make_decision(refused_by=f"\n{name}\n")
+    make_decision(refused_by=f"\n{name}\n", pod_uid="b")
+    page = get(operator, f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/change/")
+    lines = re.findall(r"<li>(.*?)</li>", page.content.decode())
+    assert [
+        line.count("; refused nodes in 2 Decisions in 24 h") for line in lines if name in line or "Host" in line
+    ] == [1, 0]
 
 
 def test_decisions_of_before_shadows_and_faults_count_for_nothing() -> None:
