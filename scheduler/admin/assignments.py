@@ -24,13 +24,14 @@ from policies.models import Assignment
 from scheduler.admin.decisions import duration
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now, last_uses
+from scheduler.decisions.today import shares_since
 from scheduler.takes import takes_of_cluster, warnings_of
 
 admin.site.unregister(Assignment)
 
 
 class _UsedChangeList(AssignmentChangeList):
-    """A list whose rows know when they last took a Pod."""
+    """A list whose rows know when they last took a Pod, and which share of today's."""
 
     def get_results(self, request: HttpRequest) -> None:
         """Ask for all of a page at once."""
@@ -39,8 +40,10 @@ class _UsedChangeList(AssignmentChangeList):
         names = [row.name for row in self.result_list]
         last = last_uses(names)
         idle = {each.name: each.since for each in idle_now(now, names)}
+        shares = shares_since(now.replace(hour=0, minute=0, second=0, microsecond=0))
         for row in self.result_list:
             row.taken = _taken(last.get(row.name), idle.get(row.name), now)
+            row.share = shares.of(row.name)
 
 
 def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) -> tuple[str, str]:
@@ -92,7 +95,7 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
 class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     """The pages of Assignments, with what became of them."""
 
-    list_display = (*AssignmentAdmin.list_display, "last_taken")
+    list_display = (*AssignmentAdmin.list_display, "share", "last_taken")
     actions_list = ("ask_which", "to_order")
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
@@ -143,6 +146,12 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         """Go to the page of the order."""
         del request
         return HttpResponseRedirect(reverse("admin:policies_assignment_order"))
+
+    @display(description="Pods today")
+    def share(self, row: Assignment) -> str:
+        """Return the share that it took of the Pods that were asked about since midnight UTC."""
+        percent: float = getattr(row, "share", 0.0)
+        return "none" if not percent else "under 1 %" if percent < 1 else f"{percent:.0f} %"
 
     @display(description="Last took a Pod", label={"idle": "warning", "in use": "success", "none": "info"})
     def last_taken(self, row: Assignment) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import RuleSet
-from scheduler.decisions.today import asked_since
+from scheduler.decisions.today import asked_since, shares_since
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import get, opened, publish_all, text_of
@@ -115,3 +115,24 @@ def test_decisions_of_before_shadows_and_faults_count_for_nothing() -> None:
     make_decision(pod_uid="fault", error="no Snapshot", feasible=0)
     assert asked_since(["web", "none"], now - timedelta(days=1)) == {"web": (1, 0, False), "none": (0, 0, False)}
     assert asked_since([], now) == {}
+
+
+def test_an_assignment_has_its_share_of_the_pods_asked_about_today(operator: Client) -> None:
+    publish_all(make_rule_set())
+    publish_all(make_assignment("most"), make_assignment("some", order=200), make_assignment("idle", order=300))
+    now = timezone.now()
+    for pod in ("a", "a", "b", "c"):
+        make_decision(assignment="most", pod_uid=pod, verb="filter")
+    make_decision(assignment="some", pod_uid="d")
+    make_decision(assignment="", pod_uid="e")
+    make_decision(assignment="some", pod_uid="f", mode="shadow")
+    make_decision(assignment="some", pod_uid="g", at=now - timedelta(days=2))
+    shares = shares_since(now - timedelta(hours=24))
+    assert (shares.of("most"), shares.of("some"), shares.of("idle"), shares.all) == (60, 20, 0, 5)
+    rows = get(operator, "/admin/policies/assignment/").content.decode().split('id="result_list"')[1]
+    assert re.findall(r"field-share[^>]*>\s*([^<]*?)\s*<", rows) == ["60 %", "20 %", "none"]
+
+
+def test_nothing_asked_has_no_shares() -> None:
+    shares = shares_since(timezone.now())
+    assert (shares.of("web"), shares.all) == (0, 0)
