@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,8 @@ def test_home_measures_each_verb_of_the_last_hour(operator: Client, published: R
     assert "filter At most 2 in a sixtieth of the time 2 under 0.01 1.5 ms 4.0 ms ✗ 1 (50.0 %) 0" in text
     assert "prioritize At most 1 in a sixtieth of the time 1 under 0.01 0.5 ms 0.5 ms 0 (0.0 %) 0" in text
     assert page.content.count(b'<svg class="berth-spark"') == 2
+    (link,) = re.findall(r'href="([^"]*verb=prioritize[^"]*)"', page.content.decode())
+    assert [each["row"].verb for each in get(operator, link.replace("&amp;", "&")).context["rows"]] == ["prioritize"]
 
 
 def _write_status(state_dir: Path, content: str) -> None:
