@@ -1,5 +1,6 @@
 """The list of Decisions: what narrows it stands in the URL, and as chips that can be taken away."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -11,14 +12,16 @@ from policies.admin.base import revision_url
 from policies.admin.narrowing import PLACES, Chip, Narrowing, fields_of, given_of, with_values, without
 from policies.audit_search import SearchError
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
+from scheduler.decisions.grouping import WAYS, Group, groups_of
 from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, parse_search
 from scheduler.models import Decision
 
-# Beside the filters: that the list follows what comes, and that only its rows are asked for.
-_OURS = ("live", "rows")
+# Beside the filters: that the list follows what comes, that only its rows are asked for, and by what it is grouped.
+_OURS = ("live", "rows", "group")
 _TIMES = {"span": "time", "from": "from", "to": "to"}
 # Those of links, and what others say better, are no field of their own; they show as chips.
 _WITHOUT_FIELD = ("pod_uid", "pod_name", "refused", "process", "divergence", "best", "placed_on")
+_HIDDEN = {*_WITHOUT_FIELD, "span", "group"}
 _BADLY_ASKED = 400
 
 
@@ -29,22 +32,17 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
         request: with the filters.
         lost: what is said of lost Decisions.
     """
-    faults: dict[str, str] = {}
     # Times that were typed beside a span take its place.
     asks_when = request.GET.get("from") or request.GET.get("to")
     query: QueryDict = without(request.GET, "span") if asks_when else request.GET
     asked = request.GET.dict()
     if asks_when:
         asked.pop("span", None)
-    search, page = Search(), Page([], None, None)
-    try:
-        search = parse_search(asked, timezone.now(), also=_OURS)
-        page = search.page()
-    except SearchError as error:
-        faults = error.faults
-    follows = bool(query.get("live")) and not search.before and not search.after and not faults
+    way = query.get("group", "")
+    search, page, groups, faults = _look(asked, way)
+    follows = bool(query.get("live")) and not way and not search.before and not search.after and not faults
     context = {
-        "rows": _rows(page.rows),
+        "rows": [] if way else _rows(page.rows),
         "page": page,
         "looked_until": page.looked_until,
         "by_name": _by_name(query, search) if page.looked_until else "",
@@ -54,12 +52,33 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
         "poll": _with(query, rows="1"),
         "is_narrowed": bool(search.values or search.times),
     }
-    if query.get("rows") and not faults:
+    if query.get("rows") and not way and not faults:
         return TemplateResponse(request, "scheduler/decision_rows.html", context)
     context |= {
         **admin.site.each_context(request),
+        **_above(query, search, faults),
         "title": "Decisions",
         "lost": lost,
+        "way": WAYS.get(way, ""),
+        "groups": _groups(groups, query),
+    }
+    return TemplateResponse(request, "scheduler/decisions.html", context, status=_BADLY_ASKED if faults else None)
+
+
+def _look(asked: dict[str, str], way: str) -> tuple[Search, Page, list[Group], Mapping[str, str]]:
+    """Return what is asked for, what was found of it, its groups where it is to be grouped, and what can't be looked for."""
+    try:
+        search = parse_search(asked, timezone.now(), also=_OURS)
+        groups, page = groups_of(search, way) if way else ([], search.page())
+    except SearchError as error:
+        return Search(), Page([], None, None), [], error.faults
+    return search, page, groups, {}
+
+
+def _above(query: QueryDict, search: Search, faults: Mapping[str, str]) -> dict[str, Any]:
+    """Return what stands above the rows: what narrows them, spans of time, ways to group, and whether the list follows."""
+    way = query.get("group", "")
+    return {
         "narrowing": Narrowing(
             id="decision-search",
             label="Decisions",
@@ -69,7 +88,7 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
             given=given_of(query),
             summary="Narrow by owner, node, rule, reason and more",
             finds="any part of its name, or a UID",
-            hidden=[(name, str(value)) for name, value in query.items() if name in {*_WITHOUT_FIELD, "span"} and value],
+            hidden=[(name, str(value)) for name, value in query.items() if name in _HIDDEN and value],
         ),
         "spans": [
             Chip("", words, _with(without(query, "from", "to"), span=span))
@@ -77,10 +96,28 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
             else Chip("active", words, "")
             for span, words in SPANS.items()
         ],
-        "live_url": _with(without(query, *PLACES), live="1"),
+        "ways": [
+            (words, "" if each == way else _with(without(query, "live"), group=each)) for each, words in WAYS.items()
+        ],
+        "list_url": _with(query, group=""),
+        "live_url": _with(without(query, *PLACES, "group"), live="1"),
         "stop_url": _with(without(query, "live")),
     }
-    return TemplateResponse(request, "scheduler/decisions.html", context, status=_BADLY_ASKED if faults else None)
+
+
+def _groups(groups: list[Group], query: QueryDict) -> list[dict[str, Any]]:
+    """Return what the page shows of each group: its name, its own page where it is a thing, and the list of its Decisions."""
+    return [{"group": each, "url": _with(query, group="", **each.narrows), **_named(each)} for each in groups]
+
+
+def _named(group: Group) -> dict[str, str]:
+    row, newest = group.row, decision_url(group.row.pk)
+    if "best" in group.narrows:
+        return {"name": row.best, "page": node_url(row.best), "newest": newest}
+    if named := next((group.narrows[each] for each in ("refused_by", "reason") if each in group.narrows), ""):
+        return {"name": named, "page": "", "newest": newest}
+    page = pod_url(row.pod_namespace, row.pod_name, row.pod_uid)
+    return {"name": f"{row.pod_namespace}/{row.pod_name}", "page": page, "newest": newest}
 
 
 def _chips(query: QueryDict, search: Search) -> list[Chip]:
