@@ -22,9 +22,9 @@ from policies.admin.panels import list_links, rule_counts
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
-from policies.models import ChangeEdit, Rule, RuleSet, RuleSetVersion
+from policies.models import Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import NAME_MAX_LENGTH
-from policies.publishing import Kind, lifecycle
+from policies.publishing import Kind
 from policies.wording import counted
 
 _MINE = "mine"
@@ -86,8 +86,7 @@ class EditedFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
         """Return the rule sets of the choice."""
-        edited = ChangeEdit.objects.filter(kind=Kind.RULE_SET, change__state__in=lifecycle.OPEN)
-        drafts = Q(name__in=edited.order_by().values("name"))
+        drafts = Q(name__in=publishing.open_edits(Kind.RULE_SET).order_by().values("name"))
         live = Q(pk__in=_published().values("rule_set"))
         match self.value():
             case "live":

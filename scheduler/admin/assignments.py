@@ -24,7 +24,7 @@ from policies.models import Assignment
 from scheduler.admin.decisions import duration
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now, last_uses
-from scheduler.decisions.today import shares_since
+from scheduler.decisions.today import Shares, shares_since
 from scheduler.takes import takes_of_cluster, warnings_of
 
 admin.site.unregister(Assignment)
@@ -43,7 +43,7 @@ class _UsedChangeList(AssignmentChangeList):
         shares = shares_since(now.replace(hour=0, minute=0, second=0, microsecond=0))
         for row in self.result_list:
             row.taken = _taken(last.get(row.name), idle.get(row.name), now)
-            row.share = shares.of(row.name)
+            row.share = _share(shares, row.name)
 
 
 def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) -> tuple[str, str]:
@@ -54,6 +54,12 @@ def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) ->
     if last is None:
         said = f"never, in {duration((now - idle_since).total_seconds())}"
     return "idle", said
+
+
+def _share(shares: Shares, name: str) -> str:
+    percent = shares.of(name)
+    said = "none" if not percent else "under 1 %" if percent < 1 else f"{percent:.0f} %"
+    return f"{said} of the newest" if shares.is_part else said
 
 
 def _takes_url(number: int | None) -> str:
@@ -149,9 +155,8 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
 
     @display(description="Pods today")
     def share(self, row: Assignment) -> str:
-        """Return the share that it took of the Pods that were asked about since midnight UTC."""
-        percent: float = getattr(row, "share", 0.0)
-        return "none" if not percent else "under 1 %" if percent < 1 else f"{percent:.0f} %"
+        """Return the share that it took of the Pods that were asked about since midnight UTC, or by the newest Decisions."""
+        return str(getattr(row, "share", "none"))
 
     @display(description="Last took a Pod", label={"idle": "warning", "in use": "success", "none": "info"})
     def last_taken(self, row: Assignment) -> tuple[str, str]:

@@ -48,10 +48,14 @@ def asked_since(names: Sequence[str], since: datetime) -> dict[str, Asked]:
 
 
 class Shares(NamedTuple):
-    """How many of the Pods that were asked about each Assignment took, by its name; "" is none. `all` counts each Pod once."""
+    """How many of the Pods that were asked about each Assignment took, by its name; "" is none.
+
+    `all` counts each Pod once; `is_part` says that there were more Decisions than are looked at.
+    """
 
     pods: Mapping[str, int]
     all: int
+    is_part: bool
 
     def of(self, name: str) -> float:
         """Return how many of a hundred Pods an Assignment took; 0 where none was asked about."""
@@ -61,5 +65,7 @@ class Shares(NamedTuple):
 def shares_since(since: datetime) -> Shares:
     """Return which share of the Pods asked about since a moment each Assignment took: answers, not what shadows would have said."""
     rows = recorded().filter(at__gte=since).exclude(mode="shadow").order_by("-at", "-sequence")
-    taken = set(rows.values_list("assignment", "pod_uid")[:MOST_SHARED])
-    return Shares(Counter(name for name, _ in taken), len({pod for _, pod in taken}))
+    found = list(rows.values_list("assignment", "pod_uid")[:MOST_SHARED])
+    taken = set(found)
+    pods = Counter(name for name, _ in taken)
+    return Shares(pods, len({pod for _, pod in taken}), is_part=len(found) >= MOST_SHARED)

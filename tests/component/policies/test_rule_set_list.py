@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import RuleSet
+from scheduler.decisions import today
 from scheduler.decisions.today import asked_since, shares_since
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
@@ -131,6 +132,16 @@ def test_an_assignment_has_its_share_of_the_pods_asked_about_today(operator: Cli
     assert (shares.of("most"), shares.of("some"), shares.of("idle"), shares.all) == (60, 20, 0, 5)
     rows = get(operator, "/admin/policies/assignment/").content.decode().split('id="result_list"')[1]
     assert re.findall(r"field-share[^>]*>\s*([^<]*?)\s*<", rows) == ["60 %", "20 %", "none"]
+
+
+def test_a_share_of_a_part_of_the_day_says_so(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(today, "MOST_SHARED", 2)
+    publish_all(make_rule_set())
+    publish_all(make_assignment("most"))
+    for pod in ("a", "b", "c"):
+        make_decision(assignment="most", pod_uid=pod)
+    rows = get(operator, "/admin/policies/assignment/").content.decode().split('id="result_list"')[1]
+    assert re.findall(r"field-share[^>]*>\s*([^<]*?)\s*<", rows) == ["100 % of the newest"]
 
 
 def test_nothing_asked_has_no_shares() -> None:
