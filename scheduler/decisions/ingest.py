@@ -46,7 +46,7 @@ from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
-# What a transaction takes besides its rows is shared by so many.
+# What a transaction takes besides its rows is shared by so many records.
 BATCH = 2_000
 MAX_BATCHES = 5
 _MISSING = "missing between two records of its writer"
@@ -60,7 +60,7 @@ _decode_part = msgspec.msgpack.Decoder(PartHead).decode
 
 
 def ingest(stream: DecisionStream | None = None) -> int:
-    """Store what waits, at most MAX_BATCHES batches of BATCH, and give the number of entries handled.
+    """Store what waits, at most MAX_BATCHES batches of some BATCH records, and return the number of records handled.
 
     An entry leaves Redis only after what it holds is committed.
 

@@ -18,14 +18,14 @@ from scheduler.decisions.frames import Frame, Kind
 from scheduler.decisions.record import compressed, make_compressor
 from scheduler.decisions.segments import Dead, Position, Segments, take_over_the_dead
 from scheduler.decisions.spool import Spool
-from scheduler.decisions.stream import Answer, DecisionStream, Shipment, StreamError
+from scheduler.decisions.stream import MOST_IN_ENTRY, Answer, DecisionStream, Shipment, StreamError
 from scheduler.metrics import DECISIONS_WAITING, SPOOL_BYTES, SPOOL_CORRUPT
 from scheduler.models import Checkpoint
 
 logger = logging.getLogger("berth.decisions")
 
-# Entries that may wait in Redis; the rest waits on disk, where there is more room.
-MOST_IN_REDIS = 20_000
+# Entries that may wait in Redis, some 20,000 records; the rest waits on disk, where there is more room.
+MOST_IN_REDIS = 20_000 // MOST_IN_ENTRY
 
 _BATCH_BYTES = 1 << 20
 # Between batches, unless much waits: shipping each record as it comes would hold up the calls that make them.

@@ -15,6 +15,12 @@ STREAM = "berth:records"
 SHIPPED = "berth:shipped"
 # A hash: writer -> from where the ingest wants records again: segment, offset, sequence.
 WANTED = "berth:wanted"
+# The member of an entry: Shipments, so many at most. redis-py takes longer for an entry than for all that stands in it.
+_SHIPMENTS = b"r"
+MOST_IN_ENTRY = 64
+# Entries asked for at once by who reads.
+_READ_AT_ONCE = 32
+# The members of a former version's entry, one record each: its extenders may run beside this version's worker.
 _WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
 
@@ -23,7 +29,7 @@ class StreamError(Exception):
     """Redis can't be used right now."""
 
 
-class Shipment(msgspec.Struct, kw_only=True):
+class Shipment(msgspec.Struct, array_like=True, kw_only=True):
     """A record on its way. `segment` and `offset` are its end in the writer's spool."""
 
     writer: str
@@ -34,8 +40,12 @@ class Shipment(msgspec.Struct, kw_only=True):
     data: bytes
 
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Shipment]).decode
+
+
 class Arrived(msgspec.Struct):
-    """An entry of the stream: its id, and what it says; None with the `raw` members when that can't be read."""
+    """A record of an entry of the stream, whose id it has; None with the entry's `raw` members when that can't be read."""
 
     id: bytes
     shipment: Shipment | None
@@ -53,7 +63,7 @@ class Wanted(msgspec.Struct, array_like=True):
 class Answer(msgspec.Struct):
     """What Redis said before an append.
 
-    `shipped` is the sequence that it takes for the next; None when it doesn't know the writer.
+    `shipped` is the sequence that it takes for the next; None when it doesn't know the writer. `length`: of entries.
     """
 
     shipped: int | None
@@ -69,11 +79,11 @@ class DecisionStream:
         )
 
     def append(self, writer: str, shipments: Sequence[Shipment], following: int) -> Answer:
-        """Append entries in order, in one round trip, all or none; returns how things stood before.
+        """Append records in order, in one round trip, all or none; returns how things stood before.
 
         Args:
             writer: whose they are.
-            shipments: the entries; without any, nothing changes.
+            shipments: the records; without any, nothing changes.
             following: the sequence that the next one will have.
 
         Raises:
@@ -82,8 +92,8 @@ class DecisionStream:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hget(SHIPPED, writer)
         pipeline.xlen(STREAM)
-        for shipment in shipments:
-            pipeline.xadd(STREAM, _members(shipment))
+        for first in range(0, len(shipments), MOST_IN_ENTRY):
+            pipeline.xadd(STREAM, {_SHIPMENTS: _encode(shipments[first : first + MOST_IN_ENTRY])})
         if shipments:
             pipeline.hset(SHIPPED, writer, str(following))
         try:
@@ -130,16 +140,24 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def read(self, count: int) -> list[Arrived]:
-        """Return the first `count` entries; they stay. Who reads twice reads the same.
+        """Return the first `count` records, and the rest of the entries that hold them; they stay. Who reads twice reads the same.
 
         Raises:
             StreamError: Redis is away.
         """
+        arrived: list[Arrived] = []
+        start = b"-"
         try:
-            entries: Any = self._redis.xrange(STREAM, count=count)
+            while len(arrived) < count:
+                entries: Any = self._redis.xrange(STREAM, min=start, count=_READ_AT_ONCE)
+                for entry_id, members in entries:
+                    arrived += _arrived(entry_id, members)
+                if len(entries) < _READ_AT_ONCE:
+                    break
+                start = b"(" + entries[-1][0]
         except redis.RedisError as error:
             raise StreamError(str(error)) from error
-        return [_arrived(entry_id, members) for entry_id, members in entries]
+        return arrived
 
     def finish(self, ids: Sequence[bytes], wanted: dict[str, Wanted] | None = None) -> None:
         """Take entries out of the stream, and ask writers for what is missing.
@@ -149,7 +167,7 @@ class DecisionStream:
         """
         pipeline = self._redis.pipeline(transaction=True)
         if ids:
-            pipeline.xdel(STREAM, *ids)
+            pipeline.xdel(STREAM, *dict.fromkeys(ids))
         for writer, from_here in (wanted or {}).items():
             pipeline.hset(WANTED, writer, msgspec.msgpack.encode(from_here))
         try:
@@ -183,27 +201,20 @@ class DecisionStream:
         return str(found.get("maxmemory-policy", ""))
 
 
-def _members(shipment: Shipment) -> dict[Any, Any]:
-    return {
-        _WRITER: shipment.writer.encode(),
-        _SEGMENT: shipment.segment,
-        _OFFSET: shipment.offset,
-        _SEQUENCE: shipment.sequence,
-        _KIND: int(shipment.kind),
-        _DATA: shipment.data,
-    }
-
-
-def _arrived(entry_id: bytes, members: dict[bytes, bytes]) -> Arrived:
+def _arrived(entry_id: bytes, members: dict[bytes, bytes]) -> list[Arrived]:
     try:
-        shipment = Shipment(
-            writer=members[_WRITER].decode(),
-            segment=int(members[_SEGMENT]),
-            offset=int(members[_OFFSET]),
-            sequence=int(members[_SEQUENCE]),
-            kind=int(members[_KIND]),
-            data=members[_DATA],
-        )
-    except (KeyError, ValueError):
-        return Arrived(entry_id, None, members)
-    return Arrived(entry_id, shipment, members)
+        shipments = _decode(members[_SHIPMENTS]) if _SHIPMENTS in members else [_of_former_version(members)]
+    except (msgspec.DecodeError, KeyError, ValueError):
+        return [Arrived(entry_id, None, members)]
+    return [Arrived(entry_id, shipment, {}) for shipment in shipments]
+
+
+def _of_former_version(members: dict[bytes, bytes]) -> Shipment:
+    return Shipment(
+        writer=members[_WRITER].decode(),
+        segment=int(members[_SEGMENT]),
+        offset=int(members[_OFFSET]),
+        sequence=int(members[_SEQUENCE]),
+        kind=int(members[_KIND]),
+        data=members[_DATA],
+    )

@@ -39,7 +39,8 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now
 from scheduler.decisions.missing import database_now, missing
-from scheduler.decisions.stream import DecisionStream, StreamError
+from scheduler.decisions.shipping import MOST_IN_REDIS
+from scheduler.decisions.stream import MOST_IN_ENTRY, DecisionStream, StreamError
 from scheduler.doctor.addresses import split, without_secrets
 from scheduler.doctor.canary import LastCall, last_calls
 from scheduler.doctor.catalogue import Finding, is_ok
@@ -60,7 +61,8 @@ SILENT_AFTER = timedelta(seconds=10)
 # A quiet API server sends nothing for up to 90 s.
 SNAPSHOT_OLD_SECONDS = 120.0
 
-WAITING_MANY = 10_000
+# Entries in Redis: half of what shippers let wait there.
+WAITING_MANY = MOST_IN_REDIS // 2
 # Decisions that were lost longer ago don't make the checkup fail: nothing brings them back.
 LOST_LATELY = timedelta(days=1)
 _INGEST_LOOK_SECONDS = 2.5
@@ -411,7 +413,11 @@ def _ingested(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
 
 
 def _waiting(number: int) -> str:
-    return "1 Decision waits in Redis" if number == 1 else f"{number:,} Decisions wait in Redis"
+    return (
+        f"at most {number * MOST_IN_ENTRY:,} records of Decisions wait in Redis"
+        if number
+        else "no Decision waits in Redis"
+    )
 
 
 def _spool() -> Part:

@@ -27,3 +27,9 @@ def history(tmp_path: Path, stream: DecisionStream) -> Iterator[RealHistory]:
     made = RealHistory(tmp_path / "spool", stream)
     yield made
     made.spool.close()
+
+
+@pytest.fixture
+def one_record_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis can lose records one by one."""
+    monkeypatch.setattr("scheduler.decisions.stream.MOST_IN_ENTRY", 1)

@@ -66,9 +66,10 @@ class TestDamage:
         record(history, 1)
         stream._redis.xadd(STREAM, {b"w": b"extender@test", b"s": b"no number"})
         stream._redis.xadd(STREAM, {b"d": b"no JSON"})
+        stream._redis.xadd(STREAM, {b"r": b"\x93no list of records"})
         history.settle()
         assert sequences() == [1, 2]
-        assert DeadLetter.objects.count() == 8
+        assert DeadLetter.objects.count() == 9
         assert {row.reason.partition(":")[0] for row in DeadLetter.objects.all()} == {
             "it can't be read", "it is no record",
         }  # fmt: skip
@@ -99,6 +100,20 @@ class TestDamage:
         history.settle()
         row = Decision.objects.first()
         assert row.duration_microseconds == (1 << 32) + 5 if row else DeadLetter.objects.get().sequence == 1
+
+    def test_an_extender_of_a_former_version_ships_a_record_an_entry(
+        self, history: RealHistory, stream: DecisionStream
+    ) -> None:
+        record(history, 3)
+        history.ship()
+        [entry, *_] = arrived = stream.read(3)
+        stream._redis.xdel(STREAM, entry.id)
+        for shipment in (each.shipment for each in arrived if each.shipment):
+            members = zip(b"wgoskd", msgspec.structs.astuple(shipment), strict=True)
+            stream._redis.xadd(STREAM, {bytes([name]): value for name, value in members})
+        assert len(stream.read(3)) == stream.length() == 3
+        history.settle()
+        assert sequences() == [1, 2, 3]
 
     def test_what_version_0_1_0_left_in_redis_is_stored(self, stream: DecisionStream) -> None:
         old = {

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.django_db
 
 
 class TestLosses:
+    @pytest.mark.usefixtures("one_record_an_entry")
     def test_an_entry_that_redis_lost_is_sent_again(self, history: RealHistory, stream: DecisionStream) -> None:
         record(history, 10)
         history.ship()
@@ -34,6 +35,21 @@ class TestLosses:
         history.settle()
         assert sequences() == list(range(1, 11))
 
+    def test_an_entry_of_many_records_that_redis_lost_is_sent_again(
+        self, history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("scheduler.decisions.stream.MOST_IN_ENTRY", 4)
+        record(history, 10)
+        history.ship()
+        arrived = stream.read(10)
+        assert len({each.id for each in arrived}) == stream.length() == 3
+        stream._redis.xdel(STREAM, arrived[4].id)
+        ingest(stream)
+        assert sequences() == [1, 2, 3, 4]
+        history.settle()
+        assert sequences() == list(range(1, 11))
+
+    @pytest.mark.usefixtures("one_record_an_entry")
     def test_the_last_entry_that_redis_lost_is_sent_again_though_nothing_comes_behind_it(
         self, history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -66,6 +82,7 @@ class TestLosses:
         history.settle()
         assert sequences() == list(range(1, 11))
 
+    @pytest.mark.usefixtures("one_record_an_entry")
     def test_a_redis_that_went_back_in_time_gets_again_what_it_lost(
         self, history: RealHistory, stream: DecisionStream
     ) -> None:
@@ -88,7 +105,7 @@ class TestLosses:
         history.shipper._asked_at = -1e9
         history.ship()
         history.ship()
-        assert stream.length() >= 6
+        assert len(stream.read(20)) >= 6
         history.settle()
         assert sequences() == [1, 2, 3, 4, 5, 6]
 

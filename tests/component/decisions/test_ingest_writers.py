@@ -35,6 +35,7 @@ class TestTheDead:
         assert next_one.spool.others_bytes == 0
         next_one.spool.close()
 
+    @pytest.mark.usefixtures("one_record_an_entry")
     def test_also_its_last_record_where_redis_loses_it(self, tmp_path: Path, stream: DecisionStream) -> None:
         dead = RealHistory(tmp_path, stream, "dead")
         record(dead, 3)
