@@ -1,8 +1,7 @@
 """Previews: what a draft of a rule set makes of one Pod, node by node, beside what is live of it; and the test that keeps it."""
 
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,13 +20,12 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.beside import Both, Judged, side_by_side
 from scheduler.decisions.reading import read_decision, recorded
+from scheduler.decisions.time_limit import SECONDS, TimeLimit
 from scheduler.scenario import Rules
 
 _ASK_SECONDS = 5.0
 # Of the page that names Pods that wait.
 _MOST_PENDING = 200
-# What deciding both sides may take; then the rest of the rules isn't asked.
-_SECONDS = 10.0
 # What a test holds of the cluster.
 MOST_NODES, MOST_PODS = 8, 50
 _MOST_SAID, _MOST_NAMED = 6, 3
@@ -55,7 +53,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         pod: namespace/name.
         sentences: what was found, the most important first.
         both: nodes that both sides treat alike share a row.
-        test: as of a document: this Pod, a few of the nodes, and what the draft says of them.
+        test: as of a document: this Pod, a few of the nodes, and what the draft says of them; empty when time was up.
         notes: what the test leaves out, in sentences.
         why: what each rule of the draft says of the node that was asked about.
     """
@@ -142,15 +140,15 @@ def preview(
     if name not in drafted.rule_sets:
         message = f"Change {rules.change} has no rule set {name}" if rules.drafted else f"no rule set {name} is live"
         raise PreviewError(message)
-    in_time = _until(time.monotonic() + _SECONDS)
+    limit = TimeLimit()
     by = f"Change {rules.change}" if rules.drafted else "what is live"
-    draft = _side(by, drafted, name, pod, snapshot, now, in_time)
+    draft = _side(by, drafted, name, pod, snapshot, now, limit)
     live = None
     if rules.drafted and name in rules.live.rule_sets:
         # On a branch of its own: columns that one side reads are that side's.
-        live = _side("what is live", rules.live, name, pod, snapshot.branched({}), now, in_time)
+        live = _side("what is live", rules.live, name, pod, snapshot.branched({}), now, limit)
     both = side_by_side(draft.judged, live.judged if live else None)
-    test, notes = _test(drafted.rule_sets[name], pod, snapshot, now, both)
+    test, notes = _test(drafted.rule_sets[name], pod, snapshot, now, both, limit)
     return Preview(
         pod=f"{pod.namespace}/{pod.name}",
         draft=draft,
@@ -159,7 +157,9 @@ def preview(
         sentences=[*_compared(draft, live), *_refusals(draft), *_who_gets_it(drafted, name, pod, snapshot, now)],
         test=test,
         notes=notes,
-        why=_why(why, drafted, name, Cycle(pod=pod, snapshot=snapshot, now=now, params={})) if why else [],
+        why=_why(why, drafted, name, Cycle(pod=pod, snapshot=snapshot, now=now, give_way=limit.give_way))
+        if why
+        else [],
     )
 
 
@@ -170,10 +170,8 @@ def _why(node: str, revision: CompiledRevision, name: str, cycle: Cycle) -> list
         return [each.sentence for each in explain_node(rule_set, cycle, node).rules]
     except ObjectError:
         return [f"The cluster has no node {node}"]
-
-
-def _until(end: float) -> Callable[[], bool]:
-    return lambda: time.monotonic() >= end
+    except DeadlineError:
+        return [f"Time was up after {SECONDS:.0f} s, before each rule was asked about {node}"]
 
 
 def _side(
@@ -183,15 +181,11 @@ def _side(
     pod: Pod,
     snapshot: Snapshot,
     now: datetime,
-    is_late: Callable[[], bool],
+    limit: TimeLimit,
 ) -> Side:
-    def give_way() -> None:
-        if is_late():
-            raise DeadlineError
-
     rule_set = _given(revision, name, pod, snapshot, now) or revision.rule_sets[name]
-    cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
-    answer = decide(rule_set, cycle, cycle.table.all_rows(), deadline=is_late)
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=limit.give_way)
+    answer = decide(rule_set, cycle, cycle.table.all_rows(), deadline=limit.is_up)
     return Side(title, rule_set.version, Judged.of(answer))
 
 
@@ -239,7 +233,7 @@ def _says(side: Side) -> str:
     judged = side.judged
     said = f"By {side.name}, {len(judged.feasible):,} of {counted(len(judged.names), 'node')} {'passes' if len(judged.feasible) == 1 else 'pass'}"
     if judged.missed:
-        return f"{said}. Time was up after {_SECONDS:.0f} s: {', '.join(judged.missed)} weren't asked about every node"
+        return f"{said}. Time was up after {SECONDS:.0f} s: {', '.join(judged.missed)} weren't asked about every node"
     if judged.best:
         ties = f", as good as {counted(judged.ties, 'node')} more" if judged.ties else ""
         return f"{said}; {judged.best} wins with {judged.points} of 10 points{ties}"
@@ -266,9 +260,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _test(
-    rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, now: datetime, both: Sequence[Both]
+    rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, now: datetime, both: Sequence[Both], limit: TimeLimit
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a test of a few nodes, at least one of each group as far as there is room, with what the rules say of these alone."""
+    """Return a test of a few nodes, at least one of each group as far as there is room, with what the rules say of these alone; none when time is up."""
     infos = [info for name in _chosen(both) if (info := snapshot.node(name)) is not None]
     nodes = [_slim_node(info.node.json) for info in infos]
     made = [each for _, each in (*rule_set.filters, *rule_set.scores)]
@@ -276,8 +270,10 @@ def _test(
     pods = [_placed(each, info) for info in infos for each in info.pods][:MOST_PODS] if counts else []
     slim = _slim_pod(pod.json)
     small = Snapshot.of(map(Node.from_json, nodes), map(Pod.from_json, pods))
-    cycle = Cycle(pod=Pod.from_json(slim), snapshot=small, now=now, params=rule_set.params)
+    cycle = Cycle(pod=Pod.from_json(slim), snapshot=small, now=now, params=rule_set.params, give_way=limit.give_way)
     answer = decide(rule_set, cycle, cycle.table.all_rows())
+    if answer.missed:
+        return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
     if answer.best:
         expect["best"] = answer.best

@@ -11,9 +11,10 @@ from django.core.exceptions import ValidationError
 
 from policies import publishing
 from policies.engine.decision import CompiledRevision
-from policies.engine.errors import ExpressionError, ObjectError
+from policies.engine.errors import DeadlineError, ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import go_on
 from policies.engine.scenario import Placed, place_pods
 from policies.engine.scheduling import default_profile
 from policies.models import Change
@@ -27,10 +28,13 @@ from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
 from scheduler.cluster.listing import T, list_all
 from scheduler.cluster.reflection import Change as Seen
 from scheduler.decisions.replay import ReplayError, snapshot_of
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 _ASK_SECONDS = 5.0
 MOST_PODS = 5000
+# As long as a page and REST work one out.
+SECONDS = 60.0
 _TEMPLATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job")
 _HASH = "pod-template-hash"
 
@@ -346,6 +350,8 @@ def work_out(
     rules: Rules,
     snapshot: Snapshot,
     at: datetime | None = None,
+    *,
+    limit: TimeLimit | None = None,
 ) -> Scenario:
     """Return where the Pods would land; of a template with Pods that are there already, as many as are missing.
 
@@ -355,9 +361,10 @@ def work_out(
         rules: what decides.
         snapshot: the cluster.
         at: the moment that rules see; now where it isn't given.
+        limit: how long it may take; None for as long as it takes.
 
     Raises:
-        ScenarioError: there are too many, or none.
+        ScenarioError: there are too many, or none, or time is up.
     """
     missing = number - template.running
     if not 0 < missing <= MOST_PODS:
@@ -365,13 +372,21 @@ def work_out(
         raise ScenarioError(message)
     now = at or datetime.now(UTC)
     pods = template.pods(missing)
+    give_way = limit.give_way if limit else go_on
+    try:
+        live = place_pods(rules.live, snapshot, pods, now, give_way=give_way)
+        # Each side on a branch of its own: what one places isn't there for the other.
+        branch = snapshot.branched({})
+        drafted = place_pods(rules.drafted, branch, pods, now, give_way=give_way) if rules.drafted else None
+    except DeadlineError as error:
+        message = f"{limit.over if limit else error}: ask for fewer Pods"
+        raise ScenarioError(message) from error
     return Scenario(
         pods=missing,
         running=template.running,
         snapshot_at=now,
         revision=rules.live.number,
-        live=place_pods(rules.live, snapshot, pods, now),
+        live=live,
         change=rules.change,
-        # Each side on a branch of its own: what one places isn't there for the other.
-        drafted=place_pods(rules.drafted, snapshot.branched({}), pods, now) if rules.drafted else None,
+        drafted=drafted,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.engine.cel import Seen
 from policies.engine.decision import Answer, CompiledRuleSet, decide
-from policies.engine.errors import ObjectError
+from policies.engine.errors import DeadlineError, ObjectError
 from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle, Filter, Score
 from policies.engine.ruleset import FilterRule
@@ -89,18 +89,23 @@ def explain_node(rule_set: CompiledRuleSet, cycle: Cycle, name: str) -> NodeExpl
 
     Raises:
         ObjectError: no node of the Snapshot is called so.
+        DeadlineError: by the cycle's `give_way`.
     """
     row = cycle.table.row_of.get(name)
     if row is None:
         message = f"no node is called {name}"
         raise ObjectError(message)
-    cycle = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=rule_set.params)
+    cycle = Cycle(
+        pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=rule_set.params, give_way=cycle.give_way
+    )
     question = _Question(cycle, row, f" (version {rule_set.version})" if rule_set.version else "")
     rules: list[Explanation] = []
     for rule, made in rule_set.filters:
         refused = any(found.mode == "enforce" and found.code != Code.SUCCESS for found in rules)
         rules.append(_explain_filter(question, rule, made, asked=not refused))
     answer = decide(rule_set, cycle, cycle.table.all_rows())
+    if answer.missed:
+        raise DeadlineError
     index = next(iter(np.flatnonzero(answer.scored == row).tolist()), None)
     scores = [_explain_score(question, number, made, answer, index) for number, (_, made) in enumerate(rule_set.scores)]
     return NodeExplanation(

@@ -4,7 +4,7 @@ Each is decided on the Snapshot with those before it on their nodes, by the rule
 gets the node that `scheduling.pick` gives. Preemption, other schedulers, and what changes meanwhile aren't in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,7 +18,7 @@ from policies.engine.objects.resources import CPU, MEMORY
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, go_on
 from policies.engine.scheduling import default_profile, pick, with_default_filters
 from policies.engine.status import Code
 
@@ -79,7 +79,13 @@ class Placed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def place_pods(
-    revision: CompiledRevision, snapshot: Snapshot, pods: Iterable[Pod], now: datetime, *, after: int = -1
+    revision: CompiledRevision,
+    snapshot: Snapshot,
+    pods: Iterable[Pod],
+    now: datetime,
+    *,
+    after: int = -1,
+    give_way: Callable[[], None] = go_on,
 ) -> Placed:
     """Place Pods one after another, until one gets no node.
 
@@ -89,6 +95,10 @@ def place_pods(
         pods: in their order; each with a uid and JSON of its own.
         now: the moment that rules see.
         after: the row that the scheduler picked last, see `scheduling.pick`.
+        give_way: as of a Cycle.
+
+    Raises:
+        DeadlineError: by `give_way`.
     """
     waiting = list(pods)
     before, name = balance_of(snapshot), ""
@@ -98,8 +108,9 @@ def place_pods(
     for number, pod in enumerate(waiting, 1):
         rule_set = placer.rule_set_for(pod, snapshot)
         name = name or (rule_set.name if rule_set is not default_profile() else "")
-        cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
         node, answer = placer.place(rule_set, cycle)
+        give_way()  # what there was no time for decides nothing
         if not node:
             stop = _stop(number, rule_set, cycle, answer)
             break

@@ -25,6 +25,7 @@ from scheduler.decisions.matrix import Matrix, Row, matrix_of
 from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, read_decision, recorded
 from scheduler.decisions.remedies import OPENING, remedies_of
 from scheduler.decisions.replay import ReplayError, replay
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 SEE = "scheduler.view_decision"
@@ -88,7 +89,7 @@ def replay_page(request: HttpRequest, key: UUID) -> HttpResponse:
     row = get_object_or_404(recorded(), pk=key)
     replayed: dict[str, Any]
     try:
-        found = replay(row)
+        found = replay(row, TimeLimit())
     except ReplayError as error:
         replayed = {"mark": "!", "kind": "bad", "says": f"It can't be decided anew: {error}."}
     else:
@@ -228,8 +229,10 @@ def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
     of_node = found.get("node")
     rules = [rule["sentence"] for rule in (of_node["rules"] if of_node else found["rules"])]
     if node in read.names:
-        return {"rules": rules, "url": node_url(node), "is_whole": bool(of_node)}
+        return {"rules": rules, "url": node_url(node), "is_whole": bool(of_node), "fault": found.get("nodeFault")}
     unasked = f"Nobody asked about {node}: the scheduler's own filters had refused it"
+    if fault := found.get("nodeFault"):
+        return {"says": f"{unasked}. What Berth's rules would have said isn't worked out: {fault}."}
     if of_node is None:
         return {"says": f"{unasked}, or it wasn't there. kubectl describe pod says more."}
     return {"unasked": f"{unasked}; kubectl describe pod has its words. Berth's rules would have said:", "rules": rules}

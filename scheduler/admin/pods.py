@@ -20,6 +20,7 @@ from scheduler.decisions.causes import causes_of
 from scheduler.decisions.matrix import Refusal
 from scheduler.decisions.reading import recorded
 from scheduler.decisions.story import Attempt, Story, story_of
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.pending.holding import reasons_in
 from scheduler.pending.listing import pending, waiting_of
 
@@ -75,7 +76,7 @@ def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
     old, new = get_object_or_404(recorded(), pk=before), get_object_or_404(recorded(), pk=after)
     if (old.pod_namespace, old.pod_name) != (new.pod_namespace, new.pod_name):
         raise Http404
-    context = {"causes": causes_of(old, new)}
+    context = {"causes": causes_of(old, new, TimeLimit())}
     return TemplateResponse(request, "scheduler/difference.html", context)
 
 

@@ -167,7 +167,7 @@ def _page(
         "change_url": change_url(change.pk) if change else "",
         "edit_url": edit_url(Kind.RULE_SET, name, change) if name and may_ask else "",
         "found": found and _shown(found, request.GET.get("p")),
-        "test": test or (_test_form(found, name, change) if found and change else None),
+        "test": test or (_test_form(found, name, change) if found and found.test and change else None),
         "not_in_it": NOT_IN_IT,
     }
     return TemplateResponse(request, "scheduler/preview.html", context)

@@ -14,9 +14,11 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from policies.admin.base import person
 from policies.admin.fields import YAMLField
 from scheduler.backtest.runs import may_run
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
     MOST_PODS,
     NOT_MODELLED,
+    SECONDS,
     Scenario,
     ScenarioError,
     connect,
@@ -92,8 +94,10 @@ class ScenarioForm(forms.Form):
         else:
             template = template_of(given["document"])
         if given["decision"]:
-            return work_out(template, given["pods"], rules, *recorded_snapshot(str(given["decision"])))
-        return work_out(template, given["pods"], rules, live_snapshot(connect(), rules.reads))
+            snapshot, at = recorded_snapshot(str(given["decision"]))
+            return work_out(template, given["pods"], rules, snapshot, at, limit=TimeLimit(SECONDS))
+        snapshot = live_snapshot(connect(), rules.reads)
+        return work_out(template, given["pods"], rules, snapshot, limit=TimeLimit(SECONDS))
 
 
 @admin.site.admin_view

@@ -13,7 +13,9 @@ from policies.api.asked import Asked, asked_of
 from policies.api.base import Door
 from policies.api.problems import ConflictProblem
 from policies.api.throttles import CheckThrottle
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
+    SECONDS,
     Rules,
     Scenario,
     ScenarioError,
@@ -87,7 +89,8 @@ class ScenarioView(Door):
 
 def _found(asked: dict[str, Any], rules: Rules) -> Scenario:
     template = template_of(pod_of_cluster(connect(), asked["pod"])) if asked["pod"] else template_of(asked["manifest"])
-    return work_out(template, asked["pods"], rules, live_snapshot(connect(), rules.reads))
+    snapshot = live_snapshot(connect(), rules.reads)
+    return work_out(template, asked["pods"], rules, snapshot, limit=TimeLimit(SECONDS))
 
 
 def _shown(found: Scenario) -> dict[str, Any]:

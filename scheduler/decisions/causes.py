@@ -20,6 +20,7 @@ from policies.engine.scheduling import judge
 from scheduler.decisions.matrix import passing
 from scheduler.decisions.record import Body, read_body
 from scheduler.decisions.replay import ReplayError, Replays, Snapshots
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 DECIDING = ("filter", "schedule")
@@ -56,7 +57,7 @@ class _Side(NamedTuple):
     now: datetime
 
 
-def causes_of(before: Decision, after: Decision) -> Causes:
+def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     """Return what made the difference between two answers about a Pod, the older one first."""
     if before.verb not in DECIDING or before.verb != after.verb:
         return Causes(fault=f"a {before.verb} and a {after.verb} answer different questions")
@@ -65,7 +66,7 @@ def causes_of(before: Decision, after: Decision) -> Causes:
         old, new = _side_of(before, replays, snapshots), _side_of(after, replays, snapshots)
         scores = bool(before.best and after.best)
         verdicts: dict[tuple[str, ...], _Verdict] = {
-            taken: _verdict(before.verb, _mixed(old, new, taken), with_best=scores)
+            taken: _verdict(before.verb, _mixed(old, new, taken), limit, with_best=scores)
             for taken in ((), (POD,), (RULES,), (CLUSTER,), (POD, RULES), (POD, CLUSTER), (RULES, CLUSTER), FACTORS)
         }
     except (ReplayError, ObjectError, ValueError) as error:
@@ -136,12 +137,15 @@ def _mixed(old: _Side, new: _Side, taken: tuple[str, ...]) -> _Side:
     return cluster._replace(pod=(new if POD in taken else old).pod, rule_set=(new if RULES in taken else old).rule_set)
 
 
-def _verdict(verb: str, side: _Side, *, with_best: bool) -> _Verdict:
+def _verdict(verb: str, side: _Side, limit: TimeLimit, *, with_best: bool) -> _Verdict:
     if side.rule_set is None:
         return _Verdict(frozenset(side.snapshot.table.infos[row].name for row in side.rows.tolist()), "")
-    cycle = Cycle(pod=side.pod, snapshot=side.snapshot, now=side.now, params=side.rule_set.params)
+    params = side.rule_set.params
+    cycle = Cycle(pod=side.pod, snapshot=side.snapshot, now=side.now, params=params, give_way=limit.give_way)
     if verb == "schedule":
         answer = judge(side.rule_set, cycle, side.rows)
     else:
         answer = decide(side.rule_set, cycle, side.rows, filtering=True, scoring=with_best)
+    if answer.missed:
+        raise ReplayError(limit.over)
     return _Verdict(frozenset(passing(answer)), answer.best if with_best else "")

@@ -12,7 +12,7 @@ import msgspec
 from policies import compiler
 from policies.engine.cel import Expression, Result, seen_by, shown
 from policies.engine.decision import CompiledRuleSet
-from policies.engine.errors import ObjectError, RuleSetError
+from policies.engine.errors import DeadlineError, ObjectError, RuleSetError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import MISSING, spelled, trace
 from policies.engine.objects.pod import Pod
@@ -36,6 +36,7 @@ from scheduler.decisions.reading import (
     suspended_by,
 )
 from scheduler.decisions.replay import ReplayError, snapshot_of
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 _PASSED, _NOT_EVALUATED = -1, -2
@@ -96,8 +97,18 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
     if preemption := preemption_of(recorded.body):
         report["preemption"] = preemption
     if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
-        report["node"] = msgspec.to_builtins(explain_node(CompiledRuleSet(rule_set), recorded.cycle, node))
+        report |= _of_node(rule_set, recorded.cycle, node)
     return report
+
+
+def _of_node(rule_set: RuleSet, cycle: Cycle, node: str) -> dict[str, Any]:
+    """Return what would change each rule's word on a node; or why that isn't worked out."""
+    limit = TimeLimit()
+    cycle = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=cycle.params, give_way=limit.give_way)
+    try:
+        return {"node": msgspec.to_builtins(explain_node(CompiledRuleSet(rule_set), cycle, node))}
+    except DeadlineError:
+        return {"nodeFault": limit.over}
 
 
 def sentences_of(decision: Decision, body: dict[str, Any]) -> list[Sentence]:

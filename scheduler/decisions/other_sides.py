@@ -7,7 +7,8 @@ from policies.engine.ruleset import Assignment, RuleSet
 from policies.engine.scheduling import default_profile, with_default_filters
 from scheduler.decisions.divergence import Divergence, compare, given, placed, settled, would_be
 from scheduler.decisions.record import Body
-from scheduler.decisions.replay import ReplayError, Replays, decide_again, pod_of, recorded_body_of
+from scheduler.decisions.replay import ReplayError, Replays, pod_of, recorded_body_of
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 _CHOOSING = ("filter", "prioritize", "schedule")
@@ -40,7 +41,7 @@ def other_sides(decision: Decision) -> list[OtherSide]:
         body = recorded_body_of(decision)
     except ReplayError:
         return []  # which canaries drew isn't known any more either
-    replays = Replays()
+    replays = Replays(TimeLimit())
     drawn = sorted((body.notes.get("canaries") or {}).items())
     return [_other_side(replays, decision, body, name, takes=said["drawn"] >= said["percent"]) for name, said in drawn]
 
@@ -100,7 +101,7 @@ def _decided(
     if decision.verb == "schedule":
         rule_set = with_default_filters(rule_set).enforced if rule_set else default_profile()
     asked = rule_set.enforced if rule_set else CompiledRuleSet(RuleSet(name=""))
-    return assignment, asked, decide_again(decision, body, snapshot, asked)
+    return assignment, asked, replays.decide_again(decision, body, snapshot, asked)
 
 
 def _diverged(decision: Decision, real: Answer, other: Answer) -> Divergence:

@@ -1,6 +1,6 @@
 """What would let a Pod run that was refused: decided anew on the Decision's own Snapshot, each rule asked of each node.
 
-Where that Snapshot isn't there any more, it is said as far as the record itself shows it.
+Where that Snapshot isn't there any more, or it takes too long, it is said as far as the record itself shows it.
 """
 
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from policies.engine.decision import Answer, decide
-from policies.engine.errors import ExpressionError, ObjectError
+from policies.engine.errors import DeadlineError, ExpressionError, ObjectError
 from policies.engine.explain import explain_node
 from policies.engine.objects.pod import Pod
 from policies.engine.rule import Cycle
@@ -18,6 +18,7 @@ from scheduler.decisions.near_misses import NearMisses, near_misses_of
 from scheduler.decisions.reading import read_decision
 from scheduler.decisions.record import read_body
 from scheduler.decisions.replay import ReplayError, Replays, Snapshots
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 OPENING = ("filter", "schedule")
@@ -51,20 +52,24 @@ def remedies_of(decision: Decision) -> Remedies:
         return Remedies(sentences=[], fault=f"the body of the Decision can't be read: {error}")
     if not decision.rule_set:
         return Remedies(sentences=["No rule of Berth's decided: no Assignment took the Pod, or all was out of force."])
+    limit = TimeLimit()
     try:
-        answer, explained = _whole(decision)
+        answer, explained = _whole(decision, limit)
+        misses = near_misses_of(answer)
+        helping = {near.node: explained(near.node) for near in misses.nearest}
+    except DeadlineError:
+        return _told(near_misses_of(recorded), {}, fault=f"Only as far as it is recorded: {limit.over}.")
     except (ReplayError, ObjectError, ExpressionError, ValueError) as error:
-        misses = near_misses_of(recorded)
-        return _told(misses, {}, fault=f"Only as far as it is recorded: {error}.")
-    misses = near_misses_of(answer)
-    return _told(misses, {near.node: explained(near.node) for near in misses.nearest}, fault="")
+        return _told(near_misses_of(recorded), {}, fault=f"Only as far as it is recorded: {error}.")
+    return _told(misses, helping, fault="")
 
 
-def _whole(decision: Decision) -> tuple[Answer, Callable[[str], list[str]]]:
+def _whole(decision: Decision, limit: TimeLimit) -> tuple[Answer, Callable[[str], list[str]]]:
     """Return what every rule says of every node that was asked about, and what explains one of them.
 
     Raises:
         ReplayError, ObjectError, ExpressionError, ValueError: something of it isn't there, or can't be read.
+        DeadlineError: it takes too long; so says what is returned, too.
     """
     body = read_body(bytes(decision.body))
     if body.answer is None:
@@ -73,9 +78,11 @@ def _whole(decision: Decision) -> tuple[Answer, Callable[[str], list[str]]]:
     snapshot = Snapshots().of(decision, body)
     rule_set = Replays().rule_set_of(decision, body, snapshot)
     pod = Pod.from_json(msgspec.json.decode(body.pod))
-    cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params)
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params, give_way=limit.give_way)
     rows = body.order.rows()
     answer = decide(rule_set, cycle, rows[rows >= 0], scoring=False, whole=True)
+    if answer.missed:
+        raise DeadlineError
 
     def explained(node: str) -> list[str]:
         rules = explain_node(rule_set, cycle, node).rules

@@ -4,7 +4,7 @@ What comes out is compared with what was recorded: each rule's verdicts and scor
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -16,7 +16,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.narrowing import Narrowing, narrowing
 from policies.engine.preemption.vetoes import Candidate
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, go_on
 from policies.engine.ruleset import Revision, encode
 from policies.engine.scheduling import default_profile, judge, with_default_filters
 from policies.publishing import load_revision
@@ -34,6 +34,7 @@ from scheduler.decisions.record import (
     read_body,
 )
 from scheduler.decisions.snapshots import Rebuilt, decode_change
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, SnapshotPart
 from scheduler.models import NodeNames as NodeNamesRow
 
@@ -159,9 +160,13 @@ def snapshot_of(decision: Decision) -> Snapshot:
 
 
 class Replays:
-    """Replays many Decisions; what several need is read once. In the order of their sequences they cost the least."""
+    """Replays many Decisions; what several need is read once. In the order of their sequences they cost the least.
 
-    def __init__(self) -> None:
+    With a limit, what rules take longer for can't be replayed.
+    """
+
+    def __init__(self, limit: TimeLimit | None = None) -> None:
+        self._limit = limit
         self.snapshots = Snapshots()
         self._revisions: dict[int, tuple[frozenset[str], CompiledRevision]] = {}
 
@@ -205,7 +210,7 @@ class Replays:
         rule_set = self.rule_set_of(decision, body, snapshot)
         if differences := self._different_choice(decision, body, snapshot):
             return Replayed(ok=False, differences=differences)
-        answer = decide_again(decision, body, snapshot, rule_set, missed=body.notes.get("missed", ()))
+        answer = self.decide_again(decision, body, snapshot, rule_set, missed=body.notes.get("missed", ()))
         return self._compared(decision, body, body.answer, answer, snapshot)
 
     def _compared(
@@ -267,6 +272,33 @@ class Replays:
         message = f"Assignment {decision.assignment} doesn't take the Pod"
         raise OtherAssignmentError(message)
 
+    def decide_again(
+        self,
+        decision: Decision,
+        body: Body,
+        snapshot: Snapshot,
+        rule_set: CompiledRuleSet,
+        *,
+        missed: Collection[str] = (),
+    ) -> Answer:
+        """Return what a rule set says of the nodes that a Decision is about, as its verb asks.
+
+        Args:
+            decision: says the verb and the moment.
+            body: says the Pod, the nodes, and whether they were scored.
+            snapshot: what the Decision was made on.
+            rule_set: the one that decided, or another one.
+            missed: the last of its rules, where there was no time for these.
+
+        Raises:
+            ReplayError: the Snapshot is of fewer nodes, or the Pod can't be read, or time is up.
+        """
+        give_way = self._limit.give_way if self._limit else go_on
+        answer = _decide_again(decision, body, snapshot, rule_set, missed, give_way)
+        if self._limit and len(answer.missed) > len(missed):
+            raise ReplayError(self._limit.over)
+        return answer
+
     def _different_choice(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
         choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
         return _compare_choice(body, choice)
@@ -286,26 +318,20 @@ class Replays:
         return Replayed(ok=not differences, differences=differences)
 
 
-def decide_again(
-    decision: Decision, body: Body, snapshot: Snapshot, rule_set: CompiledRuleSet, *, missed: Collection[str] = ()
+def _decide_again(
+    decision: Decision,
+    body: Body,
+    snapshot: Snapshot,
+    rule_set: CompiledRuleSet,
+    missed: Collection[str],
+    give_way: Callable[[], None],
 ) -> Answer:
-    """Return what a rule set says of the nodes that a Decision is about, as its verb asks.
-
-    Args:
-        decision: says the verb and the moment.
-        body: says the Pod, the nodes, and whether they were scored.
-        snapshot: what the Decision was made on.
-        rule_set: the one that decided, or another one.
-        missed: the last of its rules, where there was no time for these.
-
-    Raises:
-        ReplayError: the Snapshot is of fewer nodes, or the Pod can't be read.
-    """
     rows = body.order.rows()
     if len(rows) and rows.max() >= len(snapshot.table):
         message = "the Snapshot has fewer nodes than the Decision"
         raise ReplayError(message)
-    cycle = Cycle(pod=pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
+    pod = pod_of(body)
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params, give_way=give_way)
     if decision.verb == "bind":
         return decide(rule_set.only_counting(), cycle, rows[rows >= 0], scoring=False)
     if decision.verb == "schedule":
@@ -326,13 +352,13 @@ def _compare_choice(body: Body, choice: Choice) -> list[str]:
     ]
 
 
-def replay(decision: Decision) -> Replayed:
+def replay(decision: Decision, limit: TimeLimit | None = None) -> Replayed:
     """Decide a recorded Decision again, and compare.
 
     Raises:
-        ReplayError: something that it takes is missing.
+        ReplayError: something that it takes is missing, or time is up.
     """
-    return Replays().replay(decision)
+    return Replays(limit).replay(decision)
 
 
 def _compare_draws(body: Body, now: dict[str, dict[str, int]]) -> list[str]:

@@ -17,6 +17,7 @@ from scheduler.decisions.explaining import named, summary_of
 from scheduler.decisions.matrix import Refusal, passing, refusals_of
 from scheduler.decisions.reading import Names, Read, read_decision, recorded
 from scheduler.decisions.record import SUSPENDED_BY
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Outcome
 
 # Decisions of a Pod that a story is made of: the newest ones.
@@ -332,11 +333,11 @@ def _cluster_changes(former: Decision, now: Decision) -> list[str]:
 
 
 def _look_for_causes(attempts: Sequence[Attempt], rows: Mapping[str, Decision]) -> None:
-    turns = [attempt for attempt in attempts if attempt.is_turn]
+    turns, limit = [attempt for attempt in attempts if attempt.is_turn], TimeLimit()
     for attempt in turns[-MOST_CAUSES:]:
         before, after = rows.get(attempt.former_id), rows.get(attempt.first_id)
         if before is not None and after is not None:
-            attempt.causes = causes_of(before, after)
+            attempt.causes = causes_of(before, after, limit)
 
 
 def _placing(rows: Sequence[Decision], ends: Sequence[End]) -> Decision | None:

@@ -105,6 +105,8 @@ def _text(explained: dict[str, Any]) -> str:
     lines += [f"- {sentence['sentence']}" for sentence in explained["rules"]]
     if "node" in explained:
         lines += [f"- {rule['sentence']}" for rule in explained["node"]["rules"] if rule.get("remedy")]
+    if "nodeFault" in explained:
+        lines.append(f"- what would change it isn't worked out: {explained['nodeFault']}")
     if "preemption" in explained:
         lines.append(f"- preemption: {explained['preemption']}")
     if explained["ruleSet"] and not explained["ruleSetKnown"]:

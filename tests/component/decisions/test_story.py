@@ -24,6 +24,7 @@ from policies.models import Change
 from scheduler.decisions.causes import causes_of
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.story import Story, story_of
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Outcome
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import get, publish_all, text_of
@@ -144,11 +145,11 @@ def test_a_difference_that_cant_be_decided_anew_says_why(history: History, askin
     history.settle()
     before, after = Decision.objects.order_by("at")
     after.error = "too late"
-    assert "no rule was asked: too late" in causes_of(before, after).fault
+    assert "no rule was asked: too late" in causes_of(before, after, TimeLimit()).fault
     before.verb = "bind"
-    assert "different questions" in causes_of(before, after).fault
+    assert "different questions" in causes_of(before, after, TimeLimit()).fault
     before.verb, before.chain, after.error = "filter", 0, ""
-    assert "refers to no Snapshot" in causes_of(before, after).fault
+    assert "refers to no Snapshot" in causes_of(before, after, TimeLimit()).fault
 
 
 def test_a_name_that_was_used_again_has_a_story_for_each_uid(history: History, asking: Asking, auditor: Client) -> None:
