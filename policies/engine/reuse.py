@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, ScoreColumn, to_points
+from policies.engine.errors import DeadlineError
 from policies.engine.objects.lineage import names_between
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
@@ -77,12 +78,12 @@ class Judge:
         """Return what `scheduling.judge` gives. What it gave before is shared, and not to be changed."""
         key = (id(rule_set), signature(cycle.pod))
         kept = self._kept.pop(key, None)
-        answer = _again(kept, rule_set, cycle, rows) if kept is not None else None
+        answer = _again_in_time(kept, rule_set, cycle, rows) if kept is not None else None
         if kept is not None and answer is not None:
             self._kept[key] = kept._replace(snapshot=cycle.snapshot, answer=answer, again=kept.again + 1)
             return answer
         answer = judge(rule_set, cycle, rows)
-        if not cycle.snapshot.nominated:
+        if not cycle.snapshot.nominated and not answer.missed:
             asked = [_Asked(column, rows) for column in answer.filters]
             self._kept[key] = _Kept(rule_set, cycle.snapshot, rows, answer, 0, asked)
             while len(self._kept) > _MOST_KEPT:
@@ -93,6 +94,14 @@ class Judge:
 def _scope(made: Filter | Score) -> Scope:
     """Return how far a rule looks, as far as Pods alike are alike to it."""
     return Scope.CLUSTER if made.pod_paths or made.reads_now else made.scope
+
+
+def _again_in_time(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer | None:
+    """Return the same as `_again`; None, too, when time was up meanwhile."""
+    try:
+        return _again(kept, rule_set, cycle, rows)
+    except DeadlineError:
+        return None
 
 
 def _again(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer | None:

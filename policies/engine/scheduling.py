@@ -10,7 +10,15 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, run_filters, run_scores
+from policies.engine.decision import (
+    NOT_EVALUATED,
+    NOT_IN_TIME,
+    Answer,
+    CompiledRuleSet,
+    FilterColumn,
+    run_filters,
+    run_scores,
+)
 from policies.engine.default_set import default_document, default_rule_set
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -70,7 +78,8 @@ def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
 
     Args:
         rule_set: the rules, see `with_default_filters`.
-        cycle: the Pod, the Snapshot with `nominated`, and the moment.
+        cycle: the Pod, the Snapshot with `nominated`, and the moment. Where its `give_way` ends a rule, the rule set's
+            `failures.deadline` decides, as in `decide`.
         rows: the nodes that may be used, as rows of the Snapshot's table.
     """
     answer = Answer.about(cycle.table, rows)
@@ -107,6 +116,8 @@ def _filter_again(
     again = Answer.about(together.table, asked)
     changed = Cycle(pod=cycle.pod, snapshot=together, now=cycle.now, params=cycle.params, give_way=cycle.give_way)
     run_filters(rule_set, changed, asked, again)
+    if again.missed:
+        _miss(answer, again, positions)
     for column in again.filters:
         if column.rule.mode == "enforce" and (column.codes >= 0).any():
             codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
@@ -115,6 +126,14 @@ def _filter_again(
             answer.refusal[refused] = codes[refused] + len(answer.refusals)
             answer.refusals += column.statuses
             answer.filters.append(FilterColumn(column.rule, codes, column.statuses, column.faults))
+
+
+def _miss(answer: Answer, again: Answer, positions: Rows) -> None:
+    """Take over what there was no time for, with what the rule set chose of the nodes: refused or not."""
+    answer.missed += [key for key in again.missed if key not in answer.missed]
+    refused = positions[[code >= 0 and again.refusals[code] is NOT_IN_TIME for code in again.refusal.tolist()]]
+    answer.refusal[refused] = len(answer.refusals)
+    answer.refusals.append(NOT_IN_TIME)
 
 
 def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> Rows:

@@ -15,7 +15,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.pauses import Suspension
 from policies.engine.reuse import Judge
-from policies.engine.rule import NAMESPACE, NODE, Cycle, Filter
+from policies.engine.rule import NAMESPACE, NODE, Cycle, Filter, go_on
 from policies.engine.ruleset import Assignment
 from policies.engine.scheduling import default_profile, judge, pick, with_default_filters
 from policies.engine.status import PASSED, Code, Status
@@ -111,6 +111,7 @@ class Profile:
         after: int = -1,
         conditions: Conditions | None = None,
         nominated: str = "",
+        give_way: Callable[[], None] = go_on,
     ) -> Placement:
         """Decide on one Pod. The node that was made free for it is tried before all others are looked at.
 
@@ -123,16 +124,25 @@ class Profile:
             conditions: what is away; None for nothing.
             nominated: the name of the node that was made free for it; "" for none. As in kube-scheduler v1.36.3
                 (schedule_one.go, evaluateNominatedNode).
+            give_way: as of a Cycle. Where it ends a rule, the rule set's `failures.deadline` decides.
         """
         own = rows[rows == snapshot.table.row_of.get(nominated, -1)] if nominated else rows
         if 0 < len(own) < len(rows):
-            placement = self._place(pod, snapshot, own, now=now, after=after, conditions=conditions)
+            placement = self._place(pod, snapshot, own, give_way, now=now, after=after, conditions=conditions)
             if placement.row >= 0:
                 return placement
-        return self._place(pod, snapshot, rows, now=now, after=after, conditions=conditions)
+        return self._place(pod, snapshot, rows, give_way, now=now, after=after, conditions=conditions)
 
     def _place(
-        self, pod: Pod, snapshot: Snapshot, rows: Rows, *, now: datetime, after: int, conditions: Conditions | None
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        rows: Rows,
+        give_way: Callable[[], None],
+        *,
+        now: datetime,
+        after: int,
+        conditions: Conditions | None,
     ) -> Placement:
         choice = self.revision.choose(pod, snapshot, now)
         placement = Placement(
@@ -148,7 +158,7 @@ class Profile:
                 return placement
             if action == "decide":
                 rule_set = self.of(own).enforced
-        cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
         answer = self._judge.judge(rule_set, cycle, rows)
         placement.enforced = Judged(assignment, rule_set, answer)
         position = pick(answer, cycle, rows, after=after, is_default_profile=rule_set is default_profile())

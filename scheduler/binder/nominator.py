@@ -4,9 +4,12 @@ Between the decision and the watch that shows the victims leaving there is a mom
 A Pod that is tried again in that moment would have others removed as well: so it is remembered here.
 """
 
+from collections.abc import Callable
+
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import Preemption, Search, search
+from policies.engine.rule import go_on
 from scheduler.binder.cycle import BUDGETS, Placement
 
 
@@ -52,12 +55,13 @@ class Nominator:
         self.end(uid)
         return False
 
-    def search(self, placement: Placement, nominated: str) -> Search | None:
+    def search(self, placement: Placement, nominated: str, give_way: Callable[[], None] = go_on) -> Search | None:
         """Look for the node to free for a Pod that no node takes.
 
         Args:
             placement: the cycle that found none.
             nominated: the node that was made free for the Pod before; "" for none.
+            give_way: as of a Cycle.
 
         Returns:
             None when there is nothing to do: nothing was decided, victims are about to leave, or budgets aren't seen yet.
@@ -76,4 +80,5 @@ class Nominator:
             now=placement.now,
             offset=self._searches,
             nomination=nominated,
+            give_way=give_way,
         )

@@ -84,6 +84,8 @@ def _entry(placement: Placement, judged: Judged | None, **more: Any) -> Entry:
     common["notes"] = {**common.get("notes", {}), **notes_of_suspensions(placement.suspended_by)}
     if judged is None:
         return Entry(**common)
+    if judged.answer.missed:
+        common["notes"]["missed"] = judged.answer.missed
     return NodesEntry(
         **common,
         assignment=judged.assignment,

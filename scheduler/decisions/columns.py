@@ -182,7 +182,8 @@ def store_answer(answer: Answer) -> StoredAnswer:
         StoredScore(rule.key, rule.mode, rule.weight, faults, raw)
         for (rule, _raw, faults), raw in zip(answer.scores, raws, strict=True)
     ]
-    as_follows = not answer.scores or len(answer.scored) == answer.feasible_count
+    # What was refused for want of time stands in no column.
+    as_follows = not answer.scores or (len(answer.scored) == answer.feasible_count and not answer.missed)
     scored = None if as_follows else pack(answer.scored)
     return StoredAnswer(len(answer.refusal), filters, scores, scored)
 

@@ -335,6 +335,9 @@ def _decide_again(
     if decision.verb == "bind":
         return decide(rule_set.only_counting(), cycle, rows[rows >= 0], scoring=False)
     if decision.verb == "schedule":
+        if missed:
+            message = "there was no time for all rules: which nodes they had come to isn't recorded"
+            raise ReplayError(message)
         return judge(rule_set, cycle, rows)
     filtering = decision.verb != "prioritize"
     scoring = not filtering or bool(body.answer and body.answer.scores)

@@ -4,7 +4,7 @@ Two things can change a refusal without an event of the cluster, on which kube-s
 Revision, and time.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from policies.engine.objects.node import Path, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle, Scope
+from policies.engine.rule import Cycle, Scope, go_on
 from policies.engine.status import PASSED
 from policies.engine.time_rules import next_change, time_filters
 
@@ -165,13 +165,18 @@ def recorded_refusal(*, at: datetime, revision: int, rule_set: str, version: int
     return _refusal(read.nodes, columns, **about)
 
 
-def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, at: datetime) -> Refusal | None:
-    """Make the refusal of a Pod whose Decision isn't recorded anew; None where no Assignment takes it."""
+def repeated_refusal(
+    pod: Pod, revision: CompiledRevision, snapshot: Snapshot, at: datetime, give_way: Callable[[], None] = go_on
+) -> Refusal | None:
+    """Make the refusal of a Pod whose Decision isn't recorded anew; None where no Assignment takes it.
+
+    `give_way` is as of a Cycle: by rules that it ends nothing is refused.
+    """
     chosen = revision.choose(pod, snapshot, at).enforced
     if chosen is None:
         return None
     rule_set = chosen[1].enforced
-    cycle = Cycle(pod=pod, snapshot=snapshot, now=at, params=rule_set.params)
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=at, params=rule_set.params, give_way=give_way)
     answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
     columns = [
         (column.rule.key, column.codes, [status.reason for status in column.statuses]) for column in answer.filters
@@ -221,12 +226,22 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """Judges refusals by one Revision, on one Snapshot, at one moment. Pods that look alike to the rules are decided once."""
+    """Judges refusals by one Revision, on one Snapshot, at one moment. Pods that look alike to the rules are decided once.
 
-    def __init__(self, revision: CompiledRevision, snapshot: Snapshot, now: datetime) -> None:
+    `begin` is asked for each decision for what is to be its cycle's `give_way`: who can't be judged in time is tried again.
+    """
+
+    def __init__(
+        self,
+        revision: CompiledRevision,
+        snapshot: Snapshot,
+        now: datetime,
+        begin: Callable[[], Callable[[], None]] = lambda: go_on,
+    ) -> None:
         self.revision = revision
         self.snapshot = snapshot
         self._now = now
+        self._begin = begin
         self._paths: dict[Hashable, list[Path] | None] = {}
         self._answers: dict[Hashable, Answer] = {}
         self._moments: dict[Hashable, datetime | None] = {}
@@ -270,7 +285,8 @@ class Judge:
         answer = self._answer(rule_set, pod, look)
         asked = np.zeros(len(answer.names), dtype=np.bool_)
         asked[np.concatenate(list(refused.values()))] = True
-        if (answer.refusal[asked] == PASSED).any():
+        # What there was no time to judge is for the scheduler to decide.
+        if answer.missed or (answer.refusal[asked] == PASSED).any():
             return Judgement(cause)
         key = (look, asked.tobytes())
         if look is None or key not in self._moments:
@@ -282,7 +298,9 @@ class Judge:
     def _answer(self, rule_set: CompiledRuleSet, pod: Pod, look: Hashable) -> Answer:
         answer = self._answers.get(look)
         if answer is None:
-            cycle = Cycle(pod=pod, snapshot=self.snapshot, now=self._now, params=rule_set.params)
+            cycle = Cycle(
+                pod=pod, snapshot=self.snapshot, now=self._now, params=rule_set.params, give_way=self._begin()
+            )
             answer = decide(rule_set, cycle, self.snapshot.table.all_rows(), scoring=False)
             if look is not None:
                 self._answers[look] = answer

@@ -33,6 +33,7 @@ from scheduler.cluster.client import Client, pending_pods
 from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
 from scheduler.cluster.listing import list_snapshot
 from scheduler.decisions.reading import body_of as read_decision
+from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
 from scheduler.requeue.lease import Lease, LeaseLostError, leased
 from scheduler.requeue.refusals import (
@@ -61,6 +62,8 @@ UNRECORDED_SECONDS = 5.0
 SWEEP_SECONDS = 30.0
 # After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time.
 REST_FACTOR = 2.0
+# What judging a Pod may take: others wait meanwhile, and it is tried again beyond that.
+MOST_SECONDS = 5.0
 _CHUNK = 50
 _MOST_REVISIONS = 4
 
@@ -68,6 +71,10 @@ _MOST_REVISIONS = 4
 def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out the Pods that Berth's own scheduler places: it tries them again by itself."""
     return [pod for pod in pods if pod["spec"].get("schedulerName") not in settings.BERTH.scheduler_names]
+
+
+def _begin() -> Callable[[], None]:
+    return TimeLimit(MOST_SECONDS).give_way
 
 
 def requeue_waiting_pods() -> int:
@@ -203,7 +210,7 @@ class Requeuer:
         note([(found, Judgement()) for found in others], revision.number)
         if concerned:
             pods = reads_pods(revision) or any(found.newest is None for found in concerned)
-            judge = Judge(revision, list_snapshot(self._client, pods=pods), self._clock())
+            judge = Judge(revision, list_snapshot(self._client, pods=pods), self._clock(), _begin)
             for start in range(0, len(concerned), _CHUNK):
                 lease.keep()
                 self._judge(judge, concerned[start : start + _CHUNK], waiting)
@@ -230,7 +237,7 @@ class Requeuer:
 
     def _repeated(self, pod: Pod, at: datetime, snapshot: Snapshot) -> Refusal | None:
         former = self._compiled(_in_force(at))
-        return repeated_refusal(pod, former, snapshot, at) if former else None
+        return repeated_refusal(pod, former, snapshot, at, _begin()) if former else None
 
     def _requeue(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, ListedPod]) -> int:
         """Requeue the Pods that are to be, those first that have waited longest; what is beyond the rate is left."""

@@ -127,6 +127,58 @@ FAULTS = (
         "tests/unit/http_server/test_connection.py",
         ("test_a_body_is_whole_after_whichever_step_its_last_byte_comes",),
     ),
+    # Issues of the server and of what strangers and insiders may send, point by point; docs/security.md has more of them.
+    Fault("connections", "f51a37f", "connections.py"),
+    Fault("quantities", "457d843", "quantities.py"),
+    Fault("annotation", "457d843", "annotation.py"),
+    Fault(
+        "terms",
+        "562010b",
+        "tests/security/test_oversize.py",
+        ("test_a_pod_that_asks_something_of_each_node_without_end_is_decided_in_time",),
+    ),
+    Fault(
+        "rows of a form",
+        "457d843",
+        "tests/component/policies/test_draft_page.py",
+        ("test_rows_that_the_browser_only_says_there_were_take_nothing",),
+    ),
+    Fault("web pages", "5eb86b6", "web_pages.py"),
+    Fault(
+        "keys",
+        "d16cdac",
+        "tests/security/test_crawler.py",
+        ("test_no_key_in_a_path_is_answered_by_a_fault",),
+    ),
+    Fault(
+        "readyz",
+        "d16cdac",
+        "tests/component/policies/test_api.py",
+        ("test_readyz_names_the_part_that_is_not_ready_and_no_address",),
+    ),
+    Fault("sign-ins", "d16cdac", "sign_ins.py"),
+    Fault(
+        "names",
+        "9451420",
+        "tests/unit/policies/test_deceiving_words.py",
+        (
+            "test_what_kubernetes_does_not_take_for_a_name_is_refused_with_its_place",
+            "test_controls_of_direction_are_refused_in_every_text",
+        ),
+    ),
+    Fault("wire", "f51a37f", "wire.py"),
+    Fault(
+        "compose",
+        "2ac9efa",
+        "tests/security/test_compose.py",
+        (
+            "test_every_service_is_confined",
+            "test_every_service_has_limits",
+            "test_every_service_has_the_secrets_that_it_needs_and_no_other",
+            "test_an_image_comes_by_digest_or_not_at_all",
+            "test_uv_comes_by_the_hashes_of_the_lock",
+        ),
+    ),
 )
 
 

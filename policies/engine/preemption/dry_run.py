@@ -6,7 +6,7 @@ SelectVictimsOnNode, filterPodsWithPDBViolation). Where an extender would be ask
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import compress
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from policies.engine.decision import Answer, CompiledRuleSet
+from policies.engine.errors import DeadlineError
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.columns import lowest_priority
 from policies.engine.objects.node import NodeInfo
@@ -23,6 +24,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.budgets import Budgets, budgets_by_namespace, split_by_budgets
 from policies.engine.preemption.fit import Fitting
 from policies.engine.preemption.vetoes import Candidate, Veto, narrow
+from policies.engine.rule import go_on
 from policies.engine.status import Code, Status
 from policies.engine.victims import Victim
 
@@ -30,6 +32,7 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 STILL_LEAVING = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NO_HELP = "Preemption is not helpful for scheduling"
+NO_TIME = "Preemption victims could not be looked for in time"
 # kube-scheduler's own words, as its Pods' condition shows them.
 NOBODY_IN_THE_WAY = "expected at least one victim pod"
 
@@ -84,7 +87,7 @@ class Search(msgspec.Struct, frozen=True):
         return any(veto.met_too_large for veto in self.vetoes)
 
 
-def search(
+def search(  # noqa: PLR0913 - what it looks at, and how
     *,
     pod: Pod,
     rule_set: CompiledRuleSet,
@@ -94,6 +97,7 @@ def search(
     now: datetime,
     offset: int = 0,
     nomination: str | None = None,
+    give_way: Callable[[], None] = go_on,
 ) -> Search:
     """Look for the node to free for a Pod that fits nowhere.
 
@@ -107,14 +111,18 @@ def search(
         offset: the node to begin with, counted among those that may be freed. With a cluster so big that not all of them are
             looked at, another one each time spreads the burden.
         nomination: the node that is being freed for the Pod already, "" for none; None for what its status says.
+        give_way: as of a Cycle. Where it ends a rule, no node is freed.
     """
     refusals = dict(answer.refused())
     node = pod.parsed.status.nominated_node_name if nomination is None else nomination
     if ineligible := why_not_eligible(pod, node, snapshot, refusals):
         return Search(reason=ineligible, keeps_nomination=True)
-    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now), now)
+    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now, give_way), now)
     potential = [name for name, status in refusals.items() if status.code is Code.UNSCHEDULABLE]
-    candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
+    try:
+        candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
+    except DeadlineError:
+        return Search(reason=NO_TIME, keeps_nomination=True)
     narrowed = narrow(rule_set, pod, snapshot, candidates, now)
     chosen = pick(narrowed.kept, now)
     if chosen is None:

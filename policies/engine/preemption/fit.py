@@ -5,14 +5,15 @@ once, so that they are asked about all nodes together; the others are asked abou
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, go_on
 from policies.engine.status import Status
 
 
@@ -29,12 +30,20 @@ class Fitting:
     RunFilterPluginsWithNominatedPods).
     """
 
-    def __init__(self, rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, now: datetime) -> None:
+    def __init__(
+        self,
+        rule_set: CompiledRuleSet,
+        pod: Pod,
+        snapshot: Snapshot,
+        now: datetime,
+        give_way: Callable[[], None] = go_on,
+    ) -> None:
         counting = {name: counted_nominated(pod, waiting) for name, waiting in snapshot.nominated.items()}
         self._nominated = {name: waiting for name, waiting in counting.items() if waiting}
         self._pod = pod
         self._snapshot = snapshot
         self._now = now
+        self._give_way = give_way
         coming = [other for waiting in self._nominated.values() for other in waiting]
         self._near, self._far = copy.copy(rule_set), copy.copy(rule_set)
         self._near.filters, self._far.filters = [], []
@@ -47,6 +56,9 @@ class Fitting:
         """Return for each of these nodes, of different names, why the Pod can't be on it; None where it can.
 
         The status is of one of the rules that refuse, not always of the first in the rule set's order.
+
+        Raises:
+            DeadlineError: by `give_way`: nobody has to go for what there was no time to look at.
         """
         joined = {info.name: info.joined(self._nominated[info.name]) for info in infos if info.name in self._nominated}
         found = self._ask(list(joined.values()))
@@ -65,6 +77,9 @@ class Fitting:
         found: dict[str, Status | None] = {info.name: None for info in infos}
         if infos and rules.filters:
             changed = self._snapshot.changed({info.name: info for info in infos})
-            cycle = Cycle(pod=self._pod, snapshot=changed, now=self._now, params=rules.params)
-            found |= decide(rules, cycle, changed.table.rows(found), scoring=False).refused()
+            cycle = Cycle(pod=self._pod, snapshot=changed, now=self._now, params=rules.params, give_way=self._give_way)
+            answer = decide(rules, cycle, changed.table.rows(found), scoring=False)
+            if answer.missed:
+                raise DeadlineError
+            found |= answer.refused()
         return found

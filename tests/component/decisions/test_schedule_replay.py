@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from policies.engine.decision import CompiledRevision
+from policies.engine.errors import DeadlineError
 from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry, shadow_entry
+from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry
-from scheduler.decisions.replay import Replays
+from scheduler.decisions.replay import ReplayError, Replays
 from scheduler.models import Decision
 from scheduler.serving.shadows import GiveWay
 from tests.component.decisions import test_replay
@@ -62,4 +64,23 @@ def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: Compi
     assert {row.sequence: found for row in rows_of if (found := replays.replay(row).differences)} == {}
     assert {row.mode for row in rows_of} == {"enforce", "shadow"}
     assert {row.rule_set for row in rows_of} == {"classic-default", *RULE_SETS}
+    history.spool.close()
+
+
+def test_a_cycle_that_there_was_no_time_for_says_so_and_is_not_replayed(
+    tmp_path: Path, revision: CompiledRevision
+) -> None:
+    def give_way() -> None:
+        raise DeadlineError
+
+    history, cluster = History(tmp_path / "spool"), Cluster(1)
+    snapshot, pod = cluster.live(), Pod.from_json(cluster.new_pod("asked", policy="", priority=0))
+    placement = Profile(revision).place(pod, snapshot, snapshot.table.all_rows(), now=AT, give_way=give_way)
+    history.recorder.record(cycle_entry(placement, 5.0, {}))
+    history.settle()
+    row = Decision.objects.get()
+
+    assert body_of(row)["notes"]["missed"]
+    with pytest.raises(ReplayError, match="there was no time for all rules"):
+        Replays().replay(row)
     history.spool.close()

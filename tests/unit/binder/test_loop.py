@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from policies.engine.decision import CompiledRevision
+from policies.engine.decision import NOT_IN_TIME, CompiledRevision
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.table import Table
 from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
+from scheduler.binder import loop as loop_module
 from scheduler.binder.actions import Condition, Event
 from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
 from scheduler.binder.loop import SWEEP_SECONDS, Loop, Nomination
@@ -22,7 +25,8 @@ from scheduler.cluster.dispatcher import APIRequest
 from scheduler.cluster.kinds import LabelledMetadata, Namespace, Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
 from scheduler.cluster.reflection import Changes, Reflection
-from scheduler.metrics import TOO_LARGE
+from scheduler.decisions import time_limit
+from scheduler.metrics import DEADLINE_MISSES, TOO_LARGE
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 
@@ -241,6 +245,36 @@ def test_a_pod_too_large_for_a_rule_is_counted_wherever_it_is_placed(world: Worl
 
     assert counter.get() == before + 1
     assert ("large" in world.on("n1")) is (choice == "pass")
+
+
+@pytest.mark.parametrize("choice", ["pass", "refuse"])
+def test_a_pod_that_asks_without_end_is_decided_in_time_and_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    """Time goes by as columns of all nodes are read: at 5,000 nodes each takes a millisecond or two."""
+    read: list[object] = []
+    column = Table._column
+    monkeypatch.setattr(Table, "_column", lambda self, key, *more: read.append(key) or column(self, key, *more))
+    clock = SimpleNamespace(monotonic=lambda: len(read) * loop_module.MOST_SECONDS / 50)
+    monkeypatch.setattr(time_limit, "time", clock)
+    rule_set = make_rule_set("web", filters=[{"builtin": "MatchNodeSelector"}], failures={"deadline": choice})
+    assignments = [make_assignment("web", "web")]
+    world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[rule_set], assignments=assignments)))
+    terms = [{"matchExpressions": [{"key": f"k{number}", "operator": "Exists"}]} for number in range(2_000)]
+    asked = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    counter = DEADLINE_MISSES.labels("web")._value
+    before = counter.get()
+    world.node("n1")
+    world.turn()
+    read.clear()
+
+    world.pod("endless", affinity=asked)
+    world.turn()
+
+    assert counter.get() == before + 1
+    assert len(read) < 100
+    assert ("endless" in world.on("n1")) is (choice == "pass")
+    assert choice == "pass" or NOT_IN_TIME.reason in world.conditions[-1][1].message
 
 
 def test_who_does_not_lead_decides_on_nothing(world: World) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from policies.engine.cel.expressions import Expression, Result
-from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.decision import NOT_IN_TIME, CompiledRuleSet, decide
+from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.reuse import Judge
 from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge
 from tests.builders import make_node, make_pod, make_rule_set
@@ -93,3 +95,46 @@ def test_what_is_asked_again_for_nominated_pods_gives_way_too() -> None:
         judge(rule_set, cycle_of(snapshot, turns[snapshot is nominated]), snapshot.table.all_rows())
     # The two filters again, and the one evaluation for the node.
     assert len(turns[True]) == len(turns[False]) + 3
+
+
+class TestJudge:
+    """With Pods nominated to n1, which is asked about once more."""
+
+    @staticmethod
+    def ended_after(most: int) -> Any:
+        left = iter(range(most))
+
+        def give_way() -> None:
+            if next(left, None) is None:
+                raise DeadlineError
+
+        return give_way
+
+    @pytest.mark.parametrize(("choice", "passes"), [("refuse", False), ("pass", True)])
+    def test_where_time_is_up_beside_nominated_pods_the_rule_set_chooses_and_it_shows(
+        self, choice: str, passes: bool
+    ) -> None:
+        rule_set = CompiledRuleSet(make_rule_set(**RULES, failures={"deadline": choice}))
+        snapshot = snapshot_of(nominated=True)
+        asked = 2 + NODES  # the filters, once
+        answer = judge(rule_set, cycle_of(snapshot, give_way=self.ended_after(asked)), snapshot.table.all_rows())
+        assert answer.missed[:2] == ["PodFitsResources", "joined"]
+        assert ("n1" in answer.feasible) is passes
+        assert [name for name, status in answer.refused() if status is NOT_IN_TIME] == ([] if passes else ["n1"])
+
+    def test_an_answer_that_was_not_finished_is_no_ground_for_the_next_one(self) -> None:
+        rule_set, snapshot, book = CompiledRuleSet(make_rule_set(**RULES)), snapshot_of(), Judge()
+        rows = snapshot.table.all_rows()
+        assert book.judge(rule_set, cycle_of(snapshot, give_way=self.ended_after(1)), rows).missed
+        whole = book.judge(rule_set, cycle_of(snapshot), rows)
+        assert whole.feasible == judge(rule_set, cycle_of(snapshot), rows).feasible != []
+
+    def test_nor_does_time_that_is_up_while_a_former_one_is_looked_at_end_in_a_fault(self) -> None:
+        spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+        pod = Pod.from_json(make_pod("p", topologySpreadConstraints=[spread]))
+        rule_set, book = CompiledRuleSet(make_rule_set(filters=[{"builtin": "EvenPodsSpread"}])), Judge()
+        snapshot = Snapshot.of(Node.from_json(make_node(f"n{number}", labels={"zone": "z"})) for number in range(3))
+        rows = snapshot.table.all_rows()
+        assert book.judge(rule_set, Cycle(pod=pod, snapshot=snapshot, now=NOW), rows).feasible
+        late = Cycle(pod=pod, snapshot=snapshot, now=NOW, give_way=self.ended_after(0))
+        assert book.judge(rule_set, late, rows).missed == ["EvenPodsSpread"]

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from policies.engine.decision import CompiledRevision, decide
+from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -186,6 +187,16 @@ class TestByAnotherRevision:
     def test_a_pod_is_requeued_when_a_node_that_was_refused_passes_now(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
         assert outcome(refusal, revision(2, versioned(2, "node.metadata.name == 'n2'"))) == Judgement("revision")
+
+    def test_a_pod_that_cannot_be_judged_in_time_is_tried_again(self) -> None:
+        def give_way() -> None:
+            raise DeadlineError
+
+        before, now = revision(1, versioned(1, NEVER)), revision(2, versioned(2, NEVER))
+        refused = recorded(before)
+        judge = Judge(now, snapshot(), NOON, lambda: give_way)
+        assert judge.outcome(Pod.from_json(make_pod()), refused).cause == "revision"
+        assert outcome(refused, now).cause == ""
 
     def test_a_change_that_helps_no_refused_node_wakes_nobody(self) -> None:
         refusal = recorded(revision(1, versioned(1, "node.metadata.name == 'n2'")))

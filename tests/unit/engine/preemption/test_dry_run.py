@@ -1,6 +1,6 @@
 """Preemption: which Pods would have to go, from which node, and when nobody may be asked to."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.default_set import default_rule_set
+from policies.engine.errors import DeadlineError
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -18,6 +19,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import (
     BY_SCHEDULER,
     NEVER,
+    NO_TIME,
     STILL_LEAVING,
     Preemption,
     Search,
@@ -151,6 +153,32 @@ class TestVictims:
         preemption = found(urgent("1", affinity=near), snapshot)
         assert (preemption.node, names(preemption.victims)) == ("n1", ["a"])
         assert [candidate.node for candidate in preemption.candidates] == ["n1"]
+
+
+class TestTime:
+    PODS = (running("a", priority=1, cpu="2"), running("b", priority=2, cpu="2"))
+
+    @staticmethod
+    def turns(most: int) -> Callable[[], None]:
+        left = iter(range(most))
+
+        def give_way() -> None:
+            if next(left, None) is None:
+                raise DeadlineError
+
+        return give_way
+
+    @pytest.mark.parametrize("most", range(8))
+    def test_nobody_goes_for_what_there_was_no_time_to_look_at(self, most: int) -> None:
+        """Not even where the rule set lets pass what there is no time for: the third time one of them comes back."""
+        spec = {"filters": [{"builtin": "PodFitsResources"}], "failures": {"deadline": "pass"}}
+        rules = CompiledRuleSet(make_rule_set(**spec))
+        tried = searched(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(most))
+        assert (tried.preemption, tried.reason, tried.keeps_nomination) == (None, NO_TIME, True)
+
+    def test_with_enough_of_it_one_goes(self) -> None:
+        rules = CompiledRuleSet(make_rule_set(filters=[{"builtin": "PodFitsResources"}]))
+        assert names(found(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(99)).victims) == ["a"]
 
 
 class TestBudgets:
