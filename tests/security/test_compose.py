@@ -65,7 +65,10 @@ def test_no_secret_stands_in_an_environment(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["postgres", "redis"])
 def test_an_image_comes_by_digest_or_not_at_all(name: str) -> None:
-    assert re.fullmatch(rf"{name}:\d+@\$\{{BERTH_{name.upper()}_DIGEST:\?.+\}}", SERVICES[name]["image"])
+    asked = re.fullmatch(rf"({name}:\d+)@\$\{{BERTH_{name.upper()}_DIGEST:\?(.+)\}}", SERVICES[name]["image"])
+    assert asked is not None
+    image, says = asked.groups()
+    assert says == f"write it into .env, docker pull {image} prints it"
 
 
 @pytest.mark.parametrize("name", BERTHS)
