@@ -1,0 +1,128 @@
+"""docs/security.md gives the limits that are in force: each figure of its tables is compared with the constant that it comes from."""
+
+from inspect import signature
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from controlplane import doors, gunicorn_conf, token_review
+from policies import differences, manifests
+from policies.admin import fields, rule_forms
+from policies.api import pagination
+from policies.checking import limits as checking
+from policies.engine import quantity, reading, validation
+from policies.engine.cel import cost, functions, language, oversize
+from policies.engine.objects import metadata
+from scheduler import scenario
+from scheduler.binder import loop
+from scheduler.decisions import time_limit
+from scheduler.extender.request import node_bytes, objects, wire
+from scheduler.extender.server import gunicorn_conf as extender_conf
+from scheduler.extender.server import worker as server_worker
+from scheduler.extender.verbs import in_flight
+from scheduler.http_server import body, connection, server, worker
+from scheduler.http_server.body import Budget
+from scheduler.requeue import requeuer
+from scheduler.serving import probes
+from scheduler.webhooks import sending
+
+ROOT = Path(__file__).resolve().parents[2]
+SAID = (ROOT / "docs" / "security.md").read_text()
+MI = 1 << 20
+DEFAULTS = type(settings.BERTH)()
+EXTENDER_BODY = DEFAULTS.extender_max_body_bytes
+STRANGERS = Budget(4 * EXTENDER_BODY)
+KEPT = signature(node_bytes.KnownNodes).parameters["most_bytes"].default
+ADMIN = Budget(worker.ALL_BODIES_BYTES)
+
+
+def smallest_that_leaves_room(budget: Budget) -> int:
+    """Return the KiB from which on a body leaves room to smaller ones."""
+    return next(size for size in range(1, 1 << 20, 512) if budget.for_small(size)) // 1024
+
+
+ROWS = {
+    "handshake": f"| handshake, from its first byte; with TLS, silence before it | {connection.HEAD_SECONDS:g} s |",
+    "head": f"| head of a request, from its first byte | {connection.HEAD_SECONDS:g} s |",
+    "body's time": f"| body of a request; taking an answer | {connection.BODY_SECONDS:g} s each |",
+    "silence": f"| silence between requests | {extender_conf.keepalive} s (admin {gunicorn_conf.keepalive} s) |",
+    "connections": f"| connections of a process | {server.MOST_CONNECTIONS} (probes of binder, worker and beat {probes._MOST_CONNECTIONS}) |",
+    "strangers": f"| connections from one address that were never answered | {server.MOST_STRANGERS};",
+    "head's size": (
+        f"| request line; header fields; each; the whole head | {extender_conf.limit_request_line:,} bytes; "
+        f"{extender_conf.limit_request_fields}; {extender_conf.limit_request_field_size:,};"
+    ),
+    "room": (
+        f"bodies of more than {smallest_that_leaves_room(STRANGERS)} KiB leave {STRANGERS.for_small(EXTENDER_BODY) / MI:g} MiB to smaller ones"
+    ),
+    "admin's room": (
+        f"(admin {worker.BODY_BYTES // MI} MiB; {worker.ALL_BODIES_BYTES // MI} MiB together, {ADMIN.for_small(MI) // MI} MiB for those of "
+        f"up to {smallest_that_leaves_room(ADMIN)} KiB)"
+    ),
+    "chunks": (
+        f"| line of a chunk; fields behind the last; chunks | {body._MOST_CHUNK_LINE:,} bytes; {body._MOST_SMALL_CHUNKS}, and one more for "
+        f"each {body._LEAST_CHUNK} bytes |"
+    ),
+    "calls": f"| calls answered at once | {extender_conf.threads} (admin {gunicorn_conf.threads}, probes {probes._THREADS}) |",
+    "loop": f"| what strangers send, read by the loop | {server.STRANGERS_SECONDS * 1000:g} ms in one go",
+    "deadline": f"| `BERTH_EXTENDER_DEADLINE_SECONDS`, {DEFAULTS.extender_deadline_seconds:g} s |",
+    "own scheduler": f"the search for a node to free for it | {loop.MOST_SECONDS:g} s each |",
+    "worker": f"| a worker: whether a refused Pod may pass now | {requeuer.MOST_SECONDS:g} s |",
+    "costs": (
+        f"| what expressions may cost | {cost.MAX_EXPRESSION_MILLISECONDS} ms an expression, {cost.MAX_RULE_SET_MILLISECONDS // 1000} s a rule set, "
+        f"by an estimate on {cost.NODES:,} nodes; the same for victims rules, on {cost.VICTIMS:,} Pods |"
+    ),
+    "form": f"| admin | a form | {settings.DATA_UPLOAD_MAX_MEMORY_SIZE / MI:g} MiB; {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} fields; no files |",
+    "form's rows": f"| rows of each kind, those to be deleted among them | {rule_forms._MOST_ROWS}, whatever INITIAL_FORMS says |",
+    "checks": f"each role; {settings.REST_FRAMEWORK['DEFAULT_THROTTLE_RATES']['check'].split('/')[0]} checks a minute an account",
+    "checking": (
+        f"| checking one | {checking.CPU_SECONDS} s of one core, {checking.MEMORY_BYTES // MI} MiB, in a process apart; "
+        f"two at once for each process that asks; of many each by itself, and others have their turn after {checking.TURN_SECONDS} s |"
+    ),
+    "file": f"| the same | a file or a field of YAML or JSON | {manifests.MAX_CHARACTERS // MI} Mi characters |",
+    "document": (
+        f"| {manifests.MAX_VALUES:,} values and {manifests.MAX_WRITTEN // MI} Mi characters of texts and paths, anchors counted each time; "
+        f"{manifests.MAX_NESTING} deep, as a rule document {reading.MAX_DEPTH} |"
+    ),
+    "rules": f"| rules of each kind; an expression | {validation.MAX_RULES}; {language.MAX_LENGTH:,} characters,",
+    "reviews": f"| within a minute {token_review.OF_ADDRESS} of an address, of IPv6 a /64, and {token_review.IN_ALL} in all; four at once;",
+    "quantity": f"| {quantity._MAX_LENGTH} characters beside leading zeros; {functions.MAX_DIGITS} digits in a sum;",
+    "differences": f"| {differences._DOCUMENT_STEPS:,} steps; {differences.TEXT_STEPS:,}. Beyond them",
+    "extender's body": f"| extender | body | {EXTENDER_BODY // MI} MiB, four such in memory together |",
+    "pieces": (
+        f"| {wire.MAX_BODY_PIECES:,} commas and brackets; of a Binding {wire._MAX_BINDING_BYTES >> 10} KiB |"
+    ),
+    "nodes": f"| nodes of a body, in full or by name | {node_bytes.MAX_NODES:,} |",
+    "Pod": f"| extender | a Pod | {objects.MAX_POD_BYTES // MI} MiB, as the API server; {objects.MAX_POD_PIECES:,} commas and brackets |",
+    "nodes kept": (
+        f"| nodes kept of full bodies | {KEPT // 10**6} MB, with {node_bytes._BESIDE_TEXT} bytes for each beside its text, and the key that tells it "
+        f"apart, of {node_bytes._MOST_VALUE} bytes at most."
+    ),
+    "in flight": (
+        f"| {in_flight.MOST_BYTES // 10**6} MB, with {objects._PIECE_BYTES} bytes for each value beside the text; {in_flight.FORGET_SECONDS:g} s."
+    ),
+    "shared": f"of up to {metadata.MOST_SHARED_CHARACTERS:,} characters in {metadata.MOST_SHARED_TEXTS} texts each |",
+    "names": f"| a Pod's name, namespace and UID | {objects.MAX_NAME_LENGTH} characters each |",
+    "reads": f"within {cost.MAX_EXPRESSION_MILLISECONDS} ms; {oversize.MOST_VALUES:,} values, {oversize.MOST_DEEP} deep |",
+    "names in a field": f"| names in a field of a form, by commas | {fields._MOST_NAMES:,} |",
+    "REST's limit": f"| REST: `limit`, a place in a list | {pagination.MAX_LIMIT:,} rows a page;",
+    "statement": f"| a statement for a page | {doors.STATEMENT_SECONDS:g} s (PostgreSQL",
+    "sign-ins": (
+        f"After five wrong passwords for an account from one address both are refused together for "
+        f"{DEFAULTS.lock_out_minutes} minutes"
+    ),
+    "sessions": f"A session ends after {DEFAULTS.session_hours} hours",
+    "webhooks": f"- One deadline for the whole request ({DEFAULTS.webhook_seconds:g} s); {sending.MAX_HEAD} bytes of the answer are kept",
+    "pages": f"| {time_limit.SECONDS:g} s together for each request; a scenario {scenario.SECONDS:g} s, one at a time on pages |",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_limit_is_as_the_table_says(row: str) -> None:
+    assert row in SAID
+
+
+def test_what_the_tables_say_in_words_is_so() -> None:
+    assert (checking.PROCESSES, token_review.AT_ONCE, settings.DATA_UPLOAD_MAX_NUMBER_FILES) == (2, 4, 0)
+    assert (server_worker.BODIES_AT_ONCE, DEFAULTS.sign_in_failures) == (4, 5)
