@@ -11,27 +11,29 @@ from controlplane.starts import record_start_of
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 # What beat sends: the task, how often in seconds, to which queue, and for how many seconds a tick is worth anything: one that
-# waited longer is dropped. Every task is idempotent, so that two beats do no harm.
+# waited longer is dropped, so that an outage leaves few to be gone through. That moment is by beat's clock, and a worker asks its
+# own: so it is twenty seconds at least, by which clocks of two machines may differ. Every task is idempotent, so that two beats do
+# no harm.
 _TICKS = (
-    ("ingest", "ingest", 1.0, "ingest", 5),
-    ("outcomes", "find_outcomes", 2.0, "ops", 5),
-    ("missing", "note_missing", 5.0, "ops", 5),
-    ("requeue", "requeue", 1.0, "ops", 5),
-    ("pending", "follow_pending", 3.0, "ops", 5),
-    ("backtests", "run_backtests", 1.0, "ops", 5),
-    ("evidence", "run_evidence", 1.0, "ops", 5),
-    ("gates", "run_gates", 1.0, "ops", 5),
-    ("priority classes", "look_after_priority_classes", 1.0, "ops", 5),
+    ("ingest", "ingest", 1.0, "ingest", 20),
+    ("outcomes", "find_outcomes", 2.0, "ops", 20),
+    ("missing", "note_missing", 5.0, "ops", 20),
+    ("requeue", "requeue", 1.0, "ops", 20),
+    ("pending", "follow_pending", 3.0, "ops", 20),
+    ("backtests", "run_backtests", 1.0, "ops", 20),
+    ("evidence", "run_evidence", 1.0, "ops", 20),
+    ("gates", "run_gates", 1.0, "ops", 20),
+    ("priority classes", "look_after_priority_classes", 1.0, "ops", 20),
     ("exemptions", "announce_exemptions", 3600.0, "ops", 600),
     ("partitions", "make_partitions", 3600.0, "ops", 600),
     ("retention", "prune_history", 600.0, "ops", 300),
     ("storage", "sample_storage", 300.0, "ops", 60),
-    ("events", "append_events", 2.0, "ops", 5),
+    ("events", "append_events", 2.0, "ops", 20),
     ("checkpoints", "sign_checkpoints", 60.0, "ops", 50),
-    ("notices", "note_acts", 2.0, "ops", 5),
-    ("conditions", "note_conditions", 10.0, "ops", 10),
-    ("webhooks", "deliver_notices", 1.0, "ops", 5),
-    ("scheduled changes", "publish_scheduled", 2.0, "ops", 5),
+    ("notices", "note_acts", 2.0, "ops", 20),
+    ("conditions", "note_conditions", 10.0, "ops", 20),
+    ("webhooks", "deliver_notices", 1.0, "ops", 20),
+    ("scheduled changes", "publish_scheduled", 2.0, "ops", 20),
 )
 
 app = Celery("berth")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.worker.request import Request
+from kombu import Message
 
 from controlplane.beat import Scheduler
 
@@ -60,3 +62,32 @@ def test_what_the_processes_run_is_this_scheduler() -> None:
     from controlplane.celery import app
 
     assert app.conf.beat_scheduler == f"{Scheduler.__module__}:{Scheduler.__qualname__}"
+
+
+@pytest.mark.parametrize(("seconds", "is_dropped"), [(19, False), (600, True)])
+def test_a_worker_whose_clock_is_ahead_of_beats_runs_what_it_sends(
+    seconds: int, is_dropped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from controlplane.celery import app
+
+    monkeypatch.setattr("celery.worker.request.datetime", _Clock(NOON + timedelta(seconds=seconds)))
+    often = {name: each for name, each in app.conf.beat_schedule.items() if each["schedule"] <= 60}
+    dropped = {name for name, each in often.items() if _as_received(app, each).maybe_expire()}
+    assert dropped == (set(often) if is_dropped else set())
+
+
+class _Clock:
+    """Stands in for a worker's `datetime`."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self, _: object) -> datetime:
+        return self._at
+
+
+def _as_received(app: Celery, entry: Any) -> Request:
+    """Return a tick that beat sent at noon, as a worker has it in hand."""
+    sent = app.amqp.as_task_v2("1", entry["task"], expires=entry["options"]["expires"], now=NOON)
+    message = Message(body=sent.body, headers=sent.headers, properties=sent.properties)
+    return Request(message, app=app, headers=sent.headers, body=sent.body, decoded=True, task=object())
