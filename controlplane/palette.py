@@ -11,6 +11,7 @@ from django.urls import reverse
 from unfold.dataclasses import SearchResult
 
 from controlplane.site import navigation
+from policies import publishing
 from policies.models import Assignment, Change, PriorityClass, Revision, RuleSet
 from scheduler.admin.links import decision_url, node_url, pod_url
 from scheduler.decisions.reading import recorded
@@ -53,9 +54,13 @@ def _pages(request: HttpRequest, asked: str) -> Iterator[SearchResult]:
 
 def _changes(asked: str) -> Iterator[SearchResult]:
     number = _number(asked, "change")
-    for row in Change.objects.filter(pk=number) if number else Change.objects.filter(title__icontains=asked)[:_MOST]:
+    named = Q(pk=number) if number else Q(title__icontains=asked)
+    rows = Change.objects.filter(named).prefetch_related("events")[:_MOST]
+    short = publishing.short_of_approvals(rows)
+    for row in rows:
         url = reverse("admin:policies_change_change", args=[row.pk])
-        yield SearchResult(str(row), f"Change, {row.get_state_display()}: {row.title}", url, "rate_review")
+        state = f"{row.get_state_display()}{', but not enough any more' if row.pk in short else ''}"
+        yield SearchResult(str(row), f"Change, {state}: {row.title}", url, "rate_review")
 
 
 def _revisions(asked: str) -> Iterator[SearchResult]:

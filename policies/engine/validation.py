@@ -223,7 +223,8 @@ def _check_kind(
     rule: FilterRule | ScoreRule, reader: Reader, builtins: Mapping[str, type[Declared]], result: Result
 ) -> None:
     if not reader.raw("builtin") and not reader.raw("expression"):
-        reader.fault("", "needs a builtin or an expression")
+        hint = f"; did you mean builtin: {rule.name}?" if rule.name in builtins else ""
+        reader.fault("", f"needs a builtin or an expression{hint}")
     elif rule.builtin and rule.expression:
         reader.fault("expression", "a rule is a builtin or an expression, not both")
     elif rule.builtin:

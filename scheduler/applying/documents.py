@@ -1,6 +1,6 @@
 """What files hold: every document of them by kind and name, or every fault in them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -92,6 +92,15 @@ class _Given(NamedTuple):
     located: Located
     is_of_file: bool = True
 
+    @property
+    def rule_set(self) -> str:
+        """Which rule set it calls itself, whatever is wrong with it; empty for documents of other kinds."""
+        document = self.located.document
+        is_one = isinstance(document, dict) and document.get("kind") == "RuleSet"
+        metadata = document.get("metadata") if is_one else None
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        return name if isinstance(name, str) else ""
+
     def fault(self, fault: Fault) -> FileFault:
         line = self.located.line_of(fault.path) if self.located.lines else 0
         text = self.located.describe(fault) if line else f"{self.file}: {fault}"
@@ -118,15 +127,17 @@ def read_files(
         for n, each in enumerate(objects)
     ]
     read = checking.read_each((each.located.document, each.file if each.is_of_file else "") for each in given)
+    faulty = set[str]()
     for each, value in zip(given, read, strict=True):
         if isinstance(value, RuleSetError):
             found += [each.fault(fault) for fault in value.faults]
+            faulty.add(each.rule_set)
             continue
         kept = documents.of_kind(value)
         if value.name in kept:
             found.append(each.fault(Fault("metadata.name", f"{value.name} is in these files twice")))
         kept[value.name] = value
-    found += unknown_rule_sets(documents)
+    found += unknown_rule_sets(documents, faulty)
     if found:
         raise DocumentsError(found)
     return documents
@@ -151,9 +162,9 @@ def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]
     return [_Given(name, each) for each in found]
 
 
-def unknown_rule_sets(documents: Documents) -> Iterator[FileFault]:
-    """Iterate over Assignments' rule sets that there aren't, neither here nor among the documents."""
-    known = set(RuleSet.objects.values_list("name", flat=True)) | set(documents.rule_sets)
+def unknown_rule_sets(documents: Documents, faulty: Collection[str] = ()) -> Iterator[FileFault]:
+    """Iterate over Assignments' rule sets that there aren't: not here, not among the documents, nor among those with faults."""
+    known = {*RuleSet.objects.values_list("name", flat=True), *documents.rule_sets, *faulty}
     for each in documents.assignments.values():
         if each.rule_set not in known:
             message = f"no rule set is called {each.rule_set}, here or in these files"

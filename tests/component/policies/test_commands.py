@@ -89,6 +89,18 @@ def test_a_changed_document_becomes_the_next_version(manifest: Path) -> None:
     assert [each.version for each in publishing.current_revision().rule_sets] == [2]
 
 
+def test_an_assignment_of_a_faulty_rule_set_beside_it_has_no_fault_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    faulty = rule_set_document(filters=[{"name": "PodFitsResources"}])
+    others = [assignment_document(), assignment_document("typo", "wep")]
+    path.write_text("---\n".join(map(manifests.to_yaml, [faulty, *others])))
+    with pytest.raises(CommandError) as refused:
+        _run("apply", str(path))
+    assert "did you mean builtin: PodFitsResources?" in str(refused.value)
+    assert "no rule set is called wep" in str(refused.value)
+    assert "no rule set is called web," not in str(refused.value)
+
+
 def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest: Path, tmp_path: Path) -> None:
     other = tmp_path / "faulty.yaml"
     other.write_text(

@@ -324,6 +324,7 @@ class TestApprovals:
         short = "approved, but not enough any more"
         assert short in text_of(get(operator, "/admin/policies/change/"))
         assert short in text_of(get(operator, "/admin/"))
+        assert f"Change, {short}: " in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
         assert told(ask(operator, "get", "/changes"))["results"][0]["is_short"]
         listed = io.StringIO()
         call_command("change", "list", stdout=listed)

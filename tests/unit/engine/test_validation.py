@@ -246,6 +246,11 @@ class TestRules:
     def test_a_rule_needs_a_builtin_or_an_expression(self) -> None:
         assert filter_faults(name="x") == {"": "needs a builtin or an expression"}
 
+    def test_a_built_in_that_is_only_named_is_told_what_was_meant(self) -> None:
+        hint = "needs a builtin or an expression; did you mean builtin: PodFitsResources?"
+        assert filter_faults(name="PodFitsResources") == {"": hint}
+        assert score_faults(name="PodFitsResources") == {"": "needs a builtin or an expression"}, "that is a filter"
+
     def test_a_rule_is_not_both(self) -> None:
         faults = filter_faults(name="x", builtin="PodFitsResources", expression="true")
         assert faults["expression"] == "a rule is a builtin or an expression, not both"
