@@ -50,8 +50,8 @@ def expected_of(request: Request) -> str:
 
 
 def tags_of(request: Request) -> list[str]:
-    """Return the digests that If-Match names. `*` names nothing that anybody looked at."""
-    return [str(found) for found in _TAG.findall(request.headers.get("If-Match", ""))]
+    """Return the digests that If-Match names. `*` and an empty one name nothing that anybody looked at."""
+    return [str(found) for found in _TAG.findall(request.headers.get("If-Match", "")) if found]
 
 
 def tagged(response: Response, digest: str) -> Response:

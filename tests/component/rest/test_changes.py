@@ -60,6 +60,15 @@ def test_nobody_edits_what_they_have_not_seen(operator: Client) -> None:
     assert len(told(ask(operator, "put", f"{path}/rule-sets/other", other, match=tag))["edits"]) == 2
 
 
+@pytest.mark.parametrize("match", ['""', 'W/""', "*", '"", ""'])
+def test_an_if_match_that_names_nothing_is_none(match: str, operator: Client, approver: Client) -> None:
+    path, tag = begun(operator, WEB)
+    told(ask(operator, "delete", f"{path}/rule-sets/web", match=match), 428)
+    told(ask(operator, "post", f"{path}/submit", {}, match=tag))
+    told(ask(approver, "post", f"{path}/approve", {}, match=match), 428)
+    told(ask(operator, "post", f"{path}/publish", {}, match=match), 428)
+
+
 def test_every_fault_of_a_document_comes_with_its_path(operator: Client) -> None:
     path, tag = begun(operator)
     faulty = rule_set_document("web", filters=[{"builtin": "Nope"}, {"name": "a", "expression": "1 +"}])
