@@ -1,5 +1,7 @@
 """Changes: numbered, reviewable sets of edits, and what people did with them."""
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -11,7 +13,7 @@ class Change(models.Model):
     """A set of edits that goes live as one Revision. Its number is its key.
 
     What it makes is named by `digest`, which covers each edit and what was live when the edit was made. Approvals are for a
-    digest: whatever makes another one drops them.
+    digest: whatever makes another one drops them, for good.
     """
 
     class State(models.TextChoices):
@@ -119,6 +121,12 @@ class _WithAccounts(models.Manager["ChangeEvent"]):
     def get_queryset(self) -> models.QuerySet["ChangeEvent"]:
         return super().get_queryset().select_related("by_user", "whom_user")
 
+    def approvals(self) -> models.QuerySet["ChangeEvent"]:
+        """Return the approvals of what each Change makes now: those behind the last act that ends approvals."""
+        acts = Q(pk__gt=models.OuterRef("pk"), act__in=ChangeEvent.ENDS_APPROVALS)
+        ended = ChangeEvent.objects.filter(acts, change=models.OuterRef("change"))
+        return self.filter(~models.Exists(ended), act=ChangeEvent.Act.APPROVE, digest=models.F("change__digest"))
+
 
 class ChangeEvent(models.Model):
     """What somebody did with a Change, and with which content of it. Rows are only added."""
@@ -142,6 +150,9 @@ class ChangeEvent(models.Model):
         SCHEDULE = "schedule", "scheduled"
         HOLD = "hold", "held it back"
         EXPIRE = "expire", "took back"
+
+    # Approvals before one of these count no more, also where it is edited back to what was approved.
+    ENDS_APPROVALS: ClassVar = (Act.EDIT, Act.REBASE, Act.REJECT)
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="events")
     act = models.CharField(max_length=8, choices=Act)

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 import msgspec
-from django.db.models import F, Q
+from django.db.models import Q
 
 from policies.engine import ruleset as engine
 from policies.models import ChangeEvent, RevisionPart
@@ -70,9 +70,7 @@ def provenance_of(names: list[tuple[str, str]], revision: int) -> list[Provenanc
     held = RevisionPart.objects.filter(wanted, Q(until=None) | Q(until__gt=revision), since__lte=revision)
     rows = {(row.kind, row.name): row for row in held.select_related("since", "since__change")}
     changes = [change.pk for row in rows.values() if (change := getattr(row.since, "change", None))]
-    approvals = ChangeEvent.objects.filter(
-        change__in=changes, act=ChangeEvent.Act.APPROVE, digest=F("change__digest")
-    ).values_list("change", "by")
+    approvals = ChangeEvent.objects.approvals().filter(change__in=changes).values_list("change", "by")
     return [_provenance(rows[key], list(approvals)) for key in names if key in rows]
 
 

@@ -212,10 +212,10 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
 
 
 def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
-    """Return the approvals of what a Change makes now. A rejection ends those before it."""
-    rejected = max((event.pk for event in events if event.act == _Act.REJECT), default=0)
+    """Return the approvals of what a Change makes now. An edit, a rebase and a rejection end those before them."""
+    ended = max((event.pk for event in events if event.act in ChangeEvent.ENDS_APPROVALS), default=0)
     return [
-        event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > rejected
+        event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > ended
     ]
 
 

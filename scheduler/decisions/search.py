@@ -16,7 +16,7 @@ from django.db.models import F, Q
 from django.utils.dateparse import parse_date, parse_datetime
 
 from policies.audit_search import SearchError, read_parameters
-from policies.models import Change, ChangeEvent, Revision
+from policies.models import ChangeEvent, Revision
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.reading import recorded
 from scheduler.models import Decision
@@ -378,10 +378,8 @@ def _publisher(text: str) -> Q:
 
 
 def _approver(text: str) -> Q:
-    approved = Change.objects.filter(
-        events__act=ChangeEvent.Act.APPROVE, events__by=text, events__digest=F("digest"), revision__isnull=False
-    )
-    return Q(revision__in=approved.order_by().values("revision"))
+    approved = ChangeEvent.objects.approvals().filter(by=text, change__revision__isnull=False)
+    return Q(revision__in=approved.order_by().values("change__revision"))
 
 
 def _named(names: Sequence[str]) -> dict[str, str]:

@@ -121,12 +121,14 @@ def test_decisions_are_narrowed(given: dict[str, str], found: list[str]) -> None
 def test_who_published_and_who_approved_the_revision_narrows() -> None:
     change = opened(make_rule_set(), by="alice")
     revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+    change.events.create(act="approve", by="erin", at=NOW, digest=change.digest)
+    change.events.create(act="reject", by="carol", at=NOW, digest=change.digest)
     change.events.create(act="approve", by="carol", at=NOW, digest=change.digest)
     change.events.create(act="approve", by="dave", at=NOW, digest="of what it was before")
     make_decision(pod_name="by-alice", revision=revision.number)
     make_decision(pod_name="before", revision=0)
     assert find(publisher="alice") == find(approver="carol") == ["by-alice"]
-    assert find(publisher="carol") == find(approver="alice") == find(approver="dave") == []
+    assert find(publisher="carol") == find(approver="alice") == find(approver="dave") == find(approver="erin") == []
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,21 @@ class TestReview:
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(change, publishing.publish_change, alice)
 
+    def test_what_an_edit_dropped_stays_so_when_another_edit_undoes_it(self, alice: User, carol: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        digest = do(change, publishing.submit_change, alice).digest
+        publishing.ask_for_review(change=change, by=alice, whom="carol")
+        do(change, publishing.approve_change, carol)
+        for rules in (B, A):
+            edited = do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("web", **rules))])
+        assert (edited.digest, edited.state) == (digest, "in_review")
+        assert [each.name for each in publishing.waiting_for(edited)] == ["carol"]
+        assert not ChangeEvent.objects.approvals().exists()
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+        assert do(change, publishing.approve_change, carol).state == "approved"
+        assert [event.by for event in ChangeEvent.objects.approvals()] == ["carol"]
+
     def test_an_approval_is_for_what_was_looked_at(self, alice: User, bob: User, carol: User) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
         do(change, publishing.submit_change, alice)
