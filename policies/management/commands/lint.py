@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking
 from policies.engine.errors import RuleSetError
+from policies.wording import counted
 
 
 class Command(BaseCommand):
@@ -28,7 +29,7 @@ class Command(BaseCommand):
         for line in lines:
             self.stdout.write(line)
         if lines:
-            message = f"{len(lines)} faults"
+            message = counted(len(lines), "fault")
             raise CommandError(message, returncode=1)
         self.stdout.write("no faults")
 

@@ -12,6 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from policies import manifests, publishing
 from policies.management.command import BerthCommand
 from policies.publishing.gates import FOUND
+from policies.wording import counted
 from scheduler.applying import (
     Applied,
     Documents,
@@ -101,7 +102,7 @@ def read(files: Iterable[str]) -> Documents:
     try:
         return read_files(texts, faults=faults)
     except DocumentsError as error:
-        message = f"{error}\nNothing was applied: {len(error.faults)} faults."
+        message = f"{error}\nNothing was applied: {counted(len(error.faults), 'fault')}."
         raise CommandError(message) from error
 
 

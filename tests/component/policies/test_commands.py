@@ -99,6 +99,7 @@ def test_an_assignment_of_a_faulty_rule_set_beside_it_has_no_fault_of_its_own(tm
     assert "did you mean builtin: PodFitsResources?" in str(refused.value)
     assert "no rule set is called wep" in str(refused.value)
     assert "no rule set is called web," not in str(refused.value)
+    assert str(refused.value).endswith("Nothing was applied: 2 faults.")
 
 
 def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest: Path, tmp_path: Path) -> None:

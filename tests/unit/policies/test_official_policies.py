@@ -188,7 +188,7 @@ class TestKubernetesPriorityClass:
         path = tmp_path / "list.json"
         path.write_text(text)
         out = io.StringIO()
-        with pytest.raises(CommandError, match="1 faults"):
+        with pytest.raises(CommandError, match=r"^1 fault$"):
             call_command("lint", str(path), stdout=out)
         line = next(number for number, line in enumerate(text.splitlines(), 1) if "valeu" in line)
         assert out.getvalue() == f"{path}:{line}: valeu: unknown member; did you mean value?\n"

@@ -194,7 +194,7 @@ class TestCommands:
         assert run("lint", HEAD + NO_SCORING, tmp_path)[0] == "no faults\n"
         text = HEAD + ADDED_AFFINITY.replace("name: NodeAffinity", "name: NodeAfinity")
         line = next(number for number, line in enumerate(text.splitlines(), 1) if "NodeAfinity" in line)
-        with pytest.raises(Exception, match="1 faults"):
+        with pytest.raises(Exception, match=r"^1 fault$"):
             run("lint", text, tmp_path)
         (located,) = read_documents(text, "x.yaml")
         assert located.items()[1].line_of("profiles[1].pluginConfig[0].name") == line
