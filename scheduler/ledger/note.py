@@ -6,7 +6,7 @@ Keys are written as Go's golang.org/x/mod/sumdb/note writes them: `PRIVATE+KEY+N
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
@@ -144,18 +144,27 @@ def open_note(note: str, verifiers: Iterable[Verifier]) -> tuple[str, list[Verif
     text += "\n"
     known = {(verifier.name, verifier.id): verifier for verifier in verifiers}
     found: list[Verifier] = []
+    strangers: list[tuple[str, bytes]] = []
     for name, number, signature in _signatures(signatures):
         verifier = known.get((name, number))
         if verifier is None:
+            strangers.append((name, number))
             continue
         if not verifier.is_signature(text.encode(), signature):
             message = f"the signature of {name}+{number.hex()} is wrong"
             raise NoteError(message)
         found.append(verifier)
     if not found:
-        message = "it is signed by none of the known keys"
-        raise NoteError(message)
+        raise NoteError(_by_strangers(strangers, {name for name, _number in known}))
     return text, found
+
+
+def _by_strangers(strangers: Iterable[tuple[str, bytes]], names: Set[str]) -> str:
+    """Return that keys signed which aren't known, and what helps where one of them bears a known name."""
+    said = ", ".join(f"{name}+{number.hex()}" for name, number in strangers)
+    rotated = ". If the key was rotated, give the whole .pub file, with the lines of all keys"
+    is_known = any(name in names for name, _number in strangers)
+    return f"it is signed by none of the known keys, but by {said}{rotated if is_known else ''}"
 
 
 def _signatures(text: str) -> Iterable[tuple[str, bytes, bytes]]:

@@ -27,6 +27,7 @@ from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.csv_text import line
 from scheduler.evidence.export import COLUMNS, Case, export, note_export
+from scheduler.ledger.keys import read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.models import Decision, LedgerPruned
@@ -180,6 +181,26 @@ def test_it_needs_nothing_of_berth_and_says_how_much_is_proved(history: Ledgered
     broken = run("--keys", str(keys), "--output", "json")
     assert broken.returncode == 1
     assert json.loads(broken.stdout)["ok"] is False
+
+
+@pytest.mark.parametrize("keys", ["before", "since", "others"])
+def test_with_keys_of_one_side_of_a_rotation_it_says_which_are_missing(
+    history: Ledgered, tmp_path: Path, keys: str
+) -> None:
+    call_command("ledger", "rotate")
+    path, new = packed(exported(), tmp_path / "e.tar"), read_signer()
+    only = {"before": SIGNER, "since": new, "others": Signer("others", bytes(32))}[keys]
+    other = SIGNER if keys == "since" else new
+    faults = check(path, signer=only)[0]
+    assert f"it is signed by none of the keys that are trusted, but by berth+{other.verifier.id.hex()}" in faults[0]
+    assert all("give --keys the whole .pub file" in fault for fault in faults if "signed by none" in fault) == (
+        keys != "others"
+    )
+    both = berth_verify.read_keys(f"{SIGNER.verifier}\n{new.verifier}\n")
+    with berth_verify.Archive(str(path)) as archive:
+        found = berth_verify.Check(archive, both, berth_verify.read_kept([str(history.outside)]))
+        found.run()
+    assert found.faults == []
 
 
 def test_both_read_records_alike(history: Ledgered) -> None:

@@ -201,7 +201,14 @@ def test_after_a_rotation_both_keys_count(history: Ledgered) -> None:
     former, history.signer = history.signer, Signer("berth", bytes(32))
     history.record(5)
     history.sign()
-    assert "signed by none of the known keys" in faults(history.verify())[0]
+    for only in (former, history.signer):
+        other = history.signer if only is former else former
+        said = faults(history.verify(keys=[only.verifier]))[0]
+        assert (
+            f"signed by none of the known keys, but by berth+{other.verifier.id.hex()}. If the key was rotated," in said
+        )
+        assert "give the whole .pub file" in said
+    assert "rotated" not in faults(history.verify(keys=[Signer("others", bytes(32)).verifier]))[0]
     assert faults(history.verify(keys=[former.verifier, history.signer.verifier])) == []
 
 
