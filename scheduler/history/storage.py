@@ -82,13 +82,16 @@ def _details() -> int:
 def _postgresql() -> tuple[int, int, int]:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT sum(pg_total_relation_size(relid)) + pg_total_relation_size('scheduler_outcome'), sum(greatest(reltuples, 0)), "
-            "pg_total_relation_size('scheduler_snapshotpart') + pg_total_relation_size('scheduler_nodenames') "
+            "SELECT sum(pg_total_relation_size(relid)) + pg_total_relation_size('scheduler_outcome'), "
+            "pg_total_relation_size('scheduler_snapshotpart') + pg_total_relation_size('scheduler_nodenames'), "
+            # As the planner does: statistics may be old, so of them only how many rows a page has.
+            "sum(pg_relation_size(relid)) / current_setting('block_size')::numeric * sum(reltuples) FILTER (WHERE relpages > 0) "
+            "/ sum(relpages) FILTER (WHERE relpages > 0) "
             "FROM pg_partition_tree('scheduler_decision') JOIN pg_class ON oid = relid WHERE isleaf"
         )
-        decision_bytes, rows, journal_bytes = cursor.fetchone()
+        decision_bytes, journal_bytes, rows = cursor.fetchone()
     # Before the first ANALYZE there are no statistics, and few rows.
-    return int(decision_bytes), int(journal_bytes), int(rows) or Decision.objects.count()
+    return int(decision_bytes), int(journal_bytes), round(rows or 0) or Decision.objects.count()
 
 
 def _sqlite() -> tuple[int, int, int]:
