@@ -10,7 +10,7 @@ from controlplane.account_events import unrecorded
 _EDITED = ("add_ruleset", "change_ruleset", "change_rulesetversion", "add_assignment", "change_assignment")
 _PRIORITY_CLASSES = ("add_priorityclass", "change_priorityclass", "delete_priorityclass")
 _EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
-_RUN = ("run_canary", "run_backtest")
+_RUN = ("run_canary", "run_backtest", "wake_pod")
 _HOLD, _LIFT = ("make_legalhold",), ("lift_legalhold",)
 _OF_AUDITORS = ("see_addresses", "export_evidence")
 _SEEN_APPS = ("policies", "scheduler")
@@ -46,6 +46,7 @@ _WORDS = {
     "break_glass": "publish without approvals in an emergency, with a reason",
     "run_backtest": "start backtests and scenarios",
     "run_canary": "run canary Pods",
+    "wake_pod": "have waiting Pods of Berth's own scheduler tried at once",
     "make_legalhold": "make legal holds",
     "lift_legalhold": "lift legal holds",
     "see_addresses": "see from which addresses people came",

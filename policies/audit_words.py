@@ -43,6 +43,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "backtest.start": ("started a backtest", "started {thing}"),
     "backtest.cancel": ("cancelled a backtest", "cancelled {thing}"),
     "canary.ask": ("asked for a canary", "had doctor send a canary Pod"),
+    "wake": ("woke Pods", "had {thing} tried at once"),
     "export": ("exported", "exported documents"),
     "claim": ("marked as a repository's", "marked what is live as a repository's"),
     "login": ("signed in", "signed in"),

@@ -77,6 +77,7 @@ class Kind(StrEnum):
     EXPORT = "export"
     CLAIM = "claim"
     CANARY_ASK = "canary.ask"
+    WAKE = "wake"
     LOG_IN = "login"
     LOG_IN_FAILED = "login.failed"
     LOG_OUT = "logout"

@@ -1,21 +1,22 @@
 """The page of Pods that no node has, over all schedulers: grouped by what holds them or by whose they are; one group unfolds."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from policies.admin.base import decisions_url
+from policies.admin.base import decisions_url, person
 from scheduler.admin.decisions import duration
 from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, workload_url
 from scheduler.models import PendingPod
@@ -26,13 +27,15 @@ from scheduler.pending.listing import (
     by_owner,
     by_reason,
     group_of,
+    has_leader,
     owner_of,
     pending,
     summary_of_pending,
     waiting_of,
 )
+from scheduler.pending.waking import MOST, Woken, is_any_to_wake, wake, why_not
 
-SEE = "scheduler.view_decision"
+SEE, WAKE = "scheduler.view_decision", "scheduler.wake_pod"
 # Filters of the address: what a group is, and what narrows all of it.
 _UNFOLDS = ("rule", "reason", "namespace", "owner_kind", "owner_name")
 _NARROWS = ("scheduler_name",)
@@ -57,7 +60,7 @@ class Says(msgspec.Struct, frozen=True, kw_only=True):
 def page(request: HttpRequest) -> HttpResponse:
     """Show what waits; `by` says how it is grouped, the columns of a group unfold it."""
     now = timezone.now()
-    asked = {name: request.GET[name][:_LONGEST] for name in (*_UNFOLDS, *_NARROWS) if name in request.GET}
+    asked = _asked(request.GET)
     narrowed = {name: value for name, value in asked.items() if name in _NARROWS}
     is_unfolded = any(name in asked for name in _UNFOLDS)
     by = "owner" if request.GET.get("by") == "owner" else "reason"
@@ -72,6 +75,47 @@ def page(request: HttpRequest) -> HttpResponse:
         **(_unfolded(request, asked, now) if is_unfolded else _groups(request, by, narrowed, now)),
     }  # fmt: skip
     return TemplateResponse(request, "scheduler/pending.html", context)
+
+
+@admin.site.admin_view
+@permission_required((SEE, WAKE), raise_exception=True)
+@require_POST
+def wake_group(request: HttpRequest) -> HttpResponse:
+    """Wake the Pods of a group: they are tried at once."""
+    asked = _asked(request.POST)
+    of = ", ".join(f"{name.replace('_', ' ')} {value or 'none'}" for name, value in asked.items())
+    _wake(request, pending(**asked)[:MOST], ("Pods", of or "of all groups"))
+    return HttpResponseRedirect(_url(**asked))
+
+
+@admin.site.admin_view
+@permission_required((SEE, WAKE), raise_exception=True)
+@require_POST
+def wake_pod(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
+    """Wake one Pod: it is tried at once."""
+    uid = request.POST.get("uid", "")
+    _wake(request, pending(namespace=namespace, name=name, uid=uid), ("Pod", f"{namespace}/{name}"))
+    return HttpResponseRedirect(pod_url(namespace, name, uid))
+
+
+def _wake(request: HttpRequest, rows: QuerySet[PendingPod], what: tuple[str, str]) -> None:
+    woken = wake(rows, what=what, by=person(request), now=timezone.now())
+    say = messages.success if woken.pods else messages.warning
+    say(request, _said_of(woken))
+
+
+def _said_of(woken: Woken) -> str:
+    said = []
+    if woken.pods:
+        one = woken.pods == 1
+        when = "within a second" if has_leader() else "as soon as a process schedules: none leads now, see Queue"
+        said.append(f"{woken.pods:,} Pod{'' if one else 's'} {'is' if one else 'are'} tried {when}.")
+    said += [f"{number:,} can't be woken: {why}." for why, number in woken.left.items()]
+    return " ".join(said) or "Nothing to wake: none of these Pods is Pending any more."
+
+
+def _asked(given: Mapping[str, str]) -> dict[str, str]:
+    return {name: given[name][:_LONGEST] for name in (*_UNFOLDS, *_NARROWS) if name in given}
 
 
 def says_of_pending(now: datetime) -> Says:
@@ -184,6 +228,9 @@ def _unfolded(request: HttpRequest, asked: dict[str, str], now: datetime) -> dic
         "asked": [
             (name.replace("_", " "), value or "none", _url(**_without(asked, name))) for name, value in asked.items()
         ],
+        "narrowed": asked,
+        "unwoken": dict.fromkeys(why for each in waiting if (why := why_not(each.row))),
+        "may_wake": is_any_to_wake(pending(**asked)),
         "back": _url(by="owner" if "owner_name" in asked else "reason", **_without(asked, *_UNFOLDS)),
         "example": first,
         "example_url": pod_url(first.namespace, first.name, first.uid) if first else "",
@@ -206,6 +253,7 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "tried": duration((now - row.tried_at).total_seconds()) if row.tried_at else "",
         "decision": decision_url(row.decision) if row.decision else "",
         "next": waiting.next_try,
+        "unwoken": why_not(row),
         "preview": preview_url(pod=f"{row.namespace}/{row.name}"),
         "nominated": node_url(row.nominated_node) if row.nominated_node else "",
     }

@@ -189,6 +189,15 @@ class Loop:
 
         self._tell(take_up)
 
+    def wake(self, uids: Collection[str]) -> None:
+        """Try refused Pods at once, whatever is left of their backoff. May be called by any thread."""
+
+        def activate(now: float) -> None:
+            for uid in uids:
+                self._queue.activate(uid, now)
+
+        self._tell(activate)
+
     def look(self) -> None:
         """Wake the deciding thread to look whether there is something to do: what it waited for may be there."""
         self._heard.set()

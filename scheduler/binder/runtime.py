@@ -28,7 +28,7 @@ from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.decisions.recorder import Preemptor
 from scheduler.metrics import REVISION
-from scheduler.models import BinderState
+from scheduler.models import BinderState, Wake
 from scheduler.serving.outcomes import MissedEnds, record_outcomes
 from scheduler.serving.probes import listen
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, missing_parts
@@ -41,6 +41,8 @@ LEASE = "berth-binder"
 POOL_SIZE = 32
 # A deciding thread that wasn't heard of for this long is taken for stuck.
 SILENT_SECONDS = 30.0
+# Pods that are woken with one heartbeat; SQLite takes no more values in a statement than 32,766.
+MOST_WOKEN = 1_000
 
 LISTED_WITHIN_SECONDS = 3.0
 
@@ -175,6 +177,7 @@ class Runtime:
 
     def _write_state(self) -> None:
         self._missed_ends.look()
+        self._wake()
         overcommitted = self._overcommits.look(self.live.snapshot()) if self.live.synced else []
         BinderState.objects.update_or_create(identity=self.elector.identity, defaults=self._state(overcommitted))
         self.shadows.write_counts()
@@ -195,6 +198,13 @@ class Runtime:
             "overcommitted": overcommitted,
             "overcommits": self._overcommits.found,
         }
+
+    def _wake(self) -> None:
+        """Try the Pods at once that people asked for; who doesn't lead leaves them to who does."""
+        uids = list(Wake.objects.values_list("uid", flat=True)[:MOST_WOKEN]) if self.elector.leads() else []
+        if uids:
+            self.loop.wake(uids)
+            Wake.objects.filter(uid__in=uids).delete()
 
     def waiting(self) -> list[dict[str, Any]]:
         """Return the Pods that wait, as pages show them."""

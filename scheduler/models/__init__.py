@@ -9,7 +9,7 @@ from scheduler.models.notices import Delivery, InboxEntry, Notice, NoticedCondit
 from scheduler.models.pending import PendingLook, PendingPod
 from scheduler.models.processes import BinderState, Caller, CanaryRun, Process
 from scheduler.models.recording import Checkpoint, DeadLetter, DecisionGap
-from scheduler.models.requeue import Requeue, RequeueState, WaitingPod
+from scheduler.models.requeue import Requeue, RequeueState, WaitingPod, Wake
 
 __all__ = [
     "AssignmentUse",
@@ -49,5 +49,6 @@ __all__ = [
     "SnapshotPart",
     "StorageSample",
     "WaitingPod",
+    "Wake",
     "Webhook",
 ]

@@ -54,6 +54,21 @@ class WaitingPod(models.Model):
         return f"{self.namespace}/{self.name}"
 
 
+class Wake(models.Model):
+    """A Pod of Berth's own scheduler that somebody wants tried at once; there until the process that leads has seen to it."""
+
+    uid = models.TextField(primary_key=True)
+    asked_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["asked_at", "uid"]
+        default_permissions = ()
+        permissions = [("wake_pod", "Can have waiting Pods tried at once")]
+
+    def __str__(self) -> str:
+        return self.uid
+
+
 class RequeueState(models.Model):
     """The one row by which one process at a time requeues Pods, and what the last one had seen.
 

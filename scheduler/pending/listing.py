@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
 
-from scheduler.models import BinderState, Outcome, PendingLook, PendingPod, WaitingPod
+from scheduler.models import BinderState, Outcome, PendingLook, PendingPod, WaitingPod, Wake
 from scheduler.pending.holding import next_try
 
 # After so long without a look the rows are old news, and pages say so.
 OLD = timedelta(seconds=60)
+WOKEN = "at once: somebody asked for it"
 _OWNER = ("namespace", "owner_kind", "owner_name")
 
 
@@ -140,12 +141,19 @@ def owner_of(row: Mapping[str, Any]) -> OwnerGroup:
 
 
 def waiting_of(rows: Iterable[PendingPod], now: datetime) -> list[Waiting]:
-    """Return Pods with when each is tried next: in two queries, however many they are."""
+    """Return Pods with when each is tried next: in three queries, however many they are."""
     rows = list(rows)
     uids = [row.uid for row in rows]
     queued = _queued(uids) if rows else {}
     requeued = WaitingPod.objects.in_bulk(uids) if rows else {}
-    return [Waiting(row=row, next_try=_next(row, queued.get(row.uid), requeued.get(row.uid), now)) for row in rows]
+    woken = set(Wake.objects.filter(uid__in=uids).values_list("uid", flat=True)) if rows else set()
+    return [
+        Waiting(
+            row=row,
+            next_try=WOKEN if row.uid in woken else _next(row, queued.get(row.uid), requeued.get(row.uid), now),
+        )
+        for row in rows
+    ]
 
 
 def shown_pending(waiting: Waiting) -> dict[str, Any]:
@@ -166,8 +174,17 @@ def _next(row: PendingPod, queued: dict[str, Any] | None, requeued: WaitingPod |
     )
 
 
+def has_leader() -> bool:
+    """Return whether a process of Berth's own scheduler leads, as far as was heard lately."""
+    return _leading().exists()
+
+
+def _leading() -> QuerySet[BinderState]:
+    return BinderState.objects.filter(leads=True, heartbeat_at__gt=datetime.now(UTC) - OLD)
+
+
 def _queued(uids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return what the process that leads says of these Pods in its queue."""
-    fresh = BinderState.objects.filter(leads=True, heartbeat_at__gt=datetime.now(UTC) - OLD).only("pods").first()
+    fresh = _leading().only("pods").first()
     wanted = set(uids)
     return {pod["uid"]: pod for pod in fresh.pods if pod["uid"] in wanted} if fresh else {}

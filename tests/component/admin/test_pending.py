@@ -1,5 +1,6 @@
 """Pending Pods: on Home, on their own page, on the page of a Pod and of a workload, and by REST."""
 
+import html
 import io
 import json
 import re
@@ -13,7 +14,10 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from scheduler.models import BinderState, Decision, PendingPod, PlacedPod, WaitingPod
+from policies.audit_words import sentence_of
+from policies.models import AuditEvent
+from policies.publishing.audit import said_by
+from scheduler.models import BinderState, Decision, PendingPod, PlacedPod, WaitingPod, Wake
 from tests.builders import make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.decisions.test_story import AT, Asking, pod, rules, snapshot
@@ -295,3 +299,102 @@ def test_looking_writes_nothing(auditor: Client, waiting: str) -> None:
         get(auditor, path)
         assert auditor.post(path).status_code in {403, 405}
     assert (Decision.objects.count(), PendingPod.objects.count()) == before
+
+
+def wake_form(client: Client, path: str) -> dict[str, str] | None:
+    """Return what the form that wakes would send; None where the page has none."""
+    body = get(client, path).content.decode()
+    form = re.search(r'<form method="post" id="wake" action="([^"]+)">(.*?)</form>', body, re.DOTALL)
+    if form is None:
+        return None
+    fields = re.findall(r'<input type="hidden" name="(?!csrf)(\w+)" value="([^"]*)">', form[2])
+    return {"action": form[1], **{name: html.unescape(value) for name, value in fields}}
+
+
+def wake_by(client: Client, path: str) -> str:
+    """Press the button that wakes; return what is said then."""
+    form = wake_form(client, path)
+    assert form is not None
+    return text_of(client.post(form.pop("action"), form, follow=True))
+
+
+def leading(*pods: str) -> BinderState:
+    now = datetime.now(UTC)
+    queued = [{"uid": uid, "state": "backoff", "until": (now + timedelta(seconds=9)).isoformat()} for uid in pods]
+    return BinderState.objects.create(identity="b", process="p", heartbeat_at=now, leads=True, pods=queued)
+
+
+GROUP = f"{PAGE}?rule=&reason={quote('Insufficient cpu')}"
+
+
+def test_an_operator_wakes_a_group_and_is_told_which_pods_cannot_be_woken_and_why(
+    operator: Client, waiting: str
+) -> None:
+    assert waiting
+    mine = PendingPod.objects.get(name="mine")
+    leading(mine.uid)
+    assert "Some of them can't be woken: default-scheduler keeps a queue of its own" in text(operator, GROUP)
+    said = wake_by(operator, GROUP)
+    assert "1 Pod is tried within a second." in said
+    assert "1 can't be woken: default-scheduler keeps a queue of its own" in said
+    assert "at once: somebody asked for it" in said
+    assert list(Wake.objects.values_list("uid", flat=True)) == [mine.uid]
+
+
+def test_waking_is_an_act_that_the_audit_trail_has_once_with_what_was_woken(operator: Client, waiting: str) -> None:
+    assert waiting
+    wake_by(operator, GROUP)
+    (event,) = AuditEvent.objects.filter(kind="wake")
+    said = said_by(event)
+    assert (said.by, said.thing_kind, said.thing_name) == (
+        "operator",
+        "Pods",
+        "rule none, reason Insufficient cpu",
+    )
+    assert said.more == {"pods": 1, "first": ["default/mine"]}
+    assert sentence_of(event, said.more) == "operator had Pods rule none, reason Insufficient cpu tried at once"
+
+
+def test_a_pod_is_woken_from_its_own_page(operator: Client, waiting: str) -> None:
+    assert waiting
+    said = wake_by(operator, "/admin/scheduler/pods/default/mine/")
+    assert "1 Pod is tried as soon as a process schedules: none leads now, see Queue." in said
+    assert "Tried next: at once: somebody asked for it" in said
+
+
+def test_a_pod_of_kube_scheduler_has_no_such_button_and_its_page_says_why(operator: Client, waiting: str) -> None:
+    assert waiting
+    path = "/admin/scheduler/pods/default/web-1/"
+    assert wake_form(operator, path) is None
+    assert "It can't be woken: default-scheduler keeps a queue of its own" in text(operator, path)
+    assert "None of them can't be woken" not in text(operator, f"{PAGE}?rule=team")
+    uid = PendingPod.objects.get(name="web-1").uid
+    said = text_of(operator.post(f"{path}wake/", {"uid": uid}, follow=True))
+    assert "1 can't be woken: default-scheduler keeps a queue of its own" in said
+    assert not Wake.objects.exists()
+    assert not AuditEvent.objects.filter(kind="wake").exists()
+
+
+def test_a_gated_pod_is_not_woken(operator: Client) -> None:
+    cluster = Cluster()
+    uid = cluster.add("gated", "Scheduling is blocked due to non-empty scheduling gates", scheduler="berth", at=AT)
+    cluster.pods[uid]["status"]["conditions"][0]["reason"] = "SchedulingGated"
+    cluster.follow(datetime.now(UTC))
+    path = "/admin/scheduler/pods/default/gated/"
+    assert wake_form(operator, path) is None
+    assert "scheduling gates keep it back" in text(operator, path)
+
+
+@pytest.mark.parametrize("role", ["auditor", "approver"])
+def test_who_may_not_wake_has_no_button_and_is_refused(role: str, waiting: str, request: pytest.FixtureRequest) -> None:
+    assert waiting
+    client = request.getfixturevalue(role)
+    assert wake_form(client, GROUP) is None
+    assert client.post(f"{PAGE}wake/", {"rule": ""}).status_code == 403
+    assert client.post("/admin/scheduler/pods/default/mine/wake/", {}).status_code == 403
+    assert not Wake.objects.exists()
+
+
+def test_pods_that_are_placed_by_now_are_nothing_to_wake(operator: Client) -> None:
+    said = text_of(operator.post(f"{PAGE}wake/", {"rule": "team"}, follow=True))
+    assert "Nothing to wake: none of these Pods is Pending any more." in said

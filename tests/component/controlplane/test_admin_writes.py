@@ -76,6 +76,8 @@ WRITES = {
     "/admin/scheduler/import/": "open_change",
     "/admin/scheduler/legal-holds/*/lift/": "hold.lift",
     "/admin/scheduler/legal-holds/make/": "hold.make",
+    "/admin/scheduler/pending/wake/": "wake",
+    "/admin/scheduler/pods/*/*/wake/": "wake",
     "/admin/scheduler/preview/save-test/": _FORM,
     "/admin/scheduler/priority-classes/*/go-back/*/": "go_back, propose_going_back",
     "/admin/scheduler/priority-classes/*/put-back/": "put_back",

@@ -701,3 +701,26 @@ def test_a_fault_while_deciding_ends_the_turn_for_what_gives_way(monkeypatch: py
     with pytest.raises(ZeroDivisionError):
         world.turn(3)
     assert told == ["ends"]
+
+
+def test_a_pod_that_is_woken_is_tried_at_once_whatever_is_left_of_its_backoff(world: World) -> None:
+    world.node("n1")
+    world.pod("a", requests=HUGE)
+    world.turn()
+    world.node("n2")
+    world.turn()
+    assert (world.state("a"), len(world.recorded)) == (State.BACKOFF, 1)
+
+    world.loop.wake(["uid-a", "uid-of-nobody"])
+    world.turn()
+    assert (world.state("a"), len(world.recorded)) == (State.UNSCHEDULABLE, 2)
+
+
+def test_a_pod_that_is_being_bound_is_not_decided_on_again_by_waking_it(world: World) -> None:
+    world.node("n1")
+    world.pod("a", requests=ONE)
+    world.turn()
+    world.loop.wake(["uid-a"])
+    world.turn()
+    assert world.recorded == [("a", "n1")]
+    assert world.state("a") is State.TAKEN
