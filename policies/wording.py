@@ -32,6 +32,19 @@ def counted(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """Return a length of time as people say it: 4 s, 3 min, 2 h, 5 d."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size):,} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was, as people say it."""
+    return f"{duration(seconds)} ago"
+
+
 def builtin_help(name: str) -> str:
     """Return the first line of a built-in's help, empty for a name that isn't one."""
     # Imported here: they load numpy and CEL, and most sentences are of other things.

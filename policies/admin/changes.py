@@ -1,7 +1,6 @@
 """Changes: what waits to go live, what it does, who has approved it, and the buttons that move it on."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,10 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timesince import timesince
 from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
@@ -26,6 +23,7 @@ from policies.admin.differences import whole
 from policies.admin.frame import display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
+from policies.admin.times import time_ago
 from policies.engine.ruleset import PriorityClass
 from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
@@ -319,9 +317,7 @@ class ChangeAdmin(ReadOnlyAdmin):
     @display(description="Since", ordering="moved_at")
     def since(self, row: Change) -> SafeString:
         """Return how long ago its state became this one."""
-        exact = f"{row.moved_at:%Y-%m-%d %H:%M} UTC"
-        tag = '<time class="berth-nowrap" datetime="{}" title="{}">{}</time>'
-        return format_html(tag, row.moved_at.isoformat(), exact, _age(row))
+        return time_ago(row.moved_at)
 
     @display(description="Touches")
     def touches(self, row: Any) -> str:
@@ -330,13 +326,6 @@ class ChangeAdmin(ReadOnlyAdmin):
             return "see its Revision"
         moved = f", ! {row.overview.moved} moved" if row.overview and row.overview.moved else ""
         return f"{counted(row.edit_count, 'thing')}{moved}"
-
-
-def _age(row: Change) -> str:
-    now = timezone.now()
-    if now - row.moved_at < timedelta(minutes=1):
-        return "just now"
-    return f"{timesince(row.moved_at, now, depth=1)} ago".replace("\xa0", " ")
 
 
 def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:

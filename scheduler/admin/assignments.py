@@ -21,7 +21,7 @@ from policies.admin.frame import ChangeList, action, display
 from policies.engine.documents import read_assignment
 from policies.engine.errors import RuleSetError
 from policies.models import Assignment
-from scheduler.admin.decisions import duration
+from policies.wording import ago, duration
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now, last_uses
 from scheduler.decisions.today import Shares, shares_since
@@ -48,7 +48,7 @@ class _UsedChangeList(AssignmentChangeList):
 
 def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) -> tuple[str, str]:
     """Return a kind of label, and when an Assignment last took a Pod."""
-    said = f"{duration((now - last).total_seconds())} ago" if last else "not yet"
+    said = ago((now - last).total_seconds()) if last else "not yet"
     if idle_since is None:
         return "in use" if last else "none", said
     if last is None:

@@ -90,11 +90,3 @@ def lost_sentence() -> str:
     )
     said = f"{many} not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
     return f"{said} {absent} of them may still come: their process is gone. See Decision gaps." if absent else said
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as people say it: 4 s, 3 min, 2 h, 5 d."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(int(seconds), 0)} s"

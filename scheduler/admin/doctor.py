@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 
 from policies.admin.base import decisions_url, person
 from policies.admin.versions import copyable
-from scheduler.admin.decisions import duration
+from policies.wording import ago
 from scheduler.admin.forms import CANARY_DEFAULTS, AnswersForm, CanaryForm, LintForm
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.checkup import Part, check, known
@@ -166,7 +166,7 @@ def _run(row: CanaryRun) -> dict[str, Any]:
     return {
         "row": row,
         "report": {**row.report, "verbs": verbs},
-        "ago": f"{duration(age.total_seconds())} ago",
+        "ago": ago(age.total_seconds()),
         "is_done": is_done,
         "is_moving": not is_done and age < LONGEST,
         "is_stuck": not is_done and age >= LONGEST,

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from policies.admin.base import decisions_url, person
-from scheduler.admin.decisions import duration
+from policies.wording import ago, duration
 from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, workload_url
 from scheduler.models import PendingPod
 from scheduler.pending.listing import (
@@ -166,8 +166,8 @@ def _as_of(summary: Summary, now: datetime) -> str:
         return (
             "A worker lists it every few seconds: look whether one runs, on the page Processes or by manage.py doctor."
         )
-    ago = f"As of {duration((now - summary.looked_at).total_seconds())} ago."
-    return f"{ago} That is long ago: look whether a worker runs, on the page Doctor." if summary.is_old else ago
+    said = f"As of {ago((now - summary.looked_at).total_seconds())}."
+    return f"{said} That is long ago: look whether a worker runs, on the page Doctor." if summary.is_old else said
 
 
 def _of_group(group: Group) -> str:
@@ -200,7 +200,7 @@ def _reason(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]
     return {
         "group": group,
         "waits": duration((now - group.since).total_seconds()),
-        "tried": duration((now - group.tried_at).total_seconds()) if group.tried_at else "",
+        "tried": ago((now - group.tried_at).total_seconds()) if group.tried_at else "",
         "url": _url(rule=group.rule, reason=group.reason, **narrowed),
         "refused": decisions_url(refused_by=group.rule, span="hour") if group.rule else "",
     }
@@ -211,7 +211,7 @@ def _owner(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
     return {
         "group": group,
         "waits": duration((now - group.since).total_seconds()),
-        "tried": duration((now - group.tried_at).total_seconds()) if group.tried_at else "",
+        "tried": ago((now - group.tried_at).total_seconds()) if group.tried_at else "",
         "url": _url(namespace=group.namespace, owner_kind=group.kind, owner_name=group.name, **narrowed),
         "workload": workload_url(group.namespace, group.kind, group.name) if group.name else "",
     }
@@ -250,7 +250,7 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "owner": workload_url(row.namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
         "waits": duration((now - row.since).total_seconds()),
         "held": said_of_hold(row.rule, row.reason),
-        "tried": duration((now - row.tried_at).total_seconds()) if row.tried_at else "",
+        "tried": ago((now - row.tried_at).total_seconds()) if row.tried_at else "",
         "decision": decision_url(row.decision) if row.decision else "",
         "next": waiting.next_try,
         "unwoken": why_not(row),

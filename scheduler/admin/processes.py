@@ -13,8 +13,8 @@ from django.utils.safestring import SafeString
 from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
 from policies.admin.panels import add_panel
+from policies.admin.times import time_ago
 from policies.models import Revision
-from scheduler.admin.decisions import duration
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.reading import recorded
 from scheduler.models import Process
@@ -64,9 +64,7 @@ class ProcessAdmin(ReadOnlyAdmin):
     @display(description="Last heartbeat", ordering="heartbeat_at")
     def heartbeat(self, row: Process) -> SafeString:
         """Return how long ago it reported."""
-        ago = f"{duration((timezone.now() - row.heartbeat_at).total_seconds())} ago"
-        exact = f"{row.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC"
-        return format_html('<time datetime="{}" title="{}">{}</time>', row.heartbeat_at.isoformat(), exact, ago)
+        return time_ago(row.heartbeat_at)
 
 
 def revision_panel(revision: Revision, _: HttpRequest) -> SafeString:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
-from scheduler.admin.decisions import duration
+from policies.wording import ago, duration
 from scheduler.admin.links import node_url, pod_url
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import BinderState
@@ -49,7 +49,7 @@ def _other(row: BinderState, now: datetime) -> dict[str, Any]:
     return {
         "row": row,
         "is_silent": silent,
-        "ago": f"{duration((now - row.heartbeat_at).total_seconds())} ago",
+        "ago": ago((now - row.heartbeat_at).total_seconds()),
     }
 
 

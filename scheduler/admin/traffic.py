@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import F, Sum
 
-from scheduler.admin.decisions import duration
+from policies.wording import ago, duration
 from scheduler.decisions.traffic import BINS, Traffic, VerbTraffic, traffic_now
 from scheduler.models import Caller, DecisionGap
 
@@ -36,7 +36,7 @@ def last_call(now: datetime) -> dict[str, str] | None:
     return {
         "by": row.identity,
         "verb": row.verb,
-        "ago": f"{duration((now - row.last_at).total_seconds())} ago",
+        "ago": ago((now - row.last_at).total_seconds()),
         "exact": f"{row.last_at:%Y-%m-%d %H:%M:%S} UTC",
     }
 

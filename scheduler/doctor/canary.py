@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from policies import wording
 from scheduler.cluster.errors import APIError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.doctor.addresses import without_secrets
 from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS
@@ -80,6 +81,11 @@ class LastCall(msgspec.Struct, rename="camel", frozen=True):
     process: str
     seconds_ago: float
     during: bool
+
+    @property
+    def ago(self) -> str:
+        """How long ago that was, in words."""
+        return wording.ago(self.seconds_ago)
 
 
 class VerbReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

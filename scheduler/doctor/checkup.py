@@ -244,9 +244,7 @@ def _last_call(calls: dict[str, list[LastCall]]) -> Part:
         remedy = "Create a Pod, or run a canary (doctor wiring), which says why."
         return Part("kube-scheduler", "unknown", "has not called yet", remedy)
     verbs = ", ".join(verb for verb in VERBS if verb in calls)
-    return Part(
-        "kube-scheduler", "ok", f"{newest.identity} called {newest.seconds_ago:,.0f} s ago; verbs seen: {verbs}"
-    )
+    return Part("kube-scheduler", "ok", f"{newest.identity} called {newest.ago}; verbs seen: {verbs}")
 
 
 # History

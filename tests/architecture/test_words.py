@@ -1,6 +1,7 @@
 """Docstrings and comments open as those of Django and Kubernetes do."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,3 +44,10 @@ def test_constants_are_explained_by_comments_above_them() -> None:
         and isinstance(after.value.value, str)
     }
     assert below == set()
+
+
+def test_how_long_ago_something_was_is_said_by_one_function() -> None:
+    own_words = re.compile(r"f\} s ago|\)\} ago|\}\} ago\b|\btimesince\b")
+    pages = [path for path in tracked_files() if path.suffix in {".py", ".html"} and "tests" not in named(path)]
+    found = {named(path) for path in pages if own_words.search(path.read_text(encoding="utf-8"))}
+    assert found == {"policies/wording.py"}

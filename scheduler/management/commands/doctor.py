@@ -433,4 +433,4 @@ def _when(verb: VerbReport) -> str:
         return after
     call = verb.callers[0]
     address = f" ({call.address})" if call.address and call.address != call.identity else ""
-    return f"{after}; last called {call.seconds_ago:,.0f} s ago by {call.identity}{address}"
+    return f"{after}; last called {call.ago} by {call.identity}{address}"

@@ -88,6 +88,13 @@ class TestWiring:
         assert "filter ✓ 7 s ago system:kube-scheduler 10.0.0.1 p" in said
         assert "preempt ? never called" in said
 
+    def test_a_call_of_last_year_is_said_in_days(self, auditor: Client) -> None:
+        at = datetime.now(UTC) - timedelta(seconds=28_246_048)
+        Caller.objects.create(identity="old", verb="filter", address="10.0.0.1", process="p", last_at=at)
+        said = text_of(get(auditor, HOME))
+        assert "filter ✓ 326 d ago old" in said
+        assert "old called 326 d ago" in said
+
     def test_findings_of_kube_schedulers_file_are_there(
         self, auditor: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:

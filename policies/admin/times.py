@@ -1,0 +1,26 @@
+"""How long ago something was, as all pages say it: relative, with the exact time on hover."""
+
+from datetime import datetime
+
+from django.template import Library
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from policies import wording
+
+register = Library()
+
+
+@register.filter
+def ago(at: datetime) -> str:
+    """Return how long ago it was, in words."""
+    return wording.ago((timezone.now() - at).total_seconds())
+
+
+@register.filter
+def time_ago(at: datetime) -> SafeString:
+    """Return how long ago it was, as an element that has the exact time."""
+    exact = f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    tag = '<time class="berth-nowrap" datetime="{}" title="{}">{}</time>'
+    return format_html(tag, at.isoformat(), exact, ago(at))
