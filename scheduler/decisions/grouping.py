@@ -37,7 +37,7 @@ class Group(msgspec.Struct, kw_only=True):
     def add(self, row: Decision) -> None:
         """Take another one in."""
         self.decisions += 1
-        self.refused += bool(row.nodes and not row.feasible and not row.error)
+        self.refused += row.found_no_node
         self.pods.add(row.pod_uid)
         self.oldest = min(self.oldest, row.at)
 

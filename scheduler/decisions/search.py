@@ -19,7 +19,7 @@ from policies.audit_search import SearchError, read_parameters
 from policies.models import ChangeEvent, Revision
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.reading import recorded
-from scheduler.models import Decision
+from scheduler.models import FOUND_NO_NODE, Decision
 
 VERBS = ("filter", "prioritize", "bind", "preempt", "schedule")
 ANSWERS = {"none": "no node", "some": "some nodes refused", "all": "every node", "error": "error"}
@@ -353,7 +353,7 @@ def _rule(text: str) -> Q:
 def _answer(text: str) -> Q:
     match _one_of(ANSWERS, text):
         case "none":
-            return Q(feasible=0, nodes__gt=0)
+            return FOUND_NO_NODE
         case "some":
             return Q(feasible__gt=0, feasible__lt=F("nodes"))
         case "all":

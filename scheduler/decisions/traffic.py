@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from scheduler.decisions.reading import recorded
+from scheduler.models import found_no_node
 
 SPAN = timedelta(hours=1)
 # Decisions that are looked at: some 40 ms of a page's 300.
@@ -28,11 +29,6 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
     feasible: int
     error: str
     microseconds: int
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether there were nodes and none was left."""
-        return bool(self.nodes and not self.feasible and not self.error)
 
 
 class VerbTraffic(msgspec.Struct, frozen=True):
@@ -111,7 +107,7 @@ def _verb_traffic(verb: str, answered: Sequence[Answered], since: datetime, seco
         verb=verb,
         decisions=len(answered),
         a_second=len(answered) / seconds,
-        refused=sum(row.is_refused for row in answered),
+        refused=sum(found_no_node(row.nodes, row.feasible, row.error) for row in answered),
         errors=sum(bool(row.error) for row in answered),
         p50=_percentile(times, 50) / 1000,
         p99=_percentile(times, 99) / 1000,

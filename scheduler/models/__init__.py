@@ -1,7 +1,17 @@
 """Rows of what happened to Pods, and of what Berth keeps about itself. Plain: fields, constraints and one-row predicates."""
 
 from scheduler.models.backtest import Backtest, BacktestChunk
-from scheduler.models.decisions import AssignmentUse, Decision, NodeNames, Outcome, PlacedPod, ShadowCount, SnapshotPart
+from scheduler.models.decisions import (
+    FOUND_NO_NODE,
+    AssignmentUse,
+    Decision,
+    NodeNames,
+    Outcome,
+    PlacedPod,
+    ShadowCount,
+    SnapshotPart,
+    found_no_node,
+)
 from scheduler.models.evidence import EvidenceExport, EvidencePiece
 from scheduler.models.history import JournalUse, LegalHold, Pruning, StorageSample
 from scheduler.models.ledger import LedgerCheckpoint, LedgerHead, LedgerLeaf, LedgerPruned, LedgerTile
@@ -12,6 +22,7 @@ from scheduler.models.recording import Checkpoint, DeadLetter, DecisionGap
 from scheduler.models.requeue import Requeue, RequeueState, WaitingPod, Wake
 
 __all__ = [
+    "FOUND_NO_NODE",
     "AssignmentUse",
     "Backtest",
     "BacktestChunk",
@@ -51,4 +62,5 @@ __all__ = [
     "WaitingPod",
     "Wake",
     "Webhook",
+    "found_no_node",
 ]

@@ -5,6 +5,15 @@ import uuid
 from django.db import models
 
 
+def found_no_node(nodes: int, feasible: int, error: str) -> bool:
+    """Return whether an answer left a Pod no node: there were some, and what was asked could be answered."""
+    return bool(nodes and not feasible and not error)
+
+
+# The same, as the database asks it.
+FOUND_NO_NODE = models.Q(feasible=0, nodes__gt=0, error="")
+
+
 class Decision(models.Model):
     """One answer to one question about one Pod, with all that is needed to replay it.
 
@@ -87,6 +96,11 @@ class Decision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.pod_namespace}/{self.pod_name}"
+
+    @property
+    def found_no_node(self) -> bool:
+        """Whether this answer left the Pod no node."""
+        return found_no_node(self.nodes, self.feasible, self.error)
 
 
 class Outcome(models.Model):

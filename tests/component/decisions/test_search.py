@@ -11,8 +11,11 @@ from django.test.utils import CaptureQueriesContext
 
 from policies import publishing
 from policies.audit_search import SearchError
-from scheduler.decisions import search
+from scheduler.admin.decision_list import verdict_of
+from scheduler.decisions import grouping, search
+from scheduler.decisions.reading import recorded
 from scheduler.decisions.search import BY_NAME, FILTERS, parse_search
+from scheduler.decisions.traffic import traffic_now
 from scheduler.models import Decision
 from tests.builders import make_rule_set
 from tests.component.controlplane.test_pages import make_decision
@@ -317,3 +320,15 @@ def test_the_schema_has_every_filter(auditor: Client) -> None:
     described = {each["name"] for each in schema["paths"]["/api/v1/decisions"]["get"]["parameters"]}
     assert {*BY_NAME, "span", "from", "to", "before", "after", "limit"} <= described
     assert all(each.help for each in FILTERS)
+
+
+def test_what_found_no_node_is_the_same_for_lists_groups_and_homes_hour() -> None:
+    make_decision(pod_name="none", pod_uid="1", feasible=0)
+    make_decision(pod_name="some", pod_uid="2", feasible=1)
+    make_decision(pod_name="broke", pod_uid="3", feasible=0, error="too late")
+    make_decision(pod_name="unasked", pod_uid="4", nodes=0, feasible=0)
+    assert find(answer="none") == ["none"]
+    groups = grouping.grouped(recorded(), "pod")
+    assert [each.row.pod_name for each in groups if each.refused] == ["none"]
+    assert [row.pod_name for row in recorded() if verdict_of(row)["text"].startswith("none of")] == ["none"]
+    assert traffic_now(datetime.now(UTC)).refused == 1
