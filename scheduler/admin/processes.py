@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -26,9 +27,9 @@ STALE_AFTER = Process.STALE_AFTER
 class ProcessAdmin(ReadOnlyAdmin):
     """The pages of processes."""
 
-    list_display = ("role", "host_pid", "state", "serves", "snapshot", "started", "heartbeat")
+    list_display = ("role", "host_pid", "state", "serves", "snapshot", "spool", "started", "heartbeat")
     list_filter = ("role",)
-    fields = ("role", "host_pid", "state", "serves", "snapshot", "started", "heartbeat")
+    fields = ("role", "host_pid", "state", "serves", "snapshot", "spool", "started", "heartbeat")
     readonly_fields = fields
     empty_title = "No process has reported"
     empty_text = "Processes of Berth report once a second. Start them with make up, or see the Deployment's Pods."
@@ -55,6 +56,14 @@ class ProcessAdmin(ReadOnlyAdmin):
     def snapshot(self, row: Process) -> str:
         """Return how old its view of the cluster is."""
         return "no Snapshot" if row.snapshot_age_seconds is None else f"{row.snapshot_age_seconds:.1f} s"
+
+    @display(description="Spool", ordering="spool_records")
+    def spool(self, row: Process) -> str:
+        """Return what it has recorded and not sent yet, and what that and what the database doesn't have takes up on disk."""
+        if row.spool_records is None:
+            return "not said"
+        on_disk = filesizeformat(row.spool_bytes or 0).replace("\xa0", " ")
+        return f"{row.spool_records:,} to send, {on_disk}"
 
     @display(description="Started", ordering="started_at")
     def started(self, row: Process) -> str:

@@ -15,7 +15,7 @@ from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import Chain, Journal, Place
 from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
-from scheduler.decisions.shipping import ReadCheckpoints, Shipper, read_checkpoints
+from scheduler.decisions.shipping import Depth, ReadCheckpoints, Shipper, read_checkpoints
 from scheduler.decisions.spool import Payload, Spool, SpoolFullError
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import DECISIONS_UNWRITTEN, OUTCOMES_UNWRITTEN, SPOOL_LOST
@@ -106,6 +106,11 @@ class Recorder:
     def redis_reachable(self) -> bool:
         """Whether Redis took what was shipped last."""
         return self.shipper.redis_reachable
+
+    @property
+    def depth(self) -> Depth:
+        """What waits in the spool."""
+        return self.shipper.depth()
 
     @property
     def numbered(self) -> int:

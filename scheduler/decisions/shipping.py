@@ -171,6 +171,13 @@ class Source:
         )
 
 
+class Depth(NamedTuple):
+    """What a spool holds: records of this process that weren't sent yet, and the bytes of all that the database doesn't have."""
+
+    records: int
+    bytes: int
+
+
 class Shipper:
     """Ships in a thread of its own.
 
@@ -231,8 +238,7 @@ class Shipper:
                 break
             if not (moved and self._is_behind()):
                 self._stopping.wait(_RETRY_SECONDS if self._away else _PAUSE_SECONDS)
-        waiting = self._spool.next_sequence - (self._own.next_sequence or 1)
-        if waiting:
+        if waiting := self.depth().records:
             logger.warning("%d records wait on disk for the next process to ship them", waiting)
         for source in self._sources:
             if source.dead is not None:
@@ -331,8 +337,14 @@ class Shipper:
         self._spool.others_bytes = sum(
             source.segments.total_bytes() for source in self._sources if source.dead is not None
         )
-        DECISIONS_WAITING.set(self._spool.next_sequence - (self._own.next_sequence or 1))
-        SPOOL_BYTES.set(self._spool.size_bytes + self._spool.others_bytes)
+        depth = self.depth()
+        DECISIONS_WAITING.set(depth.records)
+        SPOOL_BYTES.set(depth.bytes)
+
+    def depth(self) -> Depth:
+        """Return what waits on disk. May be called by any thread."""
+        waiting = self._spool.next_sequence - (self._own.next_sequence or 1)
+        return Depth(waiting, self._spool.size_bytes + self._spool.others_bytes)
 
     @staticmethod
     def _send_again(source: Source, stored: Stored | None) -> None:

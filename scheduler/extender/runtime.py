@@ -62,6 +62,7 @@ class Runtime:
             live=self.live,
             served=self.revisions.served,
             numbered=lambda: self.recorder.numbered,
+            spooled=lambda: self.recorder.depth,
             more=self._write_more,
         )
         self.recorder = make_recorder(self.heartbeat.process_id)

@@ -19,6 +19,8 @@ class Process(models.Model):
     revision = models.IntegerField(default=0)
     revision_at = models.DateTimeField(null=True, blank=True)
     snapshot_age_seconds = models.FloatField(null=True, blank=True)
+    spool_records = models.BigIntegerField(null=True, blank=True, help_text="that wait on disk to be sent to Redis")
+    spool_bytes = models.BigIntegerField(null=True, blank=True, help_text="on disk, until the database has them")
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
 

@@ -18,6 +18,7 @@ from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.masking import Masks
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.recorder import Recorder
+from scheduler.decisions.shipping import Depth
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import SNAPSHOT_AGE
 from scheduler.models import Process
@@ -68,6 +69,7 @@ class Heartbeat:
         live: its Snapshot.
         served: gives the number of the Revision in use, 0 without one, and since when it is.
         numbered: gives how many Decisions were answered.
+        spooled: gives what waits on disk.
         more: writes what else the process tells about itself.
     """
 
@@ -78,6 +80,7 @@ class Heartbeat:
         live: LiveSnapshot,
         served: Callable[[], tuple[int, datetime | None]],
         numbered: Callable[[], int],
+        spooled: Callable[[], Depth],
         more: Callable[[], None],
     ) -> None:
         started = datetime.now(UTC)
@@ -86,6 +89,7 @@ class Heartbeat:
         self._live = live
         self._served = served
         self._numbered = numbered
+        self._spooled = spooled
         self._noted = 0
         self._more = more
         self._unreachable = False
@@ -96,10 +100,13 @@ class Heartbeat:
         age = self._live.age_seconds() if self._live.synced else None
         SNAPSHOT_AGE.set(-1 if age is None else age)
         revision, since = self._served()
+        depth = self._spooled()
         fields = {
             "revision": revision,
             "revision_at": since,
             "snapshot_age_seconds": age,
+            "spool_records": depth.records,
+            "spool_bytes": depth.bytes,
             # By the database's clock, as whoever looks whether it is silent does.
             "heartbeat_at": Now(),
         }

@@ -16,7 +16,9 @@ from django.utils import timezone
 from policies import publishing
 from policies.models import Assignment, Change, Revision, RuleSet, RuleSetVersion
 from scheduler.decisions.record import store_json
+from scheduler.decisions.shipping import Depth
 from scheduler.models import Caller, DeadLetter, Decision, DecisionGap, Process
+from scheduler.serving.process import Heartbeat
 from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
 from tests.component.pages import (
     change_url,
@@ -326,6 +328,21 @@ def test_a_decision_shows_where_its_pod_ended_up(auditor: Client, best: bool | N
     row = make_decision(placed_on="n1", placed_at=timezone.now(), placed_best=best, best="")
     assert f"1 of 3 nodes another team {shown} web v1" in text_of(get(auditor, "/admin/scheduler/decision/"))
     assert f"Placed on {sentence} " in text_of(get(auditor, f"/admin/scheduler/decision/{row.pk}/change/"))
+
+
+def test_a_process_says_what_waits_in_its_spool(auditor: Client) -> None:
+    live: Any = type("Live", (), {"synced": False})()
+    depth = Depth(records=1_203, bytes=3 << 20)
+    heartbeat = Heartbeat(
+        "extender",
+        live=live,
+        served=lambda: (0, None),
+        numbered=lambda: 0,
+        spooled=lambda: depth,
+        more=lambda: None,
+    )
+    heartbeat.write()
+    assert "1,203 to send, 3.0 MB" in text_of(get(auditor, "/admin/scheduler/process/"))
 
 
 def test_a_silent_process_is_marked(auditor: Client) -> None:

@@ -12,6 +12,7 @@ from policies.engine.objects.pod import Pod
 from scheduler.admin.decisions import lost_sentence
 from scheduler.decisions.metrics import GAPS
 from scheduler.decisions.missing import REASON, SILENT, database_now, missing, note_missing, note_numbered
+from scheduler.decisions.shipping import Depth
 from scheduler.models import Checkpoint, Decision, DecisionGap, Process
 from scheduler.serving.process import Heartbeat
 from tests.builders import make_pod
@@ -76,7 +77,14 @@ def test_a_process_whose_clock_is_wrong_by_a_day_is_neither_gone_nor_alive_for_t
 
     monkeypatch.setattr("scheduler.serving.process.datetime", Wrong)
     live: Any = type("Live", (), {"synced": False})()
-    heartbeat = Heartbeat("extender", live=live, served=lambda: (0, None), numbered=lambda: 49, more=lambda: None)
+    heartbeat = Heartbeat(
+        "extender",
+        live=live,
+        served=lambda: (0, None),
+        numbered=lambda: 49,
+        spooled=lambda: Depth(0, 0),
+        more=lambda: None,
+    )
     heartbeat.write()
     assert missing(database_now()) == []
     assert [gap.last for gap in missing(database_now() + SILENT + timedelta(seconds=1))] == [49]
@@ -198,7 +206,14 @@ class Live:
 
 def heartbeat(numbered: list[int]) -> Heartbeat:
     live: Any = Live()
-    return Heartbeat("extender", live=live, served=lambda: (0, None), numbered=lambda: numbered[0], more=lambda: None)
+    return Heartbeat(
+        "extender",
+        live=live,
+        served=lambda: (0, None),
+        numbered=lambda: numbered[0],
+        spooled=lambda: Depth(0, 0),
+        more=lambda: None,
+    )
 
 
 def test_the_heartbeat_writes_how_many_decisions_there_are_when_there_are_more() -> None:

@@ -118,6 +118,7 @@ class TestShipping:
         world.write(*numbered(3))
         world.ship()
         assert DECISIONS_WAITING._value.get() == 3
+        assert world.shipper.depth() == (3, world.spool.size_bytes)
         world.stream.away = False
         world.ship()
         assert DECISIONS_WAITING._value.get() == 0
