@@ -15,6 +15,7 @@ from policies import checking, compiler, manifests, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, may_publish, person, revision_url
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
 from policies.admin.frame import ChangeList, ModelAdmin, action, display, once
+from policies.admin.ladder import ladder, signed
 from policies.admin.rule_sets import table
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
@@ -35,7 +36,6 @@ _FIELDS = {
 _LIST = "admin:policies_priorityclass_changelist"
 _SHOWN = ("live_state", "in_the_cluster", "version_table", "document")
 _NOT_LIVE = "not live"
-_SIGNS = {"applied": "✓", "pending": "…", "system": "", "kept": "", "foreign": "!", "drifted": "!"}
 _LABELS = {
     "✓ applied": "success",
     "… pending": "info",
@@ -45,11 +45,6 @@ _LABELS = {
     "! drifted": "warning",
     _NOT_LIVE: "default",
 }
-
-
-def signed(state: str) -> str:
-    """Return a state with its sign: nothing is said by colour alone."""
-    return f"{_SIGNS.get(state, '✗')} {state}".strip()
 
 
 class PriorityClassForm(RowForm):
@@ -103,7 +98,6 @@ class PriorityClassAdmin(RowAdmin):
         "name_link",
         "what_for",
         "cluster_label",
-        "cluster_message",
         "last_edit",
     )
     search_fields = ("name", "description")
@@ -112,11 +106,11 @@ class PriorityClassAdmin(RowAdmin):
         (None, {"fields": ("name", "description", ("value", "preemption_policy"), "global_default")}),
         ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")}),
     )
-    list_after_template = "policies/other_priority_classes.html"
+    list_before_template = "policies/priority_class_ladder.html"
     empty_title = "No PriorityClass of Berth's yet"
     empty_text = (
         "A PriorityClass gives Pods their priority: who goes first in the queue, and who may have others removed. Add "
-        "one and publish; Berth then makes it in the cluster. Classes that are there already are listed below."
+        "one and publish; Berth then makes it in the cluster. Classes that are there already stand above."
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
@@ -133,11 +127,8 @@ class PriorityClassAdmin(RowAdmin):
         return _PriorityClassChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Return what is not live yet, what else the cluster has, and whether it can be asked."""
-        extra = {
-            "others": [(f"{row.value:,}", row, signed(row.state)) for row in _others()],
-            "look": PriorityClassLook.objects.first(),
-        }
+        """Return what is not live yet, all classes by value with who uses them, and whether the cluster can be asked."""
+        extra = {"look": PriorityClassLook.objects.first(), "may_adopt": may_publish(request), **ladder()}
         return super().changelist_view(request, {**(extra_context or {}), **extra})
 
     def has_put_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
@@ -197,12 +188,6 @@ class PriorityClassAdmin(RowAdmin):
         """Return what became of the live one."""
         state = getattr(row, "cluster", None)
         return signed(state.state) if state else _NOT_LIVE
-
-    @display(description="Why")
-    def cluster_message(self, row: PriorityClass) -> str:
-        """Return what Berth or the API server says of it."""
-        state = getattr(row, "cluster", None)
-        return state.message if state else ""
 
     @display(description="Live")
     @once
@@ -265,9 +250,3 @@ def _manager(found: ClusterPriorityClass) -> str:
     if not found.managed:
         return "others"
     return "Berth, which made it" if found.made_by_berth else "Berth, which took it over"
-
-
-def _others() -> list[ClusterPriorityClass]:
-    """Return the classes in the cluster that no row here is about, the highest value first."""
-    rows = PriorityClass.objects.values("name")
-    return list(ClusterPriorityClass.objects.filter(present=True).exclude(name__in=rows).order_by("-value", "name"))

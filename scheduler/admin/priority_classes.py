@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth.decorators import permission_required
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db.models import Sum
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from policies import publishing, wording
 from policies.admin.base import Confirmation, confirm, confirm_going_back, may_publish, person, revision_url
-from policies.admin.priority_classes import signed
+from policies.admin.ladder import signed
 from policies.engine import ruleset as engine
 from policies.models import (
     ClusterPriorityClass,
@@ -27,6 +27,7 @@ from policies.models import (
     PriorityClassUser,
     PriorityClassVersion,
 )
+from scheduler.admin.links import pod_url, workload_url
 
 SEE, PUBLISH = "policies.view_priorityclass", "policies.publish"
 _PER_PAGE = 50
@@ -139,14 +140,25 @@ def _users(request: HttpRequest, name: str, found: ClusterPriorityClass | None) 
     workloads = users.order_by("namespace", "kind", "name", "priority")
     former = users.exclude(priority=found.value) if found is not None and found.present else users.none()
     return {
-        "users": Paginator(workloads, _PER_PAGE).get_page(request.GET.get("p")),
+        "users": _linked(Paginator(workloads, _PER_PAGE).get_page(request.GET.get("p"))),
         "namespaces": users.values("namespace").annotate(pods=Sum("pods")).order_by("-pods", "namespace")[:_PER_PAGE],
         "users_sentence": publishing.users_sentence(name),
-        "former": Paginator(former.order_by("namespace", "kind", "name", "priority"), _PER_PAGE).get_page(
-            request.GET.get("f")
+        "former": _linked(
+            Paginator(former.order_by("namespace", "kind", "name", "priority"), _PER_PAGE).get_page(
+                request.GET.get("f")
+            )
         ),
         "former_pods": former.aggregate(pods=Sum("pods"))["pods"] or 0,
     }
+
+
+def _linked(users: Page[PriorityClassUser]) -> Page[PriorityClassUser]:
+    """Note of each row where its workload's page is; a Pod that belongs to nothing has its story."""
+    for each in users:
+        is_pod = each.kind == "Pod"
+        url = pod_url(each.namespace, each.name) if is_pod else workload_url(each.namespace, each.kind, each.name)
+        vars(each)["url"] = url
+    return users
 
 
 @admin.site.admin_view

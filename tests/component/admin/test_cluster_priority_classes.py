@@ -150,6 +150,7 @@ def test_who_uses_it_is_counted_when_somebody_looks(operator: Client, server: Pr
     assert "shop Job web 3 1000" in said
     assert "! 1 Pod with another number than new ones get" in said
     assert "shop Job web 7 1: old" in said
+    assert 'workloads/shop/Job/web/"' in get(operator, PAGE).content.decode()
 
 
 def test_many_workloads_come_page_by_page(

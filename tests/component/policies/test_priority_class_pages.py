@@ -48,7 +48,7 @@ def test_everybody_sees_the_list_and_a_class(role: str, request: pytest.FixtureR
     text = text_of(get(client, LIST))
     assert "1,000 batch Batch that may wait value 1,000, never has other Pods removed ✓ applied" in text
     assert "2,000,001,000 system-node-critical system" in text
-    assert "7 mine ! foreign PreemptLowerPriority no Berth doesn't manage it." in text
+    assert "7 mine ! foreign Berth doesn't manage it. 0 0" in text
     page = text_of(get(client, page_of()))
     assert "Version 1: value 1,000, never has other Pods removed ✓ applied" in page
     assert "managed by Berth, which made it" in page
@@ -146,7 +146,9 @@ def test_deleting_a_class_is_published_like_any_edit(operator: Client, server: P
     change = Change.objects.get(state="draft")
     publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
     look(server)
-    assert "1,000 batch kept Never no Removed here; its deletionPolicy was Keep." in text_of(get(operator, LIST))
+    assert "1,000 batch , never has others removed kept Removed here; its deletionPolicy was Keep." in text_of(
+        get(operator, LIST)
+    )
 
 
 def page_of_staged() -> str:
