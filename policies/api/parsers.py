@@ -1,6 +1,7 @@
 """JSON as REST takes it: a document that says one thing, to a depth that can be read."""
 
 import json
+from collections import Counter
 from typing import IO, Any
 
 from django.conf import settings
@@ -48,8 +49,7 @@ class StrictJSONParser(JSONParser):
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         message = f"the member {twice[:80]!r} comes twice in one object: keep one of them"
         raise ValueError(message)
     return made
