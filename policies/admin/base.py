@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
@@ -212,10 +212,11 @@ def _say_what_came(request: HttpRequest, made: Revision | Change | None, done: s
     return revision_url(made.number)
 
 
-# How `policies.wording` says that something became something else: texts in quotes, and whole sentences.
-_BECAME = re.compile(
-    r"“(.*?)” → “(.*?)”(?=, \w+ |;|$)"
-    r"|(order \d+, [^“”]*?) → (order \d+, [^“”]*)$"
+# How `policies.wording` says that something became something else: texts in quotes, and whole sentences. People's own texts may
+# have any of this in them, as often as they like: what is in quotes is looked for step by step, never again from the next quote on.
+_OPENS, _BECAME, _CLOSES = "“", "” → “", re.compile(r"”(?=, \w+ |;|$)")
+_SENTENCE = re.compile(
+    r"(order \d+, [^“”]*?) → (order \d+, [^“”]*)$"
     r"|(?<= )([\w.-]+) → ([\w.-]+)(?=[,;]|$)"
 )
 # Of texts longer than this together, what differs stands in front.
@@ -231,12 +232,50 @@ def marked(line: str) -> SafeString:
 
 def _marked_parts(line: str) -> Iterator[str]:
     end = 0
-    for found in _BECAME.finditer(line):
-        yield line[end : found.start()]
-        before, after = (side for side in found.groups() if side is not None)
-        yield from _marked_pair(before, after, "{}" if found[1] is None else "“{}”")
-        end = found.end()
+    for found in _changes_in(line):
+        yield line[end : found.start]
+        yield from _marked_pair(found.before, found.after, found.quotes)
+        end = found.end
     yield line[end:]
+
+
+class _Change(NamedTuple):
+    """What became what, and where in a line."""
+
+    start: int
+    end: int
+    before: str
+    after: str
+    quotes: str
+
+
+def _changes_in(line: str) -> Iterator[_Change]:
+    """Iterate over what a line says to have become something else. It takes time in proportion to the line."""
+    quoted, sentence = _quoted(line, 0), _sentence(line, 0)
+    while found := min(filter(None, (quoted, sentence)), default=None):
+        yield found
+        if quoted is not None and quoted.start < found.end:
+            quoted = _quoted(line, found.end)
+        if sentence is not None and sentence.start < found.end:
+            sentence = _sentence(line, found.end)
+
+
+def _quoted(line: str, at: int) -> _Change | None:
+    start = line.find(_OPENS, at)
+    middle = line.find(_BECAME, start + 1) if start >= 0 else -1
+    # Where nothing closes behind the first of several, nothing does behind the others.
+    closes = _CLOSES.search(line, middle + len(_BECAME)) if middle >= 0 else None
+    if closes is None:
+        return None
+    return _Change(start, closes.end(), line[start + 1 : middle], line[middle + len(_BECAME) : closes.start()], "“{}”")
+
+
+def _sentence(line: str, at: int) -> _Change | None:
+    found = _SENTENCE.search(line, at)
+    if found is None:
+        return None
+    before, after = (side for side in found.groups() if side is not None)
+    return _Change(found.start(), found.end(), before, after, "{}")
 
 
 def _marked_pair(before: str, after: str, quotes: str) -> Iterator[str]:
