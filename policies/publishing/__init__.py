@@ -60,6 +60,7 @@ from policies.publishing.gates import (
     results_of,
     set_gate_level,
     take_gate,
+    with_found,
 )
 from policies.publishing.history import (
     AssignmentVersion,
@@ -339,6 +340,7 @@ __all__ = [
     "waiting_for",
     "waits_for_approval_afterwards",
     "with_edits",
+    "with_found",
     "withdraw_change",
     "withdrawn_priority_classes",
 ]

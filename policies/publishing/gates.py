@@ -211,7 +211,7 @@ def gate_of(change: Change, live: engine.Revision) -> Gate:
     """Return how the gate stands to a Change that is open."""
     runs = list(GateRun.objects.filter(change=change, digest=change.digest)[:_KEPT])
     result = next((run for run in runs if run.state == _State.DONE), None)
-    levels = levels_of(rule_sets_touched(change, live))
+    levels = with_found(levels_of(rule_sets_touched(change, live)), results_of(result) if result else [])
     stale = stale_because(result, live.number, timezone.now()) if result else ""
     gate = Gate(runs[0] if runs else None, result, levels, stale)
     refusal = _refusal(gate)
@@ -323,6 +323,28 @@ def strictest(rule_sets: Collection[str], set_for: Mapping[tuple[str, str], str]
         if rule_set in rule_sets:
             levels[check] = max(levels.get(check, OFF), level, key=_RANK.__getitem__)
     return levels
+
+
+def found_of(results: Iterable[Result]) -> dict[str, set[str]]:
+    """Return of which rule sets each check found something."""
+    return {each.check: {str(name) for one in each.found if (name := one.get("ruleSet"))} for each in results}
+
+
+def with_found(
+    levels: Mapping[str, str], results: Iterable[Result], set_for: Mapping[tuple[str, str], str] | None = None
+) -> dict[str, str]:
+    """Return what comes of each check by those rule sets as well of which it found something.
+
+    A Change that takes the Pods of a rule set by Assignments needn't touch that one. `set_for` is what `set_levels` says of them,
+    where that was asked before.
+    """
+    found = found_of(results)
+    if set_for is None:
+        set_for = set_levels(set().union(*found.values()))
+    return {
+        check: max((level, *(set_for.get((name, check), OFF) for name in found.get(check, ()))), key=_RANK.__getitem__)
+        for check, level in levels.items()
+    }
 
 
 @transaction.atomic

@@ -89,10 +89,16 @@ def _marks(changes: Sequence[Change], touched: Mapping[int, Collection[str]], li
         .annotate(newest=Max("pk"))
         .values("newest")
     )
-    set_for = gates.set_levels(set().union(*touched.values()))
+    runs = list(GateRun.objects.filter(pk__in=newest))
+    found = [names for run in runs for names in gates.found_of(gates.results_of(run)).values()]
+    set_for = gates.set_levels(set().union(*touched.values(), *found))
     return {
-        run.change_id: _mark(run, gates.strictest(touched[run.change_id], set_for), live)
-        for run in GateRun.objects.filter(pk__in=newest)
+        run.change_id: _mark(
+            run,
+            gates.with_found(gates.strictest(touched[run.change_id], set_for), gates.results_of(run), set_for),
+            live,
+        )
+        for run in runs
     }
 
 

@@ -110,6 +110,7 @@ def plan_documents(
             before, after, edits, planned.levels, client=client, deciding_seconds=deciding_seconds or DECIDING_SECONDS
         )
         planned.gate, planned.forecast = examined.results, examined.forecast
+        planned.levels = publishing.with_found(planned.levels, examined.results)
         planned.blocked = publishing.blocked(examined.results, planned.levels)
         planned.ok = not planned.blocked
     return planned

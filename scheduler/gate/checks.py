@@ -158,7 +158,8 @@ def taken(question: Question) -> Result:
     # Who takes them says more than what they get, and is no reason to stop by itself.
     handed = [_handed(each) for each in _forecast(question).handed]
     shadowed = [_shadowed(each) for each in _forecast(question).shadowed]
-    return msgspec.structs.replace(result, lines=_cut([*handed, *shadowed, *result.lines]))
+    # Each rule set has its say in what comes of it (`publishing.with_found`): none is left out.
+    return msgspec.structs.replace(result, lines=_cut([*handed, *shadowed, *lines]), found=msgspec.to_builtins(found))
 
 
 def _shadowed(each: Shadowed) -> str:

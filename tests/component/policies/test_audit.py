@@ -305,6 +305,7 @@ ONLY_READ = {
         "waiting_for",
         "waits_for_approval_afterwards",
         "with_edits",
+        "with_found",
         "withdrawn_priority_classes",
     ),
 }

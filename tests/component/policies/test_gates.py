@@ -184,6 +184,19 @@ class TestPublishing:
         with pytest.raises(PublishingError, match="There is no check nonsense"):
             publishing.set_gate_level(rule_set="web", check="nonsense", level="off", by="ops")
 
+    def test_a_rule_set_whose_pods_are_taken_has_its_say_though_nobody_touches_it(self) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("pay", **A), make_assignment("pays", "pay"))
+        publishing.set_gate_level(rule_set="pay", check="taken", level="blocking", by="ops")
+        publishing.set_gate_level(rule_set="pay", check="refused", level="blocking", by="ops")
+        change = opened(make_assignment("first", "web", order=1))
+        gated(change, [*FIVE, Result("taken", FOUND, "rule sets lose Pods", found=[{"ruleSet": "web", "gained": 3}])])
+        assert publishing.gate_of(change).refusal == "", "of pay nothing was found"
+        gated(change, [*FIVE, Result("taken", FOUND, "rule sets lose Pods", found=[{"ruleSet": "pay", "lost": 3}])])
+        assert publishing.gate_of(change).refusal.startswith("The gate stands against it: rule sets lose Pods.")
+        assert publishing.overview_of([change])[change.pk].gate == publishing.GateMark.BLOCKS
+        with pytest.raises(PublishingError, match="rule sets lose Pods"):
+            publish(change)
+
     def test_where_it_is_required_only_what_it_has_looked_at_goes_live(self, required: None) -> None:
         change = opened()
         with pytest.raises(PublishingError, match="has to look at what it makes first"):

@@ -88,6 +88,13 @@ def test_pods_are_named_and_the_sentence_counts_them() -> None:
     assert look("best-node", asked).lines == ["shop/b waits: n2 would be its best node, in place of n1"]
 
 
+def test_every_rule_set_that_gains_or_loses_pods_is_named_for_programs() -> None:
+    taken = [Taken(f"web-{number}", 0, 1) for number in range(200)]
+    found = look("taken", question(forecast=msgspec.structs.replace(NOTHING, taken=taken)))
+    assert found.found[199] == {"ruleSet": "web-199", "gained": 0, "lost": 1}
+    assert found.lines[-1] == "and 150 more"
+
+
 def test_pods_of_an_assignment_that_becomes_a_shadow_are_said_to_be_only_shadowed() -> None:
     asked = question(
         forecast=msgspec.structs.replace(
