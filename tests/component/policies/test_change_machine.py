@@ -498,12 +498,12 @@ class World:
 
 
 def approvals_of(change: Change, digest: str = "") -> set[str]:
-    """Whose approvals count, by the events alone: of this content, since the last rejection, of nobody who edited it."""
+    """Whose approvals count, by the events alone: of this content, since the last edit and rejection, of nobody who edited it."""
     events = list(change.events.order_by("pk"))
-    rejected = max((event.pk for event in events if event.act == "reject"), default=0)
+    ended = max(event.pk for event in events if event.act in (*AUTHORING, "reject"))
     authors = {event.by for event in events if event.act in AUTHORING}
     given = [event for event in events if event.act == "approve" and event.digest == (digest or change.digest)]
-    return {event.by for event in given if event.pk > rejected} - authors
+    return {event.by for event in given if event.pk > ended} - authors
 
 
 def run(world: World, drawn: list[tuple[Any, ...]]) -> World:
@@ -610,5 +610,9 @@ def test_the_machine_reaches_single_acts_late_edits_and_rejections(monkeypatch: 
     change = walk(("edit late", "alice", -1, "admin", 1, late), ("tick", "alice", 1))
     assert (change.held != "", live_rules()) == (True, {"web": "PodFitsHost"})
     change = walk(("open", "alice", late), ("bring", "alice", -1, "admin", None), ("send back", "carol", -1, "admin"))
+    assert (change.state, publishing.standing_of(change).counting) == ("in_review", set())
+    assert walk(("publish", "alice", -1, "admin", False)).state == "in_review"
+    edited = [("edit", "alice", -1, {"data": builtin}, False) for builtin in ("PodFitsHost", "MatchNodeSelector")]
+    change = walk(("open", "alice", late), ("bring", "alice", -1, "admin", None), *edited)
     assert (change.state, publishing.standing_of(change).counting) == ("in_review", set())
     assert walk(("publish", "alice", -1, "admin", False)).state == "in_review"
