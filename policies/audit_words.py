@@ -69,6 +69,8 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "webhook.again": ("sent again", "had a delivery sent to {thing} again"),
     "prune": ("deleted what is past its time", "deleted what is past its time from {thing}"),
     "prune.begin": ("began to sign deletions", "began to sign what retention deletes from {thing}"),
+    "loss": ("noted what is lost", "noted as lost or unread: {thing}"),
+    "loss.begin": ("began to note losses", "began to note what is lost in {thing}"),
     "process.start": ("a process began", "{thing} began, version {version}"),
 }
 KINDS: Final[Mapping[str, str]] = {kind: title for kind, (title, _) in _WORDS.items()}
@@ -82,6 +84,8 @@ _THINGS: Final = {
     "Webhook": "webhook",
     "Backtest": "backtest",
     "Ledger": "the log",
+    "DecisionGap": "Decisions of",
+    "DeadLetter": "record of",
 }
 _DOORS: Final = {
     "admin": "on the pages",

@@ -15,7 +15,7 @@ from scheduler.ledger.note import Signer
 from scheduler.ledger.tree import Edge, leaf_hash
 from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
 from tests.builders import make_pod
-from tests.recording import History, Prepared
+from tests.recording import PLENTY, History, Prepared
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SIGNER = Signer("berth", bytes(range(32)))
@@ -49,6 +49,22 @@ class Ledgered:
                 writer.recorder.record_outcome(outcome)
         for writer in self._writers:
             writer.settle()
+
+    def garble(self, data: bytes) -> None:
+        """Let something arrive that is no record."""
+        writer = self._writers[0]
+        writer.stream.entries[b"9999999-%d" % len(data)] = {b"d": data}
+        writer.settle()
+
+    def lose(self, count: int) -> None:
+        """Lose so many Decisions of one writer for want of room."""
+        writer = self._writers[0]
+        writer.spool._max_bytes = 0
+        for _ in range(count):
+            writer.recorder.record(Prepared(verb="bind", pod=Pod.from_json(make_pod("lost")), now=AT))
+        writer.spool._max_bytes = PLENTY
+        writer.recorder._full_until = 0
+        self.record(2)
 
     def sign(self) -> None:
         """Sign what has grown."""

@@ -103,6 +103,8 @@ class Kind(StrEnum):
     WEBHOOK_AGAIN = "webhook.again"
     PRUNE = "prune"
     PRUNE_BEGIN = "prune.begin"
+    LOSS = "loss"
+    LOSS_BEGIN = "loss.begin"
     PROCESS_START = "process.start"
 
 

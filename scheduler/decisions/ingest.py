@@ -40,6 +40,7 @@ from scheduler.decisions.storing import (
 )
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
 from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.losses import note_losses
 from scheduler.ledger.tree import leaf_hash
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, NodeNames, SnapshotPart
 from scheduler.models import Outcome as OutcomeRow
@@ -245,8 +246,9 @@ class _Batch:
         self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         # What was missing has come, or is known to be lost; the rest is noted again in seconds.
         DecisionGap.objects.filter(process__in=self._checkpoints, may_return=True).delete()
-        insert(DecisionGap, self._gaps)
+        refused_gaps = {id(gap) for gap, _words in insert(DecisionGap, self._gaps)}
         DeadLetter.objects.bulk_create(self._dead_letters)
+        note_losses([*(gap for gap in self._gaps if id(gap) not in refused_gaps), *self._dead_letters])
         for checkpoint in self._checkpoints.values():
             checkpoint.at = self._now
             checkpoint.save()

@@ -27,7 +27,7 @@ from scheduler.decisions.record import Head, read_outcome, split
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.archive import Archive, Lines
 from scheduler.evidence.csv_text import line
-from scheduler.ledger import deletions
+from scheduler.ledger import deletions, losses
 from scheduler.ledger.checkpoints import sign_checkpoints, tile_reader
 from scheduler.ledger.events import append_events
 from scheduler.ledger.keys import known_verifiers, read_signer
@@ -115,6 +115,7 @@ def export(
     """
     signer = read_signer()
     deletions.begin(signer)
+    losses.begin()
     append_events(now)
     sign_checkpoints(now)
     with Archive(file, now) as archive:
@@ -139,6 +140,8 @@ class _Export:
         self._counts: dict[str, int] = {}
         self._notes: dict[str, TreeHead] = {}
         self._tables: dict[str, list[Sequence[object]]] = {log: [] for log in LOGS}
+        # What its events note as lost or unread.
+        self._lost: list[Mapping[str, Any]] = []
 
     def write_log(self, log: str) -> int:
         """Write the rows of a log, and what proves them."""
@@ -170,6 +173,8 @@ class _Export:
             rows.write(json.dumps({"leaf": leaf, "record": encoded, "said": said}, ensure_ascii=False) + "\n")
 
     def _note(self, log: str, said: Mapping[str, Any]) -> None:
+        if log == EVENTS:
+            self._lost += losses.rows_in(said)
         if said.get("revision"):
             self._revisions.add(int(said["revision"]))
         if len(self._tables[log]) < _MOST_SHOWN:
@@ -205,8 +210,10 @@ class _Export:
 
     def write_rest(self) -> None:
         """Write what is known to be missing, and what retention deleted."""
-        gaps = DecisionGap.objects.order_by("process", "first").values("process", "first", "last", "reason", "at")
-        self._archive.add_lines("gaps.jsonl", (_json_line(gap) for gap in gaps))
+        missing = DecisionGap.objects.filter(may_return=True).order_by("process", "first")
+        lost = [{**row, "may_return": False} for row in self._lost]
+        lost += ({**losses.said_of(gap), "may_return": True} for gap in missing.iterator(_CHUNK))
+        self._archive.add_lines("gaps.jsonl", map(_json_line, lost))
         pruned = deletions.deletions(known_verifiers()).found
         self._archive.add_lines("pruned.jsonl", (_json_line(each._asdict()) for each in pruned))
 
@@ -275,7 +282,7 @@ def _outcomes(case: Case) -> Iterator[tuple[int, bytes]]:
 
 
 def _events(case: Case) -> Iterator[tuple[int, bytes]]:
-    """Iterate over the events of a time, or of a Change, and over those that say what was deleted.
+    """Iterate over the events of a time, or of a Change, and over those that say what was deleted or lost.
 
     Those of a case of a Pod: what was done meanwhile concerns it too.
     """
@@ -283,7 +290,7 @@ def _events(case: Case) -> Iterator[tuple[int, bytes]]:
     if case.change is not None:
         found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
     if found:  # else all of them
-        found |= Q(kind__in=deletions.KINDS)
+        found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS))
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
     batch: list[tuple[int, str]] = []
     for leaf in leaves.iterator(chunk_size=_CHUNK):

@@ -18,9 +18,10 @@ from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
+from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import UNLOGGED, origin_of, signed_at, tile_reader
 from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
-from scheduler.ledger.logs import DECISIONS, LOGS, OUTCOMES
+from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
 from scheduler.ledger.note import NoteError, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import kept
 from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, Edge, leaf_hash, perfect_root
@@ -90,7 +91,10 @@ class Progress(msgspec.Struct):
 
 
 class LogReport(msgspec.Struct):
-    """What was found of a log: its leaves, since when it is kept, how much is proved, and what is wrong."""
+    """What was found of a log: its leaves, since when it is kept, how much is proved, and what is wrong.
+
+    The log of events proves gaps and dead letters, too: `losses` are those that are as they were noted, `older_losses` those of before.
+    """
 
     log: str
     size: int
@@ -101,6 +105,8 @@ class LogReport(msgspec.Struct):
     checkpoints: int
     signed_size: int
     pruned: list[Pruned]
+    losses: int
+    older_losses: int
     faults: list[str]
     more_faults: int
 
@@ -182,6 +188,7 @@ class LogVerifier:
             self._check_last_numbers(writers)
             self._check_places()
             self._check_other_logs()
+        lost = self._check_losses() if log == EVENTS else losses.Losses(0, 0, [])
         self._say_faults()
         return LogReport(
             log=log,
@@ -193,6 +200,8 @@ class LogVerifier:
             checkpoints=progress.checkpoints,
             signed_size=max((each.head.size for each in signed), default=0),
             pruned=self._pruned(),
+            losses=lost.proved,
+            older_losses=lost.older,
             faults=progress.faults,
             more_faults=progress.more_faults,
         )
@@ -495,6 +504,13 @@ class LogVerifier:
                 f"leaf {row.ledger_index}: Decision {row.pk} ({row}) says that the Pod is on {row.placed_on or 'no node'}, "
                 f"and the outcome of the Pod {row.node or 'is missing: nobody saw it on a node'}",
             )
+
+    def _check_losses(self) -> losses.Losses:
+        """See that gaps and dead letters are those that events note."""
+        found = losses.compare()
+        for words in found.faults:
+            self._fault(self._size, words)
+        return found
 
     def _check_other_logs(self) -> None:
         """See that nothing is said of logs that there aren't."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from scheduler.ledger.deletions import begin
+from scheduler.ledger import deletions, losses
 from scheduler.ledger.keys import KeyFileError, known_verifiers, read_signer
 from scheduler.ledger.note import NoteError, Signer, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import publish
@@ -42,7 +42,8 @@ def sign_checkpoints(now: datetime) -> int:
     except KeyFileError as error:
         logger.warning("%s", error)
         return 0
-    begin(signer)
+    deletions.begin(signer)
+    losses.begin()
     signed = 0
     for head in LedgerHead.objects.order_by("log"):
         try:

@@ -119,6 +119,12 @@ def _sentences(report: LogReport) -> list[str]:
         f"the last at {each.at:%Y-%m-%d %H:%M} UTC. Their hashes stay"
         for each in report.pruned
     ]
+    if report.losses:
+        said.append(f"  {report.losses:,} gaps and dead letters are as they were noted")
+    if report.older_losses:
+        said.append(
+            f"  {report.older_losses:,} gaps and dead letters are older than notes of them: nothing proves them"
+        )
     said += [f"  WRONG {fault}" for fault in report.faults]
     return [*said, f"  and {report.more_faults:,} more"] if report.more_faults else said
 

@@ -69,6 +69,10 @@ def exported(case: Case | None = None, *, by: str = "auditor") -> Files:
     file = io.BytesIO()
     note_export(case or Case(), by=by)
     export(case or Case(), file, by=by, now=timezone.now())
+    return unpacked(file)
+
+
+def unpacked(file: io.BytesIO) -> Files:
     file.seek(0)
     with tarfile.open(fileobj=file) as tar:
         return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
@@ -159,9 +163,9 @@ def test_what_is_untouched_is_proved(history: Ledgered, tmp_path: Path) -> None:
     assert [(log["log"], log["rows"], log["proved"], log["size"]) for log in logs] == [
         ("decisions", 300, 300, 300),
         ("outcomes", 100, 100, 100),
-        ("events", 2, 2, 2),
+        ("events", 3, 3, 3),
     ]
-    assert set(AuditEvent.objects.values_list("kind", flat=True)) == {"export", "prune.begin"}
+    assert set(AuditEvent.objects.values_list("kind", flat=True)) == {"export", "prune.begin", "loss.begin"}
 
 
 def test_it_needs_nothing_of_berth_and_says_how_much_is_proved(history: Ledgered, tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
     out = tmp_path / "out.tar"
     call_command("evidence", "--out", str(out), "--pod", "default/pod-9", "--from", "2026-01-01")
     assert (
-        "from 2026-01-01 00:00:00 UTC, Pod default/pod-9: 1 decisions, 1 outcomes, 2 events" in capsys.readouterr().out
+        "from 2026-01-01 00:00:00 UTC, Pod default/pod-9: 1 decisions, 1 outcomes, 3 events" in capsys.readouterr().out
     )
     assert out.stat().st_mode & 0o777 == 0o600
     assert check(out)[0] == []

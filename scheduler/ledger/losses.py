@@ -1,0 +1,140 @@
+"""What was lost or could not be read, as the ledger says it: an AuditEvent for each gap that stays and each dead letter.
+
+It is written in the transaction that stores the row, so that neither is changed, planted or removed without a trace. Rows of
+before that are taken over by the first checkpoint after it.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from django.db import models, transaction
+
+from policies.models import AuditEvent
+from policies.models.audit import Kind
+from policies.publishing.actors import CLOCK
+from policies.publishing.audit import record_event
+from scheduler.models import DeadLetter, DecisionGap
+
+KINDS = (Kind.LOSS, Kind.LOSS_BEGIN)
+_TABLES: Mapping[str, type[DecisionGap | DeadLetter]] = {"DecisionGap": DecisionGap, "DeadLetter": DeadLetter}
+_COLUMNS = {
+    "DecisionGap": ("process", "first", "last", "reason", "at"),
+    "DeadLetter": ("writer", "segment", "offset", "sequence", "kind", "reason", "data", "at"),
+}
+_CHUNK = 500
+# A row as JSON: the same for the same row.
+Noted = str
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """How many rows are as they were noted, how many are older than notes of them, and what is wrong, in words."""
+
+    proved: int
+    older: int
+    faults: list[str]
+
+
+def note_losses(rows: Iterable[DecisionGap | DeadLetter]) -> None:
+    """Write down rows that the transaction that there is has stored, and that stay."""
+    for row in rows:
+        record_event(
+            Kind.LOSS, by=CLOCK, thing=(type(row).__name__, str(row)), reason=row.reason, more={"row": said_of(row)}
+        )
+
+
+def begin() -> None:
+    """Write down, once, the rows that nothing notes yet: from now on each has its note."""
+    if AuditEvent.objects.filter(kind=Kind.LOSS_BEGIN).exists():
+        return
+    with transaction.atomic():
+        # In this order: a row that is stored meanwhile comes with its note.
+        stored = [said for _row, said in _stored()]
+        noted, _has_begun = _noted()
+        older = [said for said in stored if _text(said) not in noted]
+        record_event(Kind.LOSS_BEGIN, by=CLOCK, thing=("Ledger", ""), more={"rows": older})
+
+
+def said_of(row: DecisionGap | DeadLetter) -> dict[str, Any]:
+    """Return what a note says of a row: its columns; of a dead letter's bytes their digest."""
+    table = type(row).__name__
+    said = {name: getattr(row, name) for name in _COLUMNS[table]}
+    if "data" in said:
+        said["data"] = hashlib.sha256(bytes(said["data"])).hexdigest()
+    return {"table": table, **said, "at": f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ}"}
+
+
+def compare() -> Losses:
+    """Compare the rows with their notes, whose own bytes the log of events proves.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    before, _ = _noted()
+    rows = list(_stored())
+    # Read once more: what was noted since may be of rows that are stored by now.
+    noted, has_begun = _noted()
+    left, faults, proved, older = Counter(noted), list[str](), 0, 0
+    for name, said in rows:
+        text = _text(said)
+        if left[text]:
+            left[text] -= 1
+            proved += 1
+        elif has_begun:
+            faults.append(f"{name} is not what was noted when it was lost: it was changed, or planted")
+        else:
+            older += 1
+    there = Counter(_text(said) for _name, said in rows)
+    for text, number in before.items():
+        if there[text] < number:
+            said = msgspec.json.decode(text)
+            faults.append(f"a row of {said['table']} was changed or removed: it was noted as {_words(said)}")
+    return Losses(proved, older, faults)
+
+
+def _stored() -> Iterable[tuple[str, dict[str, Any]]]:
+    for table, model in _TABLES.items():
+        rows: models.QuerySet[Any] = model._default_manager.order_by("pk")  # noqa: SLF001 - documented
+        if model is DecisionGap:
+            rows = rows.filter(may_return=False)
+        for row in rows.iterator(chunk_size=_CHUNK):
+            yield f"row {row.pk} of {table} ({row})", said_of(row)
+
+
+def rows_in(said: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the rows that an event notes, by what it says; none of one that notes no losses.
+
+    Raises:
+        KeyError, TypeError: it says something else.
+    """
+    rows: Sequence[dict[str, Any]] = ()
+    if said["kind"] == Kind.LOSS:
+        rows = [said["more"]["row"]]
+    elif said["kind"] == Kind.LOSS_BEGIN:
+        rows = said["more"]["rows"]
+    return rows
+
+
+def _noted() -> tuple[Counter[Noted], bool]:
+    """Return what is noted, and whether rows of before are."""
+    found: Counter[Noted] = Counter()
+    has_begun = False
+    for event in AuditEvent.objects.filter(kind__in=KINDS).order_by("pk").iterator(chunk_size=_CHUNK):
+        has_begun = has_begun or event.kind == Kind.LOSS_BEGIN
+        try:
+            found.update(map(_text, rows_in(msgspec.json.decode(bytes(event.body)))))
+        except (msgspec.DecodeError, KeyError, TypeError):
+            continue  # the log of events says what is wrong with it
+    return found, has_begun
+
+
+def _text(said: Mapping[str, Any]) -> Noted:
+    return msgspec.json.encode(said, order="deterministic").decode()
+
+
+def _words(said: Mapping[str, Any]) -> str:
+    if said["table"] == "DecisionGap":
+        return f"{said['process']}: {said['first']} to {said['last']}, {said['reason']}"
+    return f"record {said['sequence']} of {said['writer'] or 'nobody'}, {said['reason']}"
