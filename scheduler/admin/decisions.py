@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import F, Sum
+from django.db.models import F, QuerySet, Sum
 from django.db.models.functions import Length
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -19,6 +19,11 @@ from scheduler.models import DeadLetter, Decision, DecisionGap
 @admin.register(Decision)
 class DecisionAdmin(ReadOnlyAdmin):
     """The pages of Decisions."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
+        """Read from where the history is read."""
+        del request
+        return recorded()
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, which has filters and pages of its own."""

@@ -29,7 +29,7 @@ from scheduler.decisions.record import (
     record_of,
     record_of_json,
 )
-from scheduler.models import Decision, NodeNames
+from scheduler.models import Decision, NodeNames, Outcome
 
 NO_NAME = "?"
 
@@ -37,6 +37,11 @@ NO_NAME = "?"
 def recorded() -> QuerySet[Decision]:
     """Return Decisions as pages and REST read them: from the replica, where BERTH_HISTORY_DATABASE_URL names one."""
     return Decision.objects.using(settings.HISTORY_DATABASE)
+
+
+def recorded_outcomes() -> QuerySet[Outcome]:
+    """Return what became of Pods as pages and REST read it: from where they read Decisions."""
+    return Outcome.objects.using(settings.HISTORY_DATABASE)
 
 
 class Read(msgspec.Struct, kw_only=True):

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from django.db.models import QuerySet
 
 from policies.engine.decision import Answer, Choice, CompiledRevision, CompiledRuleSet, decide, stop_before
 from policies.engine.errors import ExpressionError, ObjectError
@@ -67,20 +68,25 @@ class Replayed(msgspec.Struct, kw_only=True):
 class _Chain:
     """A chain of the journal, put together up to a position. It goes on, never back."""
 
-    def __init__(self, writer: str, number: int) -> None:
+    def __init__(self, writer: str, number: int, database: str | None) -> None:
         self._writer = writer
+        # Where the Decision was read: it may be a replica.
+        self._database = database
         self._number = number
         self.position = 0
         self._ahead: deque[SnapshotPart] = deque()
         self._rebuilt = Rebuilt(self._base())
 
     def _base(self) -> list[bytes]:
-        rows = SnapshotPart.objects.filter(writer=self._writer, chain=self._number, position=0).order_by("part")
-        found = list(rows)
+        found = list(self._parts.filter(position=0).order_by("part"))
         if not found or found[-1].parts != len(found):
             message = "the Snapshot that the Decision was made on is not there: pruned, or not stored yet"
             raise ReplayError(message)
         return [decompress(bytes(row.data)) for row in found]
+
+    @property
+    def _parts(self) -> QuerySet[SnapshotPart]:
+        return SnapshotPart.objects.using(self._database).filter(writer=self._writer, chain=self._number)
 
     def go_to(self, position: int) -> Snapshot:
         """Follow the changes up to a position."""
@@ -89,7 +95,8 @@ class _Chain:
             if row is None or row.position != self.position + 1:
                 break
             change = decode_change(decompress(bytes(row.data)))
-            self._rebuilt.apply(change, _names(self._writer, change.names_number) if change.names_number else None)
+            number = change.names_number
+            self._rebuilt.apply(change, _names(self._writer, number, self._database) if number else None)
             self.position = row.position
         if self.position != position:
             message = f"change {self.position + 1} of Snapshot chain {self._number} is missing"
@@ -104,8 +111,7 @@ class _Chain:
     def _next(self) -> SnapshotPart | None:
         """Return the change that follows. Many are read at once: who asks for one asks for the next ones too."""
         if not self._ahead:
-            rows = SnapshotPart.objects.filter(writer=self._writer, chain=self._number, position__gt=self.position)
-            self._ahead.extend(rows.order_by("position")[:_READ_AHEAD])
+            self._ahead.extend(self._parts.filter(position__gt=self.position).order_by("position")[:_READ_AHEAD])
         return self._ahead.popleft() if self._ahead else None
 
 
@@ -143,7 +149,7 @@ class Snapshots:
         key = (decision.process, decision.chain)
         chain = self._chains.pop(key, None)
         if chain is None or chain.position > decision.position:
-            chain = _Chain(*key)
+            chain = _Chain(*key, decision._state.db)  # noqa: SLF001 - documented
         self._chains[key] = chain
         while len(self._chains) > _MOST_KEPT:
             del self._chains[next(iter(self._chains))]
@@ -218,7 +224,7 @@ class Replays:
     ) -> Replayed:
         names = names_of(snapshot.table)
         differences = [*_different_columns(recorded, store_answer(answer)), *_different_head(decision, answer)]
-        if _names(decision.process, decision.names_number) != names.listed:
+        if _names_of(decision) != names.listed:
             differences.append("the nodes of the Snapshot, or their order, differ")
         if meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, answer) != body.meaning:
             differences.append("the answer as a whole differs")
@@ -312,7 +318,7 @@ class Replays:
             differences = [f"Assignment {choice.enforced[0].name} takes the Pod; none was recorded"]
             return Replayed(ok=False, differences=differences)
         drawn = _compare_choice(body, choice)
-        names = NodeNames({name: row for row, name in enumerate(_names(decision.process, decision.names_number))})
+        names = NodeNames({name: row for row, name in enumerate(_names_of(decision))})
         meaning = meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, None)
         differences = drawn if meaning == body.meaning else [*drawn, "the nodes asked about differ"]
         return Replayed(ok=not differences, differences=differences)
@@ -426,13 +432,17 @@ def _compare_narrowing(decision: Decision, body: Body, now: Narrowing) -> Iterab
         yield "what lists show differs"
 
 
-def _names(writer: str, number: int) -> list[str]:
+def _names_of(decision: Decision) -> list[str]:
+    return _names(decision.process, decision.names_number, decision._state.db)  # noqa: SLF001 - documented
+
+
+def _names(writer: str, number: int, database: str | None) -> list[str]:
     """Return names of nodes, in the Snapshot's order.
 
     Raises:
         ReplayError: they are not there, or can't be read.
     """
-    row = NodeNamesRow.objects.filter(writer=writer, number=number).first()
+    row = NodeNamesRow.objects.using(database).filter(writer=writer, number=number).first()
     if row is None:
         message = f"the names of nodes, number {number}, are missing"
         raise ReplayError(message)

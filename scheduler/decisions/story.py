@@ -15,7 +15,7 @@ from policies.wording import counted
 from scheduler.decisions.causes import Causes, causes_of
 from scheduler.decisions.explaining import named, summary_of
 from scheduler.decisions.matrix import Refusal, passing, refusals_of
-from scheduler.decisions.reading import Names, Read, read_decision, recorded
+from scheduler.decisions.reading import Names, Read, read_decision, recorded, recorded_outcomes
 from scheduler.decisions.record import SUSPENDED_BY
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Outcome
@@ -150,7 +150,7 @@ def uids_of(namespace: str, name: str) -> list[str]:
 
 def ends_of(uid: str, rows: Sequence[Decision]) -> list[End]:
     """Return what became of a Pod, in order; of what was recorded before there were Outcomes, as its Decisions say."""
-    rows_of_ends = list(Outcome.objects.filter(pod_uid=uid).order_by("at", "pk").defer("body"))
+    rows_of_ends = list(recorded_outcomes().filter(pod_uid=uid).order_by("at", "pk").defer("body"))
     named = {row.kind for row in rows_of_ends if row.preemptor_uid}
     # Who chose a victim knows for whom; what others saw of the same says less.
     found = [_end(row) for row in rows_of_ends if row.preemptor_uid or row.kind not in named]

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db import connection
+from django.conf import settings
+from django.db import connections
 
 from scheduler.decisions.reading import recorded
 from scheduler.models import Decision
@@ -39,6 +40,7 @@ def asked_since(names: Sequence[str], since: datetime) -> dict[str, Asked]:
     """Return by rule set how many Pods it was asked about since a moment, in one query."""
     if not names:
         return {}
+    connection = connections[settings.HISTORY_DATABASE]
     moment = connection.ops.adapt_datetimefield_value(since)
     parameters = [value for name in names for value in (name, name, moment)]
     with connection.cursor() as cursor:

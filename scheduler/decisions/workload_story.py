@@ -5,8 +5,8 @@ from datetime import datetime
 
 import msgspec
 
-from scheduler.decisions.reading import recorded
-from scheduler.models import Decision, Outcome, PlacedPod
+from scheduler.decisions.reading import recorded, recorded_outcomes
+from scheduler.models import Decision, PlacedPod
 
 # Decisions that a page is made of: the newest.
 MOST_READ = 1_000
@@ -88,5 +88,5 @@ def _placed(uids: list[str]) -> list[PlacedNow]:
 def _ended(uids: list[str]) -> dict[str, int]:
     """Return how many Pods ended in which way: the last word on each counts."""
     last: dict[str, str] = dict.fromkeys(uids, "open")
-    last |= dict(Outcome.objects.filter(pod_uid__in=uids).order_by("at", "pk").values_list("pod_uid", "kind"))
+    last |= dict(recorded_outcomes().filter(pod_uid__in=uids).order_by("at", "pk").values_list("pod_uid", "kind"))
     return dict(Counter(last.values()))

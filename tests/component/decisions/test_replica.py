@@ -1,0 +1,129 @@
+"""With a database of its own for reading, pages and REST ask that one for the history, and write nothing there."""
+
+import copy
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection, connections
+from django.test import Client
+
+from scheduler.decisions.record import Outcome
+from scheduler.models import Decision
+from tests.admin_pages import paths
+from tests.component.decisions.test_story import AT, asking, history, pod, rules, snapshot
+from tests.component.pages import publish_all
+from tests.conftest import HTTPSClient
+
+__all__ = ["asking", "history"]
+
+pytestmark = pytest.mark.django_db
+
+# Tables that grow with each Pod: what pages show of them comes from the replica.
+_HISTORY = re.compile(r"\"?scheduler_(decision|outcome|snapshotpart|nodenames)\b")
+# What holds a Pod now is joined to its end, where it has one.
+_NOW = "scheduler_pendingpod"
+# Who asks about the machine's own room, the ledger's proof of a row, or how the pruning stands, asks the database itself.
+_OWN = ("/admin/scheduler/storage/", "/admin/scheduler/ledger/", "/admin/scheduler/doctor/")
+_READS = ("SELECT", "SAVEPOINT", "RELEASE", "SET ", "PRAGMA", "EXPLAIN")
+
+
+class Sides:
+    """What each of the two databases was asked."""
+
+    def __init__(self) -> None:
+        self.primary: list[str] = []
+        self.replica: list[str] = []
+
+    def note(self, asked: list[str]) -> Any:
+        def wrapper(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            asked.append(sql)
+            return execute(sql, params, many, context)
+
+        return wrapper
+
+    @property
+    def strays(self) -> list[str]:
+        """Reads of the history from the primary, and writes to the replica."""
+        found = [sql[:200] for sql in self.primary if _HISTORY.search(sql) and _NOW not in sql]
+        return found + [sql[:200] for sql in self.replica if not sql.lstrip(" (\n").upper().startswith(_READS)]
+
+
+@pytest.fixture
+def sides(monkeypatch: pytest.MonkeyPatch, django_db_blocker: Any) -> Iterator[Sides]:
+    """Two aliases of one connection, so that both see what the test has stored, and each notes what it is asked."""
+    replica = copy.copy(connection._connections[connection._alias])
+    replica.alias, replica.execute_wrappers = "replica", []
+    monkeypatch.setattr(settings, "HISTORY_DATABASE", "replica")
+    monkeypatch.setitem(connections.settings, "replica", connection.settings_dict)
+    connections["replica"] = replica
+    made = Sides()
+    with ExitStack() as stack:
+        stack.enter_context(connection.execute_wrapper(made.note(made.primary)))
+        stack.enter_context(replica.execute_wrapper(made.note(made.replica)))
+        yield made
+    del connections["replica"]
+
+
+@pytest.fixture
+def story(history: Any, asking: Any) -> list[Decision]:
+    """A Pod that was refused, then let through by other rules, and its end."""
+    asking.filter(pod(), snapshot(n1="web", n2="web"))
+    publish_all(rules("web"))
+    asking.filter(pod(), snapshot(n1="web", n2="web", n3="data"))
+    asking.bind(pod())
+    history.recorder.record_outcome(
+        Outcome(pod_uid="u1", pod_namespace="default", pod_name="web-1", node_name="n1", at=AT)
+    )
+    history.settle()
+    return list(Decision.objects.filter(verb="filter").order_by("at"))
+
+
+def pieces(found: list[Decision]) -> list[str]:
+    """Return pages, pieces of pages and REST's paths that tell about Decisions."""
+    before, after = (row.pk for row in found)
+    decision = f"/admin/scheduler/decision/{after}"
+    return [
+        *(f"{decision}/{piece}/" for piece in ("change", f"beside/{before}", "nodes", "raw", "remedies", "shadows")),
+        f"/admin/scheduler/difference/{before}/{after}/", "/admin/scheduler/pods/default/web-1/",
+        "/admin/scheduler/nodes/n1/", "/admin/scheduler/workloads/default/Job/night/",
+        "/admin/scheduler/decision/?rule_set=team", "/admin/scheduler/decision/?group=rule", "/admin/scheduler/decision/?q=web",
+        "/admin/scheduler/decision/?publisher=operator", "/admin/search/?q=web-1", "/admin/scheduler/shadows/",
+        "/api/v1/decisions", "/api/v1/decisions?owner=night&verb=filter", f"/api/v1/decisions/{after}", "/api/v1/status",
+        "/api/v1/pods/default/web-1",
+    ]  # fmt: skip
+
+
+def test_the_history_is_read_from_the_replica_alone(superuser: Client, sides: Sides, story: list[Decision]) -> None:
+    asked = {**paths(), **{path: path for path in pieces(story)}}
+    strays: dict[str, list[str]] = {}
+    answers: dict[str, int] = {}
+    for name, path in asked.items():
+        if path.startswith(_OWN):
+            continue
+        sides.primary.clear()
+        sides.replica.clear()
+        answers[name] = superuser.get(path).status_code
+        if sides.strays:
+            strays[name] = sides.strays
+    assert strays == {}
+    assert sum(code == 200 for code in answers.values()) > 60
+
+
+def test_a_replay_from_a_page_reads_the_replica_and_writes_nothing_there(
+    superuser: Client, sides: Sides, story: list[Decision]
+) -> None:
+    sides.primary.clear()
+    answer = superuser.post(f"/admin/scheduler/decision/{story[1].pk}/replay/")
+    assert answer.status_code == 200
+    assert sides.strays == []
+
+
+@pytest.fixture
+def superuser(django_user_model: Any) -> Client:
+    client = HTTPSClient()
+    client.force_login(django_user_model.objects.create_superuser("root"))
+    return client
