@@ -16,6 +16,7 @@ import msgspec
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from policies import engine as engine_package
@@ -25,6 +26,7 @@ from policies.publishing import audit
 from policies.publishing.actors import By, may, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import batches
+from policies.publishing.silence import is_silent
 from policies.publishing.touched import rule_sets_touched
 
 OFF, WARNING, BLOCKING = "off", "warning", "blocking"
@@ -142,14 +144,14 @@ def take_gate(number: int | None = None) -> GateRun | None:
     row = waiting.order_by("pk").first()
     if row is None:
         return None
-    fields = {"state": _State.RUNNING, "started_at": now, "heartbeat_at": now, "attempts": F("attempts") + 1}
+    fields = {"state": _State.RUNNING, "started_at": now, "heartbeat_at": Now(), "attempts": F("attempts") + 1}
     taken = GateRun.objects.filter(pk=row.pk, state=_State.QUEUED).update(**fields, phase="", done=0, total=0)
     return GateRun.objects.get(pk=row.pk) if taken else None
 
 
 def renew_lost_gates(now: datetime) -> None:
     """Queue runs again whose process is gone; one that was lost twice has failed."""
-    lost = GateRun.objects.filter(state=_State.RUNNING, heartbeat_at__lt=now - SILENT)
+    lost = GateRun.objects.filter(is_silent("heartbeat_at", SILENT), state=_State.RUNNING)
     lost.filter(attempts__gte=_MOST_ATTEMPTS).update(state=_State.FAILED, ended_at=now, fault=_LOST)
     lost.filter(attempts__lt=_MOST_ATTEMPTS).update(state=_State.QUEUED)
 
@@ -165,7 +167,7 @@ def lose_gate(run: GateRun) -> None:
 
 def note_gate(run: GateRun, phase: str, done: int, total: int) -> bool:
     """Write how far a run is; False where it isn't wanted any more, or somebody else has taken it up."""
-    return _update(run, phase=phase[:60], done=done, total=total, heartbeat_at=timezone.now())
+    return _update(run, phase=phase[:60], done=done, total=total, heartbeat_at=Now())
 
 
 def end_gate(run: GateRun, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None) -> bool:

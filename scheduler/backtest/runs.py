@@ -22,6 +22,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Sum
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from policies import publishing
@@ -33,6 +34,7 @@ from policies.models import Change, ChangeEdit
 from policies.publishing import Edit, PublishingError
 from policies.publishing.audit import Kind
 from policies.publishing.gates import engine_version
+from policies.publishing.silence import is_silent
 from policies.publishing.standing import edit_of
 from scheduler.backtest.deciding import Decider
 from scheduler.backtest.results import ChunkResult, Line, Result, by_pod, decode, encode, pack, summed, unpack
@@ -280,8 +282,7 @@ class Worker:
 
     def _take(self, backtest: Backtest) -> BacktestChunk | None:
         """Take a chunk: the one that follows the last, whose Snapshots go on from there; else the first that waits."""
-        now = timezone.now()
-        lost = backtest.chunks.filter(state=_ChunkState.RUNNING, heartbeat_at__lt=now - SILENT)
+        lost = backtest.chunks.filter(is_silent("heartbeat_at", SILENT), state=_ChunkState.RUNNING)
         if worn := lost.filter(attempts__gte=_MOST_ATTEMPTS).first():
             message = f"The processes that took {worn} were ended {worn.attempts} times. The worker's log may say why."
             raise BacktestError(message)
@@ -289,15 +290,15 @@ class Worker:
         waiting = backtest.chunks.filter(state=_ChunkState.QUEUED).order_by("number")
         number = self._next[1] if self._next[0] == backtest.pk else 0
         for row in (waiting.filter(number=number).first(), waiting.first()):
-            if row is not None and self._is_mine(row, now):
+            if row is not None and self._is_mine(row):
                 self._next = (backtest.pk, row.number + 1)
                 row.refresh_from_db()
                 return row
         return self._take(backtest) if waiting.exists() else None
 
-    def _is_mine(self, row: BacktestChunk, now: datetime) -> bool:
+    def _is_mine(self, row: BacktestChunk) -> bool:
         mine = BacktestChunk.objects.filter(pk=row.pk, state=_ChunkState.QUEUED)
-        return mine.update(state=_ChunkState.RUNNING, heartbeat_at=now, attempts=F("attempts") + 1) == 1
+        return mine.update(state=_ChunkState.RUNNING, heartbeat_at=Now(), attempts=F("attempts") + 1) == 1
 
     def _carry_out(self, backtest: Backtest, chunk: BacktestChunk) -> None:
         noted = _Noted(chunk)
@@ -331,7 +332,7 @@ class _Noted:
         chunk = self._chunk
         mine = BacktestChunk.objects.filter(pk=chunk.pk, state=_ChunkState.RUNNING, attempts=chunk.attempts)
         mine = mine.filter(backtest__state=_State.RUNNING)
-        if not mine.update(heartbeat_at=timezone.now()):
+        if not mine.update(heartbeat_at=Now()):
             raise CancelledError
 
 
@@ -364,16 +365,16 @@ def _decider_of(backtest: Backtest) -> Decider:
 def plan(backtest: Backtest) -> bool:
     """Sort the Decisions into chunks; False where another process does."""
     me, now = uuid.uuid4(), timezone.now()
-    free = Q(planner=None) | Q(planned_at__lt=now - SILENT)
+    free = Q(planner=None) | is_silent("planned_at", SILENT)
     mine = Backtest.objects.filter(free, pk=backtest.pk, state=_State.QUEUED)
-    if not mine.update(planner=me, planned_at=now, started_at=now):
+    if not mine.update(planner=me, planned_at=Now(), started_at=now):
         return False
     chunks, at = [], monotonic()
     for chunk in _chunks_of(backtest):
         chunks.append(chunk)
         if monotonic() - at > _STEP_SECONDS:
             at = monotonic()
-            Backtest.objects.filter(pk=backtest.pk, planner=me).update(planned_at=timezone.now())
+            Backtest.objects.filter(pk=backtest.pk, planner=me).update(planned_at=Now())
     with transaction.atomic():
         still = Backtest.objects.filter(pk=backtest.pk, state=_State.QUEUED, planner=me)
         if still.update(state=_State.RUNNING, total=sum(chunk.decisions for chunk in chunks)):

@@ -11,10 +11,12 @@ from time import monotonic
 
 from django.db import DatabaseError, transaction
 from django.db.models import F, Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
+from policies.publishing.silence import is_silent
 from scheduler.evidence.export import Case, export, note_export
 from scheduler.ledger.keys import KeyFileError
 from scheduler.models import EvidenceExport, EvidencePiece
@@ -89,7 +91,7 @@ _one_at_a_time = threading.Lock()
 def run_waiting() -> None:
     """Write the archive that waits longest; one at a time in each worker. Let go of what was kept long enough."""
     now = timezone.now()
-    waiting = Q(state=_State.QUEUED) | Q(state=_State.RUNNING, heartbeat_at__lt=now - _SILENT)
+    waiting = Q(state=_State.QUEUED) | is_silent("heartbeat_at", _SILENT) & Q(state=_State.RUNNING)
     row = EvidenceExport.objects.filter(waiting).order_by("pk").first()
     if row is None:
         EvidencePiece.objects.filter(export__ended_at__lt=now - KEPT).delete()
@@ -109,7 +111,7 @@ def _run(row: EvidenceExport, now: datetime) -> None:
             state=_State.FAILED, ended_at=now, fault="The worker ended each time. Look at its log, and ask again."
         )
         return
-    if not mine.update(state=_State.RUNNING, attempts=F("attempts") + 1, heartbeat_at=now, rows=0, bytes=0):
+    if not mine.update(state=_State.RUNNING, attempts=F("attempts") + 1, heartbeat_at=Now(), rows=0, bytes=0):
         return  # another worker has it
     row.refresh_from_db()
     row.pieces.exclude(attempt=row.attempts).delete()
@@ -180,5 +182,5 @@ class _Pieces(io.RawIOBase):
     def _show(self) -> None:
         self._at = monotonic()
         mine = EvidenceExport.objects.filter(pk=self._row.pk, attempts=self._row.attempts, state=_State.RUNNING)
-        if not mine.update(heartbeat_at=timezone.now(), rows=self._rows, bytes=self._bytes):
+        if not mine.update(heartbeat_at=Now(), rows=self._rows, bytes=self._bytes):
             raise _SupersededError

@@ -18,7 +18,7 @@ from policies.models import Change
 from scheduler.backtest import runs
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result
-from scheduler.backtest.runs import Span, Worker, cancel_backtest, result_of, start_backtest
+from scheduler.backtest.runs import Span, Worker, cancel_backtest, plan, result_of, start_backtest
 from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk, Decision
 from tests.builders import make_assignment, make_rule_set
@@ -121,6 +121,24 @@ def test_processes_that_are_killed_leave_no_trace_in_the_result(
         BacktestChunk.objects.update(heartbeat_at=timezone.now() - runs.SILENT * 2)
     assert kills > 3
     assert bytes(Backtest.objects.get(pk=row.pk).result) == whole
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_worker_whose_clock_is_wrong_takes_no_chunk_of_another(
+    corpus: Corpus, small_chunks: None, days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = start_backtest(change=planting(), by="ops", span=Span(until=timezone.now()))
+    plan(row)
+    row.refresh_from_db()
+    first = Worker(row.pk)._take(row)
+    assert first is not None
+    right = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: right() + timedelta(days=days))
+    second = Worker(row.pk)._take(row)
+    assert second is not None
+    assert second.number != first.number
+    first.refresh_from_db()
+    assert (first.state, first.attempts) == ("running", 1)
 
 
 def test_what_makes_no_difference_is_found_to_make_none(corpus: Corpus) -> None:

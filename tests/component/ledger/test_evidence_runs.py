@@ -161,6 +161,20 @@ def test_one_whose_worker_was_killed_is_begun_anew_and_whole(
     assert check(path)[0] == []
 
 
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_worker_whose_clock_is_wrong_takes_no_other_for_dead(
+    ledger: Ledgered, auditor: Client, days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = asked(auditor)
+    run_waiting()
+    EvidenceExport.objects.update(state="running", ended_at=None, heartbeat_at=timezone.now())
+    right = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: right() + timedelta(days=days))
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("running", 1)
+
+
 def test_one_that_was_taken_for_dead_ends_nothing(
     ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

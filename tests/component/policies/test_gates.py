@@ -136,6 +136,27 @@ class TestRunning:
             publishing.lose_gate(run)
             assert state_of(run) == state
 
+    @pytest.mark.parametrize("days", [-1, 1])
+    def test_a_machine_whose_clock_is_wrong_takes_nobody_for_dead_nor_is_taken_for_it(
+        self, days: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publishing.run_gate(change=opened(), by="ops")
+        right = timezone.now
+        monkeypatch.setattr(timezone, "now", lambda: right() + timedelta(days=days))
+        run = publishing.take_gate()
+        assert run is not None
+        monkeypatch.setattr(timezone, "now", right)
+        assert publishing.take_gate() is None
+        monkeypatch.setattr(timezone, "now", lambda: right() + timedelta(days=days))
+        assert publishing.take_gate() is None
+        assert publishing.note_gate(run, "deciding on Pods", 3, 7)
+
+    def test_who_showed_itself_before_the_clock_was_set_back_is_taken_for_dead(self) -> None:
+        asked = publishing.run_gate(change=opened(), by="ops")
+        publishing.take_gate()
+        GateRun.objects.update(heartbeat_at=timezone.now() + timedelta(days=1))
+        assert publishing.take_gate() == asked
+
     def test_who_shows_itself_is_not_taken_for_dead(self) -> None:
         publishing.run_gate(change=opened(), by="ops")
         run = publishing.take_gate()
