@@ -80,3 +80,23 @@ def add_list_link(offer: ListLink) -> None:
 def list_links(request: HttpRequest) -> list[tuple[str, str]]:
     """Return what other parts offer beside the list of rule sets to who asks."""
     return [found for offer in _LIST_LINKS if (found := offer(request))]
+
+
+# Returns what another part knows of Revisions that Changes made, by the number of the Change: words, by their digests.
+RevisionWords = Callable[[Mapping[int, str]], Mapping[int, str]]
+
+_REVISION_WORDS: list[RevisionWords] = []
+
+
+def add_revision_words(words: RevisionWords) -> None:
+    """Say something of each Revision of the list: called where the pages of another part are registered."""
+    if words not in _REVISION_WORDS:
+        _REVISION_WORDS.append(words)
+
+
+def revision_words(made: Mapping[int, str]) -> dict[int, str]:
+    """Return what other parts say of Revisions, by the Changes that made them."""
+    found: dict[int, str] = {}
+    for words in _REVISION_WORDS:
+        found.update(words(made))
+    return found

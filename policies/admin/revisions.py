@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 from django.http import Http404, HttpRequest, HttpResponse
@@ -32,6 +33,7 @@ from policies.admin.base import (
 )
 from policies.admin.differences import whole
 from policies.admin.frame import ActionVariant, action, display, once
+from policies.admin.panels import revision_words
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
 from policies.models import Change, Revision, RevisionPart
@@ -63,11 +65,23 @@ _SHOWN = (
 )
 
 
+class _RevisionList(ChangeList):
+    """Notes of its page what other parts say of each Revision."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Bring that along: some questions for all of them."""
+        super().get_results(request)
+        made = {row.change.pk: row.digest for row in self.result_list if hasattr(row, "change")}
+        words = revision_words(made) if made else {}
+        for row in self.result_list:
+            row.words = words
+
+
 @admin.register(Revision)
 class RevisionAdmin(ReadOnlyAdmin):
     """The pages of Revisions."""
 
-    list_display = ("revision", "made_at", "made_by", "in_a_line", "short_reason", "short_digest")
+    list_display = ("revision", "made_at", "made_by", "in_a_line", "short_reason", "short_digest", "signed")
     search_fields = ("summary", "reason", "made_by", "digest")
     date_hierarchy = "created_at"
     fieldsets = ((None, {"fields": _SHOWN}),)
@@ -182,6 +196,20 @@ class RevisionAdmin(ReadOnlyAdmin):
         """Return the first characters of the digest."""
         return format_html('<code title="{}">{}</code>', row.digest, row.digest[:12])
 
+    @display(description="Signed")
+    def signed(self, row: Any) -> str:
+        """Return in which checkpoint of the ledger it is signed."""
+        change = getattr(row, "change", None)
+        return (
+            row.words.get(change.pk, "nowhere: made before there was a ledger")
+            if change
+            else "nowhere: made before there were Changes"
+        )
+
+    def get_changelist(self, request: HttpRequest, **_: Any) -> type[ChangeList]:
+        """Return the list that knows what was signed."""
+        return _RevisionList
+
     @display(description="SHA-256")
     def full_digest(self, row: Revision) -> SafeString:
         """Return the digest."""
@@ -191,7 +219,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     @once
     def made_by_change(self, row: Revision) -> SafeString | str:
         """Link to the Change that made it; Revisions of former versions of Berth have none."""
-        found = Change.objects.filter(revision=row).first()
+        found: Change | None = getattr(row, "change", None)
         return (
             link(change_url(found.pk), f"{found}: {found.title}") if found else "none: made before there were Changes"
         )

@@ -1,6 +1,8 @@
 """The page of the ledger: how far each log goes, what was signed of it, and the proof of one row."""
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from django import forms
@@ -8,11 +10,16 @@ from django.contrib import admin
 from django.contrib.auth.decorators import permission_required
 from django.db.models import F, Sum
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from scheduler.evidence.standing import Proof, UnprovedError, prove, standings
+from policies.admin.panels import add_panel, add_revision_words
+from policies.models import Change, Revision
+from scheduler.evidence.standing import Proof, Signing, UnprovedError, prove, signings, standings
 from scheduler.ledger.keys import KeyFileError, known_verifiers
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Verifier
@@ -61,6 +68,34 @@ def page(request: HttpRequest) -> HttpResponse:
         "may_export": request.user.has_perm(EXPORT),
     }
     return TemplateResponse(request, "scheduler/ledger.html", context)
+
+
+def _signed_words(made: Mapping[int, str]) -> dict[int, str]:
+    return {change: _words_of(found) for change, found in signings(made).items()}
+
+
+def _words_of(found: Signing) -> str:
+    if not found.is_as_recorded:
+        return "! its digest isn't the one that was recorded"
+    if found.size is None or found.at is None:
+        return "not yet: the worker signs each minute"
+    return f"✓ with {found.size:,} acts, {found.at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _signed_panel(revision: Revision, request: HttpRequest) -> SafeString:
+    """Return whether a Revision is signed, and the way to its proof."""
+    change: Change | None = getattr(revision, "change", None)
+    found = signings({change.pk: revision.digest}).get(change.pk) if change else None
+    proof = f"{reverse('ledger')}?{urlencode({'log': EVENTS, 'key': found.act})}" if found and found.size else ""
+    context = {
+        "words": _words_of(found) if found else "nowhere: it was made before there was a ledger",
+        "proof": proof if request.user.has_perm(SEE) else "",
+    }
+    return render_to_string("scheduler/revision_signed.html", context)
+
+
+add_revision_words(_signed_words)
+add_panel(Revision, _signed_panel)
 
 
 def _keys() -> tuple[list[Verifier], str]:

@@ -1,26 +1,35 @@
 """The pages of processes: who reports, and what each serves."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
 
 from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
 from policies.admin.panels import add_panel
 from policies.admin.times import time_ago
 from policies.models import Revision
+from scheduler.admin.decision_list import verdict_of
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.reading import recorded
-from scheduler.models import Process
+from scheduler.models import Process, Requeue
 
 STALE_AFTER = Process.STALE_AFTER
+# For so long after a Revision was made its page looks again by itself.
+_WATCHED = timedelta(minutes=10)
+_FIRST_DECISIONS = 5
 
 
 @admin.register(Process)
@@ -77,19 +86,39 @@ class ProcessAdmin(ReadOnlyAdmin):
 
 
 def revision_panel(revision: Revision, _: HttpRequest) -> SafeString:
-    """Return which processes have taken a Revision up, and the first Decision by it: what whoever published it looks for."""
+    """Return how far a Revision has come: what whoever published it looks for."""
+    return render_to_string("scheduler/revision_panel.html", _progress_of(revision))
+
+
+@admin.site.admin_view
+@permission_required("policies.view_revision", raise_exception=True)
+@require_safe
+def progress(request: HttpRequest, number: int) -> HttpResponse:
+    """Show the same, and nothing else of the page."""
+    return TemplateResponse(
+        request, "scheduler/revision_panel.html", _progress_of(get_object_or_404(Revision, pk=number))
+    )
+
+
+def _progress_of(revision: Revision) -> dict[str, Any]:
+    """Return which processes have taken a Revision up, how many waiting Pods were woken for it, and the first Decisions by it."""
     alive = Process.objects.filter(heartbeat_at__gt=timezone.now() - STALE_AFTER, revision__gt=0)
     rows = [(row, reverse("admin:scheduler_process_change", args=[row.pk])) for row in alive]
-    first = recorded().filter(revision=revision.number).order_by("at").defer("body").first()
-    context = {
+    first = recorded().filter(revision=revision.number).order_by("at").defer("body")[:_FIRST_DECISIONS]
+    is_past = bool(rows) and all(row.revision > revision.number for row, _ in rows)
+    is_new = timezone.now() - revision.created_at < _WATCHED
+    return {
+        "revision": revision,
+        "is_watched": is_new and not is_past,
+        "woken": Requeue.objects.filter(cause="revision", revision=revision.number).first(),
         "serving": [(row, url) for row, url in rows if row.revision == revision.number],
         "behind": [(row, url) for row, url in rows if row.revision < revision.number],
-        "is_past": bool(rows) and all(row.revision > revision.number for row, _ in rows),
-        "first": first,
-        "first_url": decision_url(first.pk) if first else "",
-        "pod": pod_url(first.pod_namespace, first.pod_name, first.pod_uid) if first else "",
+        "is_past": is_past,
+        "first": [
+            (row, decision_url(row.pk), pod_url(row.pod_namespace, row.pod_name, row.pod_uid), verdict_of(row))
+            for row in first
+        ],
     }
-    return render_to_string("scheduler/revision_panel.html", context)
 
 
 add_panel(Revision, revision_panel)

@@ -4,13 +4,14 @@ Whoever wants all rows proved verifies (`scheduler.evidence.verify`), or takes a
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.models import OuterRef, Subquery
 
 from policies.models import AuditEvent
 from scheduler.evidence.sources import SOURCES
@@ -21,6 +22,9 @@ from scheduler.ledger.tree import ProofError, check_inclusion, leaf_hash, prove_
 from scheduler.models import Decision, LedgerCheckpoint, LedgerHead, LedgerLeaf, Outcome
 
 _MODELS: dict[str, type[models.Model]] = {DECISIONS: Decision, OUTCOMES: Outcome, EVENTS: AuditEvent}
+
+
+_PUBLISHED = ("change.publish", "change.urgent")
 
 
 class Standing(NamedTuple):
@@ -40,6 +44,24 @@ class Standing(NamedTuple):
     def unsigned(self) -> int:
         """How many leaves came since it was signed."""
         return max(self.size - self.signed_size, 0)
+
+
+class Signing(NamedTuple):
+    """Where the act that made a Revision stands in the ledger.
+
+    Attributes:
+        act: its id.
+        is_as_recorded: whether it names the digest that the Revision has.
+        leaf: which leaf it is; None where it isn't logged yet.
+        size: how many leaves were signed with it first; None where that isn't done yet.
+        at: when that was.
+    """
+
+    act: str
+    is_as_recorded: bool
+    leaf: int | None
+    size: int | None
+    at: datetime | None
 
 
 class Proof(msgspec.Struct):
@@ -110,6 +132,27 @@ def _opened(checkpoint: LedgerCheckpoint, verifiers: Sequence[Verifier]) -> tupl
         )
         raise UnprovedError(message)
     return said, ", ".join(f"{each.name}+{each.id.hex()}" for each in by)
+
+
+def signings(made: Mapping[int, str]) -> dict[int, Signing]:
+    """Return where what made Revisions is signed, by the number of the Change. Two queries, however many they are.
+
+    Args:
+        made: the digests of Revisions, by the numbers of the Changes that made them.
+    """
+    acts = list(AuditEvent.objects.filter(change__in=list(made), kind__in=_PUBLISHED).only("change", "after"))
+    first = LedgerCheckpoint.objects.filter(log=EVENTS, size__gt=OuterRef("index")).order_by("size")
+    leaves = LedgerLeaf.objects.filter(log=EVENTS, row__in=[str(act.pk) for act in acts]).annotate(
+        signed_size=Subquery(first.values("size")[:1]), signed_at=Subquery(first.values("at")[:1])
+    )
+    of = {row: found for row, *found in leaves.values_list("row", "index", "signed_size", "signed_at")}
+    nowhere = (None, None, None)
+    return {
+        int(act.change or 0): Signing(
+            str(act.pk), act.after == made[int(act.change or 0)], *of.get(str(act.pk), nowhere)
+        )
+        for act in acts
+    }
 
 
 def prove(log: str, key: str, verifiers: Sequence[Verifier]) -> Proof:

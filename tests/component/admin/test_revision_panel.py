@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from policies import publishing
-from scheduler.models import Decision, Process
+from scheduler.models import Decision, Process, Requeue
 from tests.builders import make_rule_set
 
 pytestmark = pytest.mark.django_db
@@ -65,7 +65,7 @@ def test_who_is_silent_does_not_count(auditor: Client) -> None:
     assert "! No process reports that it serves a Revision." in shown(auditor)
 
 
-def test_the_first_decision_by_it_is_linked(auditor: Client) -> None:
+def test_the_first_decisions_by_it_are_linked(auditor: Client) -> None:
     assert "No Pod was decided about by it yet" in shown(auditor)
     now = timezone.now()
     for number, revision in enumerate((1, 2, 2)):
@@ -75,4 +75,25 @@ def test_the_first_decision_by_it_is_linked(auditor: Client) -> None:
         row.save(force_insert=True)
     text = shown(auditor)
     assert f'{Decision.objects.get(sequence=1).pk}/change/">' in text
-    assert "default/web-1</a>, 1 of 10 nodes." in text
+    assert "default/web-1</a>, ✓ 1 of 10 nodes" in text
+    assert "default/web-2</a>, ✓ 2 of 10 nodes" in text
+    assert "web-0" not in text
+
+
+def test_it_says_how_many_waiting_pods_were_woken_for_it(auditor: Client) -> None:
+    process("extender", 2)
+    assert "· Waiting Pods are woken once every extender serves it." in shown(auditor)
+    Requeue.objects.create(cause="revision", revision=2, requeued_at=TAKEN, looked_at=12, pods=1)
+    Requeue.objects.create(cause="time", revision=2, requeued_at=TAKEN, looked_at=0, pods=40)
+    text = shown(auditor)
+    assert "12 refusals of Pods that wait for kube-scheduler were judged anew by it, and 1 Pod woken." in text
+
+
+def test_the_page_looks_again_by_itself_while_the_revision_is_new(auditor: Client) -> None:
+    process("extender", 1)
+    assert 'hx-trigger="every 2s"' in shown(auditor)
+    piece = auditor.get("/admin/scheduler/revisions/2/progress/").content.decode()
+    assert piece.strip().startswith("<section")
+    assert "serves Revision 1 still" in piece
+    Process.objects.update(revision=3)
+    assert 'hx-trigger="every 2s"' not in shown(auditor)

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import html
 import json
+import re
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -12,12 +14,14 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from policies.models import AuditEvent
+from policies.models import AuditEvent, Revision
 from policies.publishing import audit
 from scheduler.ledger.events import append_events
 from scheduler.ledger.note import Signer, TreeHead, open_note
 from scheduler.ledger.tree import check_inclusion
 from scheduler.models import Decision, DecisionGap, LedgerHead, Outcome
+from tests.builders import make_rule_set
+from tests.component.pages import get, publish_all, text_of
 from tests.ledgers import AT, SIGNER, Ledgered, resign, without_triggers
 
 pytestmark = pytest.mark.django_db
@@ -180,3 +184,50 @@ def test_without_a_public_key_nothing_is_called_right(
 
 def test_nobody_without_a_role_sees_it(ledgered: Ledgered, client: Client) -> None:
     assert client.get(PAGE).status_code == 302
+
+
+REVISIONS = "/admin/policies/revision/"
+
+
+def signed_section(client: Client) -> str:
+    page = text_of(client.get(f"{REVISIONS}1/change/"))
+    return page.partition(" Signed ")[2]
+
+
+def test_a_revision_says_in_which_checkpoint_it_is_signed_and_leads_to_the_proof(
+    ledgered: Ledgered, auditor: Client
+) -> None:
+    publish_all(make_rule_set("web"))
+    assert "not yet: the worker signs each minute" in text_of(get(auditor, REVISIONS))
+    append_events(AT)
+    ledgered.sign()
+    size = LedgerHead.objects.get(log="events").size
+    audit.record_event("export", by="anna")
+    append_events(AT)
+    ledgered.sign()
+    said = f"✓ with {size} acts, {AT:%Y-%m-%d %H:%M:%S} UTC"
+    assert said in text_of(get(auditor, REVISIONS))
+    assert said in signed_section(auditor)
+    page = auditor.get(f"{REVISIONS}1/change/").content.decode()
+    (proof,) = re.findall(r'href="([^"]+)">The proof<', page)
+    assert shown(auditor, html.unescape(proof).removeprefix(PAGE)).context["proof"] is not None
+
+
+def test_a_revision_that_is_not_what_was_recorded_says_so(ledgered: Ledgered, auditor: Client) -> None:
+    publish_all(make_rule_set("web"))
+    append_events(AT)
+    ledgered.sign()
+    without_triggers()
+    Revision.objects.update(digest="0" * 64)
+    assert "! its digest isn't the one that was recorded" in signed_section(auditor)
+
+
+def test_signed_is_asked_once_for_all_revisions_of_a_page(
+    ledgered: Ledgered, auditor: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(12):
+        publish_all(make_rule_set(f"web-{number}"))
+    append_events(AT)
+    ledgered.sign()
+    with django_assert_max_num_queries(20):
+        assert text_of(get(auditor, REVISIONS)).count("✓ with") == 12
