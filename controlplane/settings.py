@@ -82,7 +82,11 @@ TEMPLATES = [
         "APP_DIRS": True,
         "OPTIONS": {
             # Thousands are separated in sentences, and nowhere else: numbers of Revisions and ids aren't counts.
-            "builtins": ["django.contrib.humanize.templatetags.humanize", "policies.admin.times"],
+            "builtins": [
+                "django.contrib.humanize.templatetags.humanize",
+                "policies.admin.times",
+                "policies.templatetags.people",
+            ],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

@@ -119,7 +119,7 @@ def _lines(before: AssignmentVersion | None, after: AssignmentVersion | None) ->
     return unified(*(yaml_of(side.value if side else None) for side in (before, after)))
 
 
-def _panel(row: Assignment, _: HttpRequest) -> SafeString:
+def _panel(row: Assignment, request: HttpRequest) -> SafeString:
     """Return the newest versions, for the page of an Assignment."""
     found = publishing.assignment_versions(row.name)
     if not found:
@@ -129,7 +129,7 @@ def _panel(row: Assignment, _: HttpRequest) -> SafeString:
         "all": reverse("admin:policies_assignment_versions", args=[row.name]),
         "number": len(found),
     }
-    return SafeString(render_to_string("policies/assignment_versions_panel.html", context))
+    return SafeString(render_to_string("policies/assignment_versions_panel.html", context, request))
 
 
 add_panel(Assignment, _panel)

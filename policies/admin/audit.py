@@ -49,7 +49,7 @@ def page(request: HttpRequest) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": "Audit",
-        "rows": [_line(row) for row in found.rows],
+        "rows": [line_of(row) for row in found.rows],
         "narrowing": Narrowing(
             id="audit-search",
             label="Audit",
@@ -79,16 +79,24 @@ def _words(name: str, value: str) -> str:
     return {**KINDS, **_GROUPS}.get(value, value) if name == "kind" else value
 
 
-def _line(row: AuditEvent) -> dict[str, Any]:
+def line_of(row: AuditEvent) -> dict[str, Any]:
+    """Return what a list shows of an event."""
     return {
         "row": row,
         "url": reverse("audit_event", args=[row.pk]),
         "title": title_of(row.kind),
-        "who": who_of(row),
+        **_who(row),
         "thing": _thing(row),
         "change": change_url(row.change) if row.change else "",
         "revision": revision_url(row.revision) if row.revision else "",
     }
+
+
+def _who(row: AuditEvent) -> dict[str, str]:
+    """Return who did it, and what is to be said behind the name."""
+    said = who_of(row)
+    by = row.by if row.by and said.startswith(row.by) else ""
+    return {"by": by, "through": said.removeprefix(by)}
 
 
 def _thing(row: AuditEvent) -> str:
@@ -116,7 +124,7 @@ def event(request: HttpRequest, key: Any) -> HttpResponse:
         "row": row,
         "sentence": sentence_of(row, more),
         "how": how_of(row),
-        "who": who_of(row),
+        **_who(row),
         "sees_addresses": sees_addresses,
         "change": change,
         "change_url": change_url(change.pk) if change else "",

@@ -24,6 +24,7 @@ from policies.differences import Opcode, opcodes
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
 from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSetVersion
 from policies.publishing import PublishingError, needs_of
+from policies.templatetags.people import person_link
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -396,6 +397,11 @@ def may_publish(request: HttpRequest) -> bool:
 def decisions_url(**filters: object) -> str:
     """Return the list of Decisions with filters (revision, rule_set, assignment)."""
     return f"{reverse('admin:scheduler_decision_changelist')}?{urlencode(filters)}"
+
+
+def named(row: Any, name: str) -> SafeString | str:
+    """Return a name on a page of a row, as a link to what that person did, where who asks may see it."""
+    return person_link(name, is_link=getattr(row, "sees_people", False))
 
 
 def link(url: str, text: object) -> SafeString:

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import Count, Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -18,9 +17,9 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
-from policies.admin.base import ReadOnlyAdmin, change_url, edit_urls_for, marked, person, revision_url
+from policies.admin.base import ReadOnlyAdmin, change_url, edit_urls_for, marked, named, person, revision_url
 from policies.admin.differences import whole
-from policies.admin.frame import display
+from policies.admin.frame import ChangeList, display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
 from policies.admin.times import time_ago
@@ -153,7 +152,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         "gate_mark",
         "waits",
         "touches",
-        "opened_by",
+        "opener",
         "since",
     )
     list_filter = (StateFilter, ("state", admin.ChoicesFieldListFilter))
@@ -313,6 +312,11 @@ class ChangeAdmin(ReadOnlyAdmin):
         if row.state in lifecycle.OPEN and row.publish_at:
             return publishing.said_at(row.publish_at)
         return "anybody who may approve" if row.state == lifecycle.IN_REVIEW else ""
+
+    @display(description="Opened by", ordering="opened_by")
+    def opener(self, row: Change) -> SafeString | str:
+        """Return who opened it."""
+        return named(row, row.opened_by)
 
     @display(description="Since", ordering="moved_at")
     def since(self, row: Change) -> SafeString:

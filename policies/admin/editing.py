@@ -15,7 +15,17 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, change_url, confirm, edit_url, edit_urls_for, link, may_publish, person
+from policies.admin.base import (
+    Confirmation,
+    change_url,
+    confirm,
+    edit_url,
+    edit_urls_for,
+    link,
+    may_publish,
+    named,
+    person,
+)
 from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusals_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
@@ -324,7 +334,7 @@ class EditingAdmin(ModelAdmin):
         links = format_html_join(", ", "{}", ((link(change_url(change.pk), change),) for change in found))
         line = '<div><span class="berth-nowrap"><time title="{}">{}</time> {}</span>{}</div>'
         open_in = format_html("<br>open in {}", links) if found else ""
-        return format_html(line, f"{at:%Y-%m-%d %H:%M} UTC", f"{at:%Y-%m-%d}", by, open_in)
+        return format_html(line, f"{at:%Y-%m-%d %H:%M} UTC", f"{at:%Y-%m-%d}", named(row, by), open_in)
 
 
 class RowAdmin(EditingAdmin):

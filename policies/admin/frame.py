@@ -15,11 +15,12 @@ from unfold.enums import ActionVariant
 
 from policies.admin.panels import panels_of
 from policies.publishing import PublishingError
+from policies.templatetags.people import sees_people
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin as DjangoModelAdmin
     from django.contrib.admin import StackedInline as DjangoStackedInline
-    from django.contrib.admin.views.main import ChangeList
+    from django.contrib.admin.views.main import ChangeList as UnfoldChangeList
 
     UnfoldModelAdmin = DjangoModelAdmin[Any]
     StackedInline = DjangoStackedInline[Any, Any]
@@ -30,7 +31,7 @@ else:
     from unfold.admin import ModelAdmin as UnfoldModelAdmin
     from unfold.admin import StackedInline
     from unfold.forms import PaginationInlineFormSet as InlineFormSet
-    from unfold.views import ChangeList
+    from unfold.views import ChangeList as UnfoldChangeList
 
 __all__ = [
     "ActionVariant",
@@ -99,6 +100,16 @@ def once(method: Function) -> Function:
     return cast("Function", shown)
 
 
+class ChangeList(UnfoldChangeList):
+    """Unfold's list, whose rows know whether names of people are links for who asks."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Note it at each row."""
+        super().get_results(request)
+        for row in self.result_list:
+            vars(row)["sees_people"] = sees_people(request)
+
+
 class ModelAdmin(UnfoldModelAdmin):
     """Unfold's ModelAdmin without what its threads share, and with words for empty lists."""
 
@@ -124,7 +135,15 @@ class ModelAdmin(UnfoldModelAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the row. An empty `_to_field`, which Django lets pass and then looks for as a column, is none."""
-        return super().get_object(request, object_id, from_field or None)
+        row = super().get_object(request, object_id, from_field or None)
+        if row is not None:
+            setattr(row, "sees_people", sees_people(request))  # noqa: B010 - of any model
+        return row
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Use the list whose rows know who asks."""
+        del request, kwargs
+        return ChangeList
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Begin with what the address gives. What can be no row's key is left out: Django would ask the database with it."""

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import checking, compiler, manifests, publishing, wording
-from policies.admin.base import Confirmation, confirm, link, may_publish, person, revision_url
+from policies.admin.base import Confirmation, confirm, link, may_publish, named, person, revision_url
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
 from policies.admin.frame import ChangeList, ModelAdmin, action, display, once
 from policies.admin.ladder import ladder, signed
@@ -233,7 +233,7 @@ class PriorityClassAdmin(RowAdmin):
                 each.state,
                 wording.priority_class_sentence(engine.decode_priority_class(each.document.encode())),
                 link(revision_url(each.revision), f"Revision {each.revision}"),
-                f"{each.published_by} at {each.published_at:%Y-%m-%d %H:%M} UTC",
+                format_html("{} at {} UTC", named(row, each.published_by), f"{each.published_at:%Y-%m-%d %H:%M}"),
             )
             for each in versions
         ]

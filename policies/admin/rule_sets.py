@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, confirm, decisions_url, edit_url, link, may_publish, person
+from policies.admin.base import Confirmation, confirm, decisions_url, edit_url, link, may_publish, named, person
 from policies.admin.editing import EditedChangeList, EditingAdmin
 from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once
 from policies.admin.panels import list_links, rule_counts
@@ -393,7 +393,7 @@ class RuleSetAdmin(EditingAdmin):
             (
                 link(version_url(version), f"version {version.number}"),
                 version.get_state_display(),
-                version.author,
+                named(row, version.author),
                 f"{version.published_at:%Y-%m-%d %H:%M} UTC" if version.published_at else "",
                 version.note,
             )

@@ -2,13 +2,14 @@
 
 from django.urls import path
 
-from policies.admin import audit, compare, pauses, text
+from policies.admin import audit, compare, pauses, people, text
 
 urlpatterns = [
     path("rule-set-text/<slug:name>/", text.page, name="rule_set_text"),
     path("rule-set-text/<slug:name>/check/", text.check, name="rule_set_text_check"),
     path("audit/", audit.page, name="audit"),
     path("audit/<uuid:key>/", audit.event, name="audit_event"),
+    path("people/<str:name>/", people.page, name="person"),
     path("compare/", compare.page, name="compare"),
     path("pauses/", pauses.page, name="pauses"),
     path("pauses/pause/", pauses.pause, name="pause"),

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import checking, compiler, manifests, publishing
-from policies.admin.base import confirm_going_back, link, may_publish
+from policies.admin.base import confirm_going_back, link, may_publish, named
 from policies.admin.editing import EditingAdmin, open_change_of
 from policies.admin.failure_fields import FAILURE_FIELDSET
 from policies.admin.faults import FieldFault, faults_of_forms
@@ -43,7 +43,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     kind = Kind.RULE_SET
     form = RuleSetForm
     inlines = tuple(INLINES)
-    list_display = ("version", "state_label", "author", "published_at", "published_by")
+    list_display = ("version", "state_label", "edited_by", "published_at", "publisher")
     list_filter = ("state",)
     search_fields = ("rule_set__name", "note", "author")
     actions_detail = ("go_back", "to_rule_set")
@@ -239,11 +239,21 @@ class RuleSetVersionAdmin(EditingAdmin):
         return sentences(content) if spec.filters or spec.scores or spec.victims else "No rule yet."
 
     @display(description="Who and when")
-    def who(self, row: RuleSetVersion) -> str:
+    def who(self, row: RuleSetVersion) -> SafeString:
         """Return author and publisher."""
-        return (
-            f"edited by {row.author}; first published by {row.published_by} at {row.published_at:%Y-%m-%d %H:%M:%S} UTC"
-        )
+        people = (named(row, row.author), named(row, row.published_by))
+        at = f"{row.published_at:%Y-%m-%d %H:%M:%S}"
+        return format_html("edited by {}; first published by {} at {} UTC", *people, at)
+
+    @display(description="Edited by", ordering="author")
+    def edited_by(self, row: RuleSetVersion) -> SafeString | str:
+        """Return the author."""
+        return named(row, row.author)
+
+    @display(description="Published by", ordering="published_by")
+    def publisher(self, row: RuleSetVersion) -> SafeString | str:
+        """Return who published it first."""
+        return named(row, row.published_by)
 
     @display(description="Document")
     @once

@@ -128,7 +128,7 @@ def test_it_shows_what_changes_who_wants_it_and_what_was_done() -> None:
     change = change_in("approved")
     text = text_of(get(client, page_of(change)))
     assert f"{change}: all of web" in text
-    assert "1 of 1 approval, by other." in text
+    assert "1 of 1 approval, by other ." in text
     assert "rule set web added" in text
     assert "filter added: PodFitsHost" in text
     assert "author opened: why" in text

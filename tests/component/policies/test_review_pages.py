@@ -76,7 +76,7 @@ def test_an_approval_that_does_not_count_is_said_so() -> None:
     assert "For rule set web: 0 of 1 approval of Payments." in page
     assert "The approval of carol doesn't count for rule set web: carol isn't in Payments." in page
     press(dave, change, act="approve")
-    assert "For rule set web: 1 of 1 approval of Payments, by dave." in text_of(get(carol, page_of(change)))
+    assert "For rule set web: 1 of 1 approval of Payments, by dave ." in text_of(get(carol, page_of(change)))
     assert Change.objects.get(pk=change.pk).state == "approved"
 
 
