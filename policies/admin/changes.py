@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -19,6 +20,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from policies import publishing, wording
 from policies.admin.base import ReadOnlyAdmin, change_url, edit_urls_for, marked, named, person, revision_url
 from policies.admin.differences import whole
+from policies.admin.edit_into import BeginForm, Offer, begun
 from policies.admin.frame import ChangeList, display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
@@ -159,7 +161,7 @@ class ChangeAdmin(ReadOnlyAdmin):
     search_fields = ("title", "opened_by")
     search_help_text = "Title, who opened or edited it, what it touches"
     empty_title = "No Change yet"
-    empty_text = "Saving a rule set, an Assignment or a PriorityClass opens one; so does manage.py apply FILE…."
+    empty_text = "Begin one here; saving a rule set, an Assignment or a PriorityClass opens one, too, and so does manage.py apply FILE…."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Change]:
         """Bring along how much each touches, and what was done with it."""
@@ -188,18 +190,57 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Add the acts."""
         act = self.admin_site.admin_view(require_POST(self.act))
         gate = self.admin_site.admin_view(require_safe(self.gate))
+        edit = self.admin_site.admin_view(require_safe(self.edit))
         return [
             path("<int:number>/act/", act, name="policies_change_act"),
             path("<int:number>/gate/", gate, name="policies_change_gate"),
+            path("<int:number>/edit/", edit, name="policies_change_edit"),
             *super().get_urls(),
         ]
 
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Return whether this person may begin one."""
+        return request.user.has_perm("policies.change_ruleset")
+
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
-        """Show a Change: what it does first."""
+        """Show a Change: what it does first. Without one, ask for the title of a new one."""
         del more, named
+        if object_id is None:
+            return self._begin(request)
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=self.key_of(str(object_id)))
         return self._page(request, row)
+
+    def _begin(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form, faults = BeginForm(request.POST or None), []
+        if request.method == "POST" and form.is_valid():
+            try:
+                made = begun(form, person(request))
+            except PublishingError as error:
+                faults = list(error.messages)
+            else:
+                messages.success(request, f"{made} was begun. Nothing is in it yet: say what is to be edited.")
+                return HttpResponseRedirect(f"{change_url(made.pk)}#edit-into")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "New Change",
+            "form": form,
+            "faults": faults,
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "policies/change_begin.html", context)
+
+    def edit(self, request: HttpRequest, number: int) -> HttpResponse:
+        """Go to the form of a thing, in this Change; where there is no such thing, say so on the Change's page."""
+        self.check_may_view(request)
+        row = get_object_or_404(Change, pk=number)
+        try:
+            url = Offer(row, publishing.current_revision(), request).form_of(request.GET.get("thing", ""))
+        except PublishingError as error:
+            return self._page(request, row, error.messages, asked_thing=request.GET.get("thing", ""))
+        return HttpResponseRedirect(url or change_url(number))
 
     def act(self, request: HttpRequest, number: int) -> HttpResponse:
         """Do what a button says. A refusal shows the page anew, with what was typed."""
@@ -224,11 +265,14 @@ class ChangeAdmin(ReadOnlyAdmin):
         context = {"change": row, "gate": shown(row, publishing.gate_of(row)), "was_polled": True}
         return TemplateResponse(request, "policies/change_gate.html", context)
 
-    def _page(self, request: HttpRequest, row: Change, faults: Iterable[str] = (), text: str = "") -> TemplateResponse:
+    def _page(
+        self, request: HttpRequest, row: Change, faults: Iterable[str] = (), text: str = "", asked_thing: str = ""
+    ) -> TemplateResponse:
         prefetch_related_objects([row], "edits", "events")
         live = publishing.current_revision()
         gate = publishing.gate_of(row)
         standing = publishing.standing_of(row, gate)
+        may_edit = not lifecycle.refusal("edit", publishing.actor_of(person(request)), standing)
         faults, things, look_twice = list(faults), [], []
         try:
             things = _things(row, request)
@@ -259,7 +303,9 @@ class ChangeAdmin(ReadOnlyAdmin):
             "events": row.events.all(),
             "buttons": _buttons(request, standing),
             "gate": shown(row, gate),
-            "may_edit": not lifecycle.refusal("edit", publishing.actor_of(person(request)), standing),
+            "may_edit": may_edit,
+            "edit_into": Offer(row, live, request) if may_edit and row.rolls_back_to is None else None,
+            "asked_thing": asked_thing,
             "faults": faults,
             "form": ActForm(initial={"digest": row.digest, "revision": live.number, "text": text}),
             "act_url": reverse("admin:policies_change_act", args=[row.pk]),

@@ -275,7 +275,7 @@ class RuleSetAdmin(EditingAdmin):
     def response_add(self, request: HttpRequest, obj: RuleSet, post_url_continue: Any = None) -> HttpResponse:
         """Go on to its rules."""
         messages.info(request, f"Add the rules of {obj}, then save it.")
-        given = {"description": obj.description, "from": request.GET.get("from", "")}
+        given = {name: request.GET.get(name, "") for name in ("from", "change")} | {"description": obj.description}
         query = urlencode({name: value for name, value in given.items() if value})
         return HttpResponseRedirect(f"{edit_url(self.kind, obj.name)}?{query}")
 

@@ -42,6 +42,7 @@ WRITES = {
     "/admin/policies/assignment/add/": _FORM,
     "/admin/policies/assignment/versions/*/*/go-back/": "go_back, propose_going_back",
     "/admin/policies/change/*/act/": "each act's own verb",
+    "/admin/policies/change/add/": "begin_change",
     "/admin/policies/gatesetting/add/": "set_gate_level",
     "/admin/policies/pauses/end-exemption/": "end_exemption",
     "/admin/policies/pauses/exempt/": "exempt",

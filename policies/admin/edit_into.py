@@ -1,0 +1,94 @@
+"""Beginning a Change with its title alone, and editing things into it: which thing, and where its form is."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.http import HttpRequest
+from django.urls import reverse
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from policies import publishing
+from policies.admin.base import edit_url_for
+from policies.engine import ruleset as engine
+from policies.models import Change
+from policies.publishing import Key
+
+# Of more things, the field still takes any; these are offered while one types.
+MOST_OFFERED = 300
+_LONGEST_TITLE = 200
+_WORDS = {"RuleSet": "rule set", "Assignment": "Assignment", "PriorityClass": "PriorityClass"}
+_CLOSE = 3
+
+
+class BeginForm(forms.Form):
+    """What a new Change needs: its title. What it changes comes after it."""
+
+    title = forms.CharField(
+        label="What it is for, in a line",
+        max_length=_LONGEST_TITLE,
+        widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}),
+        help_text="Its title in all lists.",
+    )
+    reason = forms.CharField(
+        label="Why",
+        required=False,
+        max_length=2000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "A ticket number helps."}),
+        help_text="Approvers and auditors read it. It can be said later.",
+    )
+
+
+class Offer:
+    """What may be edited into a Change by who asks: the things that are there, and the forms of new ones."""
+
+    def __init__(self, row: Change, live: engine.Revision, request: HttpRequest) -> None:
+        self._row, self._request = row, request
+        held = [(each.kind, each.name) for each in row.edits.all()]
+        live_things: Iterable[Key] = publishing.values_of(live)
+        self._things: list[Key] = sorted({*live_things, *held})
+        self.url = reverse("admin:policies_change_edit", args=[row.pk])
+
+    @property
+    def offered(self) -> list[str]:
+        """Return things by kind and name, for the list that opens while one types."""
+        return [f"{kind}/{name}" for kind, name in self._things[:MOST_OFFERED]]
+
+    @property
+    def new(self) -> list[tuple[str, str]]:
+        """Return the forms of new things, each with its words."""
+        query = urlencode({"change": self._row.pk})
+        return [
+            (f"New {words}", f"{reverse(f'admin:policies_{kind.lower()}_add')}?{query}")
+            for kind, words in _WORDS.items()
+            if self._request.user.has_perm(f"policies.add_{kind.lower()}")
+        ]
+
+    def form_of(self, asked: str) -> str:
+        """Return where the form of a thing is, by its name, or by kind and name.
+
+        Raises:
+            PublishingError: there is none, or more than one has this name.
+        """
+        kind, _, name = asked.strip().rpartition("/")
+        found = [key for key in self._things if key[1] == name and kind in {"", key[0]}]
+        if len(found) == 1:
+            return edit_url_for(self._request, *found[0], self._row)
+        raise publishing.PublishingError([self._fault(asked.strip(), found)])
+
+    def _fault(self, asked: str, found: list[Key]) -> str:
+        if not asked:
+            return "Say what to edit: the name of a rule set, an Assignment or a PriorityClass."
+        if found:
+            return f"More than one thing is called {asked}: {', '.join('/'.join(key) for key in found)}. Say which."
+        names = {f"{kind}/{name}" if "/" in asked else name: f"{kind}/{name}" for kind, name in self._things}
+        close = [names[each] for each in get_close_matches(asked, names, n=_CLOSE)]
+        meant = f" Did you mean {' or '.join(close)}?" if close else ""
+        return f"No rule set, Assignment or PriorityClass that is live, or in this Change, is called {asked}.{meant}"
+
+
+def begun(form: BeginForm, by: Any) -> Change:
+    """Open the Change that a form asks for."""
+    return publishing.begin_change(title=form.cleaned_data["title"], reason=form.cleaned_data["reason"], by=by)

@@ -1,0 +1,127 @@
+"""A Change begun with its title alone, and things edited into it from its page."""
+
+import html
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from policies import publishing
+from policies.admin import edit_into
+from policies.models import Change
+from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.component.pages import change_url, edit_page, form_data, get, new_row, opened, publish_all, text_of
+
+pytestmark = pytest.mark.django_db
+LIST = "/admin/policies/change/"
+ADD = f"{LIST}add/"
+
+
+def begin(client: Client, title: str = "rules of the shop", reason: str = "OPS-1") -> Change:
+    said = text_of(client.post(ADD, {"title": title, "reason": reason}, follow=True))
+    change = Change.objects.get(title=title)
+    assert f"{change} was begun. Nothing is in it yet" in said
+    return change
+
+
+def edit_url(change: Change, thing: str) -> str:
+    return f"{LIST}{change.pk}/edit/?thing={thing}"
+
+
+def test_the_list_offers_a_new_one_to_who_may_edit(operator: Client, auditor: Client, approver: Client) -> None:
+    assert f'href="{ADD}' in get(operator, LIST).content.decode()
+    for client in (auditor, approver):
+        assert ADD not in get(client, LIST).content.decode().split('id="main"')[-1]
+        assert client.get(ADD).status_code == 403
+        assert client.post(ADD, {"title": "x"}).status_code == 403
+    assert not Change.objects.exists()
+
+
+def test_a_change_is_begun_with_a_title_and_a_rule_set_written_into_it(operator: Client) -> None:
+    change = begin(operator)
+    assert (change.state, change.reason, change.opened_by) == ("draft", "OPS-1", "operator")
+    page = get(operator, change_url("change", change.pk))
+    assert "Nothing: it holds no edit." in text_of(page)
+    add = f"/admin/policies/ruleset/add/?change={change.pk}"
+    assert add in html.unescape(page.content.decode())
+    form = operator.post(add, {"name": "shop", "description": ""})
+    assert form["Location"].startswith(edit_page("shop").partition("?")[0])
+    assert f"change={change.pk}" in form["Location"]
+    loaded = get(operator, form["Location"])
+    data = form_data(loaded)
+    assert data["goes_into"] == str(change.pk)
+    new_row(data, "filters", builtin="PodFitsHost")
+    operator.post(form["Location"], data, follow=True)
+    assert [edit.name for edit in change.edits.all()] == ["shop"]
+    assert Change.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        ("RuleSet", "web"),
+        ("RuleSet", "RuleSet/web"),
+        ("Assignment", "all"),
+        ("PriorityClass", "batch"),
+        ("PriorityClass", "%20batch%20"),
+    ],
+)
+def test_what_is_live_is_edited_into_it_in_one_step(operator: Client, kind: str, asked: str) -> None:
+    publish_all(make_rule_set("web"), make_assignment("all", "web"), make_priority_class("batch"))
+    change = begin(operator)
+    page = operator.get(edit_url(change, asked), follow=True)
+    assert page.status_code == 200
+    form = page.context["adminform"].form
+    assert (form.key()[0], form["goes_into"].value()) == (kind, str(change.pk))
+
+
+def test_a_name_that_isnt_there_is_said_with_what_is_meant_and_stays_typed(operator: Client) -> None:
+    publish_all(make_rule_set("web-shop"))
+    change = begin(operator)
+    page = operator.get(edit_url(change, "web-shp"))
+    assert "is called web-shp. Did you mean RuleSet/web-shop?" in text_of(page)
+    assert 'value="web-shp"' in page.content.decode()
+    assert "Say what to edit" in text_of(operator.get(edit_url(change, "")))
+
+
+def test_a_name_that_two_have_asks_which(operator: Client) -> None:
+    publish_all(make_rule_set("web"), make_assignment("web", "web"))
+    change = begin(operator)
+    assert "Assignment/web, RuleSet/web. Say which." in text_of(operator.get(edit_url(change, "web")))
+    assert operator.get(edit_url(change, "Assignment/web")).status_code == 302
+
+
+def test_the_field_offers_what_is_live_and_what_is_new_in_it_up_to_a_bound(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_all(make_rule_set("web"), make_assignment("all", "web"))
+    change = opened(make_rule_set("shop"), by="ops")
+
+    def offered() -> list[str]:
+        return re.findall(
+            r'<option value="([^"]+/[^"]+)">', get(operator, change_url("change", change.pk)).content.decode()
+        )
+
+    assert offered() == ["Assignment/all", "RuleSet/shop", "RuleSet/web"]
+    monkeypatch.setattr(edit_into, "MOST_OFFERED", 1)
+    assert offered() == ["Assignment/all"]
+    assert operator.get(edit_url(change, "web")).status_code == 302
+
+
+def test_who_may_not_edit_is_offered_nothing_and_a_closed_change_takes_nothing(
+    operator: Client, auditor: Client
+) -> None:
+    change = begin(operator)
+    assert 'id="edit-into"' not in get(auditor, change_url("change", change.pk)).content.decode()
+    publishing.withdraw_change(change=change, by="ops")
+    assert 'id="edit-into"' not in get(operator, change_url("change", change.pk)).content.decode()
+
+
+@pytest.mark.parametrize("given", [{"title": ""}, {"title": "x" * 201}, {"title": "a\x1b[31mb", "reason": ""}])
+def test_a_title_that_is_none_is_refused_at_its_place_and_stays_typed(operator: Client, given: dict[str, Any]) -> None:
+    page = operator.post(ADD, {"reason": "typed already", **given})
+    assert page.status_code == 200
+    assert "typed already" in page.content.decode() or "reason" in given
+    assert not Change.objects.exists()
+    assert "berth-error" in page.content.decode() or "This stands against it" in text_of(page)
