@@ -1,0 +1,72 @@
+"""The rows of rules in the form of a rule set: a rule is duplicated with one press, or by keyboard alone."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.admin import Admin
+from tests.browser.conftest import shoot, without_violations
+
+pytestmark = pytest.mark.browser
+FORM = "/admin/policies/rulesetversion/edit:web/change/"
+
+
+@pytest.fixture
+def form(browser: Browser, lived_in_admin: Admin, seen: dict[str, Any]) -> Iterator[Page]:
+    """The form of a rule set with one filter."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}, base_url=lived_in_admin.url) as context:
+        context.add_cookies(
+            [{"name": seen["cookie"], "value": seen["sessions"]["Operator"], "url": lived_in_admin.url}]
+        )
+        page = context.new_page()
+        page.goto(FORM)
+        with without_violations(page):
+            yield page
+
+
+def test_a_rule_is_duplicated_by_keyboard_with_all_that_was_typed_and_saved_as_another(form: Page) -> None:
+    expression = form.input_value("#id_filters-0-expression")
+    assert "team" in expression
+    form.fill("#id_filters-0-reason", "typed a moment ago")
+    form.evaluate("document.getElementById('id_filters-0-preemption_helps').checked = true")
+    button = form.get_by_role("button", name="Duplicate").first
+    button.focus()
+    form.keyboard.press("Enter")
+    name = form.locator("#id_filters-1-name")
+    expect(name).to_be_focused()
+    assert name.input_value() == f"{form.input_value('#id_filters-0-name')}-copy"
+    assert form.input_value("#id_filters-1-expression") == expression
+    assert form.input_value("#id_filters-1-reason") == "typed a moment ago"
+    assert form.is_checked("#id_filters-1-preemption_helps")
+    expect(form.locator("#filters-group .form-group").nth(1).locator(".cm-content")).to_contain_text(expression[:20])
+    shoot(form, "rule-duplicated")
+    form.keyboard.press("Control+A")
+    form.keyboard.type("again")
+    form.click("button[name=_continue]")
+    expect(form.locator("body")).to_contain_text("web is in Change")
+    assert form.input_value("#id_filters-1-name") == "again"
+    assert form.input_value("#id_filters-1-expression") == expression
+
+
+def test_a_second_copy_has_a_name_of_its_own_and_a_score_keeps_its_weight(form: Page) -> None:
+    form.click("#scores-group .add-row")
+    form.fill("#id_scores-0-name", "free")
+    form.fill("#id_scores-0-expression", "usage.free.cpu")
+    form.fill("#id_scores-0-weight", "7")
+    button = form.locator("#scores-group .form-group").nth(0).get_by_role("button", name="Duplicate")
+    button.click()
+    button.click()
+    names = [form.input_value(f"#id_scores-{number}-name") for number in range(3)]
+    assert names == ["free", "free-copy", "free-copy-2"]
+    assert [form.input_value(f"#id_scores-{number}-weight") for number in range(3)] == ["7", "7", "7"]
+
+
+def test_a_built_in_shows_the_fields_of_a_built_in_in_the_copy_too(form: Page) -> None:
+    form.click("#scores-group .add-row")
+    form.select_option("#id_scores-0-builtin", "LeastRequestedPriority")
+    form.locator("#scores-group .form-group").nth(0).get_by_role("button", name="Duplicate").click()
+    assert form.input_value("#id_scores-1-builtin") == "LeastRequestedPriority"
+    expect(form.locator("#id_scores-1-arguments")).to_be_visible()
+    expect(form.locator("#scores-group .form-group").nth(1).locator(".cm-editor")).to_be_hidden()
