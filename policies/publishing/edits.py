@@ -52,8 +52,9 @@ def content_digest(value: Value | None) -> str:
 
 
 def seen_of(change: Change | None, key: Key) -> str:
-    """Return what a form that is loaded now carries along: digests of what it begins with, and of what is live."""
-    return " ".join((content_digest(found_in(change, key).value), content_digest(found_in(None, key).value)))
+    """Return what a form that is loaded now carries along: digests of what it begins with, and of what is live; whose edit that is."""
+    digests = (content_digest(found_in(each, key).value) for each in (change, None))
+    return " ".join((*digests, str(change.pk) if change else ""))
 
 
 def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) -> list[str]:
@@ -66,7 +67,10 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
         seen: `seen_of` when the form was loaded.
     """
     now = found_in(change, key)
-    if content_digest(now.value) in seen.split(" ") or is_same(now.value, wanted):
+    began, live, number = [*seen.split(" "), "", ""][:3]
+    # Another Change than the form's has the thing as it is live, unless somebody edits it there.
+    is_another = change is None or str(change.pk) != number
+    if content_digest(now.value) in ({began, live} if is_another else {began}) or is_same(now.value, wanted):
         return []
     said = f"Somebody was faster: {now.by}, after you opened this."
     return [said, *(f"Theirs, compared with what is here: {line}." for line in wording.part_changes(wanted, now.value))]

@@ -246,6 +246,27 @@ class TestTwoPeople:
         alice.post(thing.page(change), hers | {"description": "same"})
         assert operator.post(thing.page(change), mine | {"description": "same"}).status_code == 302
 
+    def test_what_was_discarded_since_the_form_was_opened_is_not_put_back(self, operator: Client, thing: Thing) -> None:
+        alice = another("alice")
+        alice.post(thing.page(), form_data(get(alice, thing.page())) | {"description": "hers"})
+        change = Change.objects.get(state="draft")
+        mine = form_data(get(operator, thing.page(change))) | {"description": "mine"}
+        publishing.discard_edits(
+            change=change, keys=[(thing.kind, thing.name)], by="ops", expected_digest=change.digest
+        )
+        response = operator.post(thing.page(change), mine)
+        assert "Somebody was faster: Revision 1 by ops made it live" in text_of(response)
+        assert thing.in_change(change) is None
+        assert operator.post(thing.page(change), form_data(response)).status_code == 302
+        assert thing.in_change(change) == "mine"
+
+    def test_a_form_of_an_edit_goes_into_another_change_as_well(self, operator: Client, thing: Thing) -> None:
+        operator.post(thing.page(), form_data(get(operator, thing.page())) | {"description": "one"})
+        change, other = Change.objects.get(state="draft"), opened(make_rule_set("others"))
+        mine = form_data(get(operator, thing.page(change))) | {"description": "two", "goes_into": str(other.pk)}
+        assert operator.post(thing.page(change), mine).status_code == 302
+        assert (thing.in_change(change), thing.in_change(other)) == ("one", "two")
+
     def test_a_form_without_the_digest_overwrites_nothing(self, operator: Client, thing: Thing) -> None:
         data = form_data(get(operator, thing.page())) | {"description": "one"}
         del data["loaded_digest"]
