@@ -301,6 +301,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "lines": [marked(line) for line in row.revision.summary.splitlines()] if row.revision else [],
             "revision_url": revision_url(row.revision.number) if row.revision else "",
             "events": row.events.all(),
+            "given": publishing.approvals_given(row, list(row.events.all())),
             "buttons": _buttons(request, standing),
             "gate": shown(row, gate),
             "may_edit": may_edit,

@@ -142,6 +142,7 @@ from policies.publishing.shown import digest_of_shown
 from policies.publishing.standing import (
     ORDER,
     Moved,
+    approvals_given,
     askable,
     bases_of,
     changes_waiting_for,
@@ -201,6 +202,7 @@ __all__ = [
     "adopt",
     "adoptable",
     "adopted",
+    "approvals_given",
     "approve_change",
     "archive",
     "ask_for_look",

@@ -20,10 +20,10 @@ from policies.publishing.actors import CLOCK, By
 from policies.publishing.acts import finish, locked
 from policies.publishing.changes import publish_change, run_gate, write_change
 from policies.publishing.contents import Edit
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Key
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
-from policies.publishing.standing import differing, edits_of, gate_of, open_changes_of, said_at, standing_of
+from policies.publishing.standing import AUTHORING, differing, edits_of, gate_of, open_changes_of, said_at, standing_of
 from policies.wording import counted
 
 _Act = ChangeEvent.Act
@@ -98,9 +98,9 @@ def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_
 
 
 def holds_schedule(change: Change) -> bool:
-    """Return whether a Change still is what it was when its time was set: the clock publishes nothing else."""
+    """Return whether nobody has edited a Change since its time was set, be it undone by now: the clock publishes nothing else."""
     armed = _armed(change)
-    return armed is not None and armed.digest == change.digest
+    return armed is not None and _edited_since(change, armed) is None
 
 
 def held_changes() -> QuerySet[Change]:
@@ -150,6 +150,8 @@ def _go_live(number: int, now: datetime) -> str:
         return ""
     try:
         by = _who_armed(armed)
+        if edit := _edited_since(change, armed):
+            raise OvertakenError([f"{change} changed since its time was set: {edit.by} edited it. Look at it again."])
         reason = f"{change.reason or change.title} (scheduled by {armed.by} for {said_at(due)}{_late(due, now)})"
         made = publish_change(change=change, by=by, expected_digest=armed.digest, reason=reason)
     except PublishingError as error:
@@ -241,6 +243,10 @@ def _maker(key: Key, number: int | None = None) -> Change | None:
 
 def _armed(change: Change) -> ChangeEvent | None:
     return change.events.filter(act=_Act.SCHEDULE).select_related("by_user").last()
+
+
+def _edited_since(change: Change, armed: ChangeEvent) -> ChangeEvent | None:
+    return change.events.filter(pk__gt=armed.pk, act__in=AUTHORING).last()
 
 
 def _who_armed(armed: ChangeEvent) -> By:

@@ -290,6 +290,7 @@ ONLY_READ = {
     ),
     *("check_owner_name", "check_owners", "drift_notes", "owner_marks", "owner_notes"),
     *(
+        "approvals_given",
         "asked_in_order",
         "change_differences",
         "digest_of_order",

@@ -105,6 +105,18 @@ def test_a_time_that_was_set_for_a_former_state_is_said_so() -> None:
     assert "was set for a former state of it" in text_of(get(alice, page_of(change)))
 
 
+def test_an_approval_that_an_edit_dropped_is_said_to_be_of_a_former_state_whatever_it_is_now() -> None:
+    alice, carol = signed_in("alice", "Operator"), signed_in("carol", "Approver")
+    change = in_review()
+    press(carol, change, act="approve")
+    assert "approved a former state" not in text_of(get(alice, page_of(change)))
+    for rules in (B, A):
+        do(change, publishing.edit_change, "ops", edits=[publishing.Edit.of(make_rule_set("web", **rules))])
+        assert "carol approved a former state" in text_of(get(alice, page_of(change)))
+    press(carol, change, act="approve")
+    assert text_of(get(alice, page_of(change))).count("approved a former state") == 1
+
+
 def test_administrators_change_review_settings_and_everybody_sees_who_did() -> None:
     root, alice = signed_in("root", superuser=True), signed_in("alice", "Operator", "Approver")
     add = "/admin/policies/reviewsetting/add/"

@@ -110,6 +110,15 @@ class TestGoingLive:
         assert "bob edited it" in tick(now + HOUR)[0]
         assert not Revision.objects.exists()
 
+    def test_an_edit_that_another_one_undoes_ends_it_too(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        bob = person("bob", "Operator")
+        for rules in (B, A):
+            do(change, publishing.edit_change, bob, edits=[Edit.of(make_rule_set("web", **rules))])
+        assert not publishing.holds_schedule(fresh(change))
+        assert "bob edited it" in tick(now + HOUR)[0]
+        assert not Revision.objects.exists()
+
     def test_a_moved_base_holds_it_back(self, alice: User, now: datetime) -> None:
         scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         publish_all(make_rule_set("web", **B))
