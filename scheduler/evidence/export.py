@@ -28,12 +28,20 @@ from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.archive import Archive, Lines
 from scheduler.evidence.csv_text import line
 from scheduler.ledger import deletions, losses
-from scheduler.ledger.checkpoints import sign_checkpoints, tile_reader
+from scheduler.ledger.checkpoints import open_checkpoint, sign_checkpoints, tile_reader
 from scheduler.ledger.events import append_events
 from scheduler.ledger.keys import known_verifiers, read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
-from scheduler.ledger.note import TreeHead, open_note
-from scheduler.ledger.tree import HASH_BYTES, TILE_HEIGHT, TILE_WIDTH, prove_consistency, subtrees_of
+from scheduler.ledger.note import NoteError, TreeHead
+from scheduler.ledger.tree import (
+    HASH_BYTES,
+    TILE_HEIGHT,
+    TILE_WIDTH,
+    ProofError,
+    prove_consistency,
+    root_at,
+    subtrees_of,
+)
 from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
 
@@ -49,6 +57,10 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         *("before", "after", "reason", "requestId"),
     ),
 }
+
+
+class DamagedError(Exception):
+    """The ledger isn't what was signed, so that it proves nothing."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +122,18 @@ def export(
         on_step: called again and again, with how many rows were written since.
 
     Raises:
+        DamagedError: a tree or its last checkpoint isn't what was signed.
         scheduler.ledger.keys.KeyFileError: without the ledger's key nothing can be proved.
         django.db.DatabaseError: the database is away.
     """
+    try:
+        return _export(case, file, by=by, now=now, on_step=on_step)
+    except (NoteError, ProofError) as error:
+        message = f"The ledger is damaged, and proves nothing: {error}. `manage.py verify` says more."
+        raise DamagedError(message) from error
+
+
+def _export(case: Case, file: IO[bytes], *, by: By, now: datetime, on_step: Callable[[int], None]) -> dict[str, int]:
     signer = read_signer()
     deletions.begin(signer)
     losses.begin()
@@ -148,7 +169,10 @@ class _Export:
         last = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at").first()
         if last is None:
             return 0
-        head = TreeHead.parse(open_note(last.note, known_verifiers())[0])
+        head, _by = open_checkpoint(last.note, log, known_verifiers())
+        if root_at(subtrees_of(tile_reader(log)), head.size) != head.root:
+            message = f"the tiles of the log {log} don't lead to the root that was signed over {head.size} leaves"
+            raise ProofError(message)
         self._notes[log] = head
         tiles: set[int] = set()
         with self._archive.lines(f"{log}.jsonl") as rows, self._archive.lines(f"{log}.csv") as table:

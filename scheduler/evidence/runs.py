@@ -17,7 +17,7 @@ from django.utils import timezone
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
 from policies.publishing.silence import is_silent
-from scheduler.evidence.export import Case, export, note_export
+from scheduler.evidence.export import Case, DamagedError, export, note_export
 from scheduler.ledger.keys import KeyFileError
 from scheduler.models import EvidenceExport, EvidencePiece
 
@@ -122,7 +122,7 @@ def _run(row: EvidenceExport, now: datetime) -> None:
         pieces.end()
     except _SupersededError:
         return
-    except (EvidenceError, KeyFileError, DatabaseError) as error:
+    except (DamagedError, EvidenceError, KeyFileError, DatabaseError) as error:
         fault = NO_KEY if isinstance(error, KeyFileError) else str(error)
         running.update(state=_State.FAILED, ended_at=timezone.now(), fault=fault)
         row.pieces.filter(attempt=row.attempts).delete()

@@ -1,7 +1,7 @@
 """Signs how far each log goes, every minute. Nothing is signed that isn't the continuation of what was signed before."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -103,11 +103,24 @@ def origin_of(name: str, log: str) -> str:
     return f"{name}/{log}"
 
 
+def open_checkpoint(note: str, log: str, verifiers: Sequence[Verifier]) -> tuple[TreeHead, list[Verifier]]:
+    """Return what a log's checkpoint says, and which of the keys signed it: one at least.
+
+    Raises:
+        NoteError: none of them did, or it is no checkpoint of this log.
+    """
+    text, signed_by = open_note(note, verifiers)
+    said = TreeHead.parse(text)
+    if said.origin not in {origin_of(verifier.name, log) for verifier in signed_by}:
+        message = f"it is of another log: {said.origin}"
+        raise NoteError(message)
+    return said, signed_by
+
+
 def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Verifier]) -> list[Verifier]:
     """Check that a log continues what was signed last; return who signed that."""
     try:
-        text, signed_by = open_note(last.note, verifiers)
-        said = TreeHead.parse(text)
+        said, signed_by = open_checkpoint(last.note, head.log, verifiers)
         if said.size > head.size:
             message = f"it has {head.size} leaves, and {said.size} were signed before"
             raise RefusedError(message)

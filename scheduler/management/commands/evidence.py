@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
-from scheduler.evidence.export import Case, export, note_export
+from scheduler.evidence.export import Case, DamagedError, export, note_export
 from scheduler.ledger.keys import KeyFileError, read_signer
 
 
@@ -56,7 +56,7 @@ class Command(BerthCommand):
                 fresh.chmod(0o600)
                 counts = export(case, file, by=by, now=datetime.now(UTC))
             fresh.replace(out)
-        except (KeyFileError, OSError) as error:
+        except (DamagedError, KeyFileError, OSError) as error:
             raise CommandError(str(error)) from error
         finally:
             fresh.unlink(missing_ok=True)

@@ -14,9 +14,11 @@ from django.utils import timezone
 from policies.models import AuditEvent
 from scheduler.evidence import runs
 from scheduler.evidence.runs import run_waiting
-from scheduler.models import EvidenceExport, EvidencePiece
+from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.note import Signer
+from scheduler.models import EvidenceExport, EvidencePiece, LedgerTile
 from tests.component.ledger.test_evidence import check
-from tests.ledgers import SIGNER, Ledgered
+from tests.ledgers import SIGNER, Ledgered, resign
 
 pytestmark = pytest.mark.django_db
 PAGE, START, ROWS = (f"/admin/scheduler/evidence/{name}" for name in ("", "start/", "rows/"))
@@ -190,6 +192,24 @@ def test_one_that_was_taken_for_dead_ends_nothing(
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("running", 7)
     assert not row.pieces.filter(attempt=7).exists()
+
+
+def test_a_damaged_ledger_is_said_to_whoever_asked(ledger: Ledgered, auditor: Client) -> None:
+    LedgerTile.objects.filter(log=DECISIONS, level=0).update(hashes=b"")
+    row = asked(auditor)
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("failed", 1)
+    assert row.fault.startswith("The ledger is damaged, and proves nothing: ")
+
+
+def test_a_checkpoint_that_a_stranger_signed_proves_nothing(ledger: Ledgered, auditor: Client) -> None:
+    resign(DECISIONS, Signer("berth", bytes(32)))
+    row = asked(auditor)
+    run_waiting()
+    row.refresh_from_db()
+    assert row.state == "failed"
+    assert "signed by none of the known keys" in row.fault
 
 
 def test_one_that_fails_again_and_again_is_given_up(auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
