@@ -89,7 +89,7 @@ _REVISION_WORDS: list[RevisionWords] = []
 
 
 def add_revision_words(words: RevisionWords) -> None:
-    """Say something of each Revision of the list: called where the pages of another part are registered."""
+    """Show words at each Revision of the list: called where the pages of another part are registered."""
     if words not in _REVISION_WORDS:
         _REVISION_WORDS.append(words)
 
