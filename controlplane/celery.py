@@ -22,6 +22,7 @@ _TICKS = (
     ("pending", "follow_pending", 3.0, "ops", 20),
     ("backtests", "run_backtests", 1.0, "ops", 20),
     ("evidence", "run_evidence", 1.0, "ops", 20),
+    ("verifications", "run_verifications", 1.0, "ops", 20),
     ("gates", "run_gates", 1.0, "ops", 20),
     ("priority classes", "look_after_priority_classes", 1.0, "ops", 20),
     ("exemptions", "announce_exemptions", 3600.0, "ops", 600),

@@ -44,6 +44,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "backtest.cancel": ("cancelled a backtest", "cancelled {thing}"),
     "canary.ask": ("asked for a canary", "had doctor send a canary Pod"),
     "wake": ("woke Pods", "had {thing} tried at once"),
+    "verify": ("asked for a verification", "had the ledger verified"),
     "export": ("exported", "exported documents"),
     "claim": ("marked as a repository's", "marked what is live as a repository's"),
     "login": ("signed in", "signed in"),

@@ -17,6 +17,7 @@ from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
 from scheduler.doctor.suspensions import announce
 from scheduler.evidence.runs import run_waiting as run_waiting_evidence
+from scheduler.evidence.verifications import run_waiting as run_waiting_verifications
 from scheduler.gate.runs import run_waiting
 from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import prune
@@ -92,6 +93,12 @@ def run_backtests() -> None:
 def run_evidence() -> None:
     """Write the archive of evidence that waits longest."""
     run_waiting_evidence()
+
+
+@shared_task(name="scheduler.tasks.run_verifications")  # type: ignore[untyped-decorator] # Celery has no types
+def run_verifications() -> None:
+    """Go on with the verification of the ledger that somebody asked for."""
+    run_waiting_verifications()
 
 
 @shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types

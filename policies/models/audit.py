@@ -78,6 +78,7 @@ class Kind(StrEnum):
     CLAIM = "claim"
     CANARY_ASK = "canary.ask"
     WAKE = "wake"
+    VERIFY = "verify"
     LOG_IN = "login"
     LOG_IN_FAILED = "login.failed"
     LOG_OUT = "logout"

@@ -6,24 +6,28 @@ from urllib.parse import urlencode
 
 import msgspec
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
 from django.db.models import F, Sum
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from policies.admin.base import person
 from policies.admin.panels import add_panel, add_revision_words
 from policies.models import Change, Revision
+from policies.wording import counted
 from scheduler.evidence.standing import Proof, Signing, UnprovedError, prove, signings, standings
+from scheduler.evidence.verifications import UnderWayError, ask, reports_of
 from scheduler.ledger.keys import KeyFileError, known_verifiers
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Verifier
-from scheduler.models import DecisionGap
+from scheduler.models import DecisionGap, Verification
 
 # Who sees archives sees what they are proved by.
 SEE, EXPORT = "scheduler.view_evidenceexport", "scheduler.export_evidence"
@@ -66,8 +70,41 @@ def page(request: HttpRequest) -> HttpResponse:
         "proof_json": msgspec.json.format(msgspec.json.encode(proof)).decode() if proof else "",
         "unproved": unproved,
         "may_export": request.user.has_perm(EXPORT),
+        **_verification(),
     }
     return TemplateResponse(request, "scheduler/ledger.html", context)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_POST
+def verify(request: HttpRequest) -> HttpResponse:
+    """Ask for a verification of all of it. It changes nothing, so whoever sees the ledger may."""
+    try:
+        ask(by=person(request), now=timezone.now())
+    except UnderWayError:
+        messages.warning(request, "It is being verified already: the result comes up below.")
+    return HttpResponseRedirect(f"{reverse('ledger')}#verification")
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def verification(request: HttpRequest) -> HttpResponse:
+    """Show how far the last verification is, and nothing else of the page."""
+    return TemplateResponse(request, "scheduler/verification.html", _verification())
+
+
+def _verification() -> dict[str, Any]:
+    row = Verification.objects.first()
+    reports = reports_of(row) if row else []
+    proved, checkpoints = sum(each.proved for each in reports), sum(each.checkpoints for each in reports)
+    return {
+        "verification": row,
+        "found": f"{counted(proved, 'row')} proved, {counted(checkpoints, 'checkpoint')} agree",
+        "wrong": [fault for each in reports for fault in each.faults],
+        "more_wrong": sum(each.more_faults for each in reports),
+    }
 
 
 def _signed_words(made: Mapping[int, str]) -> dict[int, str]:

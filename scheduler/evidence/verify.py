@@ -83,7 +83,9 @@ class Progress(msgspec.Struct):
     numbers: dict[str, tuple[int, int]] = {}
 
     def add_fault(self, words: str) -> None:
-        """Note a fault."""
+        """Note a fault; what a run before found at the same place is no other one."""
+        if words in self.faults:
+            return
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(words)
         else:

@@ -20,6 +20,7 @@ from scheduler.models.pending import PendingLook, PendingPod
 from scheduler.models.processes import BinderState, Caller, CanaryRun, Process
 from scheduler.models.recording import Checkpoint, DeadLetter, DecisionGap
 from scheduler.models.requeue import Requeue, RequeueState, WaitingPod, Wake
+from scheduler.models.verification import Verification
 
 __all__ = [
     "FOUND_NO_NODE",
@@ -59,6 +60,7 @@ __all__ = [
     "ShadowCount",
     "SnapshotPart",
     "StorageSample",
+    "Verification",
     "WaitingPod",
     "Wake",
     "Webhook",

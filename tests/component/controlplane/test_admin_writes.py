@@ -77,6 +77,7 @@ WRITES = {
     "/admin/scheduler/import/": "open_change",
     "/admin/scheduler/legal-holds/*/lift/": "hold.lift",
     "/admin/scheduler/legal-holds/make/": "hold.make",
+    "/admin/scheduler/ledger/verify/": "verify",
     "/admin/scheduler/pending/wake/": "wake",
     "/admin/scheduler/pods/*/*/wake/": "wake",
     "/admin/scheduler/preview/save-test/": _FORM,
