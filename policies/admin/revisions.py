@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 
 import msgspec
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 from django.http import Http404, HttpRequest, HttpResponse
@@ -32,7 +31,7 @@ from policies.admin.base import (
     revision_url,
 )
 from policies.admin.differences import whole
-from policies.admin.frame import ActionVariant, action, display, once
+from policies.admin.frame import ActionVariant, ChangeList, action, display, once
 from policies.admin.panels import revision_words
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
