@@ -85,7 +85,7 @@ TEMPLATES = [
             "builtins": [
                 "django.contrib.humanize.templatetags.humanize",
                 "policies.admin.times",
-                "policies.templatetags.people",
+                "policies.admin.person_links",
             ],
             "context_processors": [
                 "django.template.context_processors.request",

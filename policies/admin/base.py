@@ -20,11 +20,11 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from policies import publishing, wording
 from policies.admin.differences import whole
 from policies.admin.frame import ModelAdmin
+from policies.admin.person_links import person_link
 from policies.differences import Opcode, opcodes
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
 from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSetVersion
 from policies.publishing import PublishingError, needs_of
-from policies.templatetags.people import person_link
 
 
 class ReadOnlyAdmin(ModelAdmin):

@@ -14,8 +14,8 @@ from django.utils.http import urlencode
 from unfold.enums import ActionVariant
 
 from policies.admin.panels import panels_of
+from policies.admin.person_links import sees_people
 from policies.publishing import PublishingError
-from policies.templatetags.people import sees_people
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin as DjangoModelAdmin

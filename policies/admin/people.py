@@ -14,9 +14,9 @@ from django.views.decorators.http import require_safe
 from policies import publishing
 from policies.admin.audit import audit_url, line_of
 from policies.admin.base import change_url
+from policies.admin.person_links import SEE
 from policies.models import AuditEvent, Change
 from policies.publishing import lifecycle
-from policies.templatetags.people import SEE
 
 # Of the newest events and Changes, so many are shown; links lead to all of them.
 _SHOWN = 20

@@ -12,7 +12,7 @@ from scheduler.models.decisions import (
     SnapshotPart,
     found_no_node,
 )
-from scheduler.models.evidence import EvidenceExport, EvidencePiece
+from scheduler.models.evidence import EvidenceExport, EvidencePiece, Verification
 from scheduler.models.history import JournalUse, LegalHold, Pruning, StorageSample
 from scheduler.models.ledger import LedgerCheckpoint, LedgerHead, LedgerLeaf, LedgerPruned, LedgerTile
 from scheduler.models.notices import Delivery, InboxEntry, Notice, NoticedCondition, NoticeMark, Webhook
@@ -20,7 +20,6 @@ from scheduler.models.pending import PendingLook, PendingPod
 from scheduler.models.processes import BinderState, Caller, CanaryRun, Process
 from scheduler.models.recording import Checkpoint, DeadLetter, DecisionGap
 from scheduler.models.requeue import Requeue, RequeueState, WaitingPod, Wake
-from scheduler.models.verification import Verification
 
 __all__ = [
     "FOUND_NO_NODE",

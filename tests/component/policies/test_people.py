@@ -7,9 +7,9 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from policies import publishing
+from policies.admin.person_links import person_link
 from policies.models import RuleSetVersion
 from policies.publishing import CLOCK
-from policies.templatetags.people import person_link
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, opened, publish_all, text_of
 
