@@ -310,6 +310,7 @@ UNFOLD = {
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "DASHBOARD_CALLBACK": "controlplane.home.dashboard",
+    "LOGIN": {"form": "controlplane.sign_in_form.SignInForm"},
     "STYLES": ["controlplane.site.stylesheet"],
     "SCRIPTS": ["controlplane.site.script"],
     "COMMAND": {"search_models": False, "search_callback": "controlplane.palette.find"},

@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group, User
 from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.test import Client
 
+from controlplane.sign_in_form import TURNS
 from controlplane.tally import UNKNOWN
 
 
@@ -56,6 +57,7 @@ def _flush_past_triggers() -> Iterator[None]:
 def _forget_failures() -> None:
     """Count failed sign-ins anew: all tests have one address, and are done within a minute."""
     UNKNOWN.forget()
+    TURNS.forget()
 
 
 class HTTPSClient(Client):

@@ -1,7 +1,9 @@
 """Signing in: what a provider's claims make of somebody, whose tokens are taken, who is locked out, what pages may load."""
 
 import time
+from contextlib import ExitStack
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import jwt
@@ -15,7 +17,8 @@ from django.http import HttpRequest
 from django.test import Client, RequestFactory
 from msgspec.structs import replace
 
-from controlplane.accounts import address
+from controlplane import sign_in_form
+from controlplane.accounts import LocalAccounts, address
 from controlplane.models import Identity
 from controlplane.provider import Provider, ProviderError, account, roles_of
 
@@ -170,6 +173,59 @@ def test_who_guesses_is_locked_out_for_a_while_and_nobody_else_is(client: Client
     assert "Locked out" in refused.content.decode()
     # From elsewhere the account's own person goes on.
     assert sign_in(client, "sam", "a long enough password", REMOTE_ADDR="192.0.2.7").status_code == 302
+
+
+@pytest.fixture
+def compared(settings: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The accounts whose passwords were compared, which takes a third of a second for each, also of those that there aren't."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    names: list[str] = []
+    compare = LocalAccounts.authenticate
+
+    def comparing(self: LocalAccounts, request: Any, username: Any = None, password: Any = None, **more: Any) -> Any:
+        names.append(username)
+        return compare(self, request, username=username, password=password, **more)
+
+    monkeypatch.setattr(LocalAccounts, "authenticate", comparing)
+    return names
+
+
+@pytest.mark.django_db
+class TestManyPasswords:
+    """Of strangers, at the page where anybody can try."""
+
+    def test_of_one_address_so_many_wrong_ones_are_compared_in_a_minute(
+        self, client: Client, compared: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sign_in_form, "time", SimpleNamespace(monotonic=lambda: 90.0))
+        User.objects.create_user("sam", password="a long enough password", is_staff=True)
+        for number in range(sign_in_form.OF_ADDRESS + 5):
+            refused = sign_in(client, f"nobody-{number}", "a guess")
+        assert len(compared) == sign_in_form.OF_ADDRESS
+        assert "Too many passwords are being tried" in refused.content.decode()
+        # Whoever comes from elsewhere is let in, and so is who waits a minute.
+        assert sign_in(client, "sam", "a long enough password", REMOTE_ADDR="192.0.2.7").status_code == 302
+        monkeypatch.setattr(sign_in_form, "time", SimpleNamespace(monotonic=lambda: 150.0))
+        assert sign_in(client, "sam", "a long enough password").status_code == 302
+
+    def test_right_ones_are_not_counted(
+        self, client: Client, compared: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sign_in_form, "OF_ADDRESS", 1)
+        User.objects.create_user("sam", password="a long enough password", is_staff=True)
+        for _ in range(3):
+            assert sign_in(client, "sam", "a long enough password").status_code == 302
+        assert compared == ["sam"] * 3
+
+    def test_some_of_the_admins_threads_are_always_for_others(self, client: Client, compared: list[str]) -> None:
+        with ExitStack() as stack:
+            for number in range(sign_in_form.AT_ONCE):
+                stack.enter_context(sign_in_form.TURNS.comparing(f"192.0.2.{number}", 0))
+            refused = sign_in(client, "sam", "a guess", REMOTE_ADDR="192.0.2.99")
+            assert "Too many passwords are being tried" in refused.content.decode()
+            assert compared == []
+        sign_in(client, "sam", "a guess", REMOTE_ADDR="192.0.2.99")
+        assert compared == ["sam"]
 
 
 def test_a_lock_ends(client: Client, settings: Any) -> None:

@@ -1,0 +1,67 @@
+"""The form to sign in by a password: how many are compared at once, and how many of one address."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from unfold.forms import AuthenticationForm
+
+from controlplane.accounts import counted_address
+
+# Comparing a password takes a third of a second of a processor, whoever's it is, and one of the admin's eight threads: half of them
+# are for others. Within a minute so many wrong ones are compared of an address, of IPv6 a /64.
+AT_ONCE, OF_ADDRESS = 4, 30
+_TOO_MANY = "Too many passwords are being tried. Try again in a minute."
+
+
+class Turns:
+    """Bounds how many passwords are compared. For all threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._minute, self._comparing, self._wrong = 0, 0, Counter[str]()
+
+    @contextmanager
+    def comparing(self, address: str, minute: int) -> Iterator[None]:
+        """Let a password be compared within. It counts as a wrong one where that ends by an exception.
+
+        Raises:
+            ValidationError: too many are, or were of this address.
+        """
+        with self._lock:
+            if minute != self._minute:
+                self._minute = minute
+                self._wrong.clear()
+            if self._comparing >= AT_ONCE or self._wrong[address] >= OF_ADDRESS:
+                raise ValidationError(_TOO_MANY, code="too_many")
+            self._comparing += 1
+            self._wrong[address] += 1
+        is_right = False
+        try:
+            yield
+            is_right = True
+        finally:
+            with self._lock:
+                self._comparing -= 1
+                if is_right and self._wrong[address]:
+                    self._wrong[address] -= 1
+
+
+TURNS = Turns()
+
+
+class SignInForm(AuthenticationForm):  # type: ignore[misc] # Unfold has no types
+    """Unfold's, with bounds."""
+
+    def clean(self) -> Any:
+        """Compare the password where it may be compared."""
+        with TURNS.comparing(counted_address(self.request), int(time.monotonic() // 60)):
+            return super().clean()
