@@ -1,12 +1,13 @@
 """docs/security.md gives the limits that are in force: each figure of its tables is compared with the constant that it comes from."""
 
+import re
 from inspect import signature
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 
-from controlplane import doors, gunicorn_conf, token_review
+from controlplane import doors, sign_in_form, token_review
 from policies import differences, manifests
 from policies.admin import fields, rule_forms
 from policies.api import pagination
@@ -18,8 +19,6 @@ from scheduler import scenario
 from scheduler.binder import loop
 from scheduler.decisions import time_limit
 from scheduler.extender.request import node_bytes, objects, wire
-from scheduler.extender.server import gunicorn_conf as extender_conf
-from scheduler.extender.server import worker as server_worker
 from scheduler.extender.verbs import in_flight
 from scheduler.http_server import body, connection, server, worker
 from scheduler.http_server.body import Budget
@@ -30,11 +29,23 @@ from scheduler.webhooks import sending
 ROOT = Path(__file__).resolve().parents[2]
 SAID = (ROOT / "docs" / "security.md").read_text()
 MI = 1 << 20
+
+
+def settings_in(file: str) -> dict[str, int]:
+    """Return the numbers that a configuration of gunicorn sets. It isn't imported: it sets the role of the process, too."""
+    found = re.findall(r"^(\w+) = (\d+)$", (ROOT / file).read_text(), re.MULTILINE)
+    return {name: int(number) for name, number in found}
+
+
+ADMIN, EXTENDER = (
+    settings_in("controlplane/gunicorn_conf.py"),
+    settings_in("scheduler/extender/server/gunicorn_conf.py"),
+)
 DEFAULTS = type(settings.BERTH)()
 EXTENDER_BODY = DEFAULTS.extender_max_body_bytes
 STRANGERS = Budget(4 * EXTENDER_BODY)
 KEPT = signature(node_bytes.KnownNodes).parameters["most_bytes"].default
-ADMIN = Budget(worker.ALL_BODIES_BYTES)
+ADMIN_ROOM = Budget(worker.ALL_BODIES_BYTES)
 
 
 def smallest_that_leaves_room(budget: Budget) -> int:
@@ -46,25 +57,25 @@ ROWS = {
     "handshake": f"| handshake, from its first byte; with TLS, silence before it | {connection.HEAD_SECONDS:g} s |",
     "head": f"| head of a request, from its first byte | {connection.HEAD_SECONDS:g} s |",
     "body's time": f"| body of a request; taking an answer | {connection.BODY_SECONDS:g} s each |",
-    "silence": f"| silence between requests | {extender_conf.keepalive} s (admin {gunicorn_conf.keepalive} s) |",
+    "silence": f"| silence between requests | {EXTENDER['keepalive']} s (admin {ADMIN['keepalive']} s) |",
     "connections": f"| connections of a process | {server.MOST_CONNECTIONS} (probes of binder, worker and beat {probes._MOST_CONNECTIONS}) |",
     "strangers": f"| connections from one address that were never answered | {server.MOST_STRANGERS};",
     "head's size": (
-        f"| request line; header fields; each; the whole head | {extender_conf.limit_request_line:,} bytes; "
-        f"{extender_conf.limit_request_fields}; {extender_conf.limit_request_field_size:,};"
+        f"| request line; header fields; each; the whole head | {EXTENDER['limit_request_line']:,} bytes; "
+        f"{EXTENDER['limit_request_fields']}; {EXTENDER['limit_request_field_size']:,};"
     ),
     "room": (
         f"bodies of more than {smallest_that_leaves_room(STRANGERS)} KiB leave {STRANGERS.for_small(EXTENDER_BODY) / MI:g} MiB to smaller ones"
     ),
     "admin's room": (
-        f"(admin {worker.BODY_BYTES // MI} MiB; {worker.ALL_BODIES_BYTES // MI} MiB together, {ADMIN.for_small(MI) // MI} MiB for those of "
-        f"up to {smallest_that_leaves_room(ADMIN)} KiB)"
+        f"(admin {worker.BODY_BYTES // MI} MiB; {worker.ALL_BODIES_BYTES // MI} MiB together, {ADMIN_ROOM.for_small(MI) // MI} MiB for those of "
+        f"up to {smallest_that_leaves_room(ADMIN_ROOM)} KiB)"
     ),
     "chunks": (
         f"| line of a chunk; fields behind the last; chunks | {body._MOST_CHUNK_LINE:,} bytes; {body._MOST_SMALL_CHUNKS}, and one more for "
         f"each {body._LEAST_CHUNK} bytes |"
     ),
-    "calls": f"| calls answered at once | {extender_conf.threads} (admin {gunicorn_conf.threads}, probes {probes._THREADS}) |",
+    "calls": f"| calls answered at once | {EXTENDER['threads']} (admin {ADMIN['threads']}, probes {probes._THREADS}) |",
     "loop": f"| what strangers send, read by the loop | {server.STRANGERS_SECONDS * 1000:g} ms in one go",
     "deadline": f"| `BERTH_EXTENDER_DEADLINE_SECONDS`, {DEFAULTS.extender_deadline_seconds:g} s |",
     "own scheduler": f"the search for a node to free for it | {loop.MOST_SECONDS:g} s each |",
@@ -107,6 +118,10 @@ ROWS = {
     "reads": f"within {cost.MAX_EXPRESSION_MILLISECONDS} ms; {oversize.MOST_VALUES:,} values, {oversize.MOST_DEEP} deep |",
     "names in a field": f"| names in a field of a form, by commas | {fields._MOST_NAMES:,} |",
     "REST's limit": f"| REST: `limit`, a place in a list | {pagination.MAX_LIMIT:,} rows a page;",
+    "sign-ins by password": (
+        f"| sign-ins by password | {sign_in_form.AT_ONCE} compared at once, of the admin's eight threads; {sign_in_form.OF_ADDRESS} wrong ones a minute "
+        "of an address,"
+    ),
     "statement": f"| a statement for a page | {doors.STATEMENT_SECONDS:g} s (PostgreSQL",
     "sign-ins": (
         f"After five wrong passwords for an account from one address both are refused together for "
@@ -125,4 +140,4 @@ def test_a_limit_is_as_the_table_says(row: str) -> None:
 
 def test_what_the_tables_say_in_words_is_so() -> None:
     assert (checking.PROCESSES, token_review.AT_ONCE, settings.DATA_UPLOAD_MAX_NUMBER_FILES) == (2, 4, 0)
-    assert (server_worker.BODIES_AT_ONCE, DEFAULTS.sign_in_failures) == (4, 5)
+    assert (settings_in("scheduler/extender/server/worker.py")["BODIES_AT_ONCE"], DEFAULTS.sign_in_failures) == (4, 5)
