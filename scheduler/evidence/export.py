@@ -46,6 +46,7 @@ from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead
 from scheduler.models import Outcome as OutcomeRow
 
 _CHUNK = 500
+_LOST = ("at", "what", "numbers", "reason")
 # Rows of a table in index.html; the files have all.
 _MOST_SHOWN = 2_000
 
@@ -252,6 +253,14 @@ class _Export:
                 f"{since:%Y-%m-%d %H:%M} UTC. All: <a href='{log}.csv'>{log}.csv</a>, "
                 f"<a href='{log}.jsonl'>{log}.jsonl</a>.</p>{_table(COLUMNS[log], self._tables[log])}"
             )
+        if self._lost:
+            said = [
+                [row["at"], f"{row['table']} of {row.get('process', row.get('writer'))}", _numbers(row), row["reason"]]
+                for row in self._lost
+            ]
+            parts.append(
+                f"<h2>Lost or unread</h2><p>All: <a href='gaps.jsonl'>gaps.jsonl</a>.</p>{_table(_LOST, said[:_MOST_SHOWN])}"
+            )
         rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
         parts += [f"<h2>Revision {row.number}</h2><pre>{_shown(''.join(_rules_in_words(row)))}</pre>" for row in rows]
         return _PAGE.format(title=_shown(f"Evidence of {name}"), body="\n".join(parts))
@@ -268,6 +277,10 @@ td,th{{border:1px solid #bbb;padding:.2em .5em;text-align:left;white-space:nowra
 {body}
 </html>
 """
+
+
+def _numbers(row: Mapping[str, Any]) -> str:
+    return f"{row['first']} to {row['last']}" if "last" in row else str(row["sequence"])
 
 
 def _shown(text: object) -> str:

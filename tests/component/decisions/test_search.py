@@ -1,5 +1,6 @@
 """What Decisions are narrowed by, the same way in the admin and over REST, and pages that nobody counts."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ from tests.component.pages import opened, text_of
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
+_KEY = re.compile(r"/admin/scheduler/decision/([0-9a-f-]{36})/change/")
 LIST, REST = "/admin/scheduler/decision/", "/api/v1/decisions"
 
 
@@ -132,6 +134,45 @@ def test_who_published_and_who_approved_the_revision_narrows() -> None:
     make_decision(pod_name="before", revision=0)
     assert find(publisher="alice") == find(approver="carol") == ["by-alice"]
     assert find(publisher="carol") == find(approver="alice") == find(approver="dave") == find(approver="erin") == []
+
+
+# A value of each filter that finds something, and not all: of `some`, or of what `published` adds.
+VALUES = {
+    "q": "night", "pod_namespace": "batch", "owner": "web", "node": "n3", "refused_by": "team", "reason": "room", "answer": "none",
+    "missed": "true", "verb": "schedule", "rule_set": "data", "rule_set_version": "4", "assignment": "db", "revision": "9",
+    "publisher": "alice", "approver": "carol", "mode": "shadow", "divergence": "agreed", "best": "n9", "placed_on": "n1",
+    "pod_name": "db-0", "pod_uid": "uid-7", "refused": "true", "process": "extender@other:1:1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def published() -> None:
+    change = opened(make_rule_set(), by="alice")
+    revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+    change.events.create(act="approve", by="carol", at=NOW, digest=change.digest)
+    make_decision(pod_name="by-alice", revision=revision.number + 100, process="extender@other:1:1")
+    Decision.objects.filter(pod_name="by-alice").update(revision=revision.number)
+
+
+@pytest.mark.usefixtures("some", "published")
+def test_the_list_and_rest_find_the_same_by_each_filter_and_its_url_can_be_handed_on(
+    auditor: Client, operator: Client
+) -> None:
+    assert set(VALUES) == set(BY_NAME), "a filter is new: give it a value"
+    everything = {str(key) for key in Decision.objects.values_list("pk", flat=True)}
+    asked = [{name: value} for name, value in VALUES.items()]
+    asked += [
+        {"rule_set": "data", "best": "n9"},
+        {"from": "2026-03-04", "to": "2026-03-04"},
+        {"to": "2026-03-05T11:50"},
+    ]
+    for given in asked:
+        url = f"{LIST}?{urlencode(given)}"
+        pages = [set(_KEY.findall(each.get(url).content.decode())) for each in (auditor, operator)]
+        over_rest = {row["id"] for row in auditor.get(REST, given).json()["results"]}
+        assert pages == [over_rest, over_rest], given
+        assert over_rest, given
+        assert over_rest < everything, given
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,9 @@ def test_an_archives_gaps_are_compared_with_their_events(damaged: Ledgered, tmp_
     files = unpacked(file)
     rows = [json.loads(text) for text in files["gaps.jsonl"].splitlines()]
     assert len(rows) == 7
+    page = files["index.html"].decode()
+    assert "<h2>Lost or unread</h2>" in page
+    assert "<td>DecisionGap of old</td><td>11 to 13</td><td>no room</td>" in page
     named = {
         "untouched": "",
         "changed": "gaps.jsonl: line 3 is not what an event noted",
