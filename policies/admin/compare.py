@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.contrib.auth.decorators import permission_required
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -14,9 +16,10 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from policies import checking, compiler, publishing, wording
-from policies.admin.base import change_url, edit_url, edit_url_for, marked, number_in, revision_url
+from policies.admin.base import change_url, marked, number_in, revision_url
 from policies.admin.differences import whole
 from policies.admin.panels import add_panel
+from policies.admin.rule_sets import version_url
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 from policies.models import Change, PriorityClass, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
@@ -62,9 +65,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "asked": asked,
         "is_named": asked["kind"] in _WORDS,
         "fault": fault,
-        "sides": [
-            (side, url if asked["kind"] not in _WORDS or _may_edit(request, asked) else "") for side, url in found.sides
-        ],
+        "sides": found.sides,
         "number": found.number,
         "things": [_thing(each) for each in found.differences],
         "former": _page_url(asked, number - 1) if number > 1 else "",
@@ -72,10 +73,6 @@ def page(request: HttpRequest) -> HttpResponse:
         "kinds": [_REVISION, _CHANGE, *_WORDS],
     }
     return TemplateResponse(request, "policies/compare.html", context)
-
-
-def _may_edit(request: HttpRequest, asked: dict[str, str]) -> bool:
-    return bool(edit_url_for(request, asked["kind"], asked["name"]))
 
 
 def compare_url(kind: str, before: int, after: int, name: str = "") -> str:
@@ -102,10 +99,13 @@ def _found(asked: dict[str, str], start: int, stop: int) -> _Found:
         return _revisions(before, after, start, stop)
     if kind == _CHANGE:
         return _changes(before, after, start, stop)
-    values = [_version(kind, name, number) for number in (before, after)]
+    found = [_version(kind, name, number) for number in (before, after)]
+    values = [value for value, _ in found]
     differs = not publishing.is_same(*values)
-    url = edit_url(kind, name)
-    sides = [(f"{_WORDS[Kind(kind)]} {name} version {number}", url) for number in (before, after)]
+    sides = [
+        (f"{_WORDS[Kind(kind)]} {name} version {number}" if number else "nothing", url)
+        for number, (_, url) in zip((before, after), found, strict=True)
+    ]
     return _Found([Difference((kind, name), *values)] if differs else [], int(differs), sides)
 
 
@@ -133,24 +133,29 @@ def _changes(before: int, after: int, start: int, stop: int) -> _Found:
     return _Found(differences[start:stop], len(differences), sides)
 
 
-def _version(kind: str, name: str, number: int) -> engine.Document | None:
-    """Return a version of a thing; 0 is before the first one."""
+def _version(kind: str, name: str, number: int) -> tuple[engine.Document | None, str]:
+    """Return a version of a thing, and the page that shows it; number 0 is before the first one."""
     if not number:
-        return None
+        return None, ""
     found: engine.Document | None = None
+    url = ""
     if kind == Kind.RULE_SET:
         row = RuleSetVersion.objects.select_related("rule_set").filter(rule_set__name=name, number=number).first()
-        found = checking.read_rule_set(compiler.rule_set_document(row)) if row else None
+        if row is not None:
+            read = checking.read_rule_set(compiler.rule_set_document(row))
+            found, url = msgspec.structs.replace(read, version=number), version_url(row)
     elif kind == Kind.PRIORITY_CLASS:
         version = PriorityClassVersion.objects.filter(name=name, number=number).first()
         found = engine.decode_priority_class(version.document.encode()) if version else None
+        url = f"{reverse('cluster_priority_class', args=[quote(name)])}#versions"
     else:
         versions = publishing.assignment_versions(name)
         found = next((each.value for each in versions if each.number == number), None)
+        url = reverse("admin:policies_assignment_versions", args=[name]) if found else ""
     if found is None:
         message = f"There is no version {number} of {_WORDS[Kind(kind)]} {name}."
         raise AskedError(message)
-    return found
+    return found, url
 
 
 def _thing(each: Difference) -> dict[str, Any]:

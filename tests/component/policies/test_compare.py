@@ -8,7 +8,7 @@ from django.test import Client
 
 from policies import wording
 from policies.admin.compare import compare_url
-from policies.models import Change, Revision, RuleSet
+from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, opened, publish, publish_all, text_of
 
@@ -37,6 +37,9 @@ def test_two_versions_of_a_rule_set_are_compared_and_its_pages_ask_for_them(audi
     page = get(auditor, compare_url("RuleSet", 1, 2, "web")).content.decode()
     assert "<mark> || true</mark>" in page
     assert 'name="before" value="1"' in page
+    assert "rule set web version 2 published in place of 1" in read(auditor, compare_url("RuleSet", 1, 2, "web"))
+    for version in RuleSetVersion.objects.all():
+        assert f'href="{change_url("rulesetversion", version.pk)}"' in page
     rule_set = RuleSet.objects.get(name="web")
     pages = [change_url("ruleset", rule_set.pk), change_url("rulesetversion", rule_set.versions.latest("number").pk)]
     for path in (*pages, change_url("revision", newest()), change_url("change", Change.objects.latest("pk").pk)):
@@ -59,6 +62,13 @@ def test_two_versions_of_others_are_compared(auditor: Client, kind: str, version
     for version in versions:
         publish_all(version)
     text = read(auditor, compare_url(kind, 1, 2, versions[0].name))
+    page = get(auditor, compare_url(kind, 1, 2, versions[0].name)).content.decode()
+    for url in re.findall(rf'href="([^"]+)">{kind} {versions[0].name} version \d</a>', page):
+        get(auditor, url.partition("#")[0])
+    assert page.count("version 1</a>") == page.count("version 2</a>") == 1
+    assert f"What {kind} {versions[0].name} version 1 has otherwise than nothing" in read(
+        auditor, compare_url(kind, 0, 1, versions[0].name)
+    )
     assert [each for each in said if each not in text] == []
 
 
