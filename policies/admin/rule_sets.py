@@ -15,10 +15,20 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, confirm, decisions_url, edit_url, link, may_publish, named, person
+from policies.admin.base import (
+    Confirmation,
+    change_url,
+    confirm,
+    decisions_url,
+    edit_url,
+    link,
+    may_publish,
+    named,
+    person,
+)
 from policies.admin.editing import EditedChangeList, EditingAdmin
 from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once
-from policies.admin.panels import list_links, rule_counts
+from policies.admin.panels import draft_links, list_links, rule_counts
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
@@ -199,6 +209,7 @@ class RuleSetAdmin(EditingAdmin):
     search_fields = ("name", "description")
     search_help_text = "Name, description; expression or built-in of what is live"
     actions_detail = ("edit", "duplicate", "bring_back", "archive")
+    change_form_outer_before_template = "policies/rule_set_ways.html"
     empty_title = "No rule set yet"
     empty_text = (
         "A rule set says which nodes a Pod may use and which are best. Add one, write its rules, publish it; "
@@ -362,6 +373,33 @@ class RuleSetAdmin(EditingAdmin):
     def owner(self, row: RuleSet) -> str:
         """Return who answers for it: the group that has to approve it, else who wrote it first."""
         return getattr(row, "group", "") or getattr(row, "first_by", "") or "nobody yet"
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Bring along the ways from what is published: its drafts, its text, its tests, a preview, its Decisions."""
+        row = context.get("original")
+        if row is not None:
+            context["ways_of_set"] = self._ways(request, row.name)
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _ways(self, request: HttpRequest, name: str) -> list[tuple[str, str]]:
+        changes = [each.change for each in publishing.open_edits(self.kind, [name])]
+        only = changes[0] if len(changes) == 1 else None
+        ways = [(f"Draft in {change}", edit_url(self.kind, name, change)) for change in changes]
+        decisions = [("Decisions", decisions_url(rule_set=name))]
+        if not self.has_edit_permission(request):
+            return [(f"Draft in {change}", change_url(change.pk)) for change in changes] + decisions
+        form, text = edit_url(self.kind, name, only), reverse("rule_set_text", args=[name])
+        query = f"?change={only.pk}" if only else ""
+        ways = ways or [("Draft", form)]
+        return [
+            *ways,
+            ("Text", f"{text}{query}"),
+            ("Tests", f"{form}#tests-heading"),
+            *draft_links(name, only),
+            *decisions,
+        ]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> RuleSet | None:
         """Return a rule set, with whether its reader may assign it."""

@@ -1,6 +1,8 @@
 """The form of a rule set: rules as rows, every fault on the row and field that it belongs to, nothing typed lost."""
 
+import html
 import json
+import re
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.engine import ruleset as engine
-from policies.models import Change, Rule, RuleSetVersion
+from policies.models import Change, Rule, RuleSet, RuleSetVersion
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import change_url, edit_page, form_data, get, new_row, opened, publish, rows, text_of
 
@@ -283,3 +285,25 @@ def test_tests_run_on_each_save_and_their_count_heads_them(operator: Client) -> 
     said = text_of(response)
     assert "Tests: 1 passed, 1 failed. none: should pass: none; passes: n1." in said
     assert response.context["editor"]["results"].heading == "Tests: 1 passed, 1 failed"
+
+
+def test_the_page_of_a_rule_set_leads_to_its_drafts_text_tests_preview_and_decisions(
+    operator: Client, auditor: Client
+) -> None:
+    publish(make_rule_set())
+    page = change_url("ruleset", RuleSet.objects.get().pk)
+
+    def ways(client: Client) -> dict[str, str]:
+        nav = get(client, page).content.decode().split('aria-label="Ways of this rule set"')[1].split("</nav>")[0]
+        return {words: html.unescape(url) for url, words in re.findall(r'href="([^"]+)">([^<]+)<', nav)}
+
+    assert list(ways(operator)) == ["Draft", "Text", "Tests", "Preview on a Pod", "Decisions"]
+    change = opened(make_rule_set(filters=[TEAM_FILTER]))
+    found = ways(operator)
+    assert list(found) == [f"Draft in {change}", "Text", "Tests", "Preview on a Pod", "Decisions"]
+    assert found[f"Draft in {change}"] == edit_page("web", change)
+    assert found["Text"].endswith(f"/web/?change={change.pk}")
+    assert ways(auditor)[f"Draft in {change}"] == change_url("change", change.pk)
+    for client in (operator, auditor):
+        for url in ways(client).values():
+            get(client, url.partition("#")[0])
