@@ -120,7 +120,7 @@ def users_sentence(name: str) -> str:
     found = users.aggregate(pods=Sum("pods"), namespaces=Count("namespace", distinct=True))
     workloads = users.values("namespace", "kind", "name").distinct()
     largest = workloads.annotate(all=Sum("pods")).order_by("-all", "namespace", "name")[:SHOWN_USERS]
-    named = ", ".join(f"{each['kind']} {each['namespace']}/{each['name']} ({each['all']})" for each in largest)
+    named = ", ".join(f"{each['kind']} {each['namespace']}/{each['name']} ({each['all']:,})" for each in largest)
     at = f"counted at {look.users_counted_at:%Y-%m-%d %H:%M:%S} UTC"
     if not found["pods"]:
         return f"No Pod uses it, {at}."

@@ -16,7 +16,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, confirm, confirm_going_back, may_publish, person, revision_url
+from policies.admin.base import (
+    Confirmation,
+    confirm,
+    confirm_going_back,
+    edit_url_for,
+    may_publish,
+    person,
+    revision_url,
+)
 from policies.admin.ladder import signed
 from policies.engine import ruleset as engine
 from policies.models import (
@@ -58,7 +66,10 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         "rows": _beside(live, found),
         "look": PriorityClassLook.objects.first(),
         "may_count": may_publish(request),
-        "acts": _acts(name, live, found) if may_publish(request) else [],
+        "acts": [
+            *_ways(request, name, is_made_here=live is not None or bool(versions)),
+            *(_acts(name, live, found) if may_publish(request) else []),
+        ],
         "versions": [_version(each, may_go_back=may_publish(request)) for each in versions],
         "replacements": PriorityClassReplacement.objects.filter(name=name)[:_SHOWN],
         **_users(request, name, found),
@@ -102,6 +113,12 @@ def _beside(live: engine.PriorityClass | None, found: ClusterPriorityClass | Non
 
 def _yes(value: bool) -> str:  # noqa: FBT001 - a word for it
     return "true" if value else "false"
+
+
+def _ways(request: HttpRequest, name: str, *, is_made_here: bool) -> list[tuple[str, str]]:
+    """Return the ways on from a class: to its form, for who may edit it, and to all of them."""
+    form = edit_url_for(request, "PriorityClass", name) if is_made_here else ""
+    return [*([("Edit", form)] if form else []), ("All classes", reverse("admin:policies_priorityclass_changelist"))]
 
 
 def _acts(name: str, live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from policies import publishing
-from policies.models import Change, PriorityClassLook, PriorityClassUser
+from policies.models import Change, PriorityClass, PriorityClassLook, PriorityClassUser
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.priority_classes import users
 from scheduler.priority_classes.reconcile import look
@@ -126,7 +126,7 @@ def test_a_class_goes_back_to_an_older_version_with_its_value(operator: Client, 
     look(server)
     assert publishing.live_priority_classes()["batch"].version == 1
     assert server.classes["batch"]["value"] == 1000
-    assert "from 2000 to 1000, done" in text_of(get(operator, PAGE))
+    assert "from 2,000 to 1,000, done" in text_of(get(operator, PAGE))
 
 
 def test_one_that_was_taken_out_comes_back_by_its_version(operator: Client, server: PriorityServer) -> None:
@@ -147,10 +147,21 @@ def test_who_uses_it_is_counted_when_somebody_looks(operator: Client, server: Pr
     assert not count_users_of(Pods())  # a minute isn't over
     said = text_of(get(operator, PAGE))
     assert "Used by 4 Pods of 1 workload in 1 namespace" in said
-    assert "shop Job web 3 1000" in said
+    assert "shop Job web 3 1,000" in said
     assert "! 1 Pod with another number than new ones get" in said
     assert "shop Job web 7 1: old" in said
     assert 'workloads/shop/Job/web/"' in get(operator, PAGE).content.decode()
+
+
+def test_a_class_leads_to_its_form_who_may_edit_it_and_everybody_to_all_classes(
+    operator: Client, auditor: Client, server: PriorityServer
+) -> None:
+    publish()
+    look_now(server)
+    form = f'href="/admin/policies/priorityclass/{PriorityClass.objects.get().pk}/change/">Edit<'
+    assert form in get(operator, PAGE).content.decode()
+    assert ">Edit<" not in get(auditor, PAGE).content.decode()
+    assert 'href="/admin/policies/priorityclass/">All classes<' in get(auditor, PAGE).content.decode()
 
 
 def test_many_workloads_come_page_by_page(
