@@ -313,7 +313,7 @@ UNFOLD = {
     "LOGIN": {"form": "controlplane.sign_in_form.SignInForm"},
     "STYLES": ["controlplane.site.stylesheet"],
     "SCRIPTS": ["controlplane.site.script"],
-    "COMMAND": {"search_models": False, "search_callback": "controlplane.palette.find"},
+    "COMMAND": {"search_models": False},
     "SIDEBAR": {
         "show_search": False,
         "command_search": True,

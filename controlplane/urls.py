@@ -7,7 +7,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from mozilla_django_oidc.views import OIDCLogoutView
 
-from controlplane import health, openapi, profile_pages, token_pages
+from controlplane import health, openapi, palette, profile_pages, token_pages
 
 # Its pages register themselves when they are imported. Only who has these URLs needs them.
 admin.autodiscover()
@@ -27,6 +27,8 @@ urlpatterns = [
     path("admin/policies/", include("policies.admin.urls")),
     # A password and its AuditEvent are in one transaction; Django's page has none.
     path("admin/password_change/", transaction.atomic(admin.site.admin_view(admin.site.password_change))),
+    # Before the admin's own, which keeps for minutes what it found.
+    path("admin/search/", palette.search),
     path("admin/profile/", profile_pages.page, name="profile"),
     path("admin/profile/end-others/", profile_pages.end_others, name="sessions_end_others"),
     path("admin/profile/<str:name>/end/", profile_pages.end, name="session_end"),

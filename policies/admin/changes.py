@@ -88,7 +88,6 @@ _GATE_MARKS = {
     publishing.GateMark.WARNS: "!",
     publishing.GateMark.BLOCKS: "✗",
 }
-_SHORT = "approved, but not enough any more"
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -323,12 +322,12 @@ class ChangeAdmin(ReadOnlyAdmin):
     @display(
         description="State",
         label={"in review": "warning", "approved": "info", "published": "success", "rejected": "danger"}
-        | {_SHORT: "warning"},
+        | {publishing.SHORT_OF_APPROVALS: "warning"},
         ordering="state",
     )
     def state_label(self, row: Any) -> str:
         """Return the state."""
-        return _SHORT if row.is_short else str(row.get_state_display())
+        return publishing.SHORT_OF_APPROVALS if row.is_short else str(row.get_state_display())
 
     @display(description="Approvals")
     def approvals(self, row: Any) -> str:

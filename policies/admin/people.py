@@ -27,14 +27,17 @@ _SHOWN = 20
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
     """Show a person by the name that is written down with what they do; the account may be gone, or never have been."""
+    account = User.objects.filter(username=name).prefetch_related("groups").first()
+    sees_account = request.user.has_perm("auth.view_user")
     events = list(AuditEvent.objects.filter(by=name).order_by("-pk")[: _SHOWN + 1])
     context = {
         **admin.site.each_context(request),
         "title": f"Person {name}",
         "name": name,
-        "about": _about(User.objects.filter(username=name).prefetch_related("groups").first()),
+        "about": _about(account),
         "events": [line_of(row) for row in events[:_SHOWN]],
         "all_events": audit_url(by=name) if len(events) > _SHOWN else "",
+        "account": reverse("admin:auth_user_change", args=[account.pk]) if account and sees_account else "",
         "of_account": audit_url(thing=f"Account/{name}"),
         **(_changes(name) if request.user.has_perm("policies.view_change") else {}),
     }

@@ -141,6 +141,7 @@ from policies.publishing.schedules import (
 from policies.publishing.shown import digest_of_shown
 from policies.publishing.standing import (
     ORDER,
+    SHORT_OF_APPROVALS,
     Moved,
     approvals_given,
     askable,
@@ -172,6 +173,7 @@ __all__ = [
     "NOTHING",
     "ORDER",
     "PUT_BACK_STATES",
+    "SHORT_OF_APPROVALS",
     "WAITS_LONG",
     "AssignmentVersion",
     "AuditKind",

@@ -290,6 +290,10 @@ def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
     return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
 
 
+# What lists say of them in place of their state.
+SHORT_OF_APPROVALS: Final = "approved, but not enough any more"
+
+
 def short_of_approvals(changes: Iterable[Change]) -> set[int]:
     """Return the numbers of the approved Changes whose approvals no longer suffice: who gave them may not approve now.
 

@@ -271,9 +271,7 @@ def _time(text: str) -> datetime | None:
 
 
 def _line(change: Change) -> str:
-    state = (
-        "approved, but not enough any more" if publishing.short_of_approvals([change]) else change.get_state_display()
-    )
+    state = publishing.SHORT_OF_APPROVALS if publishing.short_of_approvals([change]) else change.get_state_display()
     return f"{change} {state}: {change.title}"
 
 

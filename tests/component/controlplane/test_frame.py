@@ -19,6 +19,7 @@ from controlplane.palette import find
 from controlplane.site import KEYS
 from controlplane.statics import digest_of_statics
 from controlplane.weight import Gzip
+from policies import publishing
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
@@ -130,9 +131,28 @@ def test_ctrl_k_finds_things_by_name_number_and_id(auditor: Client) -> None:
         (str(change.pk), str(change)),
         ("at night", str(change)),
         ("doctor", "Doctor"),
+        ("ops", "ops"),
     ):
         assert title in found(auditor, text), text
         get(auditor, found(auditor, text)[title])
+
+
+@pytest.mark.usefixtures("lived")
+def test_ctrl_k_says_of_a_change_whose_approvals_no_longer_count_that_they_dont(auditor: Client) -> None:
+    publishing.set_review(approvals=1, by="root")
+    change, approver = Change.objects.get(title="Batch at night"), User.objects.create_superuser("bert")
+    publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
+    publishing.approve_change(change=change, by=approver, expected_digest=change.digest)
+    page = "/admin/search/?extended=1&s=at+night"
+    assert "Change, approved: Batch at night" in get(auditor, page).content.decode()
+    User.objects.filter(pk=approver.pk).update(is_active=False)
+    assert "Change, approved, but not enough any more: Batch at night" in get(auditor, page).content.decode()
+
+
+@pytest.mark.usefixtures("lived")
+@pytest.mark.parametrize("page", ["x", "0", "-1", "99", ""])
+def test_ctrl_k_takes_any_page(auditor: Client, page: str) -> None:
+    assert "web" in get(auditor, f"/admin/search/?extended=1&s=web&page={page}").content.decode()
 
 
 @pytest.mark.usefixtures("lived")
