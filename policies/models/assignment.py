@@ -41,6 +41,7 @@ class Assignment(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
+        verbose_name = "Assignment"
         ordering = ["order", "name"]
         constraints = [
             models.CheckConstraint(condition=Q(mode__in=["enforce", "shadow", "canary"]), name="known_assignment_mode"),

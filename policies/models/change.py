@@ -65,6 +65,7 @@ class Change(models.Model):
     moved_at = models.DateTimeField(help_text="When its state became this one.")
 
     class Meta:
+        verbose_name = "Change"
         ordering = ["-pk"]
         default_permissions = ("view",)
         indexes = [

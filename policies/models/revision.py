@@ -27,6 +27,7 @@ class Revision(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
+        verbose_name = "Revision"
         ordering = ["-number"]
         constraints = [models.CheckConstraint(condition=Q(number__gte=1), name="revision_numbers_begin_at_1")]
         permissions = [

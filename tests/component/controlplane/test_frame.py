@@ -155,6 +155,23 @@ def test_ctrl_k_takes_any_page(auditor: Client, page: str) -> None:
     assert "web" in get(auditor, f"/admin/search/?extended=1&s=web&page={page}").content.decode()
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("change", "3 Changes"),
+        ("assignment", "1 Assignment"),
+        ("revision", "2 Revisions"),
+        ("ruleset", "2 rule sets"),
+    ],
+)
+@pytest.mark.usefixtures("lived")
+def test_the_foot_of_a_list_counts_in_berths_own_words(auditor: Client, path: str, said: str) -> None:
+    text = text_of(
+        get(auditor, f"/admin/policies/{path}/?which=all" if path == "ruleset" else f"/admin/policies/{path}/")
+    )
+    assert said in text
+
+
 @pytest.mark.usefixtures("lived")
 def test_ctrl_k_finds_nothing_that_somebody_may_not_see(auditor: Client, client: Client) -> None:
     User.objects.create(username="webster")
