@@ -23,7 +23,7 @@ from policies.admin.frame import ModelAdmin
 from policies.admin.person_links import person_link
 from policies.differences import Opcode, opcodes
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
-from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSetVersion
+from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
 from policies.publishing import PublishingError, needs_of
 
 
@@ -336,6 +336,16 @@ def revision_url(number: int) -> str:
 def change_url(number: int) -> str:
     """Return the page of a Change."""
     return reverse("admin:policies_change_change", args=[number])
+
+
+def thing_urls(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the page of each thing that has a row; rows are asked for once a kind."""
+    found = {}
+    for kind, model in (("RuleSet", RuleSet), ("Assignment", Assignment), ("PriorityClass", PriorityClass)):
+        names = [name for each, name in keys if each == kind]
+        for name, key in model.objects.filter(name__in=names).values_list("name", "pk") if names else ():
+            found[kind, name] = reverse(f"admin:policies_{kind.lower()}_change", args=[key])
+    return found
 
 
 def edit_url(kind: str, name: str, change: Change | None = None) -> str:

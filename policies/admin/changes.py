@@ -18,7 +18,16 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
-from policies.admin.base import ReadOnlyAdmin, change_url, edit_urls_for, marked, named, person, revision_url
+from policies.admin.base import (
+    ReadOnlyAdmin,
+    change_url,
+    edit_urls_for,
+    marked,
+    named,
+    person,
+    revision_url,
+    thing_urls,
+)
 from policies.admin.differences import whole
 from policies.admin.edit_into import BeginForm, Offer, begun
 from policies.admin.frame import ChangeList, display
@@ -77,6 +86,8 @@ class Thing(msgspec.Struct, frozen=True):
     may_be_merged: bool = False
     # The page of its form, in this Change; empty where it has none.
     edit_url: str = ""
+    # The page of the thing itself; empty where nothing of it was ever live.
+    url: str = ""
 
 
 _GATE_MARKS = {
@@ -299,6 +310,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "look_twice": look_twice if row.state in lifecycle.OPEN else [],
             "lines": [marked(line) for line in row.revision.summary.splitlines()] if row.revision else [],
             "revision_url": revision_url(row.revision.number) if row.revision else "",
+            "base_url": revision_url(row.base) if row.base else "",
             "events": row.events.all(),
             "given": publishing.approvals_given(row, list(row.events.all())),
             "buttons": _buttons(request, standing),
@@ -408,9 +420,11 @@ def _things(row: Change, request: HttpRequest) -> list[Thing]:
     things = [
         _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key)) for edit in publishing.edits_of(row)
     ]
+    keys = [(kind, name) for kind, _, name in (each.key.partition("/") for each in things)]
+    pages = thing_urls(keys)
+    things = [msgspec.structs.replace(each, url=pages.get(key, "")) for each, key in zip(things, keys, strict=True)]
     if row.state not in lifecycle.OPEN:
         return things
-    keys = [each.key.split("/", 1) for each in things]
     urls = edit_urls_for(request, [(kind, name, row) for kind, name in keys])
     return [msgspec.structs.replace(each, edit_url=url) for each, url in zip(things, urls, strict=True)]
 

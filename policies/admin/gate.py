@@ -58,24 +58,26 @@ def _says(gate: Gate, now: datetime, *, is_open: bool) -> str:
     run = gate.run
     if run is None:
         if not is_open:
-            return "It didn't look at this."
+            return "The gate didn't look at this."
         must = (
             "It has to, before this goes live."
             if settings.BERTH.gate_required
             else "Run it to see whom this would touch."
         )
-        return f"It hasn't looked at what this makes now. {must}"
+        return f"The gate hasn't looked at what this makes now. {must}"
     if run.state == _State.QUEUED:
         return _waits(run, now)
     if run.state == _State.RUNNING:
         many = f": {run.done:,} of {run.total:,}" if run.total else f": {run.done:,}" if run.done else ""
         return f"The gate is looking: {run.phase or 'it begins'}{many}."
     if run.state == _State.FAILED:
-        return f"It came to no end: {run.fault}"
+        return f"The gate came to no end: {run.fault}"
     if gate.result is None:
-        return "It was cancelled. Run it again." if is_open else "It had come to no end when this was decided."
+        return (
+            "The gate was cancelled. Run it again." if is_open else "The gate had come to no end when this was decided."
+        )
     cluster = f", and on the cluster of {_at(gate.result.snapshot_at)}" if gate.result.snapshot_at else ""
-    return f"It looked at {_at(gate.result.ended_at)}, on Revision {gate.result.revision}{cluster}; {gate.result.asked_by} had asked."
+    return f"The gate looked at {_at(gate.result.ended_at)}, on Revision {gate.result.revision}{cluster}; {gate.result.asked_by} had asked."
 
 
 def _waits(run: GateRun, now: datetime) -> str:

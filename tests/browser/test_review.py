@@ -99,7 +99,7 @@ def edit_rule_set(page: Page, name: str) -> None:
 def look_at_the_gate(page: Page, change: str) -> None:
     """Wait until the gate has looked at a Change, as its page shows by itself; then look at the page."""
     page.goto(change)
-    expect(page.locator("#gate")).to_contain_text("It looked at", timeout=300_000)
+    expect(page.locator("#gate")).to_contain_text("The gate looked at", timeout=300_000)
     expect(page.locator("#gate")).to_contain_text("Every Pod that runs could run where it is.")
     page.goto(change)
 

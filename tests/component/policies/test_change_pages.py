@@ -12,7 +12,7 @@ from django.db import transaction
 from django.test import Client
 
 from policies import publishing
-from policies.models import Change, RuleSetVersion
+from policies.models import Change, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError, lifecycle
 from tests.builders import make_rule_set
 from tests.component.pages import confirmed, get, publish_all, text_of
@@ -285,3 +285,19 @@ def test_a_change_that_is_done_needs_nothing_any_more() -> None:
 def test_an_empty_list_says_how_one_comes_to_be() -> None:
     _, client = account("viewer")
     assert "apply FILE" in text_of(get(client, "/admin/policies/change/"))
+
+
+def test_what_it_touches_and_what_it_stands_on_are_links_and_a_reason_that_is_missing_is_said() -> None:
+    _, client = account("viewer")
+    first = publishing.open_change(title="first", edits=[Edit.of(make_rule_set(**A))], by="ops")
+    publishing.publish_urgently(
+        change=first, by=User.objects.create_superuser("root"), expected_digest=first.digest, reason="x"
+    )
+    change = publishing.open_change(title="untold", edits=[Edit.of(make_rule_set(**B))], by="ops")
+    page = get(client, page_of(change))
+    rule_set = f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/change/"
+    assert f'<a class="berth-link" href="{rule_set}">rule set web</a>' in page.content.decode()
+    assert '<a class="berth-link" href="/admin/policies/revision/1/change/">Revision 1</a>' in page.content.decode()
+    assert "Why: nobody has said; ask ops" in text_of(page)
+    publishing.describe_change(change=change, by="ops", expected_digest=change.digest, reason="OPS-3")
+    assert "Why: OPS-3" in text_of(get(client, page_of(change)))

@@ -289,7 +289,9 @@ class TestPage:
 
     def test_it_says_how_far_the_gate_is_and_what_it_found_pods_first(self) -> None:
         change = opened()
-        assert "It hasn't looked at what this makes now. Run it to see whom this would touch." in self.page(change)
+        assert "The gate hasn't looked at what this makes now. Run it to see whom this would touch." in self.page(
+            change
+        )
         publishing.run_gate(change=change, by="ops")
         assert "It waits for a worker." in self.page(change)
         GateRun.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
@@ -322,7 +324,7 @@ class TestPage:
         publishing.fail_gate(run, "The cluster is too large.")
         piece = get(client, f"/admin/policies/change/{change.pk}/gate/").content.decode()
         assert "hx-trigger" not in piece
-        assert "It came to no end: The cluster is too large." in piece
+        assert "The gate came to no end: The cluster is too large." in piece
 
 
 class TestSettings:
