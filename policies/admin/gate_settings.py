@@ -6,10 +6,11 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from policies import publishing
-from policies.admin.base import ReadOnlyAdmin, person
+from policies.admin.base import ReadOnlyAdmin, named, person
 from policies.admin.frame import ModelForm, display
 from policies.models import GateSetting, RuleSet
 
@@ -42,11 +43,16 @@ class GateSettingAdmin(ReadOnlyAdmin):
     """The pages of gate settings: a list that only grows, and the form that adds to it."""
 
     form = GateSettingForm
-    list_display = ("rule_set", "check_name", "level", "holds", "set_by", "set_at", "reason")
+    list_display = ("rule_set", "check_name", "level", "holds", "setter", "set_at", "reason")
     search_fields = ("rule_set", "check_name", "set_by", "reason")
     list_display_links = None
     empty_title = "No gate setting yet"
     empty_text = "The environment's levels hold (BERTH_GATE_CHECKS). A setting here asks for more, of Changes that touch a rule set."
+
+    @display(description="Set by", ordering="set_by")
+    def setter(self, row: GateSetting) -> SafeString | str:
+        """Return who set it."""
+        return named(row, row.set_by)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Administrators alone."""

@@ -20,11 +20,11 @@ from django.views.decorators.http import require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing, wording
-from policies.admin.base import change_url, person
+from policies.admin.base import change_url, person, thing_urls
 from policies.admin.fields import parse_selector
 from policies.admin.panels import add_panel
 from policies.engine import ruleset as engine
-from policies.engine.pauses import EVERYTHING
+from policies.engine.pauses import EVERYTHING, Target
 from policies.models import Assignment, Change, RuleSet
 
 _SEE = "policies.view_revision"
@@ -127,12 +127,21 @@ def _entry(line: str) -> dict[str, Any]:
 def page(request: HttpRequest) -> HttpResponse:
     """List what is out of force."""
     found = publishing.suspended(timezone.now())
+    about = {
+        each.value.target: (target.kind, target.name) for each in found if (target := Target.parse(each.value.target))
+    }
+    pages = thing_urls(list(about.values()))
+    urls = {target: pages.get(key, "") for target, key in about.items()}
     context = {
         **admin.site.each_context(request),
         "title": "Pauses and Exemptions",
-        "pauses": [each for each in found if isinstance(each.value, engine.Pause)],
+        "pauses": [(each, urls[each.value.target]) for each in found if isinstance(each.value, engine.Pause)],
         "exemptions": [
-            {"row": each, "pods": [wording.exempt_pods_sentence(entry) for entry in each.value.pods]}
+            {
+                "row": each,
+                "url": urls[each.value.target],
+                "pods": [wording.exempt_pods_sentence(entry) for entry in each.value.pods],
+            }
             for each in found
             if isinstance(each.value, engine.Exemption)
         ],

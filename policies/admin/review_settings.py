@@ -6,10 +6,11 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from policies import publishing
-from policies.admin.base import ReadOnlyAdmin, person
+from policies.admin.base import ReadOnlyAdmin, named, person
 from policies.admin.frame import ModelForm, display
 from policies.models import ReviewSetting, RuleSet
 
@@ -50,11 +51,16 @@ class ReviewSettingAdmin(ReadOnlyAdmin):
     """The pages of review settings: a list that only grows, and the form that adds to it."""
 
     form = ReviewSettingForm
-    list_display = ("scope", "asks_for", "holds", "set_by", "set_at", "reason")
+    list_display = ("scope", "asks_for", "holds", "setter", "set_at", "reason")
     search_fields = ("rule_set", "set_by", "reason")
     list_display_links = None
     empty_title = "No review setting yet"
     empty_text = "The environment's settings hold (BERTH_REVIEW_REQUIRED). A setting here asks for more, of every Change or of a rule set's."
+
+    @display(description="Set by", ordering="set_by")
+    def setter(self, row: ReviewSetting) -> SafeString | str:
+        """Return who set it."""
+        return named(row, row.set_by)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Administrators alone."""

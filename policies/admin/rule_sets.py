@@ -370,9 +370,10 @@ class RuleSetAdmin(EditingAdmin):
         return link(url, number) if number else "none"
 
     @display(description="Owner")
-    def owner(self, row: RuleSet) -> str:
+    def owner(self, row: RuleSet) -> SafeString | str:
         """Return who answers for it: the group that has to approve it, else who wrote it first."""
-        return getattr(row, "group", "") or getattr(row, "first_by", "") or "nobody yet"
+        group, first_by = getattr(row, "group", ""), getattr(row, "first_by", "")
+        return group or (named(row, first_by) if first_by else "nobody yet")
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any

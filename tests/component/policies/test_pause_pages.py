@@ -131,3 +131,14 @@ def test_a_revisions_page_lists_what_is_out_of_force_in_it(operator: Client) -> 
 
 def test_who_publishes_and_does_not_edit_may_not_pause(approver: Client) -> None:
     assert approver.get(PAUSE + "everything").status_code == 403
+
+
+def test_what_is_paused_and_what_passes_over_pods_lead_to_the_things(operator: Client) -> None:
+    web = RuleSet.objects.get(name="web")
+    page = f'<a class="berth-link" href="/admin/policies/ruleset/{web.pk}/change/">'
+    send(operator, PAUSE + "RuleSet/web", reason="storm")
+    shown = get(operator, "/admin/policies/pauses/").content.decode()
+    assert f"{page}Rule set web</a>" in shown
+    assert "/admin/policies/revision/" in shown.split('id="pauses"')[1]
+    send(operator, PAUSE + "everything", reason="storm")
+    assert ">Everything</a>" not in get(operator, "/admin/policies/pauses/").content.decode()

@@ -111,6 +111,15 @@ def test_names_on_pages_are_links(auditor: Client, operator: Client, asked: Any)
         assert link_to("anna") in get(operator, path).content.decode(), path
 
 
+def test_who_wrote_a_rule_set_first_and_who_set_a_review_are_links(auditor: Client, asked: Any, anna: User) -> None:
+    publish_all(make_rule_set("web", scores=[{"builtin": "LeastRequestedPriority"}]), by="ops")
+    row = get(auditor, f"{LISTS}ruleset/?q=web").content.decode()
+    assert link_to("anna") in row  # its owner
+    assert link_to("ops") in row
+    publishing.set_review(approvals=1, by="root")
+    assert link_to("root") in get(auditor, f"{LISTS}reviewsetting/").content.decode()
+
+
 def test_who_may_not_see_the_audit_reads_names(client: Client, django_user_model: Any, asked: Any) -> None:
     user = django_user_model.objects.create_user("reader", is_staff=True)
     seen = ["view_change", "view_ruleset", "view_rulesetversion", "view_assignment"]
