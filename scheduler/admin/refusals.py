@@ -1,4 +1,4 @@
-"""How many Decisions of the last day each rule of a rule set refused nodes in: said at the rule, where it is edited."""
+"""In how many Decisions of the last day, of all that it was asked in, each rule of a rule set refused nodes: said at the rule, where it is edited."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,14 +19,11 @@ def refused_in_a_day(name: str) -> Mapping[str, str]:
     """Return it in words, by the rule's name; only of rules that refused any."""
     asked = recorded().filter(rule_set=name, at__gte=timezone.now() - _DAY).order_by("-at")
     rows = list(asked.values_list("verb", "mode", "refused_by")[:MOST_LOOKED_AT])
-    counts = Counter(
-        rule
-        for verb, mode, refused_by in rows
-        if mode == "enforce" and verb in {"filter", "schedule"}
-        for rule in refused_by.strip().splitlines()
-    )
+    filtered = [refused_by for verb, mode, refused_by in rows if mode == "enforce" and verb in {"filter", "schedule"}]
+    counts = Counter(rule for refused_by in filtered for rule in refused_by.strip().splitlines())
     among = f"of the newest {MOST_LOOKED_AT:,}" if len(rows) == MOST_LOOKED_AT else "in 24 h"
-    return {rule: f"refused nodes in {counted(number, 'Decision')} {among}" for rule, number in counts.items()}
+    of = f"{counted(len(filtered), 'Decision')} {among}"
+    return {rule: f"refused nodes in {number:,} of {of}" for rule, number in counts.items()}
 
 
 add_rule_counts(refused_in_a_day)

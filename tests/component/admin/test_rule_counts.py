@@ -24,11 +24,12 @@ def test_each_rule_is_counted_once_a_decision_of_the_last_day() -> None:
     decided(1, "team")
     decided(2, "team", "zone")
     decided(3, "zone", hours=25)
+    decided(6)
     decided(4, "zone", verb="bind")
     decided(5, "zone", mode="shadow")
     assert refused_in_a_day("web") == {
-        "team": "refused nodes in 2 Decisions in 24 h",
-        "zone": "refused nodes in 1 Decision in 24 h",
+        "team": "refused nodes in 2 of 3 Decisions in 24 h",
+        "zone": "refused nodes in 1 of 3 Decisions in 24 h",
     }
     assert refused_in_a_day("other") == {}
 
@@ -37,4 +38,4 @@ def test_no_more_are_looked_at_than_a_page_can_wait_for(monkeypatch: pytest.Monk
     monkeypatch.setattr(refusals, "MOST_LOOKED_AT", 2)
     for number in range(3):
         decided(number + 1, "team")
-    assert refused_in_a_day("web") == {"team": "refused nodes in 2 Decisions of the newest 2"}
+    assert refused_in_a_day("web") == {"team": "refused nodes in 2 of 2 Decisions of the newest 2"}

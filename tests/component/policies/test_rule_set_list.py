@@ -105,7 +105,7 @@ def test_the_page_says_behind_each_published_rule_how_often_it_refused(operator:
     page = get(operator, f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/change/")
     lines = re.findall(r"<li>(.*?)</li>", page.content.decode())
     assert [
-        line.count("; refused nodes in 2 Decisions in 24 h") for line in lines if name in line or "Host" in line
+        line.count("; refused nodes in 2 of 2 Decisions in 24 h") for line in lines if name in line or "Host" in line
     ] == [1, 0]
 
 
