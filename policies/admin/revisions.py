@@ -336,7 +336,8 @@ def _document(row: Revision) -> SafeString:
     if size > _SHOWN_BYTES:
         return whole
     text = json.dumps(json.loads(publishing.document_text(row)), indent=2, ensure_ascii=False)
-    return format_html("{}{}", copyable(text), whole)
+    folded = '<details class="berth-details"><summary>Show it here</summary>{}</details>{}'
+    return format_html(folded, copyable(text), whole)
 
 
 def _first_lines(row: Revision, which: str, most: int = _FIRST) -> SafeString:

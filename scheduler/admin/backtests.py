@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from policies.admin.base import change_url, person
+from policies.admin.base import change_url, person, revision_url
 from policies.admin.panels import add_panel
 from policies.models import Change
 from scheduler.admin.forms import as_utc
@@ -144,6 +144,7 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
         **admin.site.each_context(request),
         "title": f"Backtest {row.pk} of {of_in_words(row)}",
         "change_url": change_url(row.change_id),
+        "revision_url": revision_url(row.revision) if row.revision else "",
         **_shown(request, row),
     }
     return TemplateResponse(request, "scheduler/backtest.html", context)
@@ -231,7 +232,7 @@ def _says(row: Backtest) -> str:
             if timezone.now() - row.asked_at < WAITS_LONG:
                 return "It waits for a worker."
             return (
-                f"No worker has taken it up since {row.asked_at:%H:%M:%S} UTC: none runs, or Redis is away. "
+                f"No worker has taken it up since {row.asked_at:%Y-%m-%d %H:%M:%S} UTC: none runs, or Redis is away. "
                 f"It begins when one is back; manage.py backtest --resume {row.pk} runs it at once."
             )
         case Backtest.State.RUNNING:

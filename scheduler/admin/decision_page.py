@@ -17,7 +17,15 @@ from django.views.decorators.http import require_POST, require_safe
 from policies.admin.base import decisions_url, revision_url
 from policies.admin.panels import panels_of
 from policies.wording import counted
-from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, version_url, workload_url
+from scheduler.admin.links import (
+    assignment_url,
+    decision_url,
+    node_url,
+    pod_url,
+    preview_url,
+    version_url,
+    workload_url,
+)
 from scheduler.decisions.beside import Pair, compared
 from scheduler.decisions.explaining import explain_decision, sentences_of
 from scheduler.decisions.masking import NOTE as MASKED_NOTE
@@ -59,6 +67,7 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
         "of_pod": decisions_url(pod_uid=row.pod_uid),
         "owner": workload_url(row.pod_namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
         "revision": revision_url(row.revision) if row.revision else "",
+        "assignment": assignment_url(row.assignment) if row.assignment else "",
         "version": version_url(row.rule_set, row.rule_set_version) if row.rule_set_version else "",
         "alike": decisions_url(rule_set=row.rule_set, rule_set_version=row.rule_set_version) if row.rule_set else "",
         "best": node_url(row.best) if row.best else "",

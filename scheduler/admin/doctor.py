@@ -1,5 +1,6 @@
 """The doctor's pages: the wiring with its canary, the configuration to copy, and the lint of one that is there."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.admin.utils import quote
 from django.contrib.auth.decorators import permission_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -18,12 +20,13 @@ from policies.admin.base import decisions_url, person
 from policies.admin.versions import copyable
 from policies.wording import ago
 from scheduler.admin.forms import CANARY_DEFAULTS, AnswersForm, CanaryForm, LintForm
+from scheduler.doctor.canary import LastCall
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.checkup import Part, check, known
 from scheduler.doctor.configuration import VERBS, to_yaml
 from scheduler.doctor.findings import lint
 from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask
-from scheduler.models import CanaryRun
+from scheduler.models import CanaryRun, Process
 from scheduler.tasks import run_canary
 
 SEE, RUN = "scheduler.view_caller", "scheduler.run_canary"
@@ -37,6 +40,14 @@ _ORDER = (
 
 _SHOWN_RUNS = 5
 
+# Where there is more to see of a part.
+_PAGES = {
+    "configuration": "doctor_lint", "extender": "admin:scheduler_process_changelist",
+    "Revision": "admin:policies_revision_changelist", "Changes": "admin:policies_change_changelist", "Pauses": "pauses",
+    "Assignments": "admin:policies_assignment_changelist", "Decisions": "admin:scheduler_decisiongap_changelist",
+    "Storage": "storage", "PriorityClasses": "admin:policies_priorityclass_changelist",
+}  # fmt: skip
+
 
 @admin.site.admin_view
 @permission_required(SEE, raise_exception=True)
@@ -49,7 +60,7 @@ def wiring(request: HttpRequest) -> HttpResponse:
         "parts": [_part(part) for part in sorted(found.parts, key=_place)],
         "is_ok": found.ok,
         "has_warnings": any(part.state == "warning" for part in found.parts),
-        "verbs": [(verb, found.calls.get(verb, [])) for verb in VERBS],
+        "verbs": _calls(found.calls),
         "findings": [_finding(each) for each in found.findings if each.severity != "note"],
         "runs": runs,
         "refreshes": any(run["is_moving"] for run in runs),
@@ -143,7 +154,24 @@ def _place(part: Part) -> int:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    return {"mark": _MARKS[part.state], **msgspec.structs.asdict(part)}
+    url = next((name for words, name in _PAGES.items() if part.name.startswith(words)), "")
+    return {"mark": _MARKS[part.state], "url": reverse(url) if url else "", **msgspec.structs.asdict(part)}
+
+
+def _calls(found: Mapping[str, list[LastCall]]) -> list[tuple[str, list[tuple[LastCall, str]]]]:
+    """Return who called last with each verb, with the page of the process that answered, where it still reports."""
+    there = set(Process.objects.values_list("pk", flat=True))
+    page = "admin:scheduler_process_change"
+    return [
+        (
+            verb,
+            [
+                (call, reverse(page, args=[quote(call.process)]) if call.process in there else "")
+                for call in found.get(verb, [])
+            ],
+        )
+        for verb in VERBS
+    ]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _words_of(found: Signing) -> str:
     if not found.is_as_recorded:
         return "! its digest isn't the one that was recorded"
     if found.size is None or found.at is None:
-        return "not yet: the worker signs each minute"
+        return "not yet"
     return f"✓ with {found.size:,} acts, {found.at:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -126,6 +126,7 @@ def _signed_panel(revision: Revision, request: HttpRequest) -> SafeString:
     proof = f"{reverse('ledger')}?{urlencode({'log': EVENTS, 'key': found.act})}" if found and found.size else ""
     context = {
         "words": _words_of(found) if found else "nowhere: it was made before there was a ledger",
+        "is_waiting": bool(found and found.is_as_recorded and found.size is None),
         "proof": proof if request.user.has_perm(SEE) else "",
     }
     return render_to_string("scheduler/revision_signed.html", context)

@@ -54,3 +54,8 @@ def preview_url(rule_set: str = "", **asked: str) -> str:
     """Return where a Pod is tried on a draft: one of the cluster (`pod`), or that of a Decision (`decision`)."""
     given = {name: value for name, value in {"rule_set": rule_set, **asked}.items() if value}
     return f"{reverse('preview')}?{urlencode(given)}" if given else reverse("preview")
+
+
+def assignment_url(name: str) -> str:
+    """Return where an Assignment is found by its name, also one that isn't live any more."""
+    return f"{reverse('admin:policies_assignment_changelist')}?{urlencode({'q': name})}"

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import change_url, decisions_url, revision_url
-from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
+from scheduler.admin.links import assignment_url, decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.admin.pending import group_url, shown_pod
 from scheduler.decisions.causes import causes_of
 from scheduler.decisions.matrix import Refusal
@@ -118,7 +118,7 @@ def _answerable(story: Story, held: Any) -> dict[str, Any]:
     return {
         "held": held,
         "what": f"Rule set {held.name}{f' version {key[1]}' if key[1] else ''}" if held.kind == "RuleSet" else f"{held.kind} {held.name}",
-        "url": version_url(*key) if key[1] else "",
+        "url": version_url(*key) if key[1] else assignment_url(held.name) if held.kind == "Assignment" else "",
         "revision": revision_url(held.since),
         "change": change_url(held.change) if held.change else "",
         "approved_by": ", ".join(held.approved_by),
@@ -162,6 +162,7 @@ def _attempt(each: Attempt, turns: list[str]) -> dict[str, Any]:
         "attempt": each,
         "url": decision_url(each.id),
         "version": version_url(each.rule_set, each.rule_set_version) if each.rule_set_version else "",
+        "revision": revision_url(each.revision) if each.revision else "",
         "best": node_url(each.best) if each.best else "",
         "steps": [(step, decision_url(step.id)) for step in each.steps],
         "before": each.former_id,

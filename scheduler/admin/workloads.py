@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url, revision_url
 from policies.wording import counted
-from scheduler.admin.links import decision_url, node_url, pod_url, version_url
+from scheduler.admin.links import assignment_url, decision_url, node_url, pod_url, version_url
 from scheduler.admin.pending import shown_pod
 from scheduler.decisions.workload_story import WorkloadStory, workload_story
 from scheduler.pending.listing import pending, waiting_of
@@ -41,6 +41,7 @@ def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResp
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     story = workload_story(namespace, kind, name, today, uids)
     is_known = bool(waiting or story.newest)
+    refused = {"owner": f"{kind}/{name}", "answer": "none", "from": f"{today:%Y-%m-%d}"}
     context = {
         **admin.site.each_context(request),
         "title": f"{kind} {namespace}/{name}",
@@ -54,7 +55,8 @@ def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResp
         "nodes": [(node, number, node_url(node)) for node, number in story.nodes],
         "ended": [(_ENDS.get(ended, ended), number) for ended, number in sorted(story.ended.items())],
         "decisions": decisions_url(owner=f"{kind}/{name}"),
-        "refusals": decisions_url(owner=f"{kind}/{name}", answer="none", **{"from": f"{today:%Y-%m-%d}"}),
+        "refusals": decisions_url(**refused),
+        "reasons": [(reason, number, decisions_url(**refused, reason=reason)) for reason, number in story.reasons],
         **_rules(story),
     }
     return TemplateResponse(request, "scheduler/workload.html", context, status=None if is_known else 404)
@@ -82,4 +84,5 @@ def _rules(story: WorkloadStory) -> dict[str, Any]:
         "newest_pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
         "version": version_url(row.rule_set, row.rule_set_version) if row.rule_set_version else "",
         "revision": revision_url(row.revision) if row.revision else "",
+        "assignment": assignment_url(row.assignment) if row.assignment else "",
     }

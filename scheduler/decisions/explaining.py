@@ -353,4 +353,4 @@ def named(nodes: list[str]) -> str:
     """Return names of nodes for people: some of them, and how many more."""
     if len(nodes) <= _MAX_NAMES:
         return nodes[0] if len(nodes) == 1 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"
-    return f"{', '.join(nodes[:_MAX_NAMES])} and {len(nodes) - _MAX_NAMES} more"
+    return f"{', '.join(nodes[:_MAX_NAMES])} and {len(nodes) - _MAX_NAMES:,} more"

@@ -54,7 +54,7 @@ def why_not(row: PendingPod) -> str:
     """Return why a Pod can't be woken; empty where it can."""
     if row.scheduler_name not in settings.BERTH.scheduler_names:
         return (
-            f"{row.scheduler_name or 'its scheduler'} keeps a queue of its own, and tries again when the cluster changes, else after five minutes; "
+            f"{row.scheduler_name or 'its scheduler'} keeps a queue of its own; "
             "Berth has it try as soon as a Revision or the time lets a Pod pass"
         )
     return "scheduling gates keep it back until whoever set them takes them off" if row.condition == GATED else ""

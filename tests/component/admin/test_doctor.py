@@ -16,7 +16,7 @@ from scheduler.admin.forms import AnswersForm
 from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor import canary, checkup, runs
 from scheduler.doctor.runs import KEPT, LONGEST, CanaryBusyError, ask, carry_out
-from scheduler.models import Caller, CanaryRun
+from scheduler.models import Caller, CanaryRun, Process
 from scheduler.tasks import run_canary
 from tests.component.doctor.doctor_cluster import OnePodCluster
 from tests.component.doctor.test_canary import bind, once, seen
@@ -87,6 +87,17 @@ class TestWiring:
         said = text_of(get(auditor, HOME))
         assert "filter ✓ 7 s ago system:kube-scheduler 10.0.0.1 p" in said
         assert "preempt ? never called" in said
+
+    def test_what_it_names_leads_there(self, auditor: Client) -> None:
+        at = datetime.now(UTC)
+        Process.objects.create(id="there@a:1:1", role="extender", host="a", pid=1, started_at=at, heartbeat_at=at)
+        for verb, process in (("filter", "there@a:1:1"), ("bind", "gone@a:1:1")):
+            Caller.objects.create(identity="kube", verb=verb, address="10.0.0.1", process=process, last_at=at)
+        page = get(auditor, HOME).content.decode()
+        assert '<a class="berth-link" href="/admin/scheduler/process/there_40a_3A1_3A1/change/">there@a:1:1</a>' in page
+        assert "<code>gone@a:1:1</code>" in page
+        for path, name in (("policies/revision/", "Revision"), ("scheduler/decisiongap/", "Decisions")):
+            assert f'href="/admin/{path}">{name}</a>' in page
 
     def test_a_call_of_last_year_is_said_in_days(self, auditor: Client) -> None:
         at = datetime.now(UTC) - timedelta(seconds=28_246_048)

@@ -334,6 +334,8 @@ def test_an_operator_wakes_a_group_and_is_told_which_pods_cannot_be_woken_and_wh
     mine = PendingPod.objects.get(name="mine")
     leading(mine.uid)
     assert "Some of them can't be woken: default-scheduler keeps a queue of its own" in text(operator, GROUP)
+    page = get(operator, GROUP).content
+    assert page.index(b'id="wake"') < page.index(b'id="pending-pods-table"')
     said = wake_by(operator, GROUP)
     assert "1 Pod is tried within a second." in said
     assert "1 can't be woken: default-scheduler keeps a queue of its own" in said

@@ -1,5 +1,6 @@
 """The story of a Pod: attempts, what changed between two and which of it made the difference, the end, who answers for it."""
 
+import html
 import io
 import json
 import re
@@ -252,3 +253,26 @@ def test_a_pod_that_nobody_asked_about_says_what_to_do(auditor: Client) -> None:
     assert page.status_code == 404
     assert "No Decision about default/nobody is recorded" in text_of(page)
     assert auditor.get("/api/v1/pods/default/nobody").status_code == 404
+
+
+def test_revisions_and_assignments_that_the_page_names_lead_to_theirs(
+    auditor: Client, history: History, asking: Asking
+) -> None:
+    key = asking.filter(pod(), snapshot(n1="web"))
+    history.settle()
+    page = get(auditor, PAGE).content.decode()
+    assert ', <a class="berth-link" href="/admin/policies/revision/1/change/">Revision 1</a></p>' in page
+    of_assignment = 'href="/admin/policies/assignment/?q=all">Assignment all</a>'
+    assert of_assignment in page
+    assert of_assignment in get(auditor, f"/admin/scheduler/decision/{key}/change/").content.decode()
+
+
+def test_what_a_workload_was_refused_for_leads_to_these_decisions(
+    auditor: Client, history: History, asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.component.decisions.test_story.AT", datetime.now(UTC))
+    asking.filter(pod(), snapshot(n1="web"))
+    history.settle()
+    page = get(auditor, "/admin/scheduler/workloads/default/Job/night/").content.decode()
+    (led,) = re.findall(r'mostly because: <a class="berth-link" href="([^"]+)">another team</a>', page)
+    assert "default/web-1" in text_of(get(auditor, html.unescape(led)))
