@@ -8,7 +8,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.admin.person_links import person_link
-from policies.models import RuleSetVersion
+from policies.models import Assignment, RuleSetVersion
 from policies.publishing import CLOCK
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, opened, publish_all, text_of
@@ -107,7 +107,7 @@ def test_names_on_pages_are_links(auditor: Client, operator: Client, asked: Any)
     for path in pages(asked):
         assert link_to("anna") in get(auditor, path).content.decode(), path
     assert link_to("bert") in get(auditor, change_url("change", asked.pk)).content.decode()
-    for path in ("/admin/scheduler/priority-classes/batch/", f"{LISTS}assignment/1/change/"):
+    for path in ("/admin/scheduler/priority-classes/batch/", change_url("assignment", Assignment.objects.get().pk)):
         assert link_to("anna") in get(operator, path).content.decode(), path
 
 
@@ -136,3 +136,9 @@ def test_the_clock_and_odd_names_are_no_links() -> None:
         assert person_link(name, is_link=True) == name
     assert "&lt;b&gt;" in person_link("<b>", is_link=True)
     assert person_link("anna", is_link=False) == "anna"
+
+
+def test_home_and_the_inbox_lead_to_who_asked(asked: Any, bert: User, client: Client) -> None:
+    client.force_login(bert)
+    for path in ("/admin/", "/admin/scheduler/inbox/"):
+        assert link_to("anna") in get(client, path).content.decode(), path
