@@ -1,7 +1,6 @@
 """What shadows would have done: a page of all, and what Assignments, Changes and Decisions show of theirs; of canaries the other side."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -22,16 +21,13 @@ from policies.admin.base import change_url, decisions_url, number_in
 from policies.admin.panels import add_panel
 from policies.models import Assignment, Change, RevisionPart
 from scheduler.decisions.divergence import Divergence
-from scheduler.decisions.other_sides import OtherSide, other_sides
+from scheduler.decisions.other_sides import OtherSide, other_sides, shadows_beside
 from scheduler.decisions.reading import answered_of, recorded
 from scheduler.decisions.shadow_counts import DROPPED, FAILED
 from scheduler.models import Decision, ShadowCount
 
 SEE = "scheduler.view_shadowcount"
 _PER_PAGE = 50
-# A shadow is asked within the call, about the moment of its answer.
-_BESIDE = timedelta(seconds=60)
-_MOST_BESIDE = 20
 # As it stands in the canonical JSON of an Assignment, and of a rule.
 _IN_SHADOW = '"mode":"shadow"'
 
@@ -200,7 +196,10 @@ def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
 def beside(request: HttpRequest, key: UUID) -> HttpResponse:
     """Show the shadows of an answer, and the other sides of canaries: a piece of its page."""
     row = get_object_or_404(recorded(), pk=key)
-    context = {"beside": _shadows_beside(row), "others": [_other(each) for each in other_sides(row)]}
+    context = {
+        "beside": [_beside(row, each) for each in shadows_beside(row)],
+        "others": [_other(each) for each in other_sides(row)],
+    }
     return TemplateResponse(request, "scheduler/beside.html", context)
 
 
@@ -217,25 +216,13 @@ def _shadow(row: Decision) -> dict[str, Any] | None:
     }
 
 
-def _shadows_beside(row: Decision) -> list[dict[str, Any]]:
-    near = recorded().filter(
-        pod_uid=row.pod_uid,
-        mode="shadow",
-        process=row.process,
-        verb=row.verb,
-        at__gte=row.at - _BESIDE,
-        at__lte=row.at + _BESIDE,
-    )
-    return [
-        {
-            "row": shadow,
-            "url": reverse("admin:scheduler_decision_change", args=[shadow.pk]),
-            "beside": reverse("decision_beside", args=[row.pk, shadow.pk]),
-            "says": _SENTENCES.get(Divergence(shadow.divergence), shadow.divergence) if shadow.divergence else "",
-        }
-        for shadow in near[:_MOST_BESIDE]
-        if answered_of(shadow) == str(row.pk)
-    ]
+def _beside(row: Decision, shadow: Decision) -> dict[str, Any]:
+    return {
+        "row": shadow,
+        "url": reverse("admin:scheduler_decision_change", args=[shadow.pk]),
+        "beside": reverse("decision_beside", args=[row.pk, shadow.pk]),
+        "says": _SENTENCES.get(Divergence(shadow.divergence), shadow.divergence) if shadow.divergence else "",
+    }
 
 
 def _other(side: OtherSide) -> dict[str, Any]:

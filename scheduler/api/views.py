@@ -2,14 +2,20 @@
 
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from policies.api.base import ReadOnlyViewSet
 from scheduler.api.pagination import DecisionPages
-from scheduler.decisions.reading import body_of
+from scheduler.decisions.other_sides import other_sides, shadows_beside
+from scheduler.decisions.reading import answered_of, body_of
 from scheduler.models import BinderState, Decision, ShadowCount
 
 _SHADOW_TEXTS = ("assignment", "rule_set", "divergence")
@@ -85,3 +91,20 @@ class DecisionViewSet(ReadOnlyViewSet):
     def get_queryset(self) -> QuerySet[Decision]:
         """Read from where the history is read."""
         return super().get_queryset().using(settings.HISTORY_DATABASE)
+
+    @extend_schema(responses={200: OpenApiTypes.OBJECT})
+    @action(detail=True)
+    def sides(self, request: Request, **keys: Any) -> Response:
+        """Return what stands beside an answer: its shadows, and what the other side of each canary would have said, decided anew."""
+        del request, keys
+        row = self.get_object()
+        is_shadow = row.mode == "shadow"
+        shadows = [] if is_shadow else shadows_beside(row)
+        return Response(
+            {
+                "answered": (answered_of(row) or None) if is_shadow else None,
+                "divergence": row.divergence,
+                "shadows": [DecisionSerializer(each).data for each in shadows],
+                "canaries": [] if is_shadow else msgspec.to_builtins(other_sides(row)),
+            }
+        )

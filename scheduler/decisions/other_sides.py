@@ -1,4 +1,6 @@
-"""What the other side of a canary would have answered: decided on the Decision's own Snapshot, as if the draw had gone the other way."""
+"""What stood beside an answer: its shadows; and what the other side of a canary would have answered, decided on the Decision's own Snapshot, as if the draw had gone the other way."""
+
+from datetime import timedelta
 
 import msgspec
 
@@ -6,11 +8,15 @@ from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet
 from policies.engine.ruleset import Assignment, RuleSet
 from policies.engine.scheduling import default_profile, with_default_filters
 from scheduler.decisions.divergence import Divergence, compare, given, placed, settled, would_be
+from scheduler.decisions.reading import answered_of, recorded
 from scheduler.decisions.record import Body
 from scheduler.decisions.replay import ReplayError, Replays, pod_of, recorded_body_of
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
+# A shadow is asked within the call, about the moment of its answer.
+_BESIDE = timedelta(seconds=60)
+_MOST_BESIDE = 20
 _CHOOSING = ("filter", "prioritize", "schedule")
 
 
@@ -33,6 +39,15 @@ class OtherSide(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     divergence: Divergence | None = None
     fault: str = ""
+
+
+def shadows_beside(decision: Decision) -> list[Decision]:
+    """Return the shadows that were decided beside an answer."""
+    near = recorded().filter(
+        pod_uid=decision.pod_uid, mode="shadow", process=decision.process, verb=decision.verb,
+        at__gte=decision.at - _BESIDE, at__lte=decision.at + _BESIDE,
+    )  # fmt: skip
+    return [shadow for shadow in near[:_MOST_BESIDE] if answered_of(shadow) == str(decision.pk)]
 
 
 def other_sides(decision: Decision) -> list[OtherSide]:

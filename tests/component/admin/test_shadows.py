@@ -153,6 +153,11 @@ class TestOtherPages:
         both = f"/admin/scheduler/decision/{first.pk}/beside/{shadow.pk}/"
         assert both in page
         assert "They differ on 2 nodes." in text_of(auditor.get(both))
+        over_rest = auditor.get(f"/api/v1/decisions/{first.pk}/sides").json()
+        assert [each["id"] for each in over_rest["shadows"]] == [str(shadow.pk)]
+        assert over_rest["shadows"][0]["divergence"] == "refused the node"
+        of_shadow = auditor.get(f"/api/v1/decisions/{shadow.pk}/sides").json()
+        assert of_shadow == {"answered": str(first.pk), "divergence": "refused the node", "shadows": [], "canaries": []}
 
     def test_a_decision_without_shadows_shows_none(self, auditor: Client, tmp_path: Path) -> None:
         extender = Extender(tmp_path)

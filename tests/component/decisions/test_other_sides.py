@@ -134,10 +134,16 @@ def test_where_nothing_stands_behind_the_canary_every_node_would_have_passed(his
 def test_the_two_sides_of_each_canary_are_said(history: History, auditor: Client) -> None:
     publish_canary(ONLY_N1, ALL)
     publish_all(make_rule_set("other", **NONE), make_assignment("other", "other", order=0, mode="canary", percent=1))
-    said = shown(auditor, asked(history, taken=True))
+    decision = asked(history, taken=True)
+    said = shown(auditor, decision)
     assert "The other side of the canaries" in said
     assert f"{BY_NOW} It agrees" in said
     assert "Had canary other taken the Pod, by other v1, Assignment other: It would have refused all nodes" in said
+    sides = auditor.get(f"/api/v1/decisions/{decision.pk}/sides").json()["canaries"]
+    assert [(each["canary"], each["takes"], each["rule_set"], each["divergence"]) for each in sides] == [
+        ("next", False, "now", "agreed"),
+        ("other", True, "other", "refused all"),
+    ]
 
 
 def prune_snapshot() -> None:
