@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from policies import checking, compiler, publishing, wording
-from policies.admin.base import change_url, link, person, thing_urls
+from policies.admin.base import change_url, link, person, rows_of, thing_urls
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
 from policies.admin.fields import ChosenByName, NamesField, SelectorField, YAMLField
 from policies.admin.frame import ChangeList, display
@@ -184,7 +184,7 @@ class AssignmentAdmin(RowAdmin):
     ) -> dict[str, Any]:
         page = Paginator(names, _ON_A_PAGE).get_page(request.POST.get("p") or request.GET.get("p"))
         orders = publishing.orders_for(live.values(), names)
-        pages = thing_urls([(Kind.ASSIGNMENT, name) for name in page])
+        pages = thing_urls(rows_of((Kind.ASSIGNMENT, name) for name in page))
         rows = [
             {
                 "name": name,

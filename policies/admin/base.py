@@ -1,7 +1,7 @@
 """What all of Berth's admin pages share: pages that only show, the confirmation page, who asks, links."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -338,14 +338,25 @@ def change_url(number: int) -> str:
     return reverse("admin:policies_change_change", args=[number])
 
 
-def thing_urls(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the page of each thing that has a row; rows are asked for once a kind."""
-    found = {}
+# Keys of the rows of things, by kind and name.
+Rows = Mapping[tuple[str, str], int]
+
+
+def rows_of(keys: Iterable[tuple[str, str]]) -> Rows:
+    """Return the keys of the rows that things have; they are asked for once a kind."""
+    found, wanted = {}, set(keys)
     for kind, model in (("RuleSet", RuleSet), ("Assignment", Assignment), ("PriorityClass", PriorityClass)):
-        names = [name for each, name in keys if each == kind]
+        names = [name for each, name in wanted if each == kind]
         for name, key in model.objects.filter(name__in=names).values_list("name", "pk") if names else ():
-            found[kind, name] = reverse(f"admin:policies_{kind.lower()}_change", args=[key])
+            found[kind, name] = key
     return found
+
+
+def thing_urls(rows: Rows) -> dict[tuple[str, str], str]:
+    """Return the page of each thing that has a row."""
+    return {
+        (kind, name): reverse(f"admin:policies_{kind.lower()}_change", args=[key]) for (kind, name), key in rows.items()
+    }
 
 
 def edit_url(kind: str, name: str, change: Change | None = None) -> str:
@@ -353,26 +364,23 @@ def edit_url(kind: str, name: str, change: Change | None = None) -> str:
     return _edit_urls([(kind, name, change)])[0]
 
 
-def _edit_urls(things: Sequence[tuple[str, str, Change | None]]) -> list[str]:
-    """Return `edit_url` of each thing; rows are asked for once a kind."""
-    rows = {
-        kind: dict(model.objects.filter(name__in=names).values_list("name", "pk"))
-        for kind, model in (("Assignment", Assignment), ("PriorityClass", PriorityClass))
-        if (names := {name for each, name, _ in things if each == kind})
-    }
-    return [_edit_url(kind, name, change, rows.get(kind)) for kind, name, change in things]
+def _edit_urls(things: Sequence[tuple[str, str, Change | None]], rows: Rows | None = None) -> list[str]:
+    """Return `edit_url` of each thing; the form of a rule set is found by its name."""
+    if rows is None:
+        rows = rows_of((kind, name) for kind, name, _ in things if kind != "RuleSet")
+    return [_edit_url(kind, name, change, rows) for kind, name, change in things]
 
 
-def _edit_url(kind: str, name: str, change: Change | None, rows: Mapping[str, int] | None) -> str:
+def _edit_url(kind: str, name: str, change: Change | None, rows: Rows) -> str:
     query = {"change": change.pk} if change else {}
     if kind == "RuleSet":
         return _with_query(reverse("admin:policies_rulesetversion_change", args=[f"edit:{name}"]), query)
-    if rows is None:
+    if kind not in _EDITS:
         return ""
     pages = f"admin:policies_{kind.lower()}"
-    if name not in rows:
+    if (kind, name) not in rows:
         return _with_query(reverse(f"{pages}_add"), query | {"name": name})
-    return _with_query(reverse(f"{pages}_change", args=[rows[name]]), query)
+    return _with_query(reverse(f"{pages}_change", args=[rows[kind, name]]), query)
 
 
 # Who may use the form that edits a thing.
@@ -388,10 +396,12 @@ def edit_url_for(request: HttpRequest, kind: str, name: str, change: Change | No
     return edit_urls_for(request, [(kind, name, change)])[0]
 
 
-def edit_urls_for(request: HttpRequest, things: Sequence[tuple[str, str, Change | None]]) -> list[str]:
-    """Return `edit_url_for` of each thing."""
+def edit_urls_for(
+    request: HttpRequest, things: Sequence[tuple[str, str, Change | None]], rows: Rows | None = None
+) -> list[str]:
+    """Return `edit_url_for` of each thing; `rows` are those of the things, where they are known."""
     mine = [thing for thing in things if request.user.has_perm(_EDITS.get(thing[0], ""))]
-    urls = dict(zip(mine, _edit_urls(mine), strict=True))
+    urls = dict(zip(mine, _edit_urls(mine, rows), strict=True))
     return [urls.get(thing, "") for thing in things]
 
 

@@ -26,6 +26,7 @@ from policies.admin.base import (
     named,
     person,
     revision_url,
+    rows_of,
     thing_urls,
 )
 from policies.admin.differences import whole
@@ -246,6 +247,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Go to the form of a thing, in this Change; where there is no such thing, say so on the Change's page."""
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=number)
+        prefetch_related_objects([row], "edits")
         try:
             url = Offer(row, publishing.current_revision(), request).form_of(request.GET.get("thing", ""))
         except PublishingError as error:
@@ -409,7 +411,7 @@ def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> di
         "may_schedule": not lifecycle.refusal("schedule", actor, standing),
         "may_expire": not lifecycle.refusal("edit", actor, standing),
         "holds": row.publish_at is None or publishing.holds_schedule(row),
-        "expiry": Change.objects.filter(expiry_of=row).first(),
+        "expiry": Change.objects.filter(expiry_of=row).first() if row.expires_at else None,
     }
 
 
@@ -421,11 +423,12 @@ def _things(row: Change, request: HttpRequest) -> list[Thing]:
         _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key)) for edit in publishing.edits_of(row)
     ]
     keys = [(kind, name) for kind, _, name in (each.key.partition("/") for each in things)]
-    pages = thing_urls(keys)
+    rows = rows_of(keys)
+    pages = thing_urls(rows)
     things = [msgspec.structs.replace(each, url=pages.get(key, "")) for each, key in zip(things, keys, strict=True)]
     if row.state not in lifecycle.OPEN:
         return things
-    urls = edit_urls_for(request, [(kind, name, row) for kind, name in keys])
+    urls = edit_urls_for(request, [(kind, name, row) for kind, name in keys], rows)
     return [msgspec.structs.replace(each, edit_url=url) for each, url in zip(things, urls, strict=True)]
 
 

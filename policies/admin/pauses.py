@@ -20,7 +20,7 @@ from django.views.decorators.http import require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing, wording
-from policies.admin.base import change_url, person, thing_urls
+from policies.admin.base import change_url, person, rows_of, thing_urls
 from policies.admin.fields import parse_selector
 from policies.admin.panels import add_panel
 from policies.engine import ruleset as engine
@@ -130,7 +130,7 @@ def page(request: HttpRequest) -> HttpResponse:
     about = {
         each.value.target: (target.kind, target.name) for each in found if (target := Target.parse(each.value.target))
     }
-    pages = thing_urls(list(about.values()))
+    pages = thing_urls(rows_of(about.values()))
     urls = {target: pages.get(key, "") for target, key in about.items()}
     context = {
         **admin.site.each_context(request),

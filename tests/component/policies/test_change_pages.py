@@ -14,7 +14,7 @@ from django.test import Client
 from policies import publishing
 from policies.models import Change, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError, lifecycle
-from tests.builders import make_rule_set
+from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import confirmed, get, publish_all, text_of
 from tests.conftest import HTTPSClient
 
@@ -301,3 +301,12 @@ def test_what_it_touches_and_what_it_stands_on_are_links_and_a_reason_that_is_mi
     assert "Why: nobody has said; ask ops" in text_of(page)
     publishing.describe_change(change=change, by="ops", expected_digest=change.digest, reason="OPS-3")
     assert "Why: OPS-3" in text_of(get(client, page_of(change)))
+
+
+def test_a_change_of_all_kinds_keeps_within_the_queries_of_a_page(django_assert_max_num_queries: Any) -> None:
+    _, client = account("operator")
+    values = [make_rule_set(**B), make_assignment(), make_priority_class()]
+    change = publishing.open_change(title="all kinds", edits=map(Edit.of, values), by="ops")
+    get(client, page_of(change))
+    with django_assert_max_num_queries(20):
+        assert "Assignment all-web added" in text_of(get(client, page_of(change)))
