@@ -21,6 +21,13 @@ MONDAY = datetime(2031, 1, 6, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
+@pytest.fixture(autouse=True)
+def empty() -> None:
+    """Rows of other tests were taken back, and their pages stayed."""
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE scheduler_decision, scheduler_outcome, scheduler_snapshotpart, scheduler_nodenames")
+
+
 def stored(first: int, until: int) -> None:
     """Store Decisions with these numbers, of which no two are alike."""
     random = Random(first)
