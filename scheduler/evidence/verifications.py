@@ -1,27 +1,36 @@
 """Verifications of the ledger that people ask for: carried out by workers, a slice at a time, so that one may end and another go on."""
 
+import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from time import monotonic
 from uuid import uuid4
 
 import msgspec
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F, Q, QuerySet, Sum
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
-from scheduler.evidence.verify import LogReport, Progress, verify
+from policies.publishing.silence import is_silent
+from scheduler.evidence.verify import LogReport, Progress, verify_each
 from scheduler.ledger.keys import KeyFileError, known_verifiers
 from scheduler.ledger.outside import checkpoint_dir
 from scheduler.models import LedgerHead, Verification
+
+logger = logging.getLogger("berth.evidence")
 
 NO_KEY = "The worker knows no public key, so that no checkpoint counts. Give it BERTH_LEDGER_KEY_FILE with FILE.pub beside, and verify again."
 GIVEN_UP = "The worker ended each time. Look at its log, or run manage.py verify."
 # A worker goes on for so long at a time; then others of its tasks have their turn.
 SLICE_SECONDS = 20.0
 _STEP_SECONDS = 1.0
+# Not only between steps: the last questions about a log take minutes where it has tens of millions of rows.
+_BEAT_SECONDS = 10.0
 _SILENT = timedelta(seconds=60)
 _MOST_DEATHS = 3
 _KEPT = 20
@@ -58,7 +67,7 @@ _one_at_a_time = threading.Lock()
 def run_waiting() -> None:
     """Go on with the verification that waits; one at a time in each worker."""
     now = timezone.now()
-    idle = Q(state=_State.RUNNING) & (Q(heartbeat_at=None) | Q(heartbeat_at__lt=now - _SILENT))
+    idle = Q(state=_State.RUNNING) & (Q(heartbeat_at=None) | is_silent("heartbeat_at", _SILENT))
     row = Verification.objects.filter(Q(state=_State.QUEUED) | idle).order_by("pk").first()
     if row is None or not _one_at_a_time.acquire(blocking=False):
         return
@@ -75,30 +84,63 @@ def _go_on(row: Verification, now: datetime) -> None:
         mine.update(state=_State.FAILED, ended_at=now, fault=GIVEN_UP)
         return
     holder = uuid4().hex
-    if not mine.update(state=_State.RUNNING, heartbeat_at=now, holder=holder, deaths=row.deaths + died):
+    if not mine.update(state=_State.RUNNING, heartbeat_at=Now(), holder=holder, deaths=row.deaths + died):
         return  # another worker has it
     held = Verification.objects.filter(pk=row.pk, holder=holder, state=_State.RUNNING)
-    progress = msgspec.convert(row.progress, dict[str, Progress])
-    steps = _Steps(held, progress)
     try:
-        keys = known_verifiers()
-        reports = verify(keys, checkpoint_dir(), progress, steps.tell) if keys else None
+        with _beating(held):
+            fault = _verify(held, row)
     except _PausedError:
         return
     except (KeyFileError, OSError, DatabaseError) as error:
-        held.update(state=_State.FAILED, ended_at=timezone.now(), fault=f"{error}.")
-        return
-    if reports is None:
-        held.update(state=_State.FAILED, ended_at=timezone.now(), fault=NO_KEY)
-        return
-    held.update(
-        state=_State.DONE,
-        ended_at=timezone.now(),
-        reports=msgspec.to_builtins(reports),
-        is_sound=all(report.ok for report in reports),
-        progress={},
-        done=F("total"),
-    )
+        fault = f"{error}."
+    if fault:
+        held.update(state=_State.FAILED, ended_at=timezone.now(), fault=fault)
+
+
+def _verify(held: QuerySet[Verification], row: Verification) -> str:
+    """Verify what is left; return why that can't be done, empty where it is.
+
+    Raises:
+        _PausedError, KeyFileError, OSError, django.db.DatabaseError: as `verify_each`, and as `_Steps`.
+    """
+    keys = known_verifiers()
+    if not keys:
+        return NO_KEY
+    progress = msgspec.convert(row.progress, dict[str, Progress])
+    reports = reports_of(row)
+    ended = {report.log for report in reports}
+    for report in verify_each(keys, checkpoint_dir(), progress, _Steps(held, progress).tell, but=ended):
+        reports.append(report)
+        # What was asked at a log's end isn't asked again in the next slice.
+        if not held.update(reports=msgspec.to_builtins(reports), progress=msgspec.to_builtins(progress)):
+            raise _PausedError
+    is_sound = all(report.ok for report in reports)
+    held.update(state=_State.DONE, ended_at=timezone.now(), is_sound=is_sound, progress={}, done=F("total"))
+    return ""
+
+
+@contextmanager
+def _beating(held: QuerySet[Verification]) -> Iterator[None]:
+    """Show meanwhile that this worker lives."""
+    is_over = threading.Event()
+
+    def beat() -> None:
+        try:
+            while not is_over.wait(_BEAT_SECONDS):
+                held.filter(heartbeat_at__isnull=False).update(heartbeat_at=Now())
+        except DatabaseError as error:
+            logger.warning("a verification doesn't show that it goes on: %s", error)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=beat, name="berth-verification", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def reports_of(row: Verification) -> list[LogReport]:
@@ -124,7 +166,7 @@ class _Steps:
         if not is_over and now - self._noted < _STEP_SECONDS:
             return
         self._noted = now
-        beat = None if is_over else timezone.now()
+        beat = None if is_over else Now()
         done = sum(each.next for each in self._progress.values())
         written = self._held.update(heartbeat_at=beat, done=done, progress=msgspec.to_builtins(self._progress))
         if is_over or not written:

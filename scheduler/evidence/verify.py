@@ -7,7 +7,7 @@ stored while this runs is left to the next run.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
@@ -543,7 +543,19 @@ def _uncovered(writer: str, first: int, until: int) -> int | None:
 def verify(
     verifiers: Sequence[Verifier], folder: Path | None, progress: dict[str, Progress], tell: Tell, processes: int = 1
 ) -> list[LogReport]:
-    """Verify all logs; `progress` says how far a run before got, and follows this one.
+    """Verify all logs, see `verify_each`."""
+    return list(verify_each(verifiers, folder, progress, tell, processes))
+
+
+def verify_each(
+    verifiers: Sequence[Verifier],
+    folder: Path | None,
+    progress: dict[str, Progress],
+    tell: Tell,
+    processes: int = 1,
+    but: Collection[str] = (),
+) -> Iterator[LogReport]:
+    """Verify one log after the other; `progress` says how far a run before got, and follows this one.
 
     Args:
         verifiers: the keys that are trusted.
@@ -551,16 +563,15 @@ def verify(
         progress: of each log.
         tell: is called now and then.
         processes: how many may read rows beside each other.
+        but: the logs that a run before came to the end of.
 
     Raises:
         django.db.DatabaseError: the database is away.
         OSError: a file of checkpoints can't be read.
     """
-    reports = []
     rows = max(LedgerHead.objects.values_list("size", flat=True), default=0)
     with read_apart(processes, rows) as read:
-        for make in SOURCES:
-            source = make()
-            log = LogVerifier(source, verifiers, folder, progress.setdefault(source.log, Progress()), read)
-            reports.append(log.run(tell))
-    return reports
+        for source in (make() for make in SOURCES):
+            if source.log not in but:
+                log = LogVerifier(source, verifiers, folder, progress.setdefault(source.log, Progress()), read)
+                yield log.run(tell)

@@ -93,6 +93,21 @@ def test_it_goes_on_slice_by_slice_shows_how_far_it_is_and_reads_no_stretch_twic
     assert read == [("decisions", 0), ("decisions", 256), ("decisions", 512), ("outcomes", 0)]
 
 
+def test_what_is_asked_at_the_end_of_a_log_is_asked_once_however_many_slices_there_are(
+    sliced: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = verify_module.LogVerifier._check_places
+    monkeypatch.setattr(
+        verify_module.LogVerifier, "_check_places", lambda self: (asked.append("places"), real(self))[1]
+    )
+    press(auditor)
+    for _ in range(9):
+        run_waiting()
+    assert Verification.objects.get().is_sound is True
+    assert asked == ["places"]
+
+
 def test_a_fault_is_told_once_however_many_slices_there_are(sliced: Ledgered, auditor: Client) -> None:
     without_triggers()
     Decision.objects.filter(ledger_index__in=[3, 300]).update(best="elsewhere")
@@ -124,13 +139,13 @@ def test_another_worker_takes_over_from_a_dead_one_and_three_deaths_are_enough(
 def test_who_was_taken_for_dead_writes_nothing_any_more(
     sliced: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = verifications.verify
+    real = verifications.verify_each
 
-    def taken_over(*given: Any) -> Any:
+    def taken_over(*given: Any, **more: Any) -> Any:
         Verification.objects.update(holder="another", progress={}, done=0)
-        return real(*given)
+        return real(*given, **more)
 
-    monkeypatch.setattr(verifications, "verify", taken_over)
+    monkeypatch.setattr(verifications, "verify_each", taken_over)
     press(auditor)
     run_waiting()
     row = Verification.objects.get()
