@@ -113,7 +113,9 @@ class Child:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 - nothing but one system call
-                    start_new_session=True,  # Ctrl-C reaches `make up` alone, which ends its children in order
+                    # A group of its own: Ctrl-C reaches `make up` alone, which ends its children in order. Not a session: the
+                    # kernel's autogroups would give each the same share, and who is nice wouldn't go behind the extender.
+                    process_group=0,
                 )
                 began = time.monotonic()
                 self._pid_file.write_text(str(self._process.pid))
@@ -129,11 +131,12 @@ class Child:
     def _follow(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         if process.stdout is None:
             return
-        for line in process.stdout:
-            log.write(line)
-            log.flush()
-            if self._on_line:
-                self._on_line(line.decode(errors="replace").rstrip())
+        with process.stdout as output:
+            for line in output:
+                log.write(line)
+                log.flush()
+                if self._on_line:
+                    self._on_line(line.decode(errors="replace").rstrip())
 
 
 def free_port() -> int:

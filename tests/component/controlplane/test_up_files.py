@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from controlplane.env import read_environment
-from controlplane.up import StartError, Up, check_port, free_port, read_options
+from controlplane.up import Child, StartError, Up, check_port, free_port, read_options
 from tests.stack import BASE_DIR, eventually
 
 
@@ -149,7 +150,15 @@ def test_a_command_that_waits_for_the_cluster_ends_with_make_up(tmp_path: Path) 
     eventually(lambda: b"seed" in Path(f"/proc/{seed}/cmdline").read_bytes(), what="it is the command")
     up.send_signal(signal.SIGKILL)
     up.wait()
-    eventually(lambda: not Path(f"/proc/{seed}").exists(), what="seed has ended")
+    eventually(lambda: has_ended(seed), what="seed has ended")
+
+
+def has_ended(pid: str) -> bool:
+    """Whether a process is gone, or only waits for the one that inherited it to ask how it ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def test_kube_scheduler_looks_for_the_extender_where_it_is(tmp_path: Path) -> None:
@@ -159,3 +168,19 @@ def test_kube_scheduler_looks_for_the_extender_where_it_is(tmp_path: Path) -> No
 
     assert told() == ["http://127.0.0.1:8010"]
     assert told("--extender-port", "9010") == ["http://127.0.0.1:9010"]
+
+
+def test_who_is_nice_among_the_children_goes_behind_the_others_and_ctrl_c_reaches_none(tmp_path: Path) -> None:
+    """Linux shares a processor between sessions first (autogroups), and by niceness within one only."""
+    lines: list[str] = []
+    ask = "import os; print(os.getsid(0), os.getpgid(0), os.getpid())"
+    child = Child("asked", [sys.executable, "-c", ask], state=tmp_path, env=dict(os.environ), on_line=lines.append)
+    child.start()
+    try:
+        eventually(lambda: lines, what="the child says in which session and group it is")
+    finally:
+        child.stop()
+        child.join(time.monotonic() + 10)
+    session, group, process = map(int, lines[0].split())
+    assert session == os.getsid(0)
+    assert group == process != os.getpgid(0)
