@@ -73,6 +73,11 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     process: str
 
 
+# A call proves for a day that the wiring is right. A cluster without new Pods calls nobody, so that an older one is no
+# fault; but nobody knows by it whether certificates, addresses and the file are still what they were.
+PROVES_SECONDS = 86_400.0
+
+
 class LastCall(msgspec.Struct, rename="camel", frozen=True):
     """Who called last with a verb; with `during` it was while the canary lived."""
 
@@ -86,6 +91,11 @@ class LastCall(msgspec.Struct, rename="camel", frozen=True):
     def ago(self) -> str:
         """How long ago that was, in words."""
         return wording.ago(self.seconds_ago)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is too long ago to prove that the verb is called now."""
+        return self.seconds_ago > PROVES_SECONDS
 
 
 class VerbReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

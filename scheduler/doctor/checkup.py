@@ -243,8 +243,22 @@ def _last_call(calls: dict[str, list[LastCall]]) -> Part:
     if newest is None:
         remedy = "Create a Pod, or run a canary (doctor wiring), which says why."
         return Part("kube-scheduler", "unknown", "has not called yet", remedy)
-    verbs = ", ".join(verb for verb in VERBS if verb in calls)
-    return Part("kube-scheduler", "ok", f"{newest.identity} called {newest.ago}; verbs seen: {verbs}")
+    seen = [verb for verb in VERBS if verb in calls]
+    says = f"{newest.identity} called {newest.ago}; verbs seen: {', '.join(_seen(verb, calls[verb]) for verb in seen)}"
+    if newest.is_old:
+        return Part("kube-scheduler", "unknown", f"{says}. Nothing says that it still would", _WOULD_IT_CALL)
+    return Part("kube-scheduler", "ok", says)
+
+
+_WOULD_IT_CALL = (
+    "Run a canary (doctor wiring), which says whether it asks. Where no Pod was created since, nothing is wrong."
+)
+
+
+def _seen(verb: str, calls: list[LastCall]) -> str:
+    """Return a verb, with how long ago it was called last where that is no proof any more."""
+    newest = min(calls, key=lambda call: call.seconds_ago)
+    return f"{verb} ({newest.ago})" if newest.is_old else verb
 
 
 # History

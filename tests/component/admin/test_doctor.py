@@ -87,6 +87,8 @@ class TestWiring:
         said = text_of(get(auditor, HOME))
         assert "filter ✓ 7 s ago system:kube-scheduler 10.0.0.1 p" in said
         assert "preempt ? never called" in said
+        Caller.objects.update(last_at=at - timedelta(days=40))
+        assert "filter ? 40 d ago: an old call system:kube-scheduler" in text_of(get(auditor, HOME))
 
     def test_what_it_names_leads_there(self, auditor: Client) -> None:
         at = datetime.now(UTC)
@@ -103,7 +105,7 @@ class TestWiring:
         at = datetime.now(UTC) - timedelta(seconds=28_246_048)
         Caller.objects.create(identity="old", verb="filter", address="10.0.0.1", process="p", last_at=at)
         said = text_of(get(auditor, HOME))
-        assert "filter ✓ 326 d ago old" in said
+        assert "filter ? 326 d ago: an old call old" in said
         assert "old called 326 d ago" in said
 
     def test_findings_of_kube_schedulers_file_are_there(

@@ -209,6 +209,18 @@ class TestProcesses:
         found = part(check(quick=True), "kube-scheduler")
         assert (found.state, "system:kube-scheduler called 30 s ago" in found.says) == ("ok", True)
 
+    def test_calls_of_long_ago_prove_nothing_of_now(self) -> None:
+        now = datetime.now(UTC)
+        for verb, ago in (("filter", timedelta(seconds=30)), ("bind", timedelta(days=12))):
+            Caller.objects.create(identity="kube", verb=verb, process="a", last_at=now - ago)
+        found = part(check(quick=True), "kube-scheduler")
+        assert (found.state, found.says) == ("ok", "kube called 30 s ago; verbs seen: filter, bind (12 d ago)")
+        Caller.objects.filter(verb="filter").update(last_at=now - timedelta(days=2))
+        found = part(check(quick=True), "kube-scheduler")
+        assert found.state == "unknown"
+        assert "kube called 2 d ago; verbs seen: filter (2 d ago), bind (12 d ago)" in found.says
+        assert "canary" in found.remedy
+
 
 class TestHistory:
     def test_redis_that_is_away(
