@@ -7,12 +7,13 @@ from urllib.parse import urlencode
 
 import msgspec
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -26,6 +27,7 @@ from policies.admin.base import (
     link,
     marked,
     may_publish,
+    named,
     number_in,
     person,
     revision_url,
@@ -80,7 +82,7 @@ class _RevisionList(ChangeList):
 class RevisionAdmin(ReadOnlyAdmin):
     """The pages of Revisions."""
 
-    list_display = ("revision", "made_at", "made_by", "in_a_line", "short_reason", "short_digest", "signed")
+    list_display = ("revision", "made_at", "maker", "in_a_line", "short_reason", "short_digest", "signed")
     search_fields = ("summary", "reason", "made_by", "digest")
     date_hierarchy = "created_at"
     fieldsets = ((None, {"fields": _SHOWN}),)
@@ -113,7 +115,7 @@ class RevisionAdmin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": f"{row}: {_LISTS[which].title if which in _LISTS else 'what changed'}",
-            "lines": [marked(line) for line in lines] if which == "changes" else lines,
+            "lines": lines,
             "first": (page - 1) * _ON_A_PAGE + 1,
             "last": (page - 1) * _ON_A_PAGE + len(lines),
             "total": total,
@@ -164,6 +166,11 @@ class RevisionAdmin(ReadOnlyAdmin):
     def made_at(self, row: Revision) -> SafeString:
         """Return when it was made."""
         return format_html('<span class="berth-nowrap">{}</span>', f"{row.created_at:%Y-%m-%d %H:%M:%S}")
+
+    @display(description="Made by", ordering="made_by")
+    def maker(self, row: Revision) -> SafeString | str:
+        """Return who made it."""
+        return named(row, row.made_by)
 
     @display(description="What changed")
     def in_a_line(self, row: Revision) -> str:
@@ -224,9 +231,9 @@ class RevisionAdmin(ReadOnlyAdmin):
         )
 
     @display(description="Who and when")
-    def who(self, row: Revision) -> str:
+    def who(self, row: Revision) -> SafeString:
         """Return who made it, and when."""
-        return f"{row.made_by} at {row.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        return format_html("{} at {} UTC", named(row, row.made_by), f"{row.created_at:%Y-%m-%d %H:%M:%S}")
 
     @display(description="Rule sets")
     def rule_sets(self, row: Revision) -> SafeString:
@@ -265,24 +272,33 @@ class RevisionAdmin(ReadOnlyAdmin):
 
 
 class _List(msgspec.Struct, frozen=True):
-    """A list of a Revision's parts: its title, what it lists, and a part in words."""
+    """A list of a Revision's parts: its title, what it lists, a part in words, and where a part's own page is."""
 
     title: str
     kind: str
     line: Callable[[Any], str]
+    # Without a question to the database: a list may have 200 lines.
+    page: Callable[[Any], str] | None = None
 
 
 _LISTS = {
-    "rule-sets": _List("rule sets", _Kind.RULE_SET, lambda each: f"{each.name} version {each.version}"),
+    "rule-sets": _List(
+        "rule sets",
+        _Kind.RULE_SET,
+        lambda each: f"{each.name} version {each.version}",
+        lambda each: reverse("rule_set_version", args=[each.name, each.version]),
+    ),
     "assignments": _List(
         "Assignments",
         _Kind.ASSIGNMENT,
         lambda each: f"{each.name}: {wording.assignment_sentence(each)}",
+        lambda each: f"{reverse('admin:policies_assignment_changelist')}?{urlencode({'q': each.name})}",
     ),
     "priority-classes": _List(
         "PriorityClasses",
         _Kind.PRIORITY_CLASS,
         lambda each: f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",
+        lambda each: reverse("cluster_priority_class", args=[quote(each.name)]),
     ),
     "pauses": _List("Pauses", _Kind.PAUSE, lambda each: f"{each.name}: {wording.suspension_sentence(each)}"),
     "exemptions": _List(
@@ -293,15 +309,25 @@ _LISTS = {
 }
 
 
-def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[str], int]:
+def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[SafeString | str], int]:
     """Return some lines of a list, and how many there are."""
     if which == "changes":
         changes = row.summary.splitlines()
-        return changes[start:stop], len(changes)
+        return [marked(line) for line in changes[start:stop]], len(changes)
     found = _LISTS[which]
     number = _numbers(row).get(found.kind, 0)
     values = publishing.parts_of(row.number, found.kind, start, stop) if start < number else []
-    return [found.line(each) for each in values], number
+    return [_line(found, each) for each in values], number
+
+
+def _line(found: _List, part: Any) -> SafeString | str:
+    """Return a part in words; its name leads to its page. One whose name fits into no URL stays as it is."""
+    said = found.line(part)
+    try:
+        page = found.page(part) if found.page else ""
+    except NoReverseMatch:
+        return said
+    return format_html("{}{}", link(page, part.name), said.removeprefix(part.name)) if page else said
 
 
 def _numbers(row: Revision) -> dict[str, int]:
@@ -349,7 +375,7 @@ def _make_first_lines(row: Revision, which: str, most: int) -> SafeString:
     lines, number = _lines(row, which, 0, most)
     if not lines:
         return SafeString("none")
-    items = format_html_join("", "<li>{}</li>", ((marked(line) if which == "changes" else line,) for line in lines))
+    items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))
     shown = format_html('<ul class="berth-sentences">{}</ul>', items)
     if number == len(lines):
         return shown

@@ -121,7 +121,6 @@ def _answerable(story: Story, held: Any) -> dict[str, Any]:
         "url": version_url(*key) if key[1] else assignment_url(held.name) if held.kind == "Assignment" else "",
         "revision": revision_url(held.since),
         "change": change_url(held.change) if held.change else "",
-        "approved_by": ", ".join(held.approved_by),
     }  # fmt: skip
 
 

@@ -1,15 +1,18 @@
 """People as links: each name leads to what waits for that person, what they have open and what they did; who may not see it reads the name."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
+from django.utils import timezone
 
 from policies import publishing
 from policies.admin.person_links import person_link
 from policies.models import Assignment, RuleSetVersion
 from policies.publishing import CLOCK
+from scheduler.models import CanaryRun, Delivery, Webhook
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, opened, publish_all, text_of
 
@@ -142,3 +145,23 @@ def test_home_and_the_inbox_lead_to_who_asked(asked: Any, bert: User, client: Cl
     client.force_login(bert)
     for path in ("/admin/", "/admin/scheduler/inbox/"):
         assert link_to("anna") in get(client, path).content.decode(), path
+
+
+def test_who_made_a_revision_asked_for_a_canary_and_for_a_delivery_are_links(client: Client, asked: Any) -> None:
+    client.force_login(User.objects.create_superuser("root"))
+    at = timezone.now()
+    hook = Webhook.objects.create(
+        name="ci", made_by="bert", host="https://ci.example", sealed_url="", sealed_secret="", made_at=at
+    )
+    Delivery.objects.create(webhook=hook, kind="test", body="{}", asked_by="bert", next_at=at, made_at=at)
+    for number in range(2):  # the newest stands by itself, those before it in a list
+        CanaryRun.objects.create(asked_by=f"asks-{number}", asked_at=at + timedelta(seconds=number))
+    paths = {
+        change_url("revision", 1): "anna",
+        f"{LISTS}revision/": "anna",
+        f"/admin/scheduler/webhooks/{hook.pk}/": "bert",
+        "/admin/scheduler/doctor/": "asks-0",
+    }
+    for path, name in paths.items():
+        assert link_to(name) in get(client, path).content.decode(), path
+    assert link_to("asks-1") in get(client, "/admin/scheduler/doctor/").content.decode()

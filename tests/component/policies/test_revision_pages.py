@@ -33,6 +33,23 @@ def test_a_small_revision_shows_all_that_it_holds(auditor: Client) -> None:
     assert "All" not in page.split("Rule sets")[-1].split("Document")[0]
 
 
+def test_what_a_revision_holds_leads_to_its_pages(auditor: Client) -> None:
+    publish_all(make_rule_set("web"), make_assignment("all", "web"), make_priority_class("batch"))
+    for path in (change_url("revision", 1), "/admin/policies/revision/1/list/rule-sets/"):
+        assert '<li><a class="berth-link" href="/admin/scheduler/versions/web/1/">web</a> version 1</li>' in html(
+            auditor, path
+        )
+    page = html(auditor, change_url("revision", 1))
+    assert '<li><a class="berth-link" href="/admin/policies/assignment/?q=all">all</a>: order' in page
+    assert (
+        '<li><a class="berth-link" href="/admin/scheduler/priority-classes/batch/">batch</a> version 1: value' in page
+    )
+
+
+def html(client: Client, path: str) -> str:
+    return get(client, path).content.decode()
+
+
 def test_a_big_revision_shows_the_first_lines_and_where_the_rest_is(
     auditor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,11 +105,11 @@ def test_a_list_goes_on_page_by_page_in_the_order_that_decides(
     publish_many(30)
     first = text_of(get(auditor, "/admin/policies/revision/1/list/assignments/"))
     assert "1 to 20 of 30" in first
-    assert first.index("of-0029: order 1,") < first.index("of-0028: order 2,")
+    assert first.index("of-0029 : order 1,") < first.index("of-0028 : order 2,")
     assert "of-0009" not in first
     second = text_of(get(auditor, "/admin/policies/revision/1/list/assignments/?page=2"))
     assert "21 to 30 of 30" in second
-    assert "of-0000: order 30" in second
+    assert "of-0000 : order 30" in second
 
 
 @pytest.mark.parametrize("which", ["changes", "rule-sets", "assignments", "priority-classes"])
