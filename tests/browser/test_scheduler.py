@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import shoot
+from tests.browser.conftest import shoot, shoot_everywhere
 from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.browser
@@ -58,3 +58,20 @@ def test_the_queue_shows_who_waits_and_why(page: Page, stack: Stack) -> None:
     page.emulate_media(color_scheme="dark")
     page.goto("/admin/scheduler/queue/")
     shoot(page, "dark-queue")
+
+
+def test_a_pod_that_is_woken_is_tried_at_once(page: Page, stack: Stack) -> None:
+    uid = stack.create_pod("sleeper", schedulerName="berth", containers=HUGE)
+    tried = f"SELECT 1 FROM scheduler_decision WHERE pod_uid = '{uid}'"
+    waits = f"SELECT 1 FROM scheduler_pendingpod WHERE uid = '{uid}'"
+    eventually(lambda: stack.sql(tried) and stack.sql(waits), what="it was tried, and is among those that wait")
+    # Nothing happens in the cluster: of itself it would be tried after five minutes.
+    before = len(stack.sql(tried))
+    page.goto(f"/admin/scheduler/pods/default/sleeper/?uid={uid}")
+    page.get_by_role("button", name="Wake").click()
+    expect(page.locator("body")).to_contain_text("1 Pod is tried within a second.")
+    shoot_everywhere(page, "woken")
+    eventually(lambda: len(stack.sql(tried)) > before, seconds=20, what="it was tried once more")
+    page.goto("/admin/policies/audit/")
+    expect(page.locator("body")).to_contain_text("default/sleeper")
+    shoot_everywhere(page, "woken-audit")
