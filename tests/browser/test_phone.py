@@ -1,0 +1,67 @@
+"""What is used on the way, on a phone: lists short enough to be scrolled through, tables that aren't cut, empty fields that look empty."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.admin import Admin
+from tests.browser.conftest import in_scheme, without_violations
+
+pytestmark = pytest.mark.browser
+_DECISIONS = """
+import django
+django.setup()
+from datetime import UTC, datetime, timedelta
+from scheduler.models import Decision
+now = datetime.now(UTC)
+Decision.objects.bulk_create(
+    Decision(at=now - timedelta(seconds=n), process="phone@a", sequence=n + 1, verb="filter", pod_namespace="shop", pod_name=f"checkout-7d9c5b6f4-{n:05}", pod_uid=f"phone-{n}",
+             owner_kind="Deployment", owner_name="checkout", revision=1, rule_set="web", rule_set_version=1, nodes=100, feasible=60, best="worker-1", placed_on="worker-2",
+             refused_by="\\nteam\\n", top_reason="node belongs to another team")
+    for n in range(40)
+)
+"""
+# Tables that are wider than what they stand in: some of their columns can't be seen without scrolling sideways.
+_CUT = """() => [...document.querySelectorAll('table.berth-table')]
+    .filter((table) => table.scrollWidth > table.clientWidth + 1 || table.offsetWidth > table.parentElement.clientWidth + 1).map((table) => table.id)"""
+_LOOKS = """(selector) => {
+    const field = document.querySelector(selector);
+    const [typed, suggested] = [getComputedStyle(field), getComputedStyle(field, '::placeholder')];
+    return [suggested.fontStyle, suggested.color !== typed.color];
+}"""
+
+
+@pytest.fixture
+def phone(browser: Browser, lived_in_admin: Admin, seen: dict[str, Any]) -> Iterator[Page]:
+    with browser.new_context(viewport={"width": 390, "height": 844}, base_url=lived_in_admin.url) as context:
+        session = {"name": seen["cookie"], "value": seen["sessions"]["superuser"], "url": lived_in_admin.url}
+        context.add_cookies([session])
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        with without_violations(page):
+            yield page
+
+
+def test_a_decision_takes_a_sixth_of_the_screen(phone: Page, lived_in_admin: Admin) -> None:
+    lived_in_admin.run("-c", _DECISIONS)
+    phone.goto("/admin/scheduler/decision/?q=checkout")
+    expect(phone.locator("#result_list tbody tr")).to_have_count(40)
+    heights = phone.locator("#result_list tbody tr").evaluate_all("rows => rows.map((row) => row.offsetHeight)")
+    assert max(heights) <= 844 / 6
+
+
+@pytest.mark.parametrize(
+    "path", ["scheduler/webhooks/", "scheduler/webhooks/1/", "scheduler/doctor/", "policies/audit/"]
+)
+def test_no_column_is_out_of_sight(phone: Page, path: str) -> None:
+    phone.goto(f"/admin/{path}")
+    assert phone.evaluate(_CUT) == []
+
+
+def test_what_an_empty_field_suggests_does_not_look_typed(phone: Page) -> None:
+    phone.goto("/admin/scheduler/decision/")
+    for scheme in ("light", "dark"):
+        in_scheme(phone, scheme)
+        assert phone.evaluate(_LOOKS, "#decision-search input[placeholder]") == ["italic", True], scheme
