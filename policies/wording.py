@@ -502,6 +502,22 @@ def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
     return ", ".join(parts)
 
 
+def priority_class_sentences(priority_class: engine.PriorityClass) -> list[str]:
+    """Return all that a PriorityClass says, what it leaves as usual too, in sentences."""
+    removes = "never have other Pods removed" if priority_class.preemption_policy == "Never" else _MAY_REMOVE
+    takes = "is taken over" if priority_class.adopt else "is left as it is, and this one isn't made"
+    stays = "is deleted, too" if priority_class.deletion_policy == "Delete" else "stays"
+    return [
+        f"Pods that name it have priority {priority_class.value:,}, and {removes}.",
+        *(["New Pods that name no class get it."] if priority_class.global_default else []),
+        f"A class of this name that others made in the cluster {takes}.",
+        f"When it is removed here, the class in the cluster {stays}.",
+    ]
+
+
+_MAY_REMOVE = "may have Pods of lower priority removed to make room"
+
+
 def assignment_sentence(assignment: engine.Assignment) -> str:
     """Return which Pods an Assignment takes and what they get, in words."""
     mode = "" if assignment.mode == "enforce" else f" ({mode_text(assignment)})"

@@ -8,7 +8,7 @@ from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from policies import checking, compiler, manifests, publishing, wording
@@ -114,13 +114,17 @@ class PriorityClassAdmin(RowAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
-        """Return the form, and below it what is there of the class."""
-        shown = [("What is there", {"fields": _SHOWN})] if obj else []
-        return [*super().get_fieldsets(request, obj), *shown]
+        """Return the form, to who may not change it sentences in its place, and below it what is there of the class."""
+        if obj is None:
+            return super().get_fieldsets(request, obj)
+        shown = ("What is there", {"fields": _SHOWN})
+        if not self.has_change_permission(request, obj):
+            return [(None, {"fields": ("name", "description", "in_words")}), shown]
+        return [*super().get_fieldsets(request, obj), shown]
 
     def get_readonly_fields(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
         """Keep the name: Pods and the Revision know the class by it."""
-        return ("name", *_SHOWN) if obj else ()
+        return ("name", "in_words", *_SHOWN) if obj else ()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list that knows what is live."""
@@ -182,6 +186,16 @@ class PriorityClassAdmin(RowAdmin):
         except RuleSetError as error:
             sentence = f"faulty: {error}"
         return format_html("{}<br>{}", row.description, sentence) if row.description else sentence
+
+    @display(description="What it does")
+    def in_words(self, row: PriorityClass) -> SafeString | str:
+        """Return all that it says, in sentences."""
+        try:
+            said = wording.priority_class_sentences(read_priority_class(compiler.priority_class_document(row)))
+        except RuleSetError as error:
+            return f"faulty: {error}"
+        items = format_html_join("", "<li>{}</li>", ((sentence,) for sentence in said))
+        return format_html('<ul class="berth-sentences">{}</ul>', items)
 
     @display(description="In the cluster", label=_LABELS)
     def cluster_label(self, row: PriorityClass) -> str:

@@ -56,6 +56,20 @@ def test_everybody_sees_the_list_and_a_class(role: str, request: pytest.FixtureR
     assert "kind: PriorityClass" in page
 
 
+def test_who_may_not_change_a_class_reads_sentences(auditor: Client, approver: Client, operator: Client) -> None:
+    save(description="Batch that may wait", preemptionPolicy="Never", deletionPolicy="Delete")
+    publish_all()
+    for reader in (auditor, approver):
+        page = text_of(get(reader, page_of()))
+        assert "Batch that may wait" in page
+        assert "Pods that name it have priority 1,000, and never have other Pods removed." in page
+        assert "is left as it is" in page
+        assert "When it is removed here, the class in the cluster is deleted, too." in page
+        for word in ("Adopt", "Deletion policy", "Preemption policy", "Global default"):
+            assert word not in page.split("Document")[0], word
+    assert "Deletion policy" in text_of(get(operator, page_of()))
+
+
 def test_nobody_sees_it_without_logging_in(client: Client) -> None:
     assert client.get(LIST)["Location"].startswith("/admin/login/")
 
