@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
@@ -22,6 +22,7 @@ from policies.admin.base import (
     ReadOnlyAdmin,
     change_url,
     edit_urls_for,
+    link,
     marked,
     named,
     person,
@@ -37,10 +38,12 @@ from policies.admin.panels import panels_of
 from policies.admin.times import time_ago
 from policies.engine.ruleset import PriorityClass
 from policies.models import Change, ChangeEdit, ChangeEvent
-from policies.publishing import PublishingError, lifecycle
+from policies.publishing import Kind, PublishingError, lifecycle
 from policies.wording import counted
 
 _OPEN = sorted(lifecycle.OPEN)
+# Things that a line of the list names; of more it says how many there are.
+_NAMED = 3
 
 
 class ActForm(forms.Form):
@@ -148,9 +151,23 @@ class _ChangeList(ChangeList):
         super().get_results(request)
         short = publishing.short_of_approvals(self.result_list)
         overview = publishing.overview_of(self.result_list)
+        touched = _touched([row.pk for row in self.result_list if 0 < row.edit_count <= _NAMED])
         for row in self.result_list:
             row.is_short = row.pk in short
             row.overview = overview.get(row.pk)
+            row.touched = touched.get(row.pk)
+
+
+def _touched(numbers: Sequence[int]) -> dict[int, SafeString]:
+    """Return what each of some Changes touches, as links to the pages of what is there already."""
+    edits = list(ChangeEdit.objects.filter(change__in=numbers).order_by("kind", "name")) if numbers else []
+    pages = thing_urls(rows_of((edit.kind, edit.name) for edit in edits))
+    lines: dict[int, list[SafeString | str]] = {}
+    for edit in edits:
+        said = f"{'rule set' if edit.kind == Kind.RULE_SET else edit.kind} {edit.name}"
+        url = pages.get((edit.kind, edit.name))
+        lines.setdefault(edit.change_id, []).append(link(url, said) if url else said)
+    return {number: format_html_join(", ", "{}", ((line,) for line in found)) for number, found in lines.items()}
 
 
 @admin.register(Change)
@@ -384,12 +401,12 @@ class ChangeAdmin(ReadOnlyAdmin):
         return time_ago(row.moved_at)
 
     @display(description="Touches")
-    def touches(self, row: Any) -> str:
-        """Return how many things it touches, and how many of them somebody else has published meanwhile."""
+    def touches(self, row: Any) -> SafeString | str:
+        """Return what it touches, of more than a few how many, and how many of them somebody else has published meanwhile."""
         if row.state == lifecycle.PUBLISHED and not row.edit_count:
             return "see its Revision"
         moved = f", ! {row.overview.moved} moved" if row.overview and row.overview.moved else ""
-        return f"{counted(row.edit_count, 'thing')}{moved}"
+        return format_html("{}{}", row.touched or counted(row.edit_count, "thing"), moved)
 
 
 def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:

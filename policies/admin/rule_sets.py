@@ -191,6 +191,12 @@ def version_url(version: RuleSetVersion) -> str:
     return reverse("admin:policies_rulesetversion_change", args=[version.pk])
 
 
+def _not_live(*, has_versions: bool, edits: bool) -> str:
+    """Return what can be done with a rule set of which nothing is live, by whom."""
+    back = ", or go back to one of its versions" * has_versions
+    return f"Nothing of it is live. {'Edit it' if edits else 'An Operator can edit it'}{back}."
+
+
 @admin.register(RuleSet)
 class RuleSetAdmin(EditingAdmin):
     """The pages of rule sets."""
@@ -407,6 +413,7 @@ class RuleSetAdmin(EditingAdmin):
         row: Any = super().get_object(request, object_id, from_field)
         if row is not None:
             row.is_assigned_by_reader = request.user.has_perm("policies.add_assignment")
+            row.is_edited_by_reader = request.user.has_perm("policies.change_rulesetversion")
         return cast("RuleSet | None", row)
 
     @display(description="Last change", ordering="updated_at")
@@ -420,7 +427,7 @@ class RuleSetAdmin(EditingAdmin):
         """Return what is live."""
         found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
         if found is None:
-            return f"Nothing of it is live. Edit it{', or go back to one of its versions' * row.versions.exists()}."
+            return _not_live(has_versions=row.versions.exists(), edits=getattr(row, "is_edited_by_reader", False))
         decisions = link(decisions_url(rule_set=row.name), "its Decisions")
         return format_html("Version {}, {}{}", found.version, decisions, sentences(found, rule_counts(found.name)))
 

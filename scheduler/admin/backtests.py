@@ -4,6 +4,7 @@ import csv
 import hashlib
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from django import forms
@@ -23,6 +24,7 @@ from policies.admin.base import change_url, person, revision_url
 from policies.admin.panels import add_panel
 from policies.models import Change
 from scheduler.admin.forms import as_utc
+from scheduler.admin.links import pod_url
 from scheduler.backtest.results import SENTENCES, Line, Result
 from scheduler.backtest.runs import (
     WAITS_LONG,
@@ -193,7 +195,8 @@ class Group(msgspec.Struct, frozen=True):
     """Pods that differ in one way."""
 
     title: str
-    lines: Sequence[Line]
+    # Each with the page of its Pod, and what the sentence says of it.
+    lines: Sequence[tuple[Line, str, str]]
     more: int
 
 
@@ -206,7 +209,9 @@ def _shown(request: HttpRequest, row: Backtest) -> dict[str, Any]:
         "span": _span(row),
         "result": result,
         "groups": _groups(result) if result else [],
-        "causes": [(each, SENTENCES[each.kind][1]) for each in result.causes[:_MOST_SHOWN]] if result else [],
+        "causes": [(each, SENTENCES[each.kind][1], _rules_url(each.rule_set)) for each in result.causes[:_MOST_SHOWN]]
+        if result
+        else [],
         "may_cancel": row.is_under_way and may_run(person(request)),
         "digest": result_digest(row),
     }
@@ -221,9 +226,18 @@ def _groups(result: Result) -> list[Group]:
     found = []
     for each in result.differing:
         lines = [line for line in result.pods if line.kind is each.kind]
-        shown = lines[:_MOST_SHOWN]
+        shown = [(line, _pod_url(line), line.sentence.removeprefix(line.pod)) for line in lines[:_MOST_SHOWN]]
         found.append(Group(f"{each.pods:,} {SENTENCES[each.kind][each.pods != 1]}", shown, each.pods - len(shown)))
     return found
+
+
+def _pod_url(line: Line) -> str:
+    namespace, _, name = line.pod.partition("/")
+    return pod_url(namespace, name, line.uid)
+
+
+def _rules_url(rule_set: str) -> str:
+    return f"{reverse('admin:policies_ruleset_changelist')}?{urlencode({'q': rule_set})}" if rule_set else ""
 
 
 def _says(row: Backtest) -> str:

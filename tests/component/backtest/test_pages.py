@@ -51,7 +51,10 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
     Worker().work()
     text = text_of(auditor.get(path))
     assert "1 Pod would get no node" in text
-    assert "default/p3: none of 6 nodes would do any more, by rule planted of rule set web" in text
+    assert "default/p3 : none of 6 nodes would do any more, by rule planted of rule set web" in text
+    page = auditor.get(path).content.decode()
+    assert '<a class="berth-link" href="/admin/scheduler/pods/default/p3/?uid=' in page
+    assert '<a class="berth-link" href="/admin/policies/ruleset/?q=web">web</a>' in page
     assert b"hx-get" not in auditor.get(f"{path}progress/").content
     table = auditor.get(f"{path}pods.csv").content.decode().splitlines()
     assert table[1].startswith("no-node,default/p3,")

@@ -15,7 +15,7 @@ from policies import publishing
 from policies.models import Change, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError, lifecycle
 from tests.builders import make_assignment, make_priority_class, make_rule_set
-from tests.component.pages import confirmed, get, publish_all, text_of
+from tests.component.pages import confirmed, get, opened, publish_all, text_of
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
@@ -261,7 +261,7 @@ def test_the_list_says_how_far_each_change_is() -> None:
     text = text_of(get(client, "/admin/policies/change/"))
     assert "0 of 1" in text
     assert "… looking" in text
-    assert "1 thing" in text
+    assert "rule set web" in text
     publishing.approve_change(
         change=change, by=User.objects.get(username="other"), expected_digest=change.digest, text=""
     )
@@ -270,8 +270,25 @@ def test_the_list_says_how_far_each_change_is() -> None:
         publish_all(make_rule_set(**B))
     text = text_of(get(client, "/admin/policies/change/?state__exact=approved"))
     assert "1 of 1" in text
-    assert "1 thing, ! 1 moved" in text
+    assert "rule set web , ! 1 moved" in text
     assert "all of web" not in text_of(get(client, "/admin/policies/change/?state__exact=draft"))
+
+
+def test_the_list_names_what_a_change_touches_and_counts_what_is_too_much_to_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, client = account("viewer")
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    publish_all(make_rule_set("live"))
+    opened(make_rule_set("live", scores=[{"builtin": "LeastRequestedPriority"}]), make_assignment("all", "live"))
+    opened(*(make_rule_set(f"rules-{number}") for number in range(4)))
+    page = get(client, "/admin/policies/change/")
+    key = RuleSet.objects.get(name="live").pk
+    assert (
+        f'Assignment all, <a class="berth-link" href="/admin/policies/ruleset/{key}/change/">rule set live</a>'
+        in page.content.decode()
+    )
+    assert "4 things" in text_of(page)
 
 
 def test_a_change_that_is_done_needs_nothing_any_more() -> None:

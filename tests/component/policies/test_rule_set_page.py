@@ -307,3 +307,10 @@ def test_the_page_of_a_rule_set_leads_to_its_drafts_text_tests_preview_and_decis
     for client in (operator, auditor):
         for url in ways(client).values():
             get(client, url.partition("#")[0])
+
+
+def test_who_may_not_edit_what_is_not_live_reads_who_may(operator: Client, auditor: Client) -> None:
+    opened(make_rule_set("batch"))
+    page = change_url("ruleset", RuleSet.objects.get(name="batch").pk)
+    assert "Nothing of it is live. Edit it." in text_of(get(operator, page))
+    assert "Nothing of it is live. An Operator can edit it." in text_of(get(auditor, page))
