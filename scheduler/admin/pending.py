@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
 from django.core.paginator import Paginator
@@ -153,9 +154,9 @@ def _held(summary: Summary) -> str:
     return f"{which} of them {'is' if number == 1 else 'are'} held by {said_of_hold(summary.most.rule, summary.most.reason)}"
 
 
-def said_of_hold(rule: str, reason: str) -> str:
-    """Return what holds a Pod, in words."""
-    return f"rule {rule}: “{reason}”" if rule else f"their scheduler: “{reason}”"
+def said_of_hold(rule: str, reason: str, whose: str = "their scheduler") -> str:
+    """Return what holds Pods, in words."""
+    return f"rule {rule}: “{reason}”" if rule else f"{whose}: “{reason}”"
 
 
 def _as_of(summary: Summary, now: datetime) -> str:
@@ -241,6 +242,23 @@ def _without(asked: dict[str, str], *names: str) -> dict[str, str]:
     return {name: value for name, value in asked.items() if name not in names}
 
 
+def _whose(row: PendingPod) -> str:
+    return "Berth's own scheduler" if _is_ours(row) else "its scheduler"
+
+
+def _undecided(row: PendingPod) -> str:
+    """Return who tried a Pod last of which there is no Decision."""
+    if not row.message:
+        return "not yet"
+    # What the API server says of a Pod is there at once; a Decision goes through spool and stream first.
+    why = "its Decision is on its way into the history" if _is_ours(row) else "Berth wasn't asked"
+    return f"by {_whose(row)}; {why}"
+
+
+def _is_ours(row: PendingPod) -> bool:
+    return row.scheduler_name in settings.BERTH.scheduler_names
+
+
 def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
     """Return a Pod as its row of a table, and the head of its own page, say it."""
     row = waiting.row
@@ -249,9 +267,10 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "url": pod_url(row.namespace, row.name, row.uid),
         "owner": workload_url(row.namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
         "waits": duration((now - row.since).total_seconds()),
-        "held": said_of_hold(row.rule, row.reason),
+        "held": said_of_hold(row.rule, row.reason, whose=_whose(row)),
         "tried": ago((now - row.tried_at).total_seconds()) if row.tried_at else "",
         "decision": decision_url(row.decision) if row.decision else "",
+        "undecided": _undecided(row),
         "next": waiting.next_try,
         "unwoken": why_not(row),
         "preview": preview_url(pod=f"{row.namespace}/{row.name}"),

@@ -152,7 +152,7 @@ def test_when_a_pod_is_tried_next_is_taken_from_the_queue_and_from_what_is_reque
     WaitingPod.objects.create(uid="uid-big", namespace="default", name="big", created_at=AT, cause="revision")
     shown = text(auditor, f"{PAGE}?rule=&reason={quote('Insufficient cpu')}")
     assert "at once: Berth asks for it, because of a new Revision" in shown
-    assert re.search(r"asked in \d+ s\b", shown)
+    assert re.search(r"into the history in \d+ s\b", shown)
 
 
 def test_a_page_says_when_the_cluster_was_last_seen_and_why_not_since(auditor: Client) -> None:
@@ -187,7 +187,17 @@ def test_a_pod_that_berth_was_not_asked_about_has_a_page_as_long_as_it_waits(aud
     shown = text(auditor, "/admin/scheduler/pods/default/big/")
     assert "Its scheduler says: 0/2 nodes are available: 2 Insufficient cpu." in shown
     assert "No Decision about it is recorded" in shown
+    assert "held by its scheduler: “Insufficient cpu”" in shown
+    assert "Tried last: by its scheduler; Berth wasn't asked." in shown
     assert auditor.get("/admin/scheduler/pods/default/nobody/").status_code == 404
+
+
+def test_a_pod_of_berths_own_scheduler_is_not_said_to_be_another_ones(auditor: Client, waiting: str) -> None:
+    assert waiting
+    shown = text(auditor, "/admin/scheduler/pods/default/mine/")
+    assert "held by Berth's own scheduler: “Insufficient cpu”" in shown
+    assert "Tried last: by Berth's own scheduler; its Decision is on its way into the history." in shown
+    assert "Berth wasn't asked" not in text(auditor, GROUP).partition("default/mine")[2].partition("default/")[0]
 
 
 def test_what_would_let_a_pod_run_is_said_from_its_own_snapshot(auditor: Client, waiting: str) -> None:
