@@ -406,7 +406,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         if row.state == lifecycle.PUBLISHED and not row.edit_count:
             return "see its Revision"
         moved = f", ! {row.overview.moved} moved" if row.overview and row.overview.moved else ""
-        return format_html("{}{}", row.touched or counted(row.edit_count, "thing"), moved)
+        return format_html("<span>{}{}</span>", row.touched or counted(row.edit_count, "thing"), moved)
 
 
 def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:
