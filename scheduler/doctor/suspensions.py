@@ -27,8 +27,11 @@ def announce(now: datetime) -> list[str]:
 def ending_sentence(each: Suspended) -> str:
     """Return when an Exemption ends, and whom to ask, in words."""
     owner = each.value.owner if isinstance(each.value, Exemption) else each.by
-    ends = "ended" if each.has_ended else "ends"
-    return f"Exemption {each.value.name} of {owner} {ends} at {each.value.until}: {each.what} passes over its Pods until then"
+    head = f"Exemption {each.value.name} of {owner}"
+    at = f"{each.ends_at:%Y-%m-%d %H:%M} UTC" if each.ends_at else each.value.until
+    if each.has_ended:
+        return f"{head} ended at {at}: {each.what} decides about its Pods again"
+    return f"{head} ends at {at}: {each.what} passes over its Pods until then"
 
 
 class _Ends(Collector):

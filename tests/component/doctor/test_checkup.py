@@ -162,7 +162,7 @@ class TestPauses:
         publish_all(make_exemption(until=soon.isoformat()))
         found = part(check(), "Pauses")
         assert found.state == "warning"
-        ends = f"Exemption cart of team cart ends at {soon.isoformat().replace('+00:00', 'Z')}"
+        ends = f"Exemption cart of team cart ends at {soon:%Y-%m-%d %H:%M} UTC"
         assert found.says == (
             f"everything is paused by eve: storm; the pause of rule set web has ended; {ends}: rule set web passes over its "
             "Pods until then"
@@ -172,6 +172,12 @@ class TestPauses:
         ends_at = partial(SUSPENSIONS.get_sample_value, "berth_suspension_ends_at_seconds")
         assert ends_at({"kind": "Exemption", "name": "cart"}) == soon.timestamp()
         assert ends_at({"kind": "Pause", "name": "everything"}) == 0
+
+    def test_an_exemption_that_has_ended_passes_over_nothing_any_more(self) -> None:
+        publish_all(make_rule_set("web"))
+        publish_all(make_exemption(until="2020-01-01T00:00:00Z"))
+        ended = "Exemption cart of team cart ended at 2020-01-01 00:00 UTC: rule set web decides about its Pods again"
+        assert part(check(quick=True), "Pauses").says == ended
 
     def test_metrics_go_on_without_the_database(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def away(_now: datetime) -> None:
