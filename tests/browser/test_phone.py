@@ -53,7 +53,15 @@ def test_a_decision_takes_a_sixth_of_the_screen(phone: Page, lived_in_admin: Adm
 
 
 @pytest.mark.parametrize(
-    "path", ["scheduler/webhooks/", "scheduler/webhooks/1/", "scheduler/doctor/", "policies/audit/"]
+    "path",
+    [
+        "scheduler/webhooks/",
+        "scheduler/webhooks/1/",
+        "scheduler/doctor/",
+        "policies/audit/",
+        "scheduler/ledger/",
+        "scheduler/storage/",
+    ],
 )
 def test_no_column_is_out_of_sight(phone: Page, path: str) -> None:
     phone.goto(f"/admin/{path}")
