@@ -15,6 +15,10 @@ from controlplane.accounts import counted_address
 # Comparing a password takes a third of a second of a processor, whoever's it is, and one of the admin's eight threads: half of them
 # are for others. Within a minute so many wrong ones are compared of an address, of IPv6 a /64.
 AT_ONCE, OF_ADDRESS = 4, 30
+# The same for a wrong name, a wrong password and an account that is switched off: nobody learns here which accounts there are.
+_WRONG = (
+    "This name and password don't open an account; capitals count. Whoever manages accounts can set a new password."
+)
 _TOO_MANY = "Too many passwords are being tried. Try again in a minute."
 
 
@@ -59,7 +63,9 @@ TURNS = Turns()
 
 
 class SignInForm(AuthenticationForm):  # type: ignore[misc] # Unfold has no types
-    """Unfold's, with bounds."""
+    """Unfold's, with bounds, and with words that say what to do."""
+
+    error_messages = {**AuthenticationForm.error_messages, "invalid_login": _WRONG}
 
     def clean(self) -> Any:
         """Compare the password where it may be compared."""

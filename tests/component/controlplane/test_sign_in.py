@@ -163,6 +163,15 @@ def sign_in(client: Client, name: str, password: str, **more: Any) -> Any:
     return client.post("/admin/login/", {"username": name, "password": password, "next": "/admin/"}, **more)
 
 
+def test_a_wrong_password_is_answered_with_what_to_do_alike_for_all_names(client: Client) -> None:
+    User.objects.create_user("anna", password="right", is_staff=True)
+    User.objects.create_user("off", password="right", is_staff=True, is_active=False)
+    for name, password in (("anna", "wrong"), ("nobody", "wrong"), ("off", "right")):
+        said = client.post("/admin/login/", {"username": name, "password": password}, follow=True).content.decode()
+        assert "capitals count. Whoever manages accounts can set a new password." in said, name
+        assert "staff account" not in said
+
+
 def test_who_guesses_is_locked_out_for_a_while_and_nobody_else_is(client: Client) -> None:
     User.objects.create_user("sam", password="a long enough password", is_staff=True)
     for _ in range(settings.AXES_FAILURE_LIMIT - 1):
