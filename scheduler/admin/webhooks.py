@@ -114,7 +114,7 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
             messages.success(request, f"Webhook {row.name} is changed.")
             return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
     before = request.GET.get("before", "")
-    log = row.deliveries.order_by("-pk")
+    log = row.deliveries.select_related("notice").order_by("-pk")
     if before.isascii() and before.isdecimal():
         log = log.filter(pk__lt=min(int(before[:19]), 2**63 - 1))
     found = list(log[: _PER_PAGE + 1])

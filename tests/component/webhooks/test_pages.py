@@ -9,7 +9,7 @@ from django.utils import timezone
 from prometheus_client import generate_latest
 
 from policies.models import AuditEvent
-from scheduler.models import Delivery, Webhook
+from scheduler.models import Delivery, Notice, Webhook
 from scheduler.webhooks.metrics import WEBHOOKS
 from scheduler.webhooks.sealing import unseal
 from tests.component.pages import get, text_of
@@ -115,6 +115,18 @@ def test_the_log_says_what_came_of_each_delivery(root: Client) -> None:
         assert text in said
     assert "<i>thanks" not in answer.content.decode()
     assert "failed 3 times in a row" in text_of(get(root, LIST))
+
+
+def test_a_delivery_leads_to_what_its_notice_is_about(root: Client) -> None:
+    row, _ = made(root)
+    now = timezone.now()
+    notice = Notice.objects.create(number=7, at=now, kind="drift", sentence="batch is <b>drifted</b>", link="/admin/x/")
+    for about in (notice, Notice.objects.create(number=8, at=now, kind="lost", sentence="s"), None):
+        Delivery.objects.create(webhook=row, notice=about, kind="drift", body="{}", made_at=now, next_at=now)
+    page_of = get(root, page(row)).content.decode()
+    assert '<a class="berth-link" href="/admin/x/" title="batch is &lt;b&gt;drifted&lt;/b&gt;">7</a>' in page_of
+    assert '<td data-label="Notice">8</td>' in page_of
+    assert '<td data-label="Notice">none</td>' in page_of
 
 
 def test_roles_see_nothing_of_webhooks(operator: Client, auditor: Client, root: Client) -> None:
