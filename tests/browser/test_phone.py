@@ -61,6 +61,7 @@ def test_a_decision_takes_a_sixth_of_the_screen(phone: Page, lived_in_admin: Adm
         "policies/audit/",
         "scheduler/ledger/",
         "scheduler/storage/",
+        "scheduler/priority-classes/batch/",
     ],
 )
 def test_no_column_is_out_of_sight(phone: Page, path: str) -> None:
