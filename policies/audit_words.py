@@ -26,6 +26,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "change.schedule": ("set a Change's time", "set the time at which {change} goes live"),
     "change.hold": ("held a Change back", "held {change} back at its time"),
     "change.expire": ("took back what expired", "took back what {change} had made"),
+    "change.overtake": ("overtook a Change", "overtook {change}, and so dropped its approvals"),
     "gate.ask": ("had the gate look", "had the gate look at {change}"),
     "gate.set": ("set the gate", "set what the gate's checks count for {thing}"),
     "review.set": ("set how Changes are reviewed", "set how Changes of {thing} are reviewed"),

@@ -13,7 +13,7 @@ class Change(models.Model):
     """A set of edits that goes live as one Revision. Its number is its key.
 
     What it makes is named by `digest`, which covers each edit and what was live when the edit was made. Approvals are for a
-    digest: whatever makes another one drops them, for good.
+    digest: whatever makes another one drops them, for good, as does what moves one of the things that it was made on.
     """
 
     class State(models.TextChoices):
@@ -151,9 +151,10 @@ class ChangeEvent(models.Model):
         SCHEDULE = "schedule", "scheduled"
         HOLD = "hold", "held it back"
         EXPIRE = "expire", "took back"
+        OVERTAKE = "overtake", "overtook it, which ends approvals"
 
-    # Approvals before one of these count no more, also where it is edited back to what was approved.
-    ENDS_APPROVALS: ClassVar = (Act.EDIT, Act.REBASE, Act.REJECT)
+    # Approvals before one of these count no more, also where it is edited back to what was approved, or what it stands on goes back.
+    ENDS_APPROVALS: ClassVar = (Act.EDIT, Act.REBASE, Act.REJECT, Act.OVERTAKE)
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="events")
     act = models.CharField(max_length=8, choices=Act)

@@ -1,7 +1,7 @@
 """The verbs of Changes: the reviewed path by which edits of rule sets, Assignments and PriorityClasses go live.
 
 Each is one transaction of `acts`. What a Change makes is named by a digest over its edits and what was live when they were made:
-approvals are for a digest, and fall with it.
+approvals are for a digest, and fall with it. Publishing drops those of other Changes that stand on what it moves.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -33,16 +33,19 @@ from policies.publishing.contents import Edit, check_contents, ended_with, is_sa
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
 from policies.publishing.parts import Key, Kind, live_digests
-from policies.publishing.revisions import current_revision, load_revision, lock_revisions
+from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
 from policies.publishing.standing import (
     ORDER,
     Moved,
+    approvals_given,
+    approved_changes_on,
     differing,
     edits_between,
     edits_of,
     merged_of,
+    moved_names,
     moved_of,
     orders_of,
     standing_of,
@@ -384,8 +387,11 @@ def comment_on_change(*, change: Change, by: By, text: str) -> Change:
     return do(change, _Act.COMMENT, by, "", _needed(text, "A comment needs its text."))
 
 
+@transaction.atomic
 def approve_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:
     """Approve what a Change makes, as it was looked at."""
+    # Whoever publishes meanwhile sees this approval, or this sees what they have published: one of them drops it or refuses it.
+    lock_revisions()
     return do(change, _Act.APPROVE, by, expected_digest, text)
 
 
@@ -445,7 +451,21 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
             finish(row, act, by, reason, before=before.digest, more=things_of(row))
             mark_published(row, edits, by)
             _record_ended(ended, row, made, by)
+            _drop_overtaken(row, before, by)
     return made
+
+
+def _drop_overtaken(made_by: Change, before: engine.Revision, by: By) -> None:
+    """Drop the approvals of what a publishing has moved the base of, for good: it may be moved back later.
+
+    Called under the lock of Revisions, as approving is.
+    """
+    old, new = values_of(before), values_of(current_revision())
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    for row in Change.objects.select_for_update().filter(pk__in=approved_changes_on(changed)).order_by("pk"):
+        moved = moved_names(row) if approvals_given(row, list(row.events.all())) else []
+        if moved:
+            finish(row, _Act.OVERTAKE, by, f"{made_by} moved {', '.join(moved)}")
 
 
 def _record_ended(ended: Iterable[engine.Pause | engine.Exemption], row: Change, made: Revision, by: By) -> None:

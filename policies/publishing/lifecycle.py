@@ -169,8 +169,8 @@ def state_after(act: str, standing: Standing) -> str:
             return PUBLISHED
         case "submit" | "approve":
             return APPROVED if standing.is_approved else IN_REVIEW
-        case "edit" | "rebase":
-            # What was approved is another thing now: it waits for its approvals again.
+        case "edit" | "rebase" | "overtake":
+            # What was approved is another thing now, or stands on another: it waits for its approvals again.
             return standing.state if standing.state == DRAFT else IN_REVIEW
         case "reject":
             return REJECTED

@@ -129,7 +129,7 @@ def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
     return [row for row in rows if digests.get((row.kind, row.name), "") != row.base_digest]
 
 
-def _moved(change: Change) -> list[str]:
+def moved_names(change: Change) -> list[str]:
     """Return what of a Change somebody else has moved, by name."""
     named = [f"{row.kind} {row.name}" for row in _moved_rows(change, current_revision().number)]
     return [*named, *(["order of Assignments"] if orders_of(change) else [])]
@@ -158,7 +158,7 @@ def gate_of(change: Change) -> gates.Gate:
 def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     """Return a Change as `lifecycle` asks for it; `gate` is how the gate stands to it, where that is known already."""
     events = list(change.events.all())
-    moved = _moved(change) if change.state in lifecycle.OPEN else []
+    moved = moved_names(change) if change.state in lifecycle.OPEN else []
     given = approvals_given(change, events)
     lapsed = _lapsed(change, given)
     approvals = [event for event in given if event not in lapsed]
@@ -172,7 +172,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
         approved_by=approved_by,
         lapsed=tuple(
             f"The approval of {name} doesn't count any more: {why}."
-            for name, why in sorted({event.who: why for event, why in lapsed.items()}.items())
+            for name, why in sorted({event.who: why for event, why in (lapsed | _overtaken(events)).items()}.items())
             if name not in approved_by
         ),
         needed=max((need.approvals for need in needs if not need.group), default=0),
@@ -212,7 +212,7 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
 
 
 def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
-    """Return the approvals of what a Change makes now. An edit, a rebase and a rejection end those before them."""
+    """Return the approvals of what a Change makes now. An edit, a rebase, a rejection and a moved base end those before them."""
     ended = max((event.pk for event in events if event.act in ChangeEvent.ENDS_APPROVALS), default=0)
     return [
         event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > ended
@@ -224,6 +224,20 @@ def _lapsed(change: Change, given: Iterable[ChangeEvent]) -> dict[ChangeEvent, s
     if change.state not in lifecycle.OPEN:
         return {}
     return {event: why for event in given if (why := _why_not(event.by_user))}
+
+
+def _overtaken(events: Sequence[ChangeEvent]) -> dict[ChangeEvent, str]:
+    """Return the approvals that would count, had nobody moved what the Change stands on since; each with who did it."""
+    found: dict[ChangeEvent, str] = {}
+    given: list[ChangeEvent] = []
+    for event in events:
+        if event.act == _Act.APPROVE:
+            given.append(event)
+        elif event.act == _Act.OVERTAKE:
+            found |= dict.fromkeys(given, event.text)
+        elif event.act in ChangeEvent.ENDS_APPROVALS:
+            found, given = {}, []
+    return found
 
 
 def _why_not(user: User | None) -> str:
@@ -323,14 +337,14 @@ def waiting_for(change: Change) -> list[Waiting]:
         return []
     left_out = {event.who for event in approvals_given(change, events)}
     left_out |= {event.who for event in events if event.act in AUTHORING}
-    edited_at = max(event.at for event in events if event.act in AUTHORING)
+    dropped_at = max(event.at for event in events if event.act in (*AUTHORING, _Act.OVERTAKE))
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
     for event in events:
         if event.act == _Act.ASK and event.asked not in left_out:
-            # Who has approved a former state waits since the edit that dropped it.
+            # Who has approved a former state waits since the edit, or the moved base, that dropped it.
             answered = approved_at.get(event.asked, event.at) > event.at
-            found.setdefault(event.asked, Waiting(event.asked, event.who, edited_at if answered else event.at))
+            found.setdefault(event.asked, Waiting(event.asked, event.who, dropped_at if answered else event.at))
     return sorted(found.values(), key=lambda each: each.since)
 
 
@@ -380,6 +394,22 @@ def askable(change: Change) -> list[str]:
             Actor(user.username, may_approve=True), {group.name for group in user.groups.all()}, standing
         )
     ]
+
+
+def approved_changes_on(keys: Collection[Key]) -> list[int]:
+    """Return the numbers of the open Changes that anybody has approved and that stand on these things.
+
+    What holds an Assignment stands on the order of all of them.
+    """
+    approved = ChangeEvent.objects.filter(act=_Act.APPROVE, change__state__in=lifecycle.OPEN)
+    candidates = set(approved.order_by().values_list("change", flat=True))
+    if not candidates:
+        return []
+    found = candidates & open_changes_of(keys).keys()
+    if any(kind == Kind.ASSIGNMENT for kind, _ in keys):
+        ordering = ChangeEdit.objects.filter(kind=Kind.ASSIGNMENT, change__in=candidates)
+        found |= set(ordering.order_by().values_list("change", flat=True))
+    return sorted(found)
 
 
 def open_changes_of(keys: Collection[Key]) -> Mapping[int, list[Key]]:

@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -105,6 +105,10 @@ def same(one: Content | None, other: Content | None) -> bool:
     return one[0] == other[0] and (one[1] == other[1] or 0 in (one[1], other[1]))
 
 
+def moved(keys: Iterable[Key], one: dict[Key, Content], other: dict[Key, Content]) -> bool:
+    return any(one.get(key) != other.get(key) for key in keys)
+
+
 def contents_of(revision: engine.Revision | None) -> dict[Key, Content]:
     values = publishing.values_of(revision) if revision else {}
     return {key: found for key, value in values.items() if (found := content(value))}
@@ -181,6 +185,8 @@ class World:
         self.stale: list[str] = []
         # What each digest that a Change ever had stood for.
         self.digests: dict[tuple[int, str], Makes] = {}
+        # What was live after the step in which each approval was given.
+        self.approved_on: dict[int, int] = {}
         self.checked = Revision.objects.count()
         if begun:
             self.do_open(self.users["alice"], {"web": BUILTINS[1], "data": BUILTINS[0]})
@@ -418,6 +424,7 @@ class World:
             self._check_published(change)
         for event in ChangeEvent.objects.filter(act="approve"):
             assert "Approver" in PEOPLE[event.by]
+            self.approved_on.setdefault(event.pk, self.checked)
         versions = RuleSetVersion.objects.filter(state="published").values_list("rule_set__name", "number")
         found = {each.name: each.version for each in publishing.current_revision().rule_sets}
         assert len(versions) == len(found), "one published version of each that is live"
@@ -462,7 +469,7 @@ class World:
         only_pauses = bool(makes) and all(
             key[0] == Kind.PAUSE and says and key not in before for key, says in makes.items()
         )
-        approved = approvals_of(change, published.digest)
+        approved = approvals_of(change, published.digest) - self._approved_before_a_move(change, makes)
         for approvals_needed, group in self._needs(touched, is_free=self.free_pauses and only_pauses):
             able = {name for name in approved if not group or group in PEOPLE[name]}
             assert len(able) >= approvals_needed, (
@@ -472,6 +479,15 @@ class World:
             event for event in events if event.act == "schedule" and "scheduled" in change.revision.reason
         ]:
             assert scheduled[-1].digest == published.digest, "the clock publishes what somebody saw"
+
+    def _approved_before_a_move(self, change: Change, makes: Makes) -> set[str]:
+        """Who approved it when something else was live of what it touches, be that live again."""
+        given = {
+            event.by: self.approved_on.get(event.pk, self.checked) for event in change.events.filter(act="approve")
+        }
+        first = min(given.values(), default=self.checked)
+        held = [(n, contents_of(publishing.load_revision(n))) for n in range(first, self.checked)]
+        return {by for by, on in given.items() for n, found in held if n >= on and moved(makes, found, held[-1][1])}
 
     def _check_taken_back(self, change: Change, before: dict[Key, Content], after: dict[Key, Content]) -> None:
         taken = change.expiry_of
@@ -498,9 +514,9 @@ class World:
 
 
 def approvals_of(change: Change, digest: str = "") -> set[str]:
-    """Whose approvals count, by the events alone: of this content, since the last edit and rejection, of nobody who edited it."""
+    """Whose approvals count, by the events alone: of this content, since the last edit, rejection and move of its base, of nobody who edited it."""
     events = list(change.events.order_by("pk"))
-    ended = max(event.pk for event in events if event.act in (*AUTHORING, "reject"))
+    ended = max(event.pk for event in events if event.act in (*AUTHORING, "reject", "overtake"))
     authors = {event.by for event in events if event.act in AUTHORING}
     given = [event for event in events if event.act == "approve" and event.digest == (digest or change.digest)]
     return {event.by for event in given if event.pk > ended} - authors

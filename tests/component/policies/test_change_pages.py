@@ -265,11 +265,12 @@ def test_the_list_says_how_far_each_change_is() -> None:
     publishing.approve_change(
         change=change, by=User.objects.get(username="other"), expected_digest=change.digest, text=""
     )
+    assert "1 of 1" in text_of(get(client, "/admin/policies/change/?state__exact=approved"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
         publish_all(make_rule_set(**B))
-    text = text_of(get(client, "/admin/policies/change/?state__exact=approved"))
-    assert "1 of 1" in text
+    text = text_of(get(client, "/admin/policies/change/?state__exact=in_review"))
+    assert "0 of 1" in text
     assert "rule set web , ! 1 moved" in text
     assert "all of web" not in text_of(get(client, "/admin/policies/change/?state__exact=draft"))
 

@@ -2,6 +2,8 @@
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -48,6 +50,19 @@ def carol(db: None) -> User:
 @pytest.fixture
 def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+@contextmanager
+def free() -> Iterator[None]:
+    """What is done within needs no approval."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+        yield
+
+
+def free_publish(*values: Any) -> None:
+    with free():
+        publish_all(*values)
 
 
 def opened(*values: Any, by: Any = "ops", title: str = "tested") -> Change:
@@ -167,6 +182,52 @@ class TestReview:
             do(change, publishing.publish_change, alice)
         assert do(change, publishing.approve_change, carol).state == "approved"
         assert [event.by for event in ChangeEvent.objects.approvals()] == ["carol"]
+
+    @pytest.mark.parametrize("back", ["rolled back", "by another Change"])
+    def test_a_moved_base_drops_approvals_for_good_and_says_so(self, back: str, alice: User, carol: User) -> None:
+        free_publish(make_rule_set("web", **A), make_assignment("all", "web"), make_rule_set("data", **A))
+        change = opened(make_assignment("all", "web", order=7), by=alice)
+        other = opened(make_rule_set("data", **C), by=alice)
+        for each in (change, other):
+            do(each, publishing.submit_change, alice)
+        publishing.ask_for_review(change=change, by=alice, whom="carol")
+        for each in (change, other):
+            do(each, publishing.approve_change, carol)
+        free_publish(make_assignment("all", "web", order=3))
+        change.refresh_from_db()
+        assert (change.state, publishing.standing_of(change).approvals) == ("in_review", 0)
+        assert [each.name for each in publishing.waiting_for(change)] == ["carol"]
+        (event,) = change.events.filter(act="overtake")
+        said = f"{Change.objects.get(revision=2)} moved Assignment all"
+        assert (event.by, event.text) == ("ops", said)
+        with free():
+            if back == "rolled back":
+                publishing.roll_back(to_number=1, by="ops", reason="")
+            else:
+                publish_all(make_assignment("all", "web"))
+        assert publishing.standing_of(change).moved == ()
+        missing = ["It needs 1 approval more, of people who didn't edit it."]
+        missing += [f"The approval of carol doesn't count any more: {said}."]
+        assert publishing.standing_of(change).missing == missing
+        assert publishing.overview_of([change])[change.pk].approvals == [(0, 1, "")]
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+        assert do(change, publishing.approve_change, carol).state == "approved"
+        assert Change.objects.get(pk=other.pk).state == "approved", "nobody has moved what it stands on"
+
+    def test_a_moved_order_of_assignments_drops_approvals_for_good(self, alice: User, carol: User) -> None:
+        free_publish(
+            make_rule_set("web", **A),
+            *(make_assignment(name, "web", order=n) for name, n in zip("abc", (10, 20, 30), strict=True)),
+        )
+        change = opened(make_assignment("c", "web", order=15), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        free_publish(make_assignment("a", "web", order=17))
+        assert Change.objects.get(pk=change.pk).state == "in_review"
+        assert "moved order of Assignments" in change.events.get(act="overtake").text
+        free_publish(make_assignment("a", "web", order=10))
+        assert publishing.standing_of(change).approvals == 0
 
     def test_an_approval_is_for_what_was_looked_at(self, alice: User, bob: User, carol: User) -> None:
         change = opened(make_rule_set("web", **A), by=alice)

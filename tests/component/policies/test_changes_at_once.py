@@ -8,10 +8,10 @@ import pytest
 
 from policies import publishing
 from policies.engine.ruleset import RuleSet
-from policies.models import Change, Revision
+from policies.models import Change, ChangeEvent, Revision
 from policies.publishing import PublishingError
 from tests.builders import make_assignment, make_rule_set
-from tests.component.policies.test_changes import A, live, opened
+from tests.component.policies.test_changes import A, live, opened, person
 from tests.component.policies.test_publishing import _at_once as at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -89,3 +89,26 @@ def test_one_change_published_by_twenty_at_once_is_published_once() -> None:
     assert [result.number for result in results if isinstance(result, Revision)] == [1]
     assert len([result for result in results if isinstance(result, PublishingError)]) == 19
     check_chain(1)
+
+
+def test_no_approval_outlives_a_base_that_is_moved_beside_it() -> None:
+    """Approvals beside what moves their base: each is dropped by it, or refused."""
+    carol = person("carol", "Approver")
+    for number in range(5):
+        waiting = [opened(make_rule_set("web", filters=A["filters"], params={"of": number, "by": i})) for i in range(3)]
+        for change in waiting:
+            publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
+        mover = opened(make_rule_set("web", filters=A["filters"], params={"moved": number}))
+
+        def act(index: int, waiting: list[Change] = waiting, mover: Change = mover) -> object:
+            if index == 1:
+                return publishing.publish_change(change=mover, by="ops", expected_digest=mover.digest)
+            change = waiting[max(index - 1, 0)]
+            return publishing.approve_change(change=change, by=carol, expected_digest=change.digest)
+
+        got = at_once(4, act)
+        assert isinstance(got[1], Revision)
+        for change in waiting:
+            approved = change.events.filter(act="approve").count()
+            assert change.events.filter(act="overtake").count() == approved
+        assert not ChangeEvent.objects.approvals().filter(change__in=waiting).exists()
