@@ -149,12 +149,12 @@ class _ChangeList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         """Bring along how the rows stand: some questions for all of them."""
         super().get_results(request)
-        short = publishing.short_of_approvals(self.result_list)
         overview = publishing.overview_of(self.result_list)
         touched = _touched([row.pk for row in self.result_list if 0 < row.edit_count <= _NAMED])
         for row in self.result_list:
-            row.is_short = row.pk in short
             row.overview = overview.get(row.pk)
+            lacks = row.overview is not None and row.overview.lacks_approvals
+            row.is_short = lacks and row.state == lifecycle.APPROVED
             row.touched = touched.get(row.pk)
 
 

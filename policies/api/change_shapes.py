@@ -31,7 +31,7 @@ class ChangeSerializer(serializers.ModelSerializer[Change]):
     """A Change without what it makes."""
 
     is_short = serializers.SerializerMethodField(
-        help_text="whether it was approved, and isn't any more: who approved it may not approve now"
+        help_text="whether it was approved, and isn't any more: who approved it may not approve now, or more approvals are asked for since"
     )
     number = serializers.IntegerField(source="pk", read_only=True)
     revision = serializers.IntegerField(source="revision_id", read_only=True, allow_null=True)

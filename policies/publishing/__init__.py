@@ -70,7 +70,7 @@ from policies.publishing.history import (
     provenance_of,
     rule_set_held,
 )
-from policies.publishing.overview import GateMark, Overview, overview_of
+from policies.publishing.overview import SHORT_OF_APPROVALS, GateMark, Overview, overview_of, short_of_approvals
 from policies.publishing.owners import (
     NOBODY,
     Keeper,
@@ -141,7 +141,6 @@ from policies.publishing.schedules import (
 from policies.publishing.shown import digest_of_shown
 from policies.publishing.standing import (
     ORDER,
-    SHORT_OF_APPROVALS,
     Moved,
     approvals_given,
     askable,
@@ -158,7 +157,6 @@ from policies.publishing.standing import (
     open_changes_of,
     orders_of,
     said_at,
-    short_of_approvals,
     standing_of,
     unapproved_changes,
     waiting_for,

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 from django.contrib.auth.models import User
 from django.db.models import F, Max, prefetch_related_objects
 from django.utils import timezone
 
+from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEdit, GateRun, ReviewSetting
 from policies.publishing import gates, lifecycle
 from policies.publishing.lifecycle import Need, Standing
@@ -22,6 +24,9 @@ from policies.publishing.standing import (
     only_tightens_pauses,
 )
 from policies.publishing.touched import bases_that_name, touched_by
+
+# What lists say of an approved Change in place of its state, where its approvals no longer suffice.
+SHORT_OF_APPROVALS: Final = "approved, but not enough any more"
 
 
 class GateMark(StrEnum):
@@ -49,6 +54,11 @@ class Overview(msgspec.Struct, frozen=True):
     gate: GateMark
     moved: int
 
+    @property
+    def lacks_approvals(self) -> bool:
+        """Whether more are needed than there are."""
+        return _lacks(self.approvals)
+
 
 def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
     """Return how each of these Changes stands that is open, by its number.
@@ -59,11 +69,8 @@ def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
     opened = [change for change in changes if change.state in lifecycle.OPEN]
     if not opened:
         return {}
-    prefetch_related_objects(opened, "edits", "events")
-    edits = {change.pk: list(change.edits.all()) for change in opened}
     live = current_revision()
-    bases = documents_of(set().union(*map(bases_that_name, edits.values())))
-    touched = {number: touched_by(rows, bases, live) for number, rows in edits.items()}
+    edits, touched, bases = _read(opened, live)
     moved = _moved(edits, live.number)
     marks = _marks(opened, touched, live.number)
     approvals = _approvals(opened, touched, bases)
@@ -71,6 +78,33 @@ def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
         change.pk: Overview(approvals[change.pk], marks.get(change.pk, GateMark.NONE), moved[change.pk])
         for change in opened
     }
+
+
+def short_of_approvals(changes: Iterable[Change]) -> set[int]:
+    """Return the numbers of the approved Changes whose approvals no longer suffice.
+
+    Who gave them may not approve now, or more are asked for than when they were given. By the same few questions for all of them.
+    """
+    approved = [change for change in changes if change.state == lifecycle.APPROVED]
+    if not approved:
+        return set()
+    _, touched, bases = _read(approved, current_revision())
+    found = _approvals(approved, touched, bases)
+    return {number for number, approvals in found.items() if _lacks(approvals)}
+
+
+def _lacks(approvals: Iterable[tuple[int, int, str]]) -> bool:
+    return any(there < needed for there, needed, _ in approvals)
+
+
+def _read(
+    changes: Sequence[Change], live: engine.Revision
+) -> tuple[dict[int, list[ChangeEdit]], dict[int, set[str]], dict[str, str]]:
+    """Return the edits of each, the rule sets that it touches, and the documents that these were told by."""
+    prefetch_related_objects(changes, "edits", "events")
+    edits = {change.pk: list(change.edits.all()) for change in changes}
+    bases = documents_of(set().union(*map(bases_that_name, edits.values())))
+    return edits, {number: touched_by(rows, bases, live) for number, rows in edits.items()}, bases
 
 
 def _moved(edits: Mapping[int, Sequence[ChangeEdit]], number: int) -> dict[int, int]:

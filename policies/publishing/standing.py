@@ -304,27 +304,6 @@ def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
     return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
 
 
-# What lists say of them in place of their state.
-SHORT_OF_APPROVALS: Final = "approved, but not enough any more"
-
-
-def short_of_approvals(changes: Iterable[Change]) -> set[int]:
-    """Return the numbers of the approved Changes whose approvals no longer suffice: who gave them may not approve now.
-
-    For lists: one question for all of them, and more only about those that lost an approval.
-    """
-    given = {
-        each: approvals_given(each, list(each.events.all())) for each in changes if each.state == lifecycle.APPROVED
-    }
-    asked = {event.by_user_id for events in given.values() for event in events if event.by_user_id}
-    able = set(able_to_approve().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
-    return {
-        change.pk
-        for change, events in given.items()
-        if any(event.by_user_id not in able for event in events) and standing_of(change).missing
-    }
-
-
 def able_to_approve() -> QuerySet[User]:
     """Return the accounts that may approve now."""
     return User.objects.with_perm("policies.approve", backend=_PERMISSIONS)

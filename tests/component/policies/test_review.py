@@ -332,6 +332,31 @@ class TestApprovals:
         do(change, publishing.approve_change, dave)
         assert do(change, publishing.publish_change, alice).number == 1
 
+    @pytest.mark.parametrize("rule_set", ["", "web"])
+    def test_approvals_that_no_longer_suffice_by_a_stricter_setting_are_said_everywhere(
+        self, operator: Client, alice: User, carol: User, dave: User, rule_set: str
+    ) -> None:
+        change, other = in_review(make_rule_set("web", **A), by=alice), in_review(make_rule_set("data", **A), by=alice)
+        for each in (change, other):
+            do(each, publishing.approve_change, carol)
+        assert publishing.short_of_approvals(Change.objects.all()) == set()
+        publishing.set_review(rule_set=rule_set, approvals=2, by=User.objects.create_superuser("root"))
+        assert publishing.short_of_approvals(Change.objects.all()) == {change.pk, *([] if rule_set else [other.pk])}
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+        short = "approved, but not enough any more"
+        number = 1 if rule_set else 2
+        assert text_of(get(operator, "/admin/policies/change/")).count(short) == number
+        assert text_of(get(operator, "/admin/")).count(short) == number
+        assert f"Change, {short}: " in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
+        listed = {each["number"]: each["is_short"] for each in told(ask(operator, "get", "/changes"))["results"]}
+        assert listed == {change.pk: True, other.pk: not rule_set}
+        out = io.StringIO()
+        call_command("change", "list", stdout=out)
+        assert out.getvalue().count(short) == number
+        do(change, publishing.approve_change, dave)
+        assert short not in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
+
     def test_who_has_the_right_again_has_approved_again(self, alice: User, carol: User) -> None:
         change = in_review(make_rule_set("web", **A), by=alice)
         do(change, publishing.approve_change, carol)
