@@ -67,23 +67,44 @@ def orders_apart(base: Mapping[str, int], live: Mapping[str, int], edits: Mappin
     if base == live:
         return None
     sides = [_by_place(each) for each in (base, live, _edited(base, edits), _edited(live, edits))]
-    was, now, mine, both = ({name: place for place, name in enumerate(names)} for names in sides)
-    apart: set[str] = set()
-    for name in (name for name in edits if name in both and edits[name] != base.get(name)):
-        for other in both.keys() - {name}:
-            wanted = _is_first(mine, name, other)
-            if wanted is None or (wanted == _is_first(was, name, other) and name in now and other in now):
-                wanted = _is_first(now, name, other)
-            if wanted is not None and wanted != _is_first(both, name, other):
-                apart |= {name, other}
-    if not apart:
+    bits = {name: 1 << place for place, name in enumerate(sides[3])}
+    was, now, mine, both = (_Asked(names, bits) for names in sides)
+    found = 0
+    for name in (name for name in edits if name in bits and edits[name] != base.get(name)):
+        # As the Change wants it, where it puts this one before or behind another; as it is live, where it leaves the two as they were.
+        as_live = ~mine.all
+        if name in was.before and name in now.before:
+            as_live |= was.all & now.all & ~(was.before[name] ^ mine.before[name])
+        wrong = mine.all & ~as_live & (mine.before[name] ^ both.before[name])
+        if name in now.before:
+            wrong |= now.all & as_live & (now.before[name] ^ both.before[name])
+        if wrong & ~bits[name]:
+            found |= wrong | bits[name]
+    if not found:
         return None
-    wanted_order = _with_new(sides[2], sides[1], both.keys())
-    shown = both.keys() if len(both) <= _NAMED else apart
+    apart = {name for name, bit in bits.items() if found & bit}
+    wanted_order = _with_new(sides[2], sides[1], bits.keys())
+    shown = bits.keys() if len(bits) <= _NAMED else apart
     now_asked, my_order, by_both = (
         [name for name in names if name in shown] for names in (sides[1], wanted_order, sides[3])
     )
     return Orders(now_asked, my_order, by_both, wanted_order)
+
+
+class _Asked:
+    """An order of Assignments as sets of bits, of which each stands for one: comparing one with all others is a few operations.
+
+    Attributes:
+        all: those that are asked in it.
+        before: for each, those that are asked before it.
+    """
+
+    def __init__(self, names: Iterable[str], bits: Mapping[str, int]) -> None:
+        self.before: dict[str, int] = {}
+        self.all = 0
+        for name in names:
+            self.before[name] = self.all
+            self.all |= bits.get(name, 0)
 
 
 def _by_place(orders: Mapping[str, int]) -> list[str]:
@@ -94,21 +115,19 @@ def _edited(orders: Mapping[str, int], edits: Mapping[str, int | None]) -> dict[
     return {name: order for name, order in {**orders, **edits}.items() if order is not None}
 
 
-def _is_first(places: Mapping[str, int], one: str, other: str) -> bool | None:
-    """Return whether one is asked before another; None where either isn't there."""
-    return places[one] < places[other] if one in places and other in places else None
-
-
 def _with_new(mine: Sequence[str], live: Sequence[str], wanted: Collection[str]) -> list[str]:
     """Return my order of what there will be; what is new since stands behind whatever it stands behind live."""
-    found = [name for name in mine if name in wanted]
-    known, before = set(found), -1
+    known = {name for name in mine if name in wanted}
+    behind: dict[str | None, list[str]] = {}
+    last = None
     for name in live:
         if name in known:
-            before = found.index(name)
+            last = name
         elif name in wanted:
-            before += 1
-            found.insert(before, name)
+            behind.setdefault(last, []).append(name)
+    found = behind.get(None, [])
+    for name in (name for name in mine if name in known):
+        found += [name, *behind.get(name, ())]
     return found
 
 
