@@ -95,10 +95,7 @@ class AssignmentForm(RowForm):
     def check_row(self) -> Sequence[Fault]:
         """Read it as the engine does, and compare its params with those of its rule set."""
         read = checking.read_assignment(compiler.assignment_document(self.instance))
-        if not read.params:
-            return ()
-        found = publishing.found_in(self.chosen(), (Kind.RULE_SET, read.rule_set)).value
-        return checking.params_faults(read, found) if isinstance(found, engine.RuleSet) else ()
+        return publishing.misfitting_params(self.chosen(), read)
 
 
 def _moved(names: list[str], move: str) -> list[str]:

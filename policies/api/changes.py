@@ -19,7 +19,7 @@ from policies.api import change_shapes as shapes
 from policies.api.asked import asked_of
 from policies.api.base import IF_MATCH, Door, MayView, ReadOnlyViewSet, by_of, expected_of, tagged, tags_of
 from policies.api.documents import EXAMPLES, read_whole
-from policies.api.problems import OvertakenProblem
+from policies.api.problems import FaultsError, OvertakenProblem
 from policies.models import Change, ChangeEdit
 from policies.publishing import Edit, Kind, lifecycle
 
@@ -251,8 +251,14 @@ class PutEditView(EditOfChangeView):
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=shapes.ChangeDetailSerializer, examples=EXAMPLES)
     def put(self, request: Request, number: int, name: str) -> Response:
-        """Put a whole document into the Change, in place of what it made of this thing."""
-        return self._edit(request, number, Edit.of(read_whole(request.data, self.kind, name)))
+        """Put a whole document into the Change, in place of what it made of this thing.
+
+        Params of an Assignment have to be those of its rule set, where the Change or what is live holds it: put that in first.
+        """
+        value = read_whole(request.data, self.kind, name)
+        if faults := publishing.misfitting_params(get_object_or_404(Change, pk=number), value):
+            raise FaultsError(faults)
+        return self._edit(request, number, Edit.of(value))
 
     @extend_schema(request=None, responses={200: shapes.ChangeDetailSerializer})
     def delete(self, request: Request, number: int, name: str) -> Response:

@@ -6,15 +6,16 @@ import msgspec
 from django.db import transaction
 from django.db.models import QuerySet
 
-from policies import compiler, wording
+from policies import checking, compiler, wording
 from policies.engine import ruleset as engine
+from policies.engine.errors import Fault
 from policies.models import Change, ChangeEdit, Revision
 from policies.publishing import lifecycle
 from policies.publishing.actors import By
 from policies.publishing.changes import edit_change, open_change
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import OvertakenError
-from policies.publishing.parts import Key, Value
+from policies.publishing.parts import Key, Kind, Value
 from policies.publishing.revisions import current_revision, lock_revisions, values_of
 from policies.publishing.standing import edit_of
 
@@ -41,6 +42,17 @@ def found_in(change: Change | None, key: Key) -> Found:
     made = Revision.objects.filter(number=live.number).first() if value is not None else None
     by = f"Revision {made.number} by {made.made_by} made it live" if made else f"{key[1]} isn't live any more"
     return Found(value, by)
+
+
+def misfitting_params(change: Change | None, value: Value) -> list[Fault]:
+    """Return what is wrong with an Assignment's params for the rule set that whoever edits it in this Change finds.
+
+    Of a rule set that isn't there nothing can be said: it may be put into the Change later.
+    """
+    if not isinstance(value, engine.Assignment) or not value.params:
+        return []
+    found = found_in(change, (Kind.RULE_SET, value.rule_set)).value
+    return checking.params_faults(value, found) if isinstance(found, engine.RuleSet) else []
 
 
 def content_digest(value: Value | None) -> str:

@@ -256,6 +256,7 @@ ONLY_READ = {
         "ending_soon",
         "fault_of_words",
         "found_in",
+        "misfitting_params",
         "gate_of",
         "held_by",
         "held_changes",

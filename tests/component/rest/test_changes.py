@@ -11,7 +11,14 @@ from django.test import Client
 
 from policies import publishing
 from policies.models import AuditEvent, Change, ChangeEvent, Revision
-from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set, rule_set_document
+from tests.builders import (
+    TEAM_FILTER,
+    assignment_document,
+    make_assignment,
+    make_pause,
+    make_rule_set,
+    rule_set_document,
+)
 from tests.component.pages import publish_all
 from tests.component.rest.asking import ask, begun, told
 
@@ -199,6 +206,22 @@ def test_an_assignment_follows_its_rule_set(operator: Client) -> None:
     shown = told(ask(operator, "get", path))
     refused = told(ask(operator, "post", f"{path}/publish", {}, match=f'"{shown["digest"]}"'), 422)
     assert refused["faults"][0]["path"] == "all-web"
+
+
+def test_params_that_its_rule_set_does_not_have_are_refused_at_once_with_their_place(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER], params={"zone": "a", "share": 1}))
+    path, tag = begun(operator)
+    document = assignment_document("all-web", "web", params={"zone": 5, "shore": 2})
+    refused = told(ask(operator, "put", f"{path}/assignments/all-web", document, match=tag), 422)
+    assert {each["path"] for each in refused["faults"]} == {"spec.params.zone", "spec.params.shore"}
+    assert not Change.objects.latest("pk").edits.exists()
+    # By what the Change makes of its rule set, and of one that isn't there yet nothing is said.
+    rules = rule_set_document("web", filters=[TEAM_FILTER], params={"zone": 4, "shore": 1})
+    tag = ask(operator, "put", f"{path}/rule-sets/web", rules, match=tag)["ETag"]
+    tag = ask(operator, "put", f"{path}/assignments/all-web", document, match=tag)["ETag"]
+    later = assignment_document("later", "new", params={"any": 1})
+    shown = told(ask(operator, "put", f"{path}/assignments/later", later, match=tag))
+    assert [edit["name"] for edit in shown["edits"]] == ["all-web", "later", "web"]
 
 
 @pytest.mark.usefixtures("reviewed")
