@@ -1,6 +1,6 @@
 """Applying documents: one Change with what they make another, published where that is asked for."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -100,7 +100,7 @@ def apply(
     applied = Applied(
         changes=[line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)],
         unchanged=[named(edit.key) for edit in edits if edit.key not in wanted],
-        beside=beside(wanted, documents.keeper),
+        beside=beside(wanted, documents.keeper, (edit.key for edit in edits)),
         drift=publishing.drift_notes(wanted, documents.keeper.owner),
     )
     if documents.keeper.owner:
@@ -127,11 +127,18 @@ def apply(
     return applied
 
 
-def beside(wanted: Collection[publishing.Key], keeper: publishing.Keeper) -> list[str]:
-    """Return what others are about to do to the same things, or keep: it stays, and has to look at this before it goes live."""
+def beside(
+    wanted: Collection[publishing.Key], keeper: publishing.Keeper, brought: Iterable[publishing.Key]
+) -> list[str]:
+    """Return what others are about to do to the same things, or keep: it stays, and has to look at this before it goes live.
+
+    A repository takes over all that it brings in, `brought`, be it as it is live already.
+    """
     found = [
         f"Change {number}, which is open, edits {', '.join(map(named, keys))} as well"
         for number, keys in sorted(publishing.open_changes_of(wanted).items())
     ]
-    marks = sorted(publishing.owner_marks(wanted).items())
-    return found + [f"{named(key)} is kept by {mark.owner}" for key, mark in marks if mark.owner != keeper.owner]
+    marks = publishing.owner_marks({*wanted, *brought} if keeper.owner else wanted)
+    how = ", and is taken over" if keeper.owner else ""
+    others = sorted((key, mark.owner) for key, mark in marks.items() if mark.owner != keeper.owner)
+    return found + [f"{named(key)} is kept by {owner}{how}" for key, owner in others]

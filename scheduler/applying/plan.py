@@ -79,7 +79,8 @@ def plan_documents(
     """
     keeper = documents.keeper
     publishing.check_owner_name(keeper.owner)
-    publishing.check_owners([edit.key for edit in documents.edits(publishing.current_revision())], keeper)
+    brought = [edit.key for edit in documents.edits(publishing.current_revision())]
+    publishing.check_owners(brought, keeper)
     before, after, withdrawn, edits = _publish_and_roll_back(documents, by)
     publishing.check_reach_of(edits, {}, by)
     # Without classes of ours nothing would be done there, and who asks an API server loads its client first.
@@ -92,7 +93,7 @@ def plan_documents(
         changes=wording.revision_changes(before, after),
         cluster=[_told(step) for step in steps if step.act not in _SILENT],
         error=fault,
-        beside=beside([edit.key for edit in edits], keeper),
+        beside=beside([edit.key for edit in edits], keeper, brought),
         drift=publishing.drift_notes([edit.key for edit in edits], keeper.owner),
         documents=_documents(before, edits),
     )

@@ -111,6 +111,7 @@ def _text(applied: Applied) -> str:
     lines += [f"! {line}" for line in applied.drift]
     if applied.change is None:
         number = publishing.current_revision().number
+        lines += [f"! {line}" for line in applied.beside]
         return "\n".join([*lines, f"Nothing to publish: Revision {number} holds all of it"])
     lines.append(f"{applied.change} was opened: {applied.change.title}")
     if applied.revision is None:

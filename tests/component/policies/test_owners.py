@@ -141,6 +141,17 @@ def test_pruning_takes_what_is_the_repositorys_own_and_nothing_else(write: Any) 
     assert owners() == {"RuleSet/bank": "bank-rules", "RuleSet/shop-a": "shop-rules"}
 
 
+def test_what_is_taken_over_is_said_also_of_what_stays_as_it_is(write: Any) -> None:
+    files = write(rule_set_document(**FIRST))
+    run("apply", *SHOP, files)
+
+    said = "rule set web is kept by shop-rules, and is taken over"
+    assert plan("--owner", "bank-rules", "--take-over", files)["beside"] == [said]
+    assert f"! {said}" in run("apply", *BANK, "--take-over", files)
+    assert owners() == {"RuleSet/web": "bank-rules"}
+    assert "beside" not in plan("--owner", "bank-rules", files)
+
+
 def test_what_was_removed_is_nobodys(write: Any) -> None:
     run("apply", *SHOP, write(rule_set_document(**FIRST)))
     gone = publishing.open_change(title="gone", edits=[Edit("RuleSet", "web", None)], by="ops")
