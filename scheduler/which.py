@@ -63,7 +63,7 @@ def which_of_cluster(named: str) -> Which:
     except APINotFoundError as error:
         raise UnknownPodError(str(error)) from error
     except (APIError, msgspec.DecodeError, ObjectError) as error:
-        message = f"the cluster can't be asked: {error}. Give the Pod itself"
+        message = f"the cluster can't be asked: {str(error).rstrip('.')}. Give the Pod itself"
         raise ClusterAwayError(message) from error
     return _which(pod, labels)
 

@@ -76,6 +76,15 @@ def test_a_file_holds_a_pod_that_isn_t_there_yet(tmp_path: Path) -> None:
     assert (found["ok"], found["assignment"], found["hidden"]) == (True, "batch", ["watched", "rest"])
 
 
+def test_a_file_is_yaml_as_kubectl_writes_it_and_holds_one(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text("# a Pod\nmetadata: {name: new}\nspec: {schedulerName: batch}\n---\n")
+    assert run(str(path)).startswith("default/new gets rule set web by Assignment batch\n")
+    path.write_text("metadata: {name: one}\n---\nmetadata: {name: other}\n")
+    with pytest.raises(CommandError, match="holds 2 documents; one is wanted"):
+        run(str(path))
+
+
 def test_where_none_takes_it_that_is_said(tmp_path: Path) -> None:
     publish_all(make_assignment("rest", "web", order=4, match={"namespaces": ["other"]}))
     path = tmp_path / "pod.json"
