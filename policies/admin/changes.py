@@ -530,7 +530,9 @@ def _urgent(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 def _approve(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.approve_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "Your approval is noted. It holds for what you saw: an edit drops it."
+    if row.state == lifecycle.PUBLISHED:
+        return "Your approval is noted, of what was published in an emergency."
+    return "Your approval is noted. It holds for what you saw: an edit drops it, and so does whoever publishes over it."
 
 
 def _submit(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:

@@ -210,7 +210,7 @@ def test_an_emergency_is_marked_on_its_page_and_on_home_until_it_is_approved() -
         assert "Published without approval" in text_of(get(approver, page))
     assert "all of web" in text_of(get(approver, "/admin/policies/change/?which=waiting"))
     data = typed(approver, change, act="approve")
-    assert "Your approval is noted" in text_of(approver.post(act_of(change), data, follow=True))
+    assert "Your approval is noted, of what was published" in text_of(approver.post(act_of(change), data, follow=True))
     for page in ("/admin/", page_of(change)):
         assert "Published without approval" not in text_of(get(approver, page))
 
