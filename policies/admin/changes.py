@@ -378,7 +378,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         return format_html('<span class="berth-nowrap">{} {}</span>', _GATE_MARKS[overview.gate], overview.gate)
 
     @display(description="Waits for")
-    def waits(self, row: Change) -> str:
+    def waits(self, row: Any) -> str:
         """Return what it waits for: a person, an approval afterwards, its time, or somebody after it was held back."""
         if row.held:
             return "! somebody: held back at its time"
@@ -388,7 +388,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             return "! an approval afterwards"
         if row.state in lifecycle.OPEN and row.publish_at:
             return publishing.said_at(row.publish_at)
-        return "anybody who may approve" if row.state == lifecycle.IN_REVIEW else ""
+        return "anybody who may approve" if row.state == lifecycle.IN_REVIEW or row.is_short else ""
 
     @display(description="Opened by", ordering="opened_by")
     def opener(self, row: Change) -> SafeString | str:

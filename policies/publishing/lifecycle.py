@@ -228,7 +228,11 @@ def is_possible(act: str, state: str) -> bool:
 
 def may_be_done_now(act: str, standing: Standing) -> bool:
     """Return whether an act can be done with a Change as it stands, by somebody."""
-    return is_possible(act, standing.state) or (act in _AFTERWARDS and standing.waits_for_approval_afterwards)
+    return (
+        is_possible(act, standing.state)
+        or (act in _AFTERWARDS and standing.waits_for_approval_afterwards)
+        or (act == "ask" and standing.state == APPROVED and bool(standing.missing))  # more are asked for since
+    )
 
 
 def refusal_to_be_asked(whom: Actor, groups: AbstractSet[str], standing: Standing) -> str:

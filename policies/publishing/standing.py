@@ -312,26 +312,30 @@ def able_to_approve() -> QuerySet[User]:
 def waiting_for(change: Change) -> list[Waiting]:
     """Return whose review a Change waits for, by name; who was asked first comes first."""
     events = list(change.events.all())
-    if not any(event.act == _Act.ASK for event in events) or not _may_be_asked_for(change, events):
-        return []
     left_out = {event.who for event in approvals_given(change, events)}
     left_out |= {event.who for event in events if event.act in AUTHORING}
+    asked = [event for event in events if event.act == _Act.ASK and event.asked not in left_out]
+    if not asked or not _may_be_asked_for(change, events):
+        return []
     dropped_at = max(event.at for event in events if event.act in (*AUTHORING, _Act.OVERTAKE))
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
-    for event in events:
-        if event.act == _Act.ASK and event.asked not in left_out:
-            # Who has approved a former state waits since the edit, or the moved base, that dropped it.
-            answered = approved_at.get(event.asked, event.at) > event.at
-            found.setdefault(event.asked, Waiting(event.asked, event.who, dropped_at if answered else event.at))
+    for event in asked:
+        # Who has approved a former state waits since the edit, or the moved base, that dropped it.
+        answered = approved_at.get(event.asked, event.at) > event.at
+        found.setdefault(event.asked, Waiting(event.asked, event.who, dropped_at if answered else event.at))
     return sorted(found.values(), key=lambda each: each.since)
 
 
 def _may_be_asked_for(change: Change, events: Sequence[ChangeEvent]) -> bool:
-    """Return whether a review can be asked for. Asks the database only about what was published in an emergency: lists ask this of each row."""
-    return lifecycle.is_possible("ask", change.state) or (
-        _was_urgent(events) and lifecycle.may_be_done_now("ask", standing_of(change))
-    )
+    """Return whether a review can be asked for.
+
+    Asks the database only about what is approved, or was published in an emergency: lists ask this of each row.
+    """
+    if lifecycle.is_possible("ask", change.state):
+        return True
+    is_asked = change.state == lifecycle.APPROVED or _was_urgent(events)
+    return is_asked and lifecycle.may_be_done_now("ask", standing_of(change))
 
 
 def waits_for_approval_afterwards(change: Change) -> bool:
@@ -345,7 +349,7 @@ def _was_urgent(events: Iterable[ChangeEvent]) -> bool:
 
 def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
     """Return the Changes whose review somebody was asked for and hasn't given yet, the longest wait first."""
-    states = [lifecycle.IN_REVIEW, lifecycle.PUBLISHED]
+    states = [lifecycle.IN_REVIEW, lifecycle.APPROVED, lifecycle.PUBLISHED]
     # Without its account a request names who was asked as they were called then.
     by_name = Q(whom_user__username=name) | Q(whom_user=None, whom=name)
     numbers = ChangeEvent.objects.filter(by_name, act=_Act.ASK).values("change")

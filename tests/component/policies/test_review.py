@@ -346,7 +346,8 @@ class TestApprovals:
             do(change, publishing.publish_change, alice)
         short = "approved, but not enough any more"
         number = 1 if rule_set else 2
-        assert text_of(get(operator, "/admin/policies/change/")).count(short) == number
+        shown = text_of(get(operator, "/admin/policies/change/"))
+        assert (shown.count(short), shown.count("anybody who may approve")) == (number, number)
         assert text_of(get(operator, "/admin/")).count(short) == number
         assert f"Change, {short}: " in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
         listed = {each["number"]: each["is_short"] for each in told(ask(operator, "get", "/changes"))["results"]}
@@ -354,7 +355,12 @@ class TestApprovals:
         out = io.StringIO()
         call_command("change", "list", stdout=out)
         assert out.getvalue().count(short) == number
+        publishing.ask_for_review(change=change, by=alice, whom="dave")
+        assert [found for found, _ in publishing.changes_waiting_for("dave")] == [change]
         do(change, publishing.approve_change, dave)
+        assert publishing.changes_waiting_for("dave") == []
+        with pytest.raises(PublishingError, match="It is approved"):
+            publishing.ask_for_review(change=change, by=alice, whom="carol")
         assert short not in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
 
     def test_who_has_the_right_again_has_approved_again(self, alice: User, carol: User) -> None:
