@@ -51,7 +51,9 @@ _APPROVE, _PUBLISH = "policies.approve", "policies.publish"
 _EDIT, _SEE = "policies.change_ruleset", "scheduler.view_decision"
 
 # The acts of which there are Notices: others needn't be read.
-ACTS: Final = frozenset(f"change.{act}" for act in ("submit", "ask", "approve", "reject", "publish", "urgent", "hold"))
+ACTS: Final = frozenset(
+    f"change.{act}" for act in ("submit", "ask", "approve", "reject", "publish", "urgent", "hold", "overtake")
+)
 
 
 class Audience(msgspec.Struct, frozen=True):
@@ -123,6 +125,8 @@ def _kind_of(act: str, more: Mapping[str, Any], *, rolls_back: bool) -> tuple[Ki
     match act:
         case "change.submit":
             return Kind.REVIEW_ASKED, Audience(permission=_APPROVE)
+        case "change.overtake":
+            return Kind.REVIEW_ASKED, Audience(permission=_APPROVE, authors=True)
         case "change.ask":
             return Kind.REVIEW_ASKED, Audience(names=(str(more.get("whom", "")),))
         case "change.approve":

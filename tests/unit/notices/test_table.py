@@ -17,6 +17,7 @@ RESUME = {"things": [{"kind": "Pause", "name": "web", "before": "d", "after": ""
 # The act, what its body says besides, whether its Change rolls back; the kind, and who is told.
 ROWS: list[tuple[str, dict[str, Any], bool, Kind | None, dict[str, Any]]] = [
     ("change.submit", {}, False, Kind.REVIEW_ASKED, {"permission": "policies.approve"}),
+    ("change.overtake", {}, False, Kind.REVIEW_ASKED, {"permission": "policies.approve", "authors": True}),
     ("change.ask", {"whom": "carol"}, False, Kind.REVIEW_ASKED, {"names": ("carol",)}),
     ("change.approve", {}, False, Kind.APPROVED, {"authors": True}),
     ("change.reject", {}, False, Kind.REJECTED, {"authors": True}),
