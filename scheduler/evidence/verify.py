@@ -5,6 +5,7 @@ each checkpoint its root is compared, so that every checkpoint is proved to be t
 stored while this runs is left to the next run.
 """
 
+import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -16,6 +17,8 @@ from typing import NamedTuple
 import msgspec
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
+from scheduler.decisions.frames import Kind as FrameKind
+from scheduler.decisions.record import split
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.ledger import losses
@@ -529,15 +532,44 @@ def _spans(first: int, size: int) -> Iterator[Span]:
 def _uncovered(writer: str, first: int, until: int) -> int | None:
     """Return the first of these numbers of which nothing says why it isn't in the log."""
     gaps = DecisionGap.objects.filter(process=writer, last__gte=first, first__lt=until).values_list("first", "last")
-    letters = DeadLetter.objects.filter(writer=writer, sequence__gte=first, sequence__lt=until)
     unlogged = Decision.objects.filter(process=writer, ledger_index=None, sequence__gte=first, sequence__lt=until)
-    ones = [*letters.values_list("sequence", flat=True), *unlogged.values_list("sequence", flat=True)]
+    ones = [*_decisions_put_aside(writer, first, until), *unlogged.values_list("sequence", flat=True)]
     expected = first
     for start, end in sorted([*gaps, *((number, number) for number in ones)]):
         if start > expected:
             break
         expected = max(expected, end + 1)
     return expected if expected < until else None
+
+
+def _decisions_put_aside(writer: str, first: int, until: int) -> Iterator[int]:
+    """Iterate over the numbers among these of Decisions that became dead letters. Other records of a writer are numbered apart."""
+    refused = Q(kind=0, sequence__gte=first, sequence__lt=until)
+    # Numbered as the record that it is, of which there are never fewer than Decisions.
+    unread = Q(kind=FrameKind.DECISION, sequence__gte=first)
+    for letter in DeadLetter.objects.filter(refused | unread, writer=writer).iterator():
+        number = _decision_number(letter)
+        if number is not None and first <= number < until:
+            yield number
+
+
+def _decision_number(letter: DeadLetter) -> int | None:
+    """Return which Decision of its writer a dead letter holds; None where it is no Decision, or doesn't say which."""
+    data = bytes(letter.data)
+    try:
+        if letter.kind == FrameKind.DECISION:
+            return split(data)[0].sequence
+        return msgspec.msgpack.decode(data, type=_Refused).sequence
+    except (msgspec.DecodeError, struct.error, ValueError):
+        return None
+
+
+class _Refused(msgspec.Struct):
+    """What the database refused, as far as it tells a Decision from an outcome."""
+
+    process: str
+    sequence: int
+    verb: str
 
 
 def verify(

@@ -8,14 +8,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection, transaction
 
 from policies.publishing import record_event
+from scheduler.decisions.frames import Kind as FrameKind
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import Outcome as Seen
+from scheduler.decisions.record import payload_of, split
 from scheduler.evidence import verify as verifying
 from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
@@ -187,8 +190,32 @@ def test_numbers_that_are_missing_for_a_known_reason_are_no_fault(ledgered: Ledg
     Checkpoint.objects.filter(writer="extender@a").update(next_decision=5)
     assert "number 3 of extender@a was stored and is missing" in faults(ledgered.verify())[0]
     DecisionGap.objects.create(process="extender@a", first=3, last=3, reason="no room", at=AT)
-    DeadLetter.objects.create(writer="extender@a", sequence=4, reason="refused", data=b"", at=AT)
+    refused = msgspec.msgpack.encode({"process": "extender@a", "sequence": 4, "verb": "bind"})
+    DeadLetter.objects.create(writer="extender@a", sequence=4, reason="refused", data=refused, at=AT)
     assert faults(ledgered.verify()) == []
+
+
+def test_a_decision_that_could_not_be_read_is_told_by_its_own_number(ledgered: Ledgered) -> None:
+    ledgered.record(4)
+    Checkpoint.objects.filter(writer="extender@a").update(next_decision=4)
+    head, body = split(exact_bytes(Decision.objects.get(process="extender@a", sequence=2)))
+    head.sequence = 3
+    data = b"".join(payload_of(head.encode(), body[:-20]))
+    DeadLetter.objects.create(
+        writer="extender@a", segment=1, sequence=9, kind=FrameKind.DECISION, reason="unread", data=data, at=AT
+    )
+    assert faults(ledgered.verify()) == []
+
+
+@pytest.mark.parametrize("kind", [FrameKind.OUTCOME, FrameKind.CORRUPT, FrameKind.DECISION, 0])
+def test_a_dead_letter_of_another_record_excuses_no_missing_decision(ledgered: Ledgered, kind: int) -> None:
+    ledgered.record(4)
+    Checkpoint.objects.filter(writer="extender@a").update(next_decision=4)
+    outcome = msgspec.msgpack.encode({"process": "extender@a", "sequence": 3, "kind": "bound"})
+    other = exact_bytes(Decision.objects.get(process="extender@a", sequence=2))
+    data = {0: outcome, FrameKind.DECISION: other}.get(kind, b"no record")
+    DeadLetter.objects.create(writer="extender@a", sequence=3, kind=kind, reason="unread", data=data, at=AT)
+    assert "number 3 of extender@a was stored and is missing" in faults(ledgered.verify())[0]
 
 
 def test_the_first_checkpoint_is_consistent_with_the_last(history: Ledgered) -> None:
