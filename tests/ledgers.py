@@ -56,6 +56,14 @@ class Ledgered:
         writer.stream.entries[b"9999999-%d" % len(data)] = {b"d": data}
         writer.settle()
 
+    def garble_many(self, count: int) -> None:
+        """Let so many pieces arrive at once that are no records."""
+        writer = self._writers[0]
+        writer.stream.entries |= {
+            b"8888888-%d" % number: {b"d": b"\x00 nothing %d" % number} for number in range(count)
+        }
+        writer.settle()
+
     def lose(self, count: int) -> None:
         """Lose so many Decisions of one writer for want of room."""
         writer = self._writers[0]

@@ -1,4 +1,4 @@
-"""What was lost or could not be read, as the ledger says it: an AuditEvent for each gap that stays and each dead letter.
+"""What was lost or could not be read, as the ledger says it: AuditEvents name each gap that stays and each dead letter.
 
 It is written in the transaction that stores the row, so that neither is changed, planted or removed without a trace. Rows of
 before that are taken over by the first checkpoint after it.
@@ -25,6 +25,8 @@ _COLUMNS = {
     "DeadLetter": ("writer", "segment", "offset", "sequence", "kind", "reason", "data", "at"),
 }
 _CHUNK = 500
+# Rows that one event notes at most: some 25 kB.
+_ROWS_IN_EVENT = 100
 # A row as JSON: the same for the same row.
 Noted = str
 
@@ -38,11 +40,35 @@ class Losses(msgspec.Struct, frozen=True):
 
 
 def note_losses(rows: Iterable[DecisionGap | DeadLetter]) -> None:
-    """Write down rows that the transaction that there is has stored, and that stay."""
+    """Write down rows that the transaction that there is has stored, and that stay: those of a writer together."""
+    of_writers: dict[tuple[str, str], list[DecisionGap | DeadLetter]] = {}
     for row in rows:
-        record_event(
-            Kind.LOSS, by=CLOCK, thing=(type(row).__name__, str(row)), reason=row.reason, more={"row": said_of(row)}
-        )
+        of_writers.setdefault((type(row).__name__, _writer_of(row)), []).append(row)
+    for (table, writer), all_of_it in of_writers.items():
+        for start in range(0, len(all_of_it), _ROWS_IN_EVENT):
+            noted = all_of_it[start : start + _ROWS_IN_EVENT]
+            said: dict[str, Any]
+            if len(noted) == 1:
+                name, said = str(noted[0]), {"row": said_of(noted[0])}
+            else:
+                firsts, lasts = zip(*map(_numbers_of, noted), strict=True)
+                name = f"{writer or 'nobody'}: {len(noted)} from {min(firsts)} to {max(lasts)}"
+                said = {"rows": list(map(said_of, noted))}
+            record_event(Kind.LOSS, by=CLOCK, thing=(table, name), reason=_reasons(noted), more=said)
+
+
+def _writer_of(row: DecisionGap | DeadLetter) -> str:
+    return row.process if isinstance(row, DecisionGap) else row.writer
+
+
+def _numbers_of(row: DecisionGap | DeadLetter) -> tuple[int, int]:
+    return (row.first, row.last) if isinstance(row, DecisionGap) else (row.sequence, row.sequence)
+
+
+def _reasons(rows: Sequence[DecisionGap | DeadLetter]) -> str:
+    """Return why rows are there; of several reasons the first, and that there are others."""
+    others = len({row.reason for row in rows}) - 1
+    return f"{rows[0].reason}; {others} other reasons" if others else rows[0].reason
 
 
 def begin() -> None:
@@ -111,7 +137,8 @@ def rows_in(said: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     """
     rows: Sequence[dict[str, Any]] = ()
     if said["kind"] == Kind.LOSS:
-        rows = [said["more"]["row"]]
+        more = said["more"]
+        rows = more["rows"] if "rows" in more else [more["row"]]
     elif said["kind"] == Kind.LOSS_BEGIN:
         rows = said["more"]["rows"]
     return rows

@@ -32,7 +32,7 @@ SEED = int(os.environ.get("VERIFY_SEED", "0"))
 
 @pytest.fixture
 def damaged(ledgered: Ledgered) -> Ledgered:
-    """Three gaps and four dead letters, two and one of them of before anything noted them."""
+    """Three gaps and seven dead letters, two and one of them of before anything noted them, and three that came at once."""
     ledgered.record(8)
     for first in (11, 21):
         DecisionGap.objects.create(process="old", first=first, last=first + 2, reason="no room", at=AT)
@@ -40,6 +40,7 @@ def damaged(ledgered: Ledgered) -> Ledgered:
     losses.begin()
     for number in range(3):
         ledgered.garble(b"\x00 is no record %d" % number)
+    ledgered.garble_many(3)
     ledgered.lose(4)
     append_events(timezone.now())
     ledgered.sign()
@@ -47,16 +48,16 @@ def damaged(ledgered: Ledgered) -> Ledgered:
 
 
 def test_each_is_an_event_and_proved_by_it(damaged: Ledgered, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (DecisionGap.objects.count(), DeadLetter.objects.count()) == (3, 4)
+    assert (DecisionGap.objects.count(), DeadLetter.objects.count()) == (3, 7)
     noted = [said_by(row) for row in AuditEvent.objects.filter(kind="loss").order_by("pk")]
-    assert sorted(said.thing_kind for said in noted) == ["DeadLetter", "DeadLetter", "DeadLetter", "DecisionGap"]
+    assert sorted(said.thing_kind for said in noted) == [*["DeadLetter"] * 4, "DecisionGap"]
     (gap,) = [said.more["row"] for said in noted if said.thing_kind == "DecisionGap"]
     assert (gap["last"] - gap["first"] + 1, gap["reason"]) == (4, "no room in the spool")
     reports = damaged.verify()
     assert faults(reports) == []
-    assert (log_of(reports, EVENTS).losses, log_of(reports, EVENTS).older_losses) == (7, 0)
+    assert (log_of(reports, EVENTS).losses, log_of(reports, EVENTS).older_losses) == (10, 0)
     call_command("verify", "--keys", str(keys))
-    assert "7 gaps and dead letters are as they were noted" in capsys.readouterr().out
+    assert "10 gaps and dead letters are as they were noted" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -83,6 +84,22 @@ def test_they_are_taken_over_once(damaged: Ledgered) -> None:
     losses.begin()
     assert AuditEvent.objects.filter(kind="loss.begin").count() == 1
     assert "planted: 1 to 2) is not what was noted when it was lost" in faults(damaged.verify())[0]
+
+
+def test_a_flood_of_what_cant_be_read_makes_few_events(ledgered: Ledgered) -> None:
+    losses.begin()
+    ledgered.garble_many(250)
+    assert DeadLetter.objects.count() == 250
+    noted = [said_by(row) for row in AuditEvent.objects.filter(kind="loss").order_by("pk")]
+    assert [said.thing_name for said in noted] == [f"nobody: {number} from 0 to 0" for number in (100, 100, 50)]
+    assert noted[0].reason == "it is no record: JSON is malformed: invalid character (byte 0)"
+    append_events(timezone.now())
+    assert faults(ledgered.verify()) == []
+    row = DeadLetter.objects.order_by("pk")[120]
+    DeadLetter.objects.filter(pk=row.pk).update(data=b"other")
+    changed, missing = faults(ledgered.verify())
+    assert f"row {row.pk} of DeadLetter" in changed
+    assert "a row of DeadLetter was changed or removed: it was noted as record 0 of nobody" in missing
 
 
 class Tampering:
@@ -125,8 +142,9 @@ class Tampering:
 
     def remove_with_its_note(self) -> str:
         event = self.random.choice(list(AuditEvent.objects.filter(kind="loss")))
-        DeadLetter.objects.filter(reason=event.reason).delete()
-        DecisionGap.objects.filter(reason=event.reason).delete()
+        for said in losses.rows_in(json.loads(bytes(event.body))):
+            DeadLetter.objects.filter(reason=said["reason"]).delete()
+            DecisionGap.objects.filter(reason=said["reason"]).delete()
         AuditEvent.objects.filter(pk=event.pk).delete()
         return "events: leaf "
 
@@ -157,7 +175,7 @@ def test_an_archives_gaps_are_compared_with_their_events(damaged: Ledgered, tmp_
     export(Case(pod_namespace="default", pod_name="pod-2"), file, by="auditor", now=timezone.now())
     files = unpacked(file)
     rows = [json.loads(text) for text in files["gaps.jsonl"].splitlines()]
-    assert len(rows) == 7
+    assert len(rows) == 10
     page = files["index.html"].decode()
     assert "<h2>Lost or unread</h2>" in page
     assert "<td>DecisionGap of old</td><td>11 to 13</td><td>no room</td>" in page
@@ -165,7 +183,7 @@ def test_an_archives_gaps_are_compared_with_their_events(damaged: Ledgered, tmp_
         "untouched": "",
         "changed": "gaps.jsonl: line 3 is not what an event noted",
         "removed": "gaps.jsonl: what an event noted as lost is missing",
-        "planted": "gaps.jsonl: line 8 is not what an event noted",
+        "planted": "gaps.jsonl: line 11 is not what an event noted",
     }[way]
     if way == "changed":
         rows[2]["reason"] = "nothing"
