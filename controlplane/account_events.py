@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Model
-from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
+from django.db.models.signals import m2m_changed, post_save, pre_delete, pre_save
 
 from policies.models.audit import Kind as AuditKind
 from policies.models.audit import digest_of
@@ -43,9 +43,11 @@ def watch() -> None:
         model.save = transaction.atomic(savepoint=False)(model.save)  # type: ignore[method-assign]
     pre_save.connect(_remember, sender=User)
     post_save.connect(_account_saved, sender=User)
-    post_delete.connect(_account_deleted, sender=User)
+    pre_delete.connect(_account_deleted, sender=User)
+    pre_save.connect(_remember_role, sender=Group)
     post_save.connect(_role_saved, sender=Group)
-    post_delete.connect(_role_deleted, sender=Group)
+    # Before: who has it is known no more afterwards.
+    pre_delete.connect(_role_deleted, sender=Group)
     m2m_changed.connect(_roles_given, sender=User.groups.through)
     m2m_changed.connect(_permissions_given, sender=User.user_permissions.through)
     m2m_changed.connect(_permissions_given, sender=Group.permissions.through)
@@ -101,47 +103,82 @@ def _account_saved(*, instance: User, created: bool, update_fields: Any = None, 
 
 
 def _account_deleted(instance: User, **_: Any) -> None:
-    _record(AuditKind.ACCOUNT_DELETE, thing=("Account", instance.get_username()))
+    before = digest_of({name: getattr(instance, name) for name in _FIELDS})
+    _record(AuditKind.ACCOUNT_DELETE, thing=("Account", instance.get_username()), digests=(before, ""))
+
+
+def _remember_role(*, instance: Group, raw: bool = False, **_: Any) -> None:
+    if not raw and instance.pk:
+        setattr(instance, _FORMER, Group.objects.filter(pk=instance.pk).values_list("name", flat=True).first())
 
 
 def _role_saved(*, instance: Group, created: bool, raw: bool = False, **_: Any) -> None:
-    if not raw:
-        kind = AuditKind.ROLE_MAKE if created else AuditKind.ROLE_CHANGE
-        _record(kind, thing=("Role", instance.name), digests=("", digest_of(instance.name)))
+    if raw:
+        return
+    thing, former = ("Role", instance.name), vars(instance).pop(_FORMER, None) or ""
+    if created:
+        _record(AuditKind.ROLE_MAKE, thing=thing, digests=("", digest_of(instance.name)))
+    elif former != instance.name:
+        _record(
+            AuditKind.ROLE_CHANGE,
+            thing=thing,
+            digests=(digest_of(former), digest_of(instance.name)),
+            more={"changed": ["name"], "values": {"name": [former, instance.name]}},
+        )
 
 
 def _role_deleted(instance: Group, **_: Any) -> None:
-    _record(AuditKind.ROLE_DELETE, thing=("Role", instance.name))
+    members = sorted(instance.user_set.values_list("username", flat=True))
+    _record(
+        AuditKind.ROLE_DELETE,
+        thing=("Role", instance.name),
+        digests=(digest_of(instance.name), ""),
+        more={"members": members},
+    )
 
 
 def _roles_given(*, instance: Any, action: str, reverse: bool, pk_set: Any = None, **_: Any) -> None:
     """Write down who got or lost a role: from the account's side, or from the role's."""
-    if action not in _SENTENCES or not _any(action, pk_set):
-        return
     if not reverse:
-        _given(
-            instance, action, list(Group.objects.filter(pk__in=pk_set or ()).values_list("name", flat=True)), "roles"
-        )
+        _note_given(instance, action, instance.groups, "name", pk_set, "roles")
         return
-    for user in User.objects.filter(pk__in=pk_set or ()):
-        _given(user, action, [instance.name], "roles")
+    if action == "pre_clear":
+        setattr(instance, _FORMER, set(instance.user_set.values_list("pk", flat=True)))
+    elif action in _SENTENCES:
+        pks = vars(instance).pop(_FORMER, ()) if action == "post_clear" else pk_set
+        for user in User.objects.filter(pk__in=pks or ()):
+            _given(user, action, {instance.name}, _names(user.groups, "name"), "roles")
 
 
 def _permissions_given(*, instance: Any, action: str, reverse: bool, pk_set: Any = None, **_: Any) -> None:
-    if action in _SENTENCES and not reverse and _any(action, pk_set):
-        names = Permission.objects.filter(pk__in=pk_set or ()).values_list("codename", flat=True)
-        _given(instance, action, sorted(names), "permissions")
+    if not reverse:
+        held = instance.user_permissions if isinstance(instance, User) else instance.permissions
+        _note_given(instance, action, held, "codename", pk_set, "permissions")
 
 
-def _any(action: str, pk_set: Any) -> bool:
-    return bool(pk_set) or action == "post_clear"
+def _note_given(holder: Model, action: str, held: Any, field: str, pk_set: Any, what: str) -> None:
+    """Write down what of `held`, all that the holder has of these, is new or gone."""
+    if action == "pre_clear":
+        setattr(holder, _FORMER, _names(held, field))
+    elif action == "post_clear":
+        _given(holder, action, vars(holder).pop(_FORMER, set()), set(), what)
+    elif action in _SENTENCES:
+        _given(holder, action, _names(held.model.objects.filter(pk__in=pk_set or ()), field), _names(held, field), what)
 
 
-def _given(holder: Model, action: str, names: list[str], what: str) -> None:
-    """Write down what an account or a role was given, or what was taken from it; all of it where nothing is named."""
-    is_account = isinstance(holder, User)
+def _names(rows: Any, field: str) -> set[str]:
+    return set(rows.values_list(field, flat=True))
+
+
+def _given(holder: Model, action: str, names: set[str], now: set[str], what: str) -> None:
+    """Write down what an account or a role was given, or what was taken from it, and all that it has now."""
+    if not names:
+        return
+    is_account, word = isinstance(holder, User), _SENTENCES[action]
+    before = now - names if word == "added" else now | names
     _record(
         AuditKind.ACCOUNT_CHANGE if is_account else AuditKind.ROLE_CHANGE,
         thing=("Account" if is_account else "Role", str(holder)),
-        more={_SENTENCES[action]: sorted(names) or "all", "of": what},
+        digests=(digest_of(sorted(before)), digest_of(sorted(now))),
+        more={word: sorted(names), "of": what},
     )

@@ -170,6 +170,6 @@ def _record(kind: AuditKind, token: Token, *, by: By, **more: str) -> None:
         "namespaces": token.namespaces,
         "expires": f"{token.expires_at:%Y-%m-%dT%H:%M:%SZ}",
     }
-    publishing.record_event(
-        kind, by=by, thing=("Token", str(token)), digests=("", digest_of(said)), more={**said, **more}
-    )
+    digest = digest_of(said)
+    digests = {AuditKind.TOKEN_MAKE: ("", digest), AuditKind.TOKEN_REVOKE: (digest, "")}.get(kind, (digest, digest))
+    publishing.record_event(kind, by=by, thing=("Token", str(token)), digests=digests, more={**said, **more})

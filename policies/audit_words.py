@@ -64,7 +64,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "token.revoke": ("revoked a token", "revoked {thing}"),
     "token.refuse": ("was refused with a token", "was refused with {thing}: it {why}"),
     "webhook.make": ("made a webhook", "made {thing}"),
-    "webhook.change": ("changed a webhook", "changed {thing}"),
+    "webhook.change": ("changed a webhook", "changed {thing}: {changed}"),
     "webhook.secret": ("made a new secret", "made a new secret for {thing}"),
     "webhook.delete": ("removed a webhook", "removed {thing}"),
     "webhook.test": ("tested a webhook", "had a test sent to {thing}"),

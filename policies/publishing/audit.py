@@ -156,10 +156,16 @@ def record_single(
         thing=thing,
         change=change.pk,
         revision=made.number if made else None,
-        digests=("", made.digest if made else change.digest),
+        digests=(_digest_before(made), made.digest) if made else ("", change.digest),
         reason=reason,
         more=more,
     )
+
+
+def _digest_before(made: Revision) -> str:
+    """Return the digest of the Revision that one took the place of."""
+    former = Revision.objects.filter(number__lt=made.number).order_by("-number")
+    return former.values_list("digest", flat=True).first() or ""
 
 
 def said_by(row: AuditEvent) -> Said:

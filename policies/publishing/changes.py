@@ -361,7 +361,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
             raise PublishingError([f"{whom} has approved what it makes now."])
         if any(each.name == whom for each in waiting_for(row)):
             raise PublishingError([f"{whom} was asked already, and hasn't approved it yet."])
-        note(row, _Act.ASK, by, text, whom=user)
+        note(row, _Act.ASK, by, text, whom=user, before=row.digest)
     return row
 
 
@@ -378,7 +378,8 @@ def describe_change(
         if was:
             Change.objects.filter(pk=row.pk).update(**wanted)
             row.title, row.reason = wanted["title"], wanted["reason"]
-            note(row, _Act.DESCRIBE, by, "; ".join(f"{name} was: {text or 'empty'}" for name, text in was.items()))
+            said = "; ".join(f"{name} was: {text or 'empty'}" for name, text in was.items())
+            note(row, _Act.DESCRIBE, by, said, before=row.digest)
     return row
 
 

@@ -98,11 +98,13 @@ def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> No
         raise PublishingError([f"{name_of(by)} may not put PriorityClasses back; who publishes them may."])
     # Held until the end: the watch writes what it sees into this row.
     ClusterPriorityClass.objects.select_for_update().filter(pk=name).first()
-    check_shown(expected_digest, *_put_back_sides(name))
+    there, live = _put_back_sides(name)
+    check_shown(expected_digest, there, live)
     if ClusterPriorityClass.objects.filter(pk=name, state__in=PUT_BACK_STATES).update(overwrite=True) != 1:
         raise PublishingError([f"{name} isn't drifted or refused any more; load the page again."])
     ask_for_look()
-    audit.record_event(audit.Kind.PUT_BACK, by=by, thing=(Kind.PRIORITY_CLASS, name), reason=reason)
+    digests = (digest_of_shown(there), digest_of_shown(live))
+    audit.record_event(audit.Kind.PUT_BACK, by=by, thing=(Kind.PRIORITY_CLASS, name), digests=digests, reason=reason)
     logger.info("%s has PriorityClass %s put back: %s", name_of(by), name, reason)
 
 

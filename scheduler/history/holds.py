@@ -6,6 +6,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
+from policies.models.audit import digest_of
 from policies.publishing import AuditKind, fault_of_words, record_event
 from policies.publishing.actors import By, name_of
 from scheduler.models import LegalHold
@@ -50,7 +51,11 @@ def make_hold(
             reason=reason.strip(), pod_namespace=pod_namespace, pod_name=pod_name, pod_uid=pod_uid,
             from_at=from_at, until_at=until_at, made_by=name_of(by), made_at=now,
         )  # fmt: skip
-        record_event(AuditKind.HOLD_MAKE, by=by, thing=_thing(made), reason=made.reason, more={"holds": in_words(made)})
+        holds = in_words(made)
+        digests = ("", digest_of(holds))
+        record_event(
+            AuditKind.HOLD_MAKE, by=by, thing=_thing(made), digests=digests, reason=made.reason, more={"holds": holds}
+        )
     return made
 
 
@@ -71,8 +76,15 @@ def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
             message = f"Legal hold {number} isn't there, or was lifted already."
             raise HoldError(message)
         lifted = LegalHold.objects.get(pk=number)
+        held = in_words(lifted)
+        digests = (digest_of(held), "")
         record_event(
-            AuditKind.HOLD_LIFT, by=by, thing=_thing(lifted), reason=reason.strip(), more={"held": in_words(lifted)}
+            AuditKind.HOLD_LIFT,
+            by=by,
+            thing=_thing(lifted),
+            digests=digests,
+            reason=reason.strip(),
+            more={"held": held},
         )
     return lifted
 

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 from django.db import IntegrityError, transaction
 
+from policies.models.audit import digest_of
 from policies.publishing import AuditKind, record_event
 from policies.publishing.actors import By, name_of
 from scheduler.models import Delivery, Webhook
@@ -17,6 +18,16 @@ from scheduler.webhooks.targets import TargetError, read_url
 TEST_KIND = "test"
 _MAX_NAME = 100
 _SECRET_BYTES = 32
+# What somebody sets of a webhook, and what it is called.
+_SET = {
+    "name": "name",
+    "host": "host",
+    "sealed_url": "URL",
+    "sealed_secret": "secret",
+    "kinds": "kinds",
+    "format": "format",
+    "is_active": "whether it is on",
+}
 
 
 class WebhookError(Exception):
@@ -71,7 +82,7 @@ def renew_secret(row: Webhook, *, by: By) -> str:
 @transaction.atomic
 def delete_webhook(row: Webhook, *, by: By) -> None:
     """Remove a webhook with its deliveries; what waited isn't sent."""
-    _record(AuditKind.WEBHOOK_DELETE, row, by)
+    _record(AuditKind.WEBHOOK_DELETE, row, by, (_digest(row), ""))
     row.delete()
 
 
@@ -85,7 +96,7 @@ def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
         webhook=row, kind=TEST_KIND, body=body_of(payload, row.format), made_at=now, next_at=now, asked_by=name_of(by)
     )
     _free(row)
-    _record(AuditKind.WEBHOOK_TEST, row, by, delivery=made.pk)
+    _record(AuditKind.WEBHOOK_TEST, row, by, (_digest(row), _digest(row)), delivery=made.pk)
     return made
 
 
@@ -97,7 +108,8 @@ def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
         made_at=now, next_at=now, asked_by=name_of(by),
     )  # fmt: skip
     _free(delivery.webhook)
-    _record(AuditKind.WEBHOOK_AGAIN, delivery.webhook, by, delivery=made.pk, again=delivery.pk)
+    same = _digest(delivery.webhook)
+    _record(AuditKind.WEBHOOK_AGAIN, delivery.webhook, by, (same, same), delivery=made.pk, again=delivery.pk)
     return made
 
 
@@ -126,17 +138,30 @@ def _write(row: Webhook, wanted: Wanted) -> None:
 def _saved(row: Webhook, kind: AuditKind, by: By) -> Webhook:
     try:
         with transaction.atomic():
+            former = Webhook.objects.filter(pk=row.pk).first()
             row.save()
-            _record(kind, row, by)
+            more = {"changed": _changed(former, row)} if former else {}
+            _record(kind, row, by, (_digest(former) if former else "", _digest(row)), **more)
     except IntegrityError as error:
         message = f"There is a webhook {row.name} already."
         raise WebhookError(message) from error
     return row
 
 
-def _record(kind: AuditKind, row: Webhook, by: By, **more: int) -> None:
+def _record(kind: AuditKind, row: Webhook, by: By, digests: tuple[str, str], **more: int | list[str]) -> None:
     says = {"host": row.host, "kinds": row.kinds, "format": row.format, "isActive": row.is_active}
-    record_event(kind, by=by, thing=("Webhook", row.name), more={**says, **more})
+    record_event(kind, by=by, thing=("Webhook", row.name), digests=digests, more={**says, **more})
+
+
+def _digest(row: Webhook) -> str:
+    """Return the digest of all that somebody sets; of what is secret as it is sealed."""
+    return digest_of({name: getattr(row, name) for name in _SET})
+
+
+def _changed(former: Webhook, row: Webhook) -> list[str]:
+    """Return what was changed: of the name what it was, of all else that it was."""
+    fields = [words for name, words in _SET.items() if getattr(former, name) != getattr(row, name)]
+    return [f"name, which was {former.name}" if field == "name" else field for field in fields]
 
 
 def _free(row: Webhook) -> None:

@@ -118,8 +118,10 @@ def test_an_operator_makes_a_hold_and_only_an_approver_lifts_it(
     approver.post(lift, {"reason": "over"})
     assert (LegalHold.objects.get().lifted_by, LegalHold.objects.get().lift_reason) == ("approver", "over")
     assert "approver" in text(auditor, HOLDS)
-    kinds = AuditEvent.objects.filter(thing_kind="LegalHold").order_by("id").values_list("kind", "by", "reason")
-    assert list(kinds) == [("hold.make", "operator", "case 7"), ("hold.lift", "approver", "over")]
+    made, lifted = AuditEvent.objects.filter(thing_kind="LegalHold").order_by("id")
+    assert (made.kind, made.by, made.reason, made.before) == ("hold.make", "operator", "case 7", "")
+    assert (lifted.kind, lifted.by, lifted.reason) == ("hold.lift", "approver", "over")
+    assert (lifted.before, lifted.after) == (made.after, "")
 
 
 def test_an_auditor_sees_holds_and_has_no_button(auditor: Client) -> None:

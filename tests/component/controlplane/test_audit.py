@@ -4,6 +4,7 @@ import getpass
 import io
 import logging
 import tomllib
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,21 @@ class TestAccounts:
         assert publishing.said_by(newest("account.change")).more == {"added": ["Approver"], "of": "roles"}
         approvers.user_set.remove(ann)
         assert publishing.said_by(newest("account.change")).more == {"removed": ["Approver"], "of": "roles"}
+        ann.groups.add(approvers)
+        given = newest("account.change")
         ann.groups.clear()
-        assert publishing.said_by(newest("account.change")).more == {"removed": "all", "of": "roles"}
+        said = publishing.said_by(newest("account.change"))
+        assert said.more == {"removed": ["Approver"], "of": "roles"}
+        assert (said.before, said.after) == (given.after, given.before)
+        ann.groups.clear()
+        assert newest("account.change").pk == uuid.UUID(said.id)  # nothing was there any more
+
+    def test_a_role_that_is_taken_from_all_who_have_it_at_once(self, ann: User) -> None:
+        approvers = Group.objects.get(name="Approver")
+        ann.groups.add(approvers)
+        approvers.user_set.clear()
+        event = newest("account.change")
+        assert (event.thing_name, publishing.said_by(event).more) == ("ann", {"removed": ["Approver"], "of": "roles"})
 
     def test_a_role_and_its_permissions(self) -> None:
         made = Group.objects.create(name="Reviewers")
@@ -172,8 +186,27 @@ class TestAccounts:
         assert newest("role.make").thing_name == "Reviewers"
         said = publishing.said_by(newest("role.change"))
         assert (said.thing_name, said.more) == ("Reviewers", {"added": ["approve"], "of": "permissions"})
+        assert said.before != said.after
+        count = AuditEvent.objects.count()
+        made.save()
+        assert AuditEvent.objects.count() == count
+        made.name = "Readers"
+        made.save()
+        said = publishing.said_by(newest("role.change"))
+        assert said.more == {"changed": ["name"], "values": {"name": ["Reviewers", "Readers"]}}
+        assert sentence_of(newest("role.change"), said.more).endswith("changed role Readers: name Reviewers → Readers")
+        assert said.before != said.after
+
+    def test_a_role_that_goes_is_named_with_those_who_lose_it(self, ann: User) -> None:
+        made = Group.objects.create(name="Reviewers")
+        ann.groups.add(made)
         made.delete()
-        assert newest("role.delete").thing_name == "Reviewers"
+        said = publishing.said_by(newest("role.delete"))
+        assert (said.thing_name, said.more) == ("Reviewers", {"members": ["ann"]})
+        assert (said.before, said.after) == (newest("role.make").after, "")
+        ann.delete()
+        said = publishing.said_by(newest("account.delete"))
+        assert (said.thing_name, said.before, said.after) == ("ann", newest("account.make").after, "")
 
     def test_a_password_that_somebody_sets_for_another(self, root: HTTPSClient, ann: User) -> None:
         url = f"/admin/auth/user/{ann.pk}/password/"

@@ -231,7 +231,8 @@ def test_the_command_prints_the_secret_alone_and_lists_what_it_made(ann: User) -
     assert "ci  active  read,edit  rule sets team-a-*  namespaces team-a,team-a-*  until" in out.getvalue()
     assert listed("revoke", told["prefix"])["token"]["state"] == "revoked"
     assert asked(secret).status_code == 401
-    assert AuditEvent.objects.filter(kind="token.revoke", thing_name=event.thing_name).exists()
+    revoked = AuditEvent.objects.get(kind="token.revoke", thing_name=event.thing_name)
+    assert (event.before, revoked.before, revoked.after) == ("", event.after, "")
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,8 @@ ONLY_READ = {
         "withdrawn_priority_classes",
     ),
 }
+# Acts before which there was nothing.
+FIRST = {OPENED, "claim", "export", "review.set", "gate.set"}
 # Whoever calls these was asked before: a page, a command, the clock.
 NOT_ASKED = {"export", "record_gate", "publish_due"}
 
@@ -373,7 +375,10 @@ def test_a_verb_writes_its_events_with_its_act_and_none_without(root: User, verb
         assert (event.door, event.via) == (
             ("beat", publishing.CLOCK) if verb == "publish_due" else ("admin", "nightly")
         )
-        assert event.after or verb == "put_back"
+        assert event.after
+        # A Change begins from nothing, and so does what waits in one; a setting is the first of its kind here.
+        is_first = event.kind in FIRST or (verb.startswith("propose_") and not event.kind.startswith("change."))
+        assert bool(event.before) != is_first
 
 
 def test_publishing_says_what_was_live_and_what_is_by_digest(root: User) -> None:

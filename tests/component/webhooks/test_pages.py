@@ -8,7 +8,9 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client import generate_latest
 
+from policies.audit_words import sentence_of
 from policies.models import AuditEvent
+from policies.publishing import said_by
 from scheduler.models import Delivery, Notice, Webhook
 from scheduler.webhooks.metrics import WEBHOOKS
 from scheduler.webhooks.sealing import unseal
@@ -67,6 +69,19 @@ def test_what_is_no_webhook_is_refused_and_says_why(root: Client, fields: dict[s
     assert says in text_of(root.post(ADD, FORM | fields))
     assert not Webhook.objects.exists()
     assert not AuditEvent.objects.filter(kind__startswith="webhook.").exists()
+
+
+def test_what_was_changed_of_it_is_said_and_what_is_secret_by_digest_alone(root: Client) -> None:
+    row, _ = made(root)
+    root.post(page(row), FORM | {"name": "chat", "url": f"{URL}-too"})
+    root.post(page(row, "delete/"))
+    events = {event.kind: event for event in AuditEvent.objects.filter(kind__startswith="webhook.")}
+    make, change, delete = (events[f"webhook.{kind}"] for kind in ("make", "change", "delete"))
+    said = said_by(change)
+    assert sentence_of(change, said.more) == "root changed webhook chat: name, which was ci, URL"
+    assert make.before == delete.after == ""
+    assert make.after == change.before != change.after == delete.before
+    assert b"very-secret" not in bytes(change.body)
 
 
 def test_a_name_is_taken_once(root: Client) -> None:
