@@ -46,7 +46,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "canary.ask": ("asked for a canary", "had doctor send a canary Pod"),
     "wake": ("woke Pods", "had {thing} tried at once"),
     "verify": ("asked for a verification", "had the ledger verified"),
-    "export": ("exported", "exported documents"),
+    "export": ("exported", "exported {thing}"),
     "claim": ("marked as a repository's", "marked what is live as a repository's"),
     "login": ("signed in", "signed in"),
     "login.failed": ("failed to sign in", "failed to sign in as {thing}{times}"),
@@ -86,6 +86,8 @@ _THINGS: Final = {
     "Webhook": "webhook",
     "Backtest": "backtest",
     "Ledger": "the log",
+    "Documents": "documents",
+    "evidence": "evidence of",
     "DecisionGap": "Decisions of",
     "DeadLetter": "record of",
 }

@@ -62,7 +62,7 @@ class CanaryViewSet(ReadOnlyViewSet):
             message = f"Out of reach of {publishing.via_of(by)}: namespace {asked['namespace']}."
             raise PermissionDenied(message)
         try:
-            row = ask(by=publishing.name_of(by), **asked)
+            row = ask(by=by, **asked)
         except CanaryBusyError as error:
             message = "A canary is under way: look at its result first."
             raise ConflictProblem(message) from error

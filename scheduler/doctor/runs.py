@@ -27,7 +27,7 @@ class CanaryBusyError(Exception):
 
 
 @transaction.atomic
-def ask(*, by: str, namespace: str, scheduler_name: str) -> CanaryRun:
+def ask(*, by: publishing.By, namespace: str, scheduler_name: str) -> CanaryRun:
     """Note that somebody wants a canary. The task has to be sent then.
 
     Raises:
@@ -39,7 +39,9 @@ def ask(*, by: str, namespace: str, scheduler_name: str) -> CanaryRun:
     kept = CanaryRun.objects.values_list("pk", flat=True)[: KEPT - 1]
     CanaryRun.objects.exclude(pk__in=list(kept)).delete()
     publishing.record_event(publishing.AuditKind.CANARY_ASK, by=by, more={"namespace": namespace})
-    return CanaryRun.objects.create(asked_by=by, asked_at=now, namespace=namespace, scheduler_name=scheduler_name)
+    return CanaryRun.objects.create(
+        asked_by=publishing.name_of(by), asked_at=now, namespace=namespace, scheduler_name=scheduler_name
+    )
 
 
 def carry_out(number: UUID, *, client: Any = None) -> None:

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies import publishing
-from policies.audit_words import KINDS
+from policies.audit_words import KINDS, sentence_of
 from policies.models import AuditEvent, ChangeEvent
 from policies.models.audit import time_ordered_id
 from policies.origin import Origin, coming_from
@@ -198,3 +198,15 @@ def run(*arguments: str) -> str:
     out = io.StringIO()
     call_command("events", *arguments, stdout=out)
     return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        ("Documents", "", "ann exported documents"),
+        ("evidence", "archive 3: Pod default/web", "ann exported evidence of archive 3: Pod default/web"),
+    ],
+)
+def test_an_export_says_what_was_taken_along(kind: str, name: str, says: str) -> None:
+    event = AuditEvent(kind="export", by="ann", door="admin", thing_kind=kind, thing_name=name)
+    assert sentence_of(event, {}) == says

@@ -13,6 +13,8 @@ from django.conf import settings
 from django.db import transaction
 from django.test import Client
 
+from policies.models import AuditEvent
+from scheduler.api import canaries
 from tests.component.rest.world import BODIES, QUERIES, World, operations, people, schema
 from tests.security.crawl import places
 
@@ -22,14 +24,20 @@ TABLE = Path(__file__).with_name("doors.txt")
 
 def asked(client: Client, world: World, path: str, method: str) -> int:
     """Return the status of an answer; nothing that it did stays."""
+    with transaction.atomic():
+        status = ask(client, world, path, method)
+        transaction.set_rollback(True)
+    return status
+
+
+def ask(client: Client, world: World, path: str, method: str) -> int:
+    """Return the status of an answer."""
     body = BODIES.get((path, method))
     options: dict[str, Any] = {} if body is None else {"data": body, "content_type": "application/json"}
     if method not in {"get", "head"}:
         options["headers"] = world.headers(path)
     query = QUERIES.get((path, method), "")
-    with transaction.atomic():
-        status: int = getattr(client, method)(f"{world.path(path)}?{query}".rstrip("?"), **options).status_code
-        transaction.set_rollback(True)
+    status: int = getattr(client, method)(f"{world.path(path)}?{query}".rstrip("?"), **options).status_code
     return status
 
 
@@ -45,6 +53,23 @@ def test_every_operation_gives_the_answers_of_the_table(monkeypatch: pytest.Monk
     if os.environ.get("WRITE"):
         TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert lines == TABLE.read_text(encoding="utf-8").splitlines()
+
+
+def test_what_a_token_does_is_said_to_be_done_through_it_by_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, who = World(), people()
+    monkeypatch.setattr(canaries.run_canary, "apply_async", lambda **_: None)
+    kinds = set()
+    for path, method in operations():
+        for scope in ("edit", "review", "publish"):
+            with transaction.atomic():
+                before = AuditEvent.objects.first()
+                ask(who[f"token {scope}"], world, path, method)
+                made = AuditEvent.objects.filter(pk__gt=before.pk if before else None)
+                said = {(event.kind, event.door, event.by, event.via[:12], bool(event.request_id)) for event in made}
+                transaction.set_rollback(True)
+            kinds |= {kind for kind, *_ in said}
+            assert {tuple(of) for _kind, *of in said} <= {("rest", "owner", "token token ", True)}, (path, method)
+    assert {"canary.ask", "change.approve", "change.open", "change.publish", "export", "pause", "roll-back"} <= kinds
 
 
 def test_every_write_has_what_it_is_asked_with() -> None:
