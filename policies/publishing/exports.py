@@ -13,6 +13,9 @@ from policies.publishing.errors import PublishingError
 from policies.publishing.revisions import current_revision
 from policies.publishing.standing import edits_of
 
+# Names that an AuditEvent says of those that were asked for.
+_MOST_NAMED = 100
+
 
 def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int | None = None) -> str:
     """Return what is live as YAML, and write down that it was taken along.
@@ -33,13 +36,14 @@ def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int |
         if missing := sorted(wanted - {each["metadata"]["name"] for each in documents}):
             raise PublishingError([f"nothing to export is called {', '.join(missing)}"])
     text = "---\n".join(manifests.to_yaml(document) for document in documents)
+    narrowed = {"kind": kind, "names": sorted(wanted)[:_MOST_NAMED]}
     audit.record_event(
         audit.Kind.EXPORT,
         by=by,
         thing=("Documents", ""),
         change=change,
         digests=("", hashlib.sha256(text.encode()).hexdigest()),
-        more={"documents": len(documents)},
+        more={"documents": len(documents), **{name: said for name, said in narrowed.items() if said}},
     )
     return text
 

@@ -440,3 +440,10 @@ def test_ids_sort_by_time_and_never_come_twice() -> None:
     assert {each.version for each in made} == {7}
     assert time_of_id(first_id_at(now)) == now
     assert first_id_at(now) < made[0] < first_id_at(now + timedelta(seconds=1))
+
+
+def test_an_export_says_what_was_asked_for(root: User) -> None:
+    publishing.export(by=root, kind="RuleSet", names=["web"])
+    publishing.export(by=root)
+    narrow, whole = reversed([publishing.said_by(row).more for row in AuditEvent.objects.filter(kind="export")])
+    assert (narrow, whole) == ({"documents": 1, "kind": "RuleSet", "names": ["web"]}, {"documents": 1})
