@@ -355,9 +355,10 @@ def _answer(text: str) -> Q:
         case "none":
             return FOUND_NO_NODE
         case "some":
-            return Q(feasible__gt=0, feasible__lt=F("nodes"))
+            return Q(feasible__gt=0, feasible__lt=F("nodes"), error="")
         case "all":
-            return Q(feasible=F("nodes"))
+            # An error has no node of none.
+            return Q(feasible__gt=0, feasible=F("nodes"), error="")
     return ~Q(error="")
 
 
