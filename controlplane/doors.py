@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from django.conf import settings
-from django.db import DataError, OperationalError
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, DataError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
@@ -22,6 +22,10 @@ _NUL = "\0"
 _NO_NUL = "The URL holds a NUL (%00), which no name and no text here has."
 _TOO_LONG = (
     "The database took longer than {:g} s to find this, and was stopped. Ask for less: a filter, a shorter time."
+)
+_HISTORY_AWAY = (
+    "The database that the history is read from (BERTH_HISTORY_DATABASE_URL) can't be reached. Bring it back, or take that "
+    "setting away and start the admin again: then the history is read from the database itself. Pods are placed as before."
 )
 _WITHOUT_VIEW = {
     403: "The token of the session (X-CSRFToken) is missing or wrong.",
@@ -52,12 +56,14 @@ class Doors:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer 503 where a statement was ended, 400 where no row has such a number, or a search too many words; any other fault stays one."""
+        """Answer 503 where a statement was ended, or the history's replica is away, 400 where no row has such a number, or a search too many words; any other fault stays one."""
         if _is_no_rows_number(exception) or _is_too_complex(exception):
             return bad_request(request)
-        if not isinstance(exception, OperationalError) or not _was_stopped(exception):
-            return None
-        return HttpResponse(_TOO_LONG.format(STATEMENT_SECONDS), status=503, content_type="text/plain")
+        if isinstance(exception, OperationalError) and _was_stopped(exception):
+            return HttpResponse(_TOO_LONG.format(STATEMENT_SECONDS), status=503, content_type="text/plain")
+        if isinstance(exception, DatabaseError | InterfaceError) and _is_history_away():
+            return HttpResponse(_HISTORY_AWAY, status=503, content_type="text/plain")
+        return None
 
 
 def _has_nul(request: HttpRequest) -> bool:
@@ -83,6 +89,18 @@ def _is_too_complex(error: Exception) -> bool:
     if not isinstance(error, OperationalError):
         return False
     return "Expression tree is too large" in str(error) or getattr(error.__cause__, "sqlstate", "") == "54001"
+
+
+def _is_history_away() -> bool:
+    """Whether the replica that pages read from can't be asked; False where there is none of its own."""
+    if settings.HISTORY_DATABASE == DEFAULT_DB_ALIAS:
+        return False
+    connection = connections[settings.HISTORY_DATABASE]
+    try:
+        connection.ensure_connection()
+        return not connection.is_usable()
+    except (DatabaseError, InterfaceError):
+        return True
 
 
 def _was_stopped(error: OperationalError) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 from django.test import Client
 
 from scheduler.decisions.record import Outcome
@@ -127,3 +127,26 @@ def superuser(django_user_model: Any) -> Client:
     client = HTTPSClient()
     client.force_login(django_user_model.objects.create_superuser("root"))
     return client
+
+
+def test_a_replica_that_is_away_is_named_and_what_needs_it_not_is_answered(
+    superuser: Client, sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OperationalError("connection failed")
+
+    superuser.raise_request_exception = False
+    replica = connections["replica"]
+    is_usable = True
+    monkeypatch.setattr(replica, "is_usable", lambda: is_usable)
+    with replica.execute_wrapper(refuse):
+        assert (
+            superuser.get("/admin/scheduler/decision/").status_code == 500
+        )  # it is there, and something else is wrong
+        is_usable = False
+        for path in ("/admin/scheduler/decision/", "/api/v1/decisions"):
+            answer = superuser.get(path)
+            assert answer.status_code == 503
+            assert "BERTH_HISTORY_DATABASE_URL" in answer.content.decode()
+        assert superuser.get("/admin/policies/audit/").status_code == 200
+    assert sides.strays == []
