@@ -9,7 +9,9 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
 
 _HEADER = struct.Struct("<IIQB")
 _CHECKED = struct.Struct("<IQB")
@@ -18,6 +20,10 @@ HEADER_BYTES = _HEADER.size
 MOST_BYTES = 1 << 30
 
 Buffer = bytes | bytearray | memoryview
+
+# Numbers that are read from records: what the database's columns hold, and one more. A record with another is unreadable.
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 2)]
+SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 2)]
 
 
 class Kind(IntEnum):

@@ -243,10 +243,11 @@ class _Batch:
         shadow_counts.add(self._shadows)
         settle_shadows(places)
         refused += self._store_outcomes()
-        self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         # What was missing has come, or is known to be lost; the rest is noted again in seconds.
         DecisionGap.objects.filter(process__in=self._checkpoints, may_return=True).delete()
-        refused_gaps = {id(gap) for gap, _words in insert(DecisionGap, self._gaps)}
+        refused += (gaps := insert(DecisionGap, self._gaps))
+        refused_gaps = {id(gap) for gap, _words in gaps}
+        self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         DeadLetter.objects.bulk_create(self._dead_letters)
         note_losses([*(gap for gap in self._gaps if id(gap) not in refused_gaps), *self._dead_letters])
         for checkpoint in self._checkpoints.values():

@@ -37,6 +37,7 @@ from scheduler.decisions.columns import (
     store_answer,
     store_order,
 )
+from scheduler.decisions.frames import Number
 from scheduler.decisions.masking import NO_MASKS, NOTE, Found, Masks, masked_faults
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.models import Outcome as OutcomeRow
@@ -72,7 +73,7 @@ class Head(msgspec.Struct, array_like=True, kw_only=True):
 
     id: str
     at: datetime
-    sequence: int = 0
+    sequence: Number = 0
     verb: str
     pod_namespace: str
     pod_name: str

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from scheduler.decisions.frames import Kind
+from scheduler.decisions.frames import Kind, Number
 from scheduler.decisions.journal import Chain, Journal, Place
 from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
@@ -45,8 +45,8 @@ class Preemptor(msgspec.Struct, frozen=True):
 class Gap(msgspec.Struct, array_like=True, kw_only=True):
     """Decisions that were answered and are lost: the first and the last number, and why."""
 
-    first: int
-    last: int
+    first: Number
+    last: Number
     reason: str
     at: datetime
 
@@ -54,13 +54,13 @@ class Gap(msgspec.Struct, array_like=True, kw_only=True):
 class End(msgspec.Struct, array_like=True):
     """The writer ended in order; nothing of it can be missing. `decisions`: how many it numbered."""
 
-    decisions: int
+    decisions: Number
 
 
 class Mark(msgspec.Struct, array_like=True):
     """How many Decisions were numbered before this record: what isn't stored when it is read is lost."""
 
-    decisions: int
+    decisions: Number
 
 
 class Recorder:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from django.db import DatabaseError, connection
 
-from scheduler.decisions.frames import Frame, Kind
+from scheduler.decisions.frames import Frame, Kind, Number, SmallNumber
 from scheduler.decisions.record import compressed, make_compressor
 from scheduler.decisions.segments import Dead, Position, Segments, take_over_the_dead
 from scheduler.decisions.spool import Spool
@@ -51,9 +51,9 @@ ReadCheckpoints = Callable[[Sequence[str]], Mapping[str, Stored] | None]
 class Corrupt(msgspec.Struct, array_like=True, kw_only=True):
     """What could not be read: the bytes, where they stood, and the sequence of what could be read next."""
 
-    segment: int
-    offset: int
-    next_sequence: int
+    segment: SmallNumber
+    offset: Number
+    next_sequence: Number
     data: bytes
 
 

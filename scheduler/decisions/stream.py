@@ -5,10 +5,12 @@ entries may be lost, come twice or be thrown away; who reads tells by their sequ
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import redis
+
+from scheduler.decisions.frames import Number, SmallNumber
 
 STREAM = "berth:records"
 # A hash: writer -> the sequence behind the last one in the stream. Lost with the stream, which is how that is seen.
@@ -23,6 +25,8 @@ _READ_AT_ONCE = 32
 # The members of a former version's entry, one record each: its extenders may run beside this version's worker.
 _WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
+# PostgreSQL takes no NUL: one writer with it would hold up all others for ever.
+_WRITERS = r"^[^\x00]{1,1000}\Z"
 
 
 class StreamError(Exception):
@@ -32,11 +36,11 @@ class StreamError(Exception):
 class Shipment(msgspec.Struct, array_like=True, kw_only=True):
     """A record on its way. `segment` and `offset` are its end in the writer's spool."""
 
-    writer: str
-    segment: int
-    offset: int
-    sequence: int
-    kind: int
+    writer: Annotated[str, msgspec.Meta(pattern=_WRITERS)]
+    segment: SmallNumber
+    offset: Number
+    sequence: Number
+    kind: SmallNumber
     data: bytes
 
 
@@ -210,11 +214,9 @@ def _arrived(entry_id: bytes, members: dict[bytes, bytes]) -> list[Arrived]:
 
 
 def _of_former_version(members: dict[bytes, bytes]) -> Shipment:
-    return Shipment(
-        writer=members[_WRITER].decode(),
-        segment=int(members[_SEGMENT]),
-        offset=int(members[_OFFSET]),
-        sequence=int(members[_SEQUENCE]),
-        kind=int(members[_KIND]),
-        data=members[_DATA],
-    )
+    fields = [
+        members[_WRITER].decode(),
+        *(int(members[name]) for name in (_SEGMENT, _OFFSET, _SEQUENCE, _KIND)),
+        members[_DATA],
+    ]
+    return msgspec.convert(fields, Shipment)

@@ -7,6 +7,7 @@ from django.db import connection
 from scheduler.decisions.frames import HEADER_BYTES, Kind
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.reading import body_of
+from scheduler.decisions.recorder import End, Gap, Mark
 from scheduler.decisions.segments import Position
 from scheduler.decisions.stream import STREAM, DecisionStream
 from scheduler.ledger.logs import DECISIONS
@@ -73,6 +74,57 @@ class TestDamage:
         assert {row.reason.partition(":")[0] for row in DeadLetter.objects.all()} == {
             "it can't be read", "it is no record",
         }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"writer": "extender@\x00test"}, {"writer": ""}, {"writer": "w" * 1001}, {"segment": 1 << 31},
+            {"segment": -1}, {"offset": 1 << 63}, {"sequence": (1 << 63) - 1}, {"kind": 1 << 31},
+        ],
+        ids=["writer with NUL", "no writer", "long writer", "high segment", "low segment", "offset", "sequence", "kind"],
+    )  # fmt: skip
+    def test_an_entry_that_no_checkpoint_can_hold_is_dead_letter_and_holds_up_no_other(
+        self, history: RealHistory, stream: DecisionStream, wrong: dict[str, object]
+    ) -> None:
+        fields = {"writer": "w", "segment": 1, "offset": 1, "sequence": 1, "kind": 1, "data": b"x"} | wrong
+        stream._redis.xadd(STREAM, {b"r": msgspec.msgpack.encode([list(fields.values())])})
+        former = zip(b"wgoskd", fields.values(), strict=True)
+        stream._redis.xadd(STREAM, {bytes([name]): str(value) for name, value in former})
+        record(history, 1)
+        history.settle()
+        assert sequences() == [1]
+        assert [row.reason.partition(":")[0] for row in DeadLetter.objects.all()] == ["it is no record"] * 2
+        assert not stream.length()
+
+    @pytest.mark.parametrize(
+        ("kind", "record"),
+        [
+            (Kind.GAP, Gap(first=1, last=(1 << 63) - 1, reason="", at=AT)),
+            (Kind.GAP, Gap(first=-5, last=-3, reason="", at=AT)),
+            (Kind.MARK, Mark((1 << 63) - 1)),
+            (Kind.END, End(1 << 63)),
+        ],
+        ids=str,
+    )
+    def test_a_number_that_no_column_holds_is_dead_letter_and_holds_up_no_other(
+        self, history: RealHistory, kind: Kind, record: msgspec.Struct
+    ) -> None:
+        history.spool.append([(kind, [msgspec.msgpack.encode(record)])])
+        history.recorder.record(make_entry("behind"))
+        history.settle()
+        assert sequences() == [1]
+        assert DeadLetter.objects.get().reason.startswith("it can't be read: Expected `int`")
+        assert not DecisionGap.objects.exists()
+
+    def test_a_gap_that_the_database_refuses_is_kept(self, history: RealHistory) -> None:
+        if connection.vendor != "postgresql":
+            pytest.skip("SQLite takes it")
+        gap = Gap(first=1, last=2, reason="no\x00room", at=AT)
+        history.spool.append([(Kind.GAP, [msgspec.msgpack.encode(gap)])])
+        history.settle()
+        letter = DeadLetter.objects.get()
+        assert letter.reason.startswith("the database refuses it: ")
+        assert b"no\x00room" in bytes(letter.data)
 
     def test_a_row_that_the_database_refuses_is_dead_letter(self, history: RealHistory) -> None:
         if connection.vendor != "postgresql":
