@@ -7,7 +7,7 @@ processor at 5,000 nodes and 50,000 Pods.
 With `--beside` it starts a real cluster of the last of the sizes, and Berth as `make up` does. A worker runs the gate of a Change, listing
 and all, while the extender answers /filter. Two blocks of calls without a gate and one beside it take turns, another first each time; the ratio is
 that of the p99 of two blocks of a round, and the median of the rounds counts. As far as the second block without a gate lies from the first,
-this machine can't tell.
+this machine can't tell. With `--server-behind` what is left of it is Berth's own.
 """
 
 import argparse
@@ -152,10 +152,10 @@ def measure(nodes: int, count: int, only: Sequence[str], *, alike: bool) -> None
         )
 
 
-def measure_beside(nodes: int, count: int, rounds: int) -> None:
+def measure_beside(nodes: int, count: int, rounds: int, *, server_behind: bool) -> None:
     """Print what a gate that a worker runs takes, and what it does to the extender's answers meanwhile."""
     before, after = CHANGES["a label rule"]
-    with scratch() as folder, cluster(folder / "cluster") as running:
+    with scratch() as folder, cluster(folder / "cluster", behind=server_behind) as running:
         running.create_nodes(make_node(number) for number in range(nodes))
         names = [json.loads(item)["metadata"]["name"] for item in running.items("/api/v1/nodes")]
         running.create_pods(_placed(count, names))
@@ -251,12 +251,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, default=len(SIZES), help="how many of the sizes, the smallest first")
     parser.add_argument("--beside", action="store_true", help="on a real cluster, beside calls of the extender")
+    parser.add_argument(
+        "--server-behind", action="store_true", help="the API server goes behind all else, as on a machine of its own"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="how many gates are run beside calls")
     parser.add_argument("--only", action="append", choices=list(CHANGES), help="kinds of change")
     asked = parser.parse_args()
     print(machine())
     if asked.beside:
-        measure_beside(*SIZES[asked.sizes - 1], asked.rounds)
+        measure_beside(*SIZES[asked.sizes - 1], asked.rounds, server_behind=asked.server_behind)
         return
     for nodes, count in SIZES[: asked.sizes]:
         for alike in (True, False):
