@@ -73,7 +73,7 @@ def read_manifest(name: str) -> Any:
 
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+        documents = _json_of(text) or [each for each in yaml.safe_load_all(text) if each is not None]
         json.dumps(documents)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
         message = f"{name}:1: can't be read as a manifest: {error}"
@@ -82,6 +82,14 @@ def read_manifest(name: str) -> Any:
         message = f"{name}:1: holds {len(documents)} documents; one is wanted"
         raise CommandError(message)
     return documents[0]
+
+
+def _json_of(text: str) -> list[Any]:
+    """Return the document of a text of JSON; none where it is another. YAML takes no tabs, with which JSON may be indented."""
+    try:
+        return [json.loads(text)]
+    except ValueError:
+        return []
 
 
 def simulate(server: Server, given: Namespace) -> Answer:

@@ -11,6 +11,7 @@ from policies import checking, manifests, publishing, wording
 from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import RuleSet
+from policies.management.files import documents_of, only_document
 
 
 class Command(BaseCommand):
@@ -73,18 +74,8 @@ def read_only_document(path: Path) -> manifests.Located:
     Raises:
         CommandError: there is none, or more than one, or the file can't be read.
     """
-    try:
-        found = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
-    except RuleSetError as error:
-        raise CommandError("\n".join(fault.message for fault in error.faults), returncode=1) from error
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path}:1: can't be read: {error}"
-        raise CommandError(message, returncode=1) from error
-    found = [each for each in found if not _is_assignment(each.document)]
-    if len(found) != 1:
-        message = f"{path}:1: holds {len(found)} documents; one is wanted"
-        raise CommandError(message, returncode=1)
-    return found[0]
+    found = [each for each in documents_of(path) if not _is_assignment(each.document)]
+    return only_document(found, path)
 
 
 def _is_assignment(document: object) -> bool:

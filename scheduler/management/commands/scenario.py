@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
+from policies.management.files import documents_of, only_document
 from policies.manifests import to_json
 from scheduler.scenario import (
     NOT_MODELLED,
@@ -68,15 +68,11 @@ def _found(options: dict[str, Any]) -> Scenario:
 
 
 def _read(file: str) -> Template:
+    path = Path(file)
     try:
-        documents = list(yaml.safe_load_all(Path(file).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"{file}: {error}"
-        raise ScenarioError(message) from error
-    if len(documents) != 1:
-        message = f"{file}: {len(documents)} documents; give one"
-        raise ScenarioError(message)
-    return template_of(documents[0])
+        return template_of(only_document(documents_of(path), path).document)
+    except CommandError as error:
+        raise ScenarioError(str(error)) from error
 
 
 def _lines(found: Scenario) -> list[str]:

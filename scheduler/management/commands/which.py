@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from django.core.management.base import CommandError
 
-from policies.engine.which import lines_of
+from policies.engine.which import Which, lines_of
 from policies.management.command import BerthCommand
+from policies.management.files import documents_of, only_document
 from policies.manifests import to_json
 from scheduler.which import AskedError, which_of_cluster, which_of_document
 
@@ -33,8 +33,8 @@ class Command(BerthCommand):
         del args
         asked: str = options["pod"]
         try:
-            found = which_of_document(_read(asked)) if asked.endswith(_FILES) else which_of_cluster(asked)
-        except (OSError, ValueError, yaml.YAMLError, AskedError) as error:
+            found = _of_file(Path(asked)) if asked.endswith(_FILES) else which_of_cluster(asked)
+        except (OSError, ValueError, AskedError) as error:
             message = f"{asked}: {error}"
             raise CommandError(message, returncode=1) from error
         if options["output"] == "json":
@@ -43,10 +43,5 @@ class Command(BerthCommand):
             self.stdout.write("\n".join(lines_of(found)))
 
 
-def _read(file: str) -> Any:
-    """Return the one manifest of a file. JSON is YAML, too."""
-    documents = [each for each in yaml.safe_load_all(Path(file).read_text(encoding="utf-8")) if each is not None]
-    if len(documents) != 1:
-        message = f"holds {len(documents)} documents; one is wanted"
-        raise ValueError(message)
-    return documents[0]
+def _of_file(path: Path) -> Which:
+    return which_of_document(only_document(documents_of(path), path).document)

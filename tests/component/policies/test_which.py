@@ -94,7 +94,13 @@ def test_where_none_takes_it_that_is_said(tmp_path: Path) -> None:
     assert "not of-live: it has no namespace label env, not live" in said
 
 
-@pytest.mark.parametrize("pod", ["shop/gone", "none.json"])
-def test_a_pod_that_can_t_be_had_is_said(server: Server, pod: str) -> None:
-    with pytest.raises(CommandError, match=f"{pod}: "):
+def test_a_file_of_json_may_be_indented_with_tabs(tmp_path: Path) -> None:
+    path = tmp_path / "pod.json"
+    path.write_text('{\n\t"metadata": {\n\t\t"name": "new"},\n\t"spec": {"schedulerName": "batch"}\n}\n')
+    assert run(str(path)).startswith("default/new gets rule set web by Assignment batch\n")
+
+
+@pytest.mark.parametrize(("pod", "says"), [("shop/gone", "shop/gone: "), ("none.json", "none.json:1: can't be read")])
+def test_a_pod_that_can_t_be_had_is_said(server: Server, pod: str, says: str) -> None:
+    with pytest.raises(CommandError, match=says):
         run(pod)

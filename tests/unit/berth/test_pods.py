@@ -1,5 +1,6 @@
 """Pods: their stories in sentences, which Assignment takes one, where one would land, Decisions as they come."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,3 +171,12 @@ def test_following_writes_each_decision_once_the_oldest_first(
     assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-1", "shop/web-2", "shop/web-3"]
     assert stub.asked[0]["query"] == "limit=20&namespace=shop"
     assert berth("decisions", "no-filter").code == 1
+
+
+def test_a_manifest_of_json_may_be_indented_with_tabs_and_one_of_yaml_ends_with_a_line_of_dashes(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "pod"
+    for text in ('{\n\t"kind": "Pod"\n}\n', "kind: Pod\n---\n"):
+        path.write_text(text)
+        assert pods.read_manifest(str(path)) == {"kind": "Pod"}
