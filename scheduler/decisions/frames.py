@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 30
 
 Buffer = bytes | bytearray | memoryview
 
-# Numbers that are read from records: what the database's columns hold, and one more. A record with another is unreadable.
+# Numbers that are read from records: a column of the database holds them, and the next one, too. A record with another is unreadable.
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 2)]
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 2)]
 

@@ -245,7 +245,8 @@ class _Batch:
         refused += self._store_outcomes()
         # What was missing has come, or is known to be lost; the rest is noted again in seconds.
         DecisionGap.objects.filter(process__in=self._checkpoints, may_return=True).delete()
-        refused += (gaps := insert(DecisionGap, self._gaps))
+        gaps = insert(DecisionGap, self._gaps)
+        refused += gaps
         refused_gaps = {id(gap) for gap, _words in gaps}
         self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         DeadLetter.objects.bulk_create(self._dead_letters)
