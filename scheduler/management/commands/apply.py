@@ -2,7 +2,7 @@
 
 import getpass
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from scheduler.applying import (
     read_files,
 )
 from scheduler.gate.words import lines_of
+
+# Of many files, those that a Change's title names.
+_NAMED_IN_TITLE = 3
 
 
 class Command(BerthCommand):
@@ -55,7 +58,7 @@ class Command(BerthCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read everything, open the Change, publish it, say what was done."""
-        title = options["title"] or f"apply {' '.join(Path(file).name for file in options['files'])}"
+        title = options["title"] or _title_of([Path(file).name for file in options["files"]])
         wish = Wish(title=title, reason=options["reason"], publish=options["publish"])
         try:
             documents = read(options["files"])
@@ -104,6 +107,13 @@ def read(files: Iterable[str]) -> Documents:
     except DocumentsError as error:
         message = f"{error}\nNothing was applied: {counted(len(error.faults), 'fault')}."
         raise CommandError(message) from error
+
+
+def _title_of(names: Sequence[str]) -> str:
+    """Return what a Change of these files is called, as the command `berth` calls it."""
+    if len(names) <= _NAMED_IN_TITLE:
+        return f"apply {' '.join(names)}"
+    return f"apply {len(names)} files: {', '.join(names[:_NAMED_IN_TITLE])} and {len(names) - _NAMED_IN_TITLE} more"
 
 
 def _text(applied: Applied) -> str:

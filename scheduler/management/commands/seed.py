@@ -44,8 +44,8 @@ class Command(BerthCommand):
         if current_revision().number > 0:
             return
         files = [str(path) for path in sorted(folder.glob("*.yaml"))]
-        reason = "examples of the local default"
-        call_command("apply", "--publish", "--no-cluster", "--reason", reason, *files, stdout=StringIO())
+        said = ("--title", "Publish the examples", "--reason", "examples of the local default")
+        call_command("apply", "--publish", "--no-cluster", *said, *files, stdout=StringIO())
         published = current_revision()
         names = ", ".join(rule_set.name for rule_set in published.rule_sets)
         self.stdout.write(f"{len(published.rule_sets)} example rule sets are published: {names}")

@@ -46,6 +46,15 @@ def test_apply_opens_a_change_and_publishes_nothing(manifest: Path) -> None:
     assert not RuleSetVersion.objects.exists()
 
 
+def test_a_change_of_many_files_names_a_few_of_them_and_says_how_many_there_are(tmp_path: Path) -> None:
+    files = [tmp_path / f"a-rule-set-with-quite-a-long-name-{number}.yaml" for number in range(12)]
+    for number, file in enumerate(files):
+        file.write_text(manifests.to_yaml(rule_set_document(f"long-{number}")))
+    _run("apply", *map(str, files))
+    shown = ", ".join(file.name for file in files[:3])
+    assert Change.objects.get().title == f"apply 12 files: {shown} and 9 more"
+
+
 def test_apply_says_for_programs_which_change_and_which_revision_it_made(manifest: Path) -> None:
     opened = json.loads(_run("apply", "--output", "json", str(manifest)))
     assert (opened["ok"], opened["change"], opened["revision"]) == (True, Change.objects.get().pk, None)
