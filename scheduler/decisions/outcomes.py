@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -34,8 +34,10 @@ logger = logging.getLogger("berth.decisions")
 YOUNG = timedelta(seconds=10)
 # Older Decisions aren't looked at: a Pod that still waits was asked about since. A day, and one more for a clock that lags by one. The index `decision_open` has the rest.
 OLD = timedelta(days=2)
-# Pods that are read one by one in a look.
+# So many Pods are read one by one. Where more don't wait, one list of all Pods says it of them all.
 MOST_READ = 500
+# Outcomes that are stored in one transaction: nobody else stores meanwhile.
+MOST_STORED = 2_000
 # After a look the next one keeps away this many times as long as it took.
 REST_FACTOR = 4.0
 # After a fault of the API server.
@@ -95,48 +97,75 @@ class Finder:
         self._process = f"worker@{socket.gethostname()}:{os.getpid()}"
 
     def look(self) -> int:
-        """Find what can be found now, of MOST_READ Pods at most; an API server that is away is left to the next look."""
+        """Find what can be found now, and return of how many Pods; an API server that is away is left to the next look."""
         started = time.monotonic()
         if started < self._resting_until:
             return 0
         found: list[Outcome] = []
         try:
-            for pod in self._ended():
-                found.append(self._read(pod))  # noqa: PERF401 - what was found before a fault counts
+            for outcome in self._find():
+                found.append(outcome)  # noqa: PERF402 - what was found before a fault counts
         except APIError as error:
             logger.warning("outcomes of Pods can't be looked for yet: %s", error)
             self._resting_until = time.monotonic() + AWAY_SECONDS
         else:
             self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
-        self._store(found)
+        for start in range(0, len(found), MOST_STORED):
+            self._store(found[start : start + MOST_STORED])
         return len(found)
 
     def _store(self, found: Sequence[Outcome]) -> None:
-        if found:
-            with transaction.atomic():
-                hold_up_others(self._clock())
-                rows = [outcome.row(self._process, 0, outcome.encode()) for outcome in found]
-                store_outcomes(rows, known_outcomes(outcome.pod_uid for outcome in found))
-                note_outcomes(found)
-                settle_shadows(found)
+        with transaction.atomic():
+            hold_up_others(self._clock())
+            rows = [outcome.row(self._process, 0, outcome.encode()) for outcome in found]
+            store_outcomes(rows, known_outcomes(outcome.pod_uid for outcome in found))
+            note_outcomes(found)
+            settle_shadows(found)
 
-    def _ended(self) -> list[OpenPod]:
-        """Return Pods that don't wait any more, or have a node by now."""
+    def _find(self) -> Iterator[Outcome]:
+        """Iterate over what became of the Pods that don't wait any more, or have a node by now.
+
+        Raises:
+            APIError: the API server can't be asked now.
+        """
         pods = open_pods(self._clock())
         waiting = self._waiting() if pods else set()
-        return [pod for pod in pods if pod.uid not in waiting][:MOST_READ]
+        pods = [pod for pod in pods if pod.uid not in waiting]
+        if len(pods) <= MOST_READ:
+            yield from (self._outcome(pod, self._read(pod)) for pod in pods)
+            return
+        # A caller that asked about Pods that never were, or a watch that was away for long: read one by one they
+        # would keep the others waiting.
+        there = self._listed({pod.uid for pod in pods})
+        yield from (self._outcome(pod, there.get(pod.uid)) for pod in pods)
 
     def _waiting(self) -> set[str]:
         pages = self._client.list_pages(path="/api/v1/pods", query={"fieldSelector": "spec.nodeName="})
         return {pod.metadata.uid for page in pages for pod in msgspec.json.decode(page, type=_Pods).items}
 
-    def _read(self, pod: OpenPod) -> Outcome:
-        """Return where a Pod is, or that it is gone: under another UID the name is another Pod's.
+    def _listed(self, uids: Set[str]) -> dict[str, _Pod]:
+        pages = self._client.list_pages(path="/api/v1/pods")
+        listed = (pod for page in pages for pod in msgspec.json.decode(page, type=_Pods).items)
+        return {pod.metadata.uid: pod for pod in listed if pod.metadata.uid in uids}
+
+    def _read(self, pod: OpenPod) -> _Pod | None:
+        """Return a Pod as it is; None when it is gone: under another UID the name is another Pod's.
 
         Raises:
             APIError: it can't be read now.
         """
-        gone = Outcome(
+        if not (is_name(pod.namespace) and is_name(pod.name)):
+            return None  # the API server has no Pod of such a name, and it would become part of a path
+        try:
+            answer = self._client.get(path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
+        except APINotFoundError:
+            return None
+        read = msgspec.json.decode(answer, type=_Pod)
+        return read if read.metadata.uid == pod.uid else None
+
+    def _outcome(self, pod: OpenPod, read: _Pod | None) -> Outcome:
+        """Return that a Pod is on a node, or gone. The annotation is believed where its Decision is about this very Pod."""
+        outcome = Outcome(
             kind=OutcomeRow.Kind.GONE.value,
             pod_uid=pod.uid,
             pod_namespace=pod.namespace,
@@ -144,27 +173,17 @@ class Finder:
             node_name="",
             at=self._clock(),
         )
-        if not (is_name(pod.namespace) and is_name(pod.name)):
-            return gone  # the API server has no Pod of such a name, and it would become part of a path
-        try:
-            answer = self._client.get(path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
-        except APINotFoundError:
-            return gone
-        read = msgspec.json.decode(answer, type=_Pod)
-        return _bound(gone, read) if read.metadata.uid == pod.uid and read.spec.node_name else gone
-
-
-def _bound(gone: Outcome, read: _Pod) -> Outcome:
-    """Return that a Pod is on a node. The annotation is believed where its Decision is about this very Pod."""
-    named = decision_named(read.metadata.annotations)
-    is_own = bool(named) and Decision.objects.filter(pk=named, pod_uid=gone.pod_uid).exists()
-    return msgspec.structs.replace(
-        gone,
-        kind=OutcomeRow.Kind.BOUND.value,
-        node_name=read.spec.node_name,
-        by=read.spec.scheduler_name,
-        decision=named if is_own else "",
-    )
+        if read is None or not read.spec.node_name:
+            return outcome
+        named = decision_named(read.metadata.annotations)
+        is_own = bool(named) and Decision.objects.filter(pk=named, pod_uid=pod.uid).exists()
+        return msgspec.structs.replace(
+            outcome,
+            kind=OutcomeRow.Kind.BOUND.value,
+            node_name=read.spec.node_name,
+            by=read.spec.scheduler_name,
+            decision=named if is_own else "",
+        )
 
 
 def open_pods(now: datetime) -> list[OpenPod]:

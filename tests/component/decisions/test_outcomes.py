@@ -33,7 +33,7 @@ class Cluster:
         self.pods: dict[tuple[str, str], tuple[str, str]] = {}
         self.annotations: dict[str, dict[str, str]] = {}
         self.asked: list[str] = []
-        self.listed = 0
+        self.listed = self.listed_whole = 0
         self.fails_after: int | None = None
 
     def put(self, name: str, *, node: str = "", uid: str = "", namespace: str = "default") -> None:
@@ -42,13 +42,15 @@ class Cluster:
     def annotate(self, name: str, decision: str) -> None:
         self.annotations[name] = {"berth/decision": decision}
 
-    def list_pages(self, *, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        assert (path, query) == ("/api/v1/pods", {"fieldSelector": "spec.nodeName="})
-        self.listed += 1
-        waiting = [uid for uid, node in self.pods.values() if not node]
-        for start in range(0, len(waiting) + 1, 2):  # pages of two
-            items: list[Any] = [{"metadata": {"uid": uid}, "spec": {}} for uid in waiting[start : start + 2]]
-            yield msgspec.json.encode({"metadata": {}, "items": items})
+    def list_pages(self, *, path: str, query: Mapping[str, str] | None = None) -> Iterator[bytes]:
+        assert (path, query) in (("/api/v1/pods", None), ("/api/v1/pods", {"fieldSelector": "spec.nodeName="}))
+        self.listed += query is not None
+        self.listed_whole += query is None
+        found = [self._pod(*key) for key, (_, node) in self.pods.items() if query is None or not node]
+        for start in range(0, len(found) + 1, 2):  # pages of two
+            if query is None and self.fails_after is not None and start >= self.fails_after:
+                raise APIUnavailableError("connection refused")
+            yield msgspec.json.encode({"metadata": {}, "items": found[start : start + 2]})
 
     def get(self, *, path: str) -> bytes:
         self.asked.append(path)
@@ -57,10 +59,13 @@ class Cluster:
         _, _, _, _, namespace, _, name = path.split("/")
         if (namespace, name) not in self.pods:
             raise APINotFoundError(path)
+        return msgspec.json.encode(self._pod(namespace, name))
+
+    def _pod(self, namespace: str, name: str) -> Any:
         uid, node = self.pods[namespace, name]
         metadata = {"uid": uid, "annotations": self.annotations.get(name)}
         spec = {"schedulerName": "default-scheduler"} | ({"nodeName": node} if node else {})
-        return msgspec.json.encode({"metadata": metadata, "spec": spec})
+        return {"metadata": metadata, "spec": spec}
 
 
 @pytest.fixture
@@ -197,16 +202,49 @@ def test_a_second_look_finds_nothing_more(cluster: Cluster) -> None:
     assert outcome("web") == {("n1", LATER)}
 
 
-def test_a_look_reads_a_bounded_number_of_pods_and_the_next_goes_on(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert MOST_READ == 500
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "MOST_READ", 3)
-    for number in range(7):
+    monkeypatch.setattr(outcomes, "MOST_STORED", 2)
+
+
+@pytest.mark.usefixtures("few")
+def test_of_more_pods_than_are_read_one_by_one_a_list_of_all_says_at_once_what_became(cluster: Cluster) -> None:
+    own = decide("own", verb="bind")
+    cluster.put("own", node="n1")
+    cluster.annotate("own", str(own.pk))
+    for number in range(5):
+        decide(f"never-was-{number}")
+    decide("waits")
+    cluster.put("waits")
+    decide("again")
+    cluster.put("again", node="n2", uid="another")
+    assert (look(cluster), look(cluster)) == (7, 0)
+    assert (cluster.asked, cluster.listed_whole) == ([], 1)
+    assert outcome("own") == {("n1", LATER)}
+    assert outcome("waits") == OPEN
+    rows = OutcomeRow.objects.values_list("pod_name", "kind", "decision")
+    assert set(rows) == {
+        ("own", "bound", own.pk),
+        ("again", "gone", None),
+        *((f"never-was-{number}", "gone", None) for number in range(5)),
+    }
+
+
+@pytest.mark.usefixtures("few")
+def test_a_list_that_ends_in_the_middle_says_nothing_of_any_pod(cluster: Cluster) -> None:
+    for number in range(5):
         decide(f"web-{number}")
         cluster.put(f"web-{number}", node="n1")
-    assert [look(cluster) for _ in range(4)] == [3, 3, 1, 0]
-    assert len(cluster.asked) == 7
+    cluster.fails_after = 2
+    assert look(cluster) == 0
+    assert set(Decision.objects.values_list("placed_on", "placed_at")) == OPEN
+    cluster.fails_after = None
+    assert look(cluster) == 5
+
+
+def test_five_hundred_pods_are_read_one_by_one() -> None:
+    assert MOST_READ == 500
 
 
 def test_pods_that_wait_take_no_part_of_that_number(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +256,7 @@ def test_pods_that_wait_take_no_part_of_that_number(cluster: Cluster, monkeypatc
         decide(f"bound-{number}")
         cluster.put(f"bound-{number}", node="n1")
     assert look(cluster) == 2
+    assert (len(cluster.asked), cluster.listed_whole) == (2, 0)
 
 
 def test_what_was_found_before_the_api_server_went_away_is_kept(
