@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from http.cookiejar import CookieJar
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Lock
 from urllib.parse import urlencode
 from urllib.request import HTTPCookieProcessor, OpenerDirector, build_opener
 
@@ -70,6 +70,8 @@ class Doors:
         assert wait_for_port(int(self._url.rsplit(":", 1)[1]), 120)
         made = plane.manage("token", "create", "--owner", "ann", "--scopes", "read,edit,review,publish")
         self._token = made.split()[-1]
+        # The admin compares few passwords at once, and what is tried here is publishing.
+        self._signing_in = Lock()
 
     def stop(self) -> None:
         self._server.terminate()
@@ -110,10 +112,10 @@ class Doors:
     def _signed_in(self) -> tuple[OpenerDirector, CookieJar]:
         cookies = CookieJar()
         browser = build_opener(HTTPCookieProcessor(cookies))
-        browser.open(f"{self._url}/admin/login/")
-        self._post(
-            browser, cookies, f"{self._url}/admin/login/", {"username": "ann", "password": "a long enough secret"}
-        )
+        form = {"username": "ann", "password": "a long enough secret"}
+        with self._signing_in:
+            browser.open(f"{self._url}/admin/login/")
+            self._post(browser, cookies, f"{self._url}/admin/login/", form)
         return browser, cookies
 
     def _post(self, browser: OpenerDirector, cookies: CookieJar, url: str, form: dict[str, str]) -> str:
