@@ -12,7 +12,7 @@ from policies.management.command import BerthCommand
 class Command(BerthCommand):
     """Writes YAML, the same bytes for the same state: rule sets by name, Assignments by order, PriorityClasses by value, others by name."""
 
-    help = "Write published rule sets (or their drafts, with --draft), Assignments, PriorityClasses, Pauses and Exemptions as YAML to standard output."
+    help = "Write what is live (or what a Change makes of it, with --change) as YAML to standard output: rule sets, Assignments, PriorityClasses, Pauses and Exemptions."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""

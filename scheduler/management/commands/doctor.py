@@ -59,7 +59,7 @@ class Command(BerthCommand):
         """Declare what there is."""
         _add_output(parser)
         _add_checkup(parser)
-        parts = parser.add_subparsers(dest="part", metavar="{configuration,lint,wiring,rbac,rights}")
+        parts = parser.add_subparsers(dest="part")
         _add_configuration(parts.add_parser("configuration", help="write a KubeSchedulerConfiguration"))
         _add_lint(parts.add_parser("lint", help="say what kube-scheduler will do with a configuration"))
         _add_wiring(parts.add_parser("wiring", help="prove the wiring by a canary Pod"))

@@ -1,0 +1,35 @@
+"""The help of each `manage.py` command names what commands take."""
+
+import re
+from argparse import ArgumentParser, _SubParsersAction
+
+import pytest
+from django.core.management import get_commands, load_command_class
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+@pytest.fixture(scope="module")
+def parsers() -> dict[str, ArgumentParser]:
+    ours = {name: app for name, app in get_commands().items() if app in ("controlplane", "policies", "scheduler")}
+    return {name: load_command_class(app, name).create_parser("manage.py", name) for name, app in ours.items()}
+
+
+def test_options_that_the_help_names_are_taken(parsers: dict[str, ArgumentParser]) -> None:
+    taken = {option for each in parsers.values() for action in each._actions for option in action.option_strings}
+    named = {name: set(_OPTION.findall(each.description or "")) for name, each in parsers.items()}
+
+    assert {name: options - taken for name, options in named.items() if options - taken} == {}
+
+
+def test_a_usage_that_lists_sub_commands_lists_all(parsers: dict[str, ArgumentParser]) -> None:
+    parts = {
+        name: (action.metavar, "{" + ",".join(action.choices) + "}")
+        for name, each in parsers.items()
+        for action in each._actions
+        if isinstance(action, _SubParsersAction)
+    }
+
+    assert "doctor" in parts
+    listed = {name: (said, there) for name, (said, there) in parts.items() if said and said.startswith("{")}
+    assert {name: said for name, (said, there) in listed.items() if said != there} == {}
