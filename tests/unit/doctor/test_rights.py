@@ -28,6 +28,16 @@ def test_what_no_rule_reads_the_extender_may_not_read() -> None:
     assert many - few == READABLE_KINDS
 
 
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_the_page_on_security_names_every_resource_that_a_process_may_touch(component: str) -> None:
+    _, _, section = (ROOT / "docs" / "security.md").read_text().partition("## What Berth may do in the cluster")
+    row = next(line for line in section.splitlines() if line.startswith(f"| {component}")).lower()
+    said_together = READABLE_KINDS if "published rules read" in row else frozenset()
+
+    named = {right.resource for right in rights_of(component, reviews_tokens=True)} - said_together
+    assert {resource for resource in named if resource.removesuffix("s") not in row} == set()
+
+
 def test_a_manifest_for_another_namespace_names_no_other() -> None:
     documents = list(yaml.safe_load_all(manifest("scheduling")))
     namespaces = {each["metadata"].get("namespace", "scheduling") for each in documents}
