@@ -75,12 +75,6 @@ def page(request: HttpRequest) -> HttpResponse:
     return TemplateResponse(request, "policies/compare.html", context)
 
 
-def compare_url(kind: str, before: int, after: int, name: str = "") -> str:
-    """Return the page that compares two of a kind."""
-    asked = {"kind": kind, "name": name, "before": before, "after": after}
-    return f"{reverse('compare')}?{urlencode({key: value for key, value in asked.items() if value != ''})}"
-
-
 def _page_url(asked: dict[str, str], number: int) -> str:
     return f"?{urlencode({key: value for key, value in asked.items() if value} | {'p': number})}"
 

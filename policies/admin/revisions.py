@@ -22,6 +22,7 @@ from policies.admin.base import (
     Confirmation,
     ReadOnlyAdmin,
     change_url,
+    compare_url,
     confirm,
     decisions_url,
     link,
@@ -352,8 +353,7 @@ def _compared(row: Revision) -> SafeString:
     )
     if number <= _FIRST:
         return shown or SafeString("none")
-    asked = urlencode({"kind": "Revision", "before": row.number - 1, "after": row.number})
-    return format_html("{}{}", shown, link(f"{reverse('compare')}?{asked}", f"All {number:,}"))
+    return format_html("{}{}", shown, link(compare_url("Revision", row.number - 1, row.number), f"All {number:,}"))
 
 
 def _document(row: Revision) -> SafeString:

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from policies import wording
-from policies.admin.compare import compare_url
+from policies.admin.base import compare_url
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, opened, publish, publish_all, text_of
