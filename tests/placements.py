@@ -168,7 +168,3 @@ class History(threading.Thread):
     def created_at(self, uid: str) -> float:
         """When a Pod was first seen; seconds of the monotonic clock."""
         return self._created[uid]
-
-    def waited_seconds(self) -> dict[str, float]:
-        """Between a Pod's being seen first and its being seen on a node, by UID."""
-        return {uid: at - self._created[uid] for uid, at in self.bound_at().items()}
