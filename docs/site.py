@@ -241,7 +241,7 @@ def _rest() -> str:
     from drf_spectacular.generators import SchemaGenerator
 
     schema = SchemaGenerator().get_schema(public=True)
-    parts = ["# REST\n", "With the admin's session; the OpenAPI document is at `/api/schema/`.\n"]
+    parts = ["# REST\n", "With a token or the admin's session; the OpenAPI document is at `/api/schema/`.\n"]
     for path, verbs in sorted(schema["paths"].items()):
         for verb, operation in verbs.items():
             parts.append(f"## {verb.upper()} {path}\n{operation.get('description', '').strip()}\n")

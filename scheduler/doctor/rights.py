@@ -30,17 +30,19 @@ class Right(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-# The API group of each kind that rules may read besides Nodes, Pods and Namespaces, and which rules do.
+# The API group of each kind that may be read besides Nodes, Pods and Namespaces, and what for. Which rules read it they say
+# themselves, see policies.engine.rule.
+_VOLUMES, _OWNERS = "rules about volumes", "rules about Services and the owners of Pods"
 _GROUPS: Final = {
-    kinds.CLAIMS: ("", "NoDiskConflict, NoVolumeZoneConflict, MaxVolumeCount"),
-    kinds.VOLUMES: ("", "NoVolumeZoneConflict, MaxVolumeCount"),
-    kinds.SERVICES: ("", "ServiceAffinity, ServiceAntiAffinityPriority, spreading by Services"),
-    kinds.REPLICATION_CONTROLLERS: ("", "SelectorSpreadPriority, EvenPodsSpreadPriority"),
-    kinds.REPLICA_SETS: ("apps", "SelectorSpreadPriority, EvenPodsSpreadPriority"),
-    kinds.STATEFUL_SETS: ("apps", "SelectorSpreadPriority, EvenPodsSpreadPriority"),
-    kinds.STORAGE_CLASSES: ("storage.k8s.io", "NoVolumeZoneConflict, MaxVolumeCount"),
-    kinds.CSI_NODES: ("storage.k8s.io", "MaxVolumeCount"),
-    kinds.ATTACHMENTS: ("storage.k8s.io", "MaxVolumeCount"),
+    kinds.CLAIMS: ("", _VOLUMES),
+    kinds.VOLUMES: ("", _VOLUMES),
+    kinds.SERVICES: ("", _OWNERS),
+    kinds.REPLICATION_CONTROLLERS: ("", _OWNERS),
+    kinds.REPLICA_SETS: ("apps", _OWNERS),
+    kinds.STATEFUL_SETS: ("apps", _OWNERS),
+    kinds.STORAGE_CLASSES: ("storage.k8s.io", _VOLUMES),
+    kinds.CSI_NODES: ("storage.k8s.io", _VOLUMES),
+    kinds.ATTACHMENTS: ("storage.k8s.io", _VOLUMES),
     kinds.DISRUPTION_BUDGETS: ("policy", "preemption"),
 }
 READABLE_KINDS: Final = frozenset(_GROUPS)
@@ -57,9 +59,9 @@ _CLUSTER: Final = tuple(
 
 
 def _reads(read: Collection[str], verbs: tuple[str, ...] = _FOLLOW) -> Iterator[Right]:
-    for kind, (group, rules) in _GROUPS.items():
+    for kind, (group, reason) in _GROUPS.items():
         if kind in read:
-            yield Right(group, kind, verbs, rules)
+            yield Right(group, kind, verbs, reason)
 
 
 def _lease(name: str, what: str) -> Iterator[Right]:
