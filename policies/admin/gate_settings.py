@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import admin
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
@@ -49,6 +50,14 @@ class GateSettingAdmin(ReadOnlyAdmin):
     empty_title = "No gate setting yet"
     empty_text = "The environment's levels hold (BERTH_GATE_CHECKS). A setting here asks for more, of Changes that touch a rule set."
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[GateSetting]:
+        """Bring along whether a newer one has replaced each."""
+        newer = GateSetting.objects.filter(
+            rule_set=OuterRef("rule_set"), check_name=OuterRef("check_name"), pk__gt=OuterRef("pk")
+        )
+        found: QuerySet[GateSetting] = super().get_queryset(request)
+        return found.annotate(is_replaced=Exists(newer))
+
     @display(description="Set by", ordering="set_by")
     def setter(self, row: GateSetting) -> SafeString | str:
         """Return who set it."""
@@ -73,7 +82,6 @@ class GateSettingAdmin(ReadOnlyAdmin):
         obj._state.adding = False  # noqa: SLF001 - the row is there
 
     @display(description="State", label={"holds": "success"})
-    def holds(self, row: GateSetting) -> str:
+    def holds(self, row: Any) -> str:
         """Return whether it is the newest of its check."""
-        newer = GateSetting.objects.filter(rule_set=row.rule_set, check_name=row.check_name, pk__gt=row.pk)
-        return "replaced" if newer.exists() else "holds"
+        return "replaced" if row.is_replaced else "holds"

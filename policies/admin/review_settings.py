@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.models import Group
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
@@ -57,6 +58,12 @@ class ReviewSettingAdmin(ReadOnlyAdmin):
     empty_title = "No review setting yet"
     empty_text = "The environment's settings hold (BERTH_REVIEW_REQUIRED). A setting here asks for more, of every Change or of a rule set's."
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ReviewSetting]:
+        """Bring along whether a newer one has replaced each."""
+        newer = ReviewSetting.objects.filter(rule_set=OuterRef("rule_set"), pk__gt=OuterRef("pk"))
+        found: QuerySet[ReviewSetting] = super().get_queryset(request)
+        return found.annotate(is_replaced=Exists(newer))
+
     @display(description="Set by", ordering="set_by")
     def setter(self, row: ReviewSetting) -> SafeString | str:
         """Return who set it."""
@@ -84,7 +91,6 @@ class ReviewSettingAdmin(ReadOnlyAdmin):
         return publishing.sentence_of(row)
 
     @display(description="State", label={"holds": "success"})
-    def holds(self, row: ReviewSetting) -> str:
+    def holds(self, row: Any) -> str:
         """Return whether it is the newest of its rule set."""
-        newer = ReviewSetting.objects.filter(rule_set=row.rule_set, pk__gt=row.pk)
-        return "replaced" if newer.exists() else "holds"
+        return "replaced" if row.is_replaced else "holds"

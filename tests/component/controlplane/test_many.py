@@ -13,8 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from policies import compiler
 from policies.engine.ruleset import Revision
-from policies.models import Assignment, Change, ChangeEvent, RuleSet, RuleSetVersion
+from policies.models import Assignment, Change, ChangeEvent, GateSetting, ReviewSetting, RuleSet, RuleSetVersion
 from tests.builders import make_assignment, make_rule_set
+from tests.component.pages import text_of
 from tests.component.revisions import store_revision
 
 pytestmark = pytest.mark.django_db
@@ -132,6 +133,29 @@ def test_the_list_of(page: str, operator: Client, counting: Callable[[], Any]) -
     assert many.queries <= few.queries
     assert many.rows <= few.rows
     assert few.queries < 20
+
+
+@pytest.mark.parametrize(
+    ("page", "make"),
+    [
+        ("reviewsetting", lambda: ReviewSetting(rule_set="web", approvals=1, set_by="root", set_at=NOW)),
+        (
+            "gatesetting",
+            lambda: GateSetting(rule_set="web", check_name="tests", level="warning", set_by="root", set_at=NOW),
+        ),
+    ],
+)
+def test_the_list_of_settings_asks_as_much_for_many_and_says_which_holds(
+    page: str, make: Callable[[], Any], operator: Client, counting: Callable[[], Any]
+) -> None:
+    make().save()
+    with counting() as few:
+        operator.get(f"/admin/policies/{page}/")
+    type(make()).objects.bulk_create(make() for _ in range(9))
+    with counting() as many:
+        shown = text_of(operator.get(f"/admin/policies/{page}/"))
+    assert (shown.count("replaced"), shown.count("holds")) == (9, 1)
+    assert many.queries == few.queries
 
 
 def test_the_first_page_names_some_changes_and_leads_to_the_others(
