@@ -7,6 +7,7 @@ from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
@@ -31,6 +32,11 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     list_display = ("username", "email", "roles", "is_active", "last_login")
     list_filter = ("groups", "is_active")
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        """Bring along the roles of each."""
+        found: QuerySet[User] = super().get_queryset(request)
+        return found.prefetch_related("groups")
+
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 - Django's name
         """Set a password together with its AuditEvent."""
@@ -43,7 +49,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     @admin.display(description="Roles")
     def roles(self, row: User) -> str:
         """Return the roles by name."""
-        names = list(row.groups.values_list("name", flat=True))
+        names = [group.name for group in row.groups.all()]
         return ", ".join((["superuser"] if row.is_superuser else []) + names) or "none"
 
 

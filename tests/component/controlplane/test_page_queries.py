@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import Group, User
 
 from policies.models import Revision
 from tests.admin_pages import Asked, paths
@@ -25,7 +26,7 @@ _SLACK = 2
 
 
 def make(first: int, last: int) -> None:
-    """Publish rule sets in versions, Assignments and PriorityClasses, and leave as many Changes open."""
+    """Publish rule sets in versions, Assignments and PriorityClasses, leave as many Changes open, and make accounts."""
     numbers = range(first, last)
     sets = [make_rule_set(f"rules-{number}", filters=[TEAM_FILTER]) for number in numbers]
     classes = [make_priority_class(f"class-{number}", value=number + 1) for number in numbers]
@@ -41,6 +42,7 @@ def make(first: int, last: int) -> None:
         make_decision(pod_name=f"web-{number}", rule_set=f"rules-{number}")
     for number in numbers:
         make_process(id=f"extender@host:{number}:1")
+        User.objects.create(username=f"person-{number}").groups.set(Group.objects.all())
 
 
 def counted() -> dict[str, tuple[int, list[str]]]:
