@@ -57,7 +57,7 @@ class APICalls:
         tell: hands a message to the deciding thread.
         queue: the Pods that wait.
         live: where they are counted.
-        room: what is made free for them.
+        nominator: the nodes that are made free for them, and for whom.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class APICalls:
         tell: Callable[[Message], None],
         queue: Queue,
         live: LiveSnapshot,
-        room: Nominator,
+        nominator: Nominator,
     ) -> None:
         self._client = client
         self._dispatcher = dispatcher
@@ -79,7 +79,7 @@ class APICalls:
         self._tell = tell
         self._queue = queue
         self._live = live
-        self._room = room
+        self._nominator = nominator
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
@@ -154,15 +154,15 @@ class APICalls:
         self._queue.retry(uid, now)
         waiting = self._queue.get(uid)
         if waiting is not None and waiting.nominated:
-            self._room.nominate(uid, waiting.nominated, waiting.pod)
+            self._nominator.nominate(uid, waiting.nominated, waiting.pod)
 
     def let_go(self, uid: str) -> None:
         """Forget a Pod that doesn't wait any more."""
         self._unseen.discard(uid)
         if self._queue.forget(uid):
-            self._room.end(uid)
+            self._nominator.end(uid)
             self._conditions_written.pop(uid, None)
-            self._room.nominate(uid, "")
+            self._nominator.nominate(uid, "")
 
     def _if_leading(self, placement: Placement, *, may_be_done: bool) -> Callable[[], bool]:
         def ready() -> bool:
@@ -268,18 +268,18 @@ class APICalls:
 
     # Preemptions
 
-    def make_room(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
+    def preempt(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
         """Remove the victims once the nomination is written, and let those that yield look elsewhere.
 
         So whoever takes over after a crash knows for whom they were removed, and removes no others.
         """
         pod = waiting.pod
-        self._room.begin(pod, preemption)
+        self._nominator.begin(pod, preemption)
         for other in preemption.yielding:
             yielding = self._queue.get(other.uid)
             if yielding is not None:
                 yielding.nominated = ""
-            self._room.nominate(other.uid, "")
+            self._nominator.nominate(other.uid, "")
             self._conditions_written.pop(other.uid, None)
         BINDER_PREEMPTIONS.labels("begun").inc()
         BINDER_VICTIMS.inc(len(preemption.victims))
@@ -299,7 +299,7 @@ class APICalls:
     def _on_preempted(self, pod: Pod, preemption: Preemption, done: bool, now: float) -> None:  # noqa: FBT001 - private
         if not done:
             BINDER_PREEMPTIONS.labels("failed").inc()
-            self._room.end(pod.uid)
+            self._nominator.end(pod.uid)
             waiting = self._queue.get(pod.uid)
             if waiting is not None and waiting.state is State.UNSCHEDULABLE:
                 self._queue.retry(pod.uid, now)

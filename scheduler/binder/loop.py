@@ -136,11 +136,11 @@ class Loop:
         self._conditions = conditions
         self._node_label = node_label
         self._clock = clock
-        self._rules: Profile | None = None
+        self._profile: Profile | None = None
         self._inbox: deque[Message] = deque()
         self._heard = threading.Event()
         self._queue = Queue()
-        self._room = Nominator()
+        self._nominator = Nominator()
         self._api_calls = APICalls(
             client=client,
             dispatcher=dispatcher,
@@ -149,7 +149,7 @@ class Loop:
             tell=self._tell,
             queue=self._queue,
             live=live,
-            room=self._room,
+            nominator=self._nominator,
         )
         self._last_row = -1
         self._stopping = False
@@ -181,10 +181,10 @@ class Loop:
 
     def serve(self, revision: CompiledRevision) -> None:
         """Use another Revision from the next Pod on. May be called by any thread."""
-        rules = Profile(revision)
+        profile = Profile(revision)
 
         def take_up(now: float) -> None:
-            self._rules = rules
+            self._profile = profile
             self._queue.requeue(REVISION, now)
 
         self._tell(take_up)
@@ -236,7 +236,7 @@ class Loop:
     def _put(self, pod: Pod, now: float) -> None:
         waiting = self._queue.put(pod, now)
         if waiting.nominated and waiting.state is not State.TAKEN:
-            self._room.nominate(pod.uid, waiting.nominated, pod)
+            self._nominator.nominate(pod.uid, waiting.nominated, pod)
 
     def _requeue(self, events: Collection[str], now: float) -> None:
         for event in events:
@@ -280,7 +280,7 @@ class Loop:
 
     def _may_decide(self) -> bool:
         return (
-            self._rules is not None
+            self._profile is not None
             and len(self._api_calls.in_flight) < MOST_IN_FLIGHT
             and self._live.synced
             and self._leads()
@@ -315,7 +315,7 @@ class Loop:
             _count_undecided(placement)
             # Before the binding is sent: the next Pod is decided on with this one on its node.
             self._live.assume(pod, placement.node)
-            self._room.nominate(pod.uid, "")
+            self._nominator.nominate(pod.uid, "")
             # On the spool before the binding that it tells of is sent.
             placement.decision = self._record(placement, seconds, {"node": placement.node})
             self._api_calls.send(placement)
@@ -323,11 +323,11 @@ class Loop:
 
     def _place(self, waiting: Waiting) -> Placement | None:
         """Decide on a Pod; None when that can't be done, which is said at the Pod."""
-        if self._rules is None:
+        if self._profile is None:
             return None
         snapshot = self._snapshot()
         try:
-            return self._rules.place(
+            return self._profile.place(
                 waiting.pod,
                 snapshot,
                 self._rows(snapshot),
@@ -347,7 +347,7 @@ class Loop:
 
     def _snapshot(self) -> Snapshot:
         snapshot = self._live.snapshot()
-        nominated = self._room.nominated
+        nominated = self._nominator.nominated
         if snapshot.nominated is nominated or not nominated:
             return snapshot
         return snapshot.changed({}, nominated=nominated)
@@ -369,7 +369,7 @@ class Loop:
             waiting: the Pod in the queue, with the node that was nominated for it before.
             placement: the cycle: `enforced` has the rule set and its Answer, `snapshot` what was decided on, with `nominated`.
         """
-        found = self._room.search(placement, waiting.nominated, TimeLimit(MOST_SECONDS).give_way)
+        found = self._nominator.search(placement, waiting.nominated, TimeLimit(MOST_SECONDS).give_way)
         if found is None:
             return Nomination(node=waiting.nominated, requeued_by=BUDGETS | {POD_GONE})
         message = f"preemption: {found.reason}" if found.reason else ""
@@ -393,7 +393,7 @@ class Loop:
             message = f"{message} {nomination.message}"
         waiting.message = message
         waiting.nominated = nomination.node
-        self._room.nominate(waiting.pod.uid, nomination.node, waiting.pod)
+        self._nominator.nominate(waiting.pod.uid, nomination.node, waiting.pod)
         now, at = self._clock(), opens_at(placement)
         opens = None if at is None else now + max(0.0, (at - datetime.now(UTC)).total_seconds())
         self._queue.refuse(
@@ -404,7 +404,7 @@ class Loop:
         if nomination.preemption is None:
             self._api_calls.say(waiting, condition)
         else:
-            self._api_calls.make_room(waiting, nomination.preemption, condition)
+            self._api_calls.preempt(waiting, nomination.preemption, condition)
 
     # What mends
 

@@ -22,7 +22,7 @@ class IncomingBody:
     """A body of which nothing is kept where it is over the limit, or where the call is refused whatever is in it.
 
     Args:
-        room: what all bodies share.
+        budget: the bytes that all bodies share.
         length: in bytes, as the client says; None where it doesn't.
         limit_bytes: for a body that is kept.
         keep: whether it is to be kept.
@@ -32,8 +32,8 @@ class IncomingBody:
         RefusedError: there is no room.
     """
 
-    def __init__(self, room: Budget, length: int | None, *, limit_bytes: int, keep: bool, leave: int = 0) -> None:
-        self._room, self._limit, self._leave = room, limit_bytes, leave
+    def __init__(self, budget: Budget, length: int | None, *, limit_bytes: int, keep: bool, leave: int = 0) -> None:
+        self._budget, self._limit, self._leave = budget, limit_bytes, leave
         self._size = self._taken = 0
         self._reading: Reading | None = None
         if keep and (length or 0) <= limit_bytes:
@@ -55,8 +55,8 @@ class IncomingBody:
         if self._size > self._limit:
             self.close()
         elif self._reading is not None:
-            leave = self._leave + self._room.for_small(self._taken + size) if self._leave else 0
-            self._room.take(size, leave=leave)
+            leave = self._leave + self._budget.for_small(self._taken + size) if self._leave else 0
+            self._budget.take(size, leave=leave)
             self._taken += size
             self._reading.filled(size)
 
@@ -67,5 +67,5 @@ class IncomingBody:
 
     def close(self) -> None:
         """Forget it, and give its room back."""
-        self._room.give(self._taken)
+        self._budget.give(self._taken)
         self._taken, self._reading = 0, None

@@ -33,7 +33,7 @@ class ExtenderWorker(Worker):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._most_bytes = settings.BERTH.extender_max_body_bytes
-        self._room = Budget(BODIES_AT_ONCE * self._most_bytes)
+        self._budget = Budget(BODIES_AT_ONCE * self._most_bytes)
 
     def listener(self, listening: socket.socket) -> Listener:
         """Return what is served on a socket: the verbs, with TLS when it is set, or nothing but probes."""
@@ -53,7 +53,7 @@ class ExtenderWorker(Worker):
         may_call = not environ[ONLY_PROBES] and caller_of(environ) is not None
         # Who was never answered leaves half of the room to others.
         leave = 0 if environ[CONNECTION].is_known else BODIES_AT_ONCE * self._most_bytes // 2
-        return IncomingBody(self._room, length, limit_bytes=self._most_bytes, keep=may_call, leave=leave)
+        return IncomingBody(self._budget, length, limit_bytes=self._most_bytes, keep=may_call, leave=leave)
 
     def run(self) -> None:
         """Serve until told to stop; a new master's worker (SIGUSR2) begins when it is ready, and ends the former master."""

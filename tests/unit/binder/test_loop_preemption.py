@@ -148,8 +148,8 @@ def test_a_less_important_pod_yields_is_tried_again_and_looks_elsewhere(room: Ro
     room.pod("urgent", requests=FOUR, priority=20)
     room.turn(2)
     assert room.done[2:4] == ["urgent nominated to n1", "low removed for urgent"]
-    assert room.loop._room.nominated.keys() == {"n1"}
-    assert [pod.name for pod in room.loop._room.nominated["n1"]] == ["urgent"]
+    assert room.loop._nominator.nominated.keys() == {"n1"}
+    assert [pod.name for pod in room.loop._nominator.nominated["n1"]] == ["urgent"]
     assert room.done[4:] == ["late nominated to none"]
 
 
@@ -179,7 +179,7 @@ def test_a_pod_that_is_gone_is_waited_for_no_more(room: Room) -> None:
     room.turn()
     room.pod("urgent", requests=FOUR, priority=10, deleted=True)
     room.turn()
-    assert room.loop._room.nominated == {}
+    assert room.loop._nominator.nominated == {}
 
     room.pod("low", node="n1", requests=FOUR, deleted=True)
     room.pod("next", requests=TWO)

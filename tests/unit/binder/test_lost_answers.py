@@ -109,7 +109,7 @@ class Desk:
         self.now = 100.0
         self.leading = True
         self.events: list[Event] = []
-        self.live, self.queue, self.room = Live(), Queue(), Nominator()
+        self.live, self.queue, self.nominator = Live(), Queue(), Nominator()
         self.told: list[Message] = []
         self.sent: list[APIRequest] = []
         either: Any = self
@@ -123,7 +123,7 @@ class Desk:
             tell=self.told.append,
             queue=self.queue,
             live=live,
-            room=self.room,
+            nominator=self.nominator,
         )
 
     def send(self, request: APIRequest) -> None:
@@ -269,7 +269,7 @@ class TestBindings:
         desk.queue.put(urgent, desk.now).nominated = "n1"
         desk.place(urgent, "n1")
         desk.settle()
-        assert desk.room.nominated == {"n1": [urgent]}
+        assert desk.nominator.nominated == {"n1": [urgent]}
 
     def test_a_name_that_leads_elsewhere_is_not_counted_as_being_bound(self) -> None:
         desk = Desk(Server())
@@ -293,7 +293,7 @@ def preempt(desk: Desk, *, yielding: tuple[Pod, ...] = ()) -> None:
     assert waiting is not None
     waiting.nominated = "n1"
     desk.queue.refuse(urgent.uid, desk.now, requeued_by=())
-    desk.calls.make_room(waiting, Preemption("n1", list(victims()), 0, list(yielding), []), NOMINATED)
+    desk.calls.preempt(waiting, Preemption("n1", list(victims()), 0, list(yielding), []), NOMINATED)
     desk.go_on()
 
 
@@ -345,7 +345,7 @@ class TestPreemptions:
         preempt(desk)
         assert server.deleted == ["uid-w"]
         assert server.uids["v"] == "uid-of-the-next"
-        assert desk.room._begun.keys() == {"uid-a"}
+        assert desk.nominator._begun.keys() == {"uid-a"}
 
     def test_one_that_was_refused_is_begun_no_more_and_who_yielded_is_tried_again(self) -> None:
         server = Server(a="uid-a", late="uid-late", v="uid-v", w="uid-w")
@@ -358,14 +358,14 @@ class TestPreemptions:
         desk = Desk(server)
         late = pod("late")
         desk.queue.put(late, desk.now).nominated = "n1"
-        desk.room.nominate(late.uid, "n1", late)
+        desk.nominator.nominate(late.uid, "n1", late)
         assert desk.queue.take(desk.now) is not None
         desk.queue.refuse(late.uid, desk.now, requeued_by=())
         preempt(desk, yielding=(late,))
 
         assert server.nominated == {"a": "n1", "late": None}
-        assert desk.room._begun == {}
-        assert desk.room.nominated == {}
+        assert desk.nominator._begun == {}
+        assert desk.nominator.nominated == {}
         states = {waiting.pod.name: waiting.state for waiting in desk.queue.waiting()}
         assert states == {"a": State.BACKOFF, "late": State.ACTIVE}
         assert "Preempted" not in desk.reasons
@@ -380,4 +380,4 @@ class TestPreemptions:
         server.does = lose
         preempt(desk)
         assert (server.nominated, server.deleted) == ({"a": "n1"}, [])
-        assert desk.room._begun == {}
+        assert desk.nominator._begun == {}

@@ -44,15 +44,15 @@ def refused(snapshot: Snapshot) -> Placement:
     )
 
 
-def found(room: Nominator, snapshot: Snapshot, nominated: str = "") -> Search | None:
-    return room.search(refused(snapshot), nominated)
+def found(nominator: Nominator, snapshot: Snapshot, nominated: str = "") -> Search | None:
+    return nominator.search(refused(snapshot), nominated)
 
 
-def begun(room: Nominator) -> Preemption:
-    search = found(room, snapshot_of(on_node("a")))
+def begun(nominator: Nominator) -> Preemption:
+    search = found(nominator, snapshot_of(on_node("a")))
     assert search is not None
     assert search.preemption is not None
-    room.begin(refused(snapshot_of()).pod, search.preemption)
+    nominator.begin(refused(snapshot_of()).pod, search.preemption)
     return search.preemption
 
 
@@ -61,26 +61,26 @@ def test_a_refused_pod_looks_for_victims() -> None:
 
 
 def test_nobody_else_is_looked_for_until_the_victims_are_seen_to_leave() -> None:
-    room = Nominator()
-    begun(room)
-    assert found(room, snapshot_of(on_node("a"))) is None
-    after = found(room, snapshot_of(on_node("a", **LEAVING)), "n1")
+    nominator = Nominator()
+    begun(nominator)
+    assert found(nominator, snapshot_of(on_node("a"))) is None
+    after = found(nominator, snapshot_of(on_node("a", **LEAVING)), "n1")
     assert after is not None
     assert after.preemption is not None
 
 
 def test_when_the_victims_or_their_node_are_gone_it_is_looked_again() -> None:
     for snapshot in (snapshot_of(on_node("b")), Snapshot.of([], objects=ClusterObjects.from_json({}))):
-        room = Nominator()
-        begun(room)
-        assert found(room, snapshot) is not None
+        nominator = Nominator()
+        begun(nominator)
+        assert found(nominator, snapshot) is not None
 
 
 def test_when_it_could_not_be_done_it_is_looked_again() -> None:
-    room = Nominator()
-    begun(room)
-    room.end("uid-urgent")
-    assert found(room, snapshot_of(on_node("a"))) is not None
+    nominator = Nominator()
+    begun(nominator)
+    nominator.end("uid-urgent")
+    assert found(nominator, snapshot_of(on_node("a"))) is not None
 
 
 def test_nobody_is_preempted_before_budgets_were_seen_or_when_nothing_was_decided() -> None:
