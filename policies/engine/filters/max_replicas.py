@@ -63,14 +63,16 @@ class MaxReplicasPerDomain(Filter):
         """Return how many replicas the node's domain has."""
         node, column = cycle.table.infos[row].node, label(cycle.table, self._key)
         app = ", ".join(f"{key}={cycle.pod.labels[key]}" for key in self._labels)
-        wanted = f"fewer than {self._most} Pods with {app} by {self._key}"
+        fewer = f"fewer than {self._most} Pods" if self._most > 1 else "no Pod"
+        wanted = f"{fewer} with {app} by {self._key}"
         if status == NOT_LABELLED:
             remedy = f"would pass if {node.name} were labelled so"
             return Detail(f"the node {node.name} has no label {self._key}", wanted, remedy, {self._key: None})
         count = int(self._counts(cycle)[column.codes[row]])
         domain = f"{self._key}={node.labels[self._key]}"
-        says = f"the domain {domain} has {count} Pods with {app}, and may have {self._most}"
-        remedy = f"would pass once {count - self._most + 1} of them are gone"
+        says = f"the domain {domain} has {count} Pod{'' if count == 1 else 's'} with {app}, and may have {self._most}"
+        leaving = count - self._most + 1
+        remedy = f"would pass once {leaving} of them {'is' if leaving == 1 else 'are'} gone"
         return Detail(says, wanted, remedy, {self._key: node.labels[self._key], f"Pods with {app}": count})
 
     def _is_counted(self, pod: Pod) -> bool:

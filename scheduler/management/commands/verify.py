@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
+from policies.wording import counted
 from scheduler.evidence.verify import LogReport, Progress, verify
 from scheduler.ledger.keys import KeyFileError, known_verifiers, read_public
 from scheduler.ledger.note import Verifier
@@ -111,7 +112,8 @@ def _sentences(report: LogReport) -> list[str]:
     proved = (
         f"{report.log}: {report.proved:,} of {report.size:,} rows proved, since {report.since:%Y-%m-%d %H:%M:%S} UTC"
     )
-    said = [f"{proved}; {report.checkpoints:,} checkpoints agree, the last over {report.signed_size:,} rows"]
+    agree = f"{counted(report.checkpoints, 'checkpoint')} agree{'s' if report.checkpoints == 1 else ''}"
+    said = [f"{proved}; {agree}, the last over {counted(report.signed_size, 'row')}"]
     if report.unlogged:
         said.append(f"  {report.unlogged:,} rows are older than the log: nothing proves them")
     said += [

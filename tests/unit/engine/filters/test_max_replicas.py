@@ -129,3 +129,10 @@ def test_a_refusal_says_how_many_there_are_and_how_many_must_go() -> None:
     )
     assert full.wanted == "fewer than 2 Pods with app=web by rack"
     assert "The node n4 has no label rack. Would pass if n4 were labelled so." in unlabelled.sentence
+
+
+def test_a_refusal_for_a_single_replica_is_said_in_the_singular() -> None:
+    snapshot = snapshot_of(RACKS, there("n1"))
+    found = explain_node(compiled(maxReplicas=1, topologyKey="rack"), cycle_of(WEB, snapshot), "n1").rules[0]
+    assert "has 1 Pod with app=web, and may have 1. Would pass once 1 of them is gone." in found.sentence
+    assert found.wanted == "no Pod with app=web by rack"
