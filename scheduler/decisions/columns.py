@@ -5,7 +5,6 @@ Verdicts and scores are written in as few bytes a node as they need; a column in
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -24,8 +23,6 @@ _WIDTHS = [1] * 8 + [2] * 8 + [4] * 16 + [8] * 32
 _LEFT = np.where(np.arange(256) < 0x80, NOT_EVALUATED, PASSED).astype(np.int8).tobytes()  # noqa: PLR2004 - from there on negative
 _PASSED = np.int8(PASSED).tobytes()
 _BYTE = 0x7F
-# Rules of which is kept how it is written that they refused nobody: a few hundred bytes each.
-_MOST_SILENT = 1_024
 _SHORT = 0x7FFF
 # Runs that are shorter on the average take more bytes than the differences of all rows.
 _SHORTEST_RUN = 3
@@ -188,11 +185,6 @@ def store_answer(answer: Answer) -> StoredAnswer:
     return StoredAnswer(len(answer.refusal), filters, scores, scored)
 
 
-@lru_cache(_MOST_SILENT)
-def _silent(rule: str, mode: str) -> StoredFilter:
-    return StoredFilter(rule, mode, [], {}, None)
-
-
 def _both(one: bytes, other: bytes) -> bytes:
     """Return which nodes two rules have left: -1 for each, -2 for the others."""
     return np.bitwise_and(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)).tobytes()
@@ -206,7 +198,7 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
     refused: bytes | None = None
     for rule, codes, statuses, faults, is_silent in answer.filters:
         if is_silent:
-            stored.append(_silent(rule.key, rule.mode))
+            stored.append(StoredFilter(rule.key, rule.mode, [], {}, None))
             continue
         if refused is not None:
             left = refused.translate(_LEFT)
