@@ -1,4 +1,4 @@
-"""What is worth ringing for: Prometheus' alert and recording rules, made from one table. Each alert has a section in docs/howto/on-call.md."""
+"""What is worth an alert: Prometheus' alert and recording rules, made from one table. Each alert has a section in docs/howto/on-call.md."""
 
 from typing import Any, Final, Literal
 
@@ -13,9 +13,9 @@ class Alert(msgspec.Struct, frozen=True):
     """A condition that somebody has to know of.
 
     Attributes:
-        name: as it rings.
-        expression: PromQL; what it returns is what rings.
-        lasts: for how long it has to hold before it rings.
+        name: as it fires.
+        expression: PromQL; what it returns is what fires.
+        lasts: for how long it has to hold before it fires.
         severity: `page` while Pods aren't placed or Decisions are lost, `ticket` for what can wait until morning.
         summary: one sentence; `{{ $labels.x }}` and `{{ $value }}` are Prometheus' own.
     """
@@ -163,7 +163,7 @@ ALERTS: Final = (
     ),
     Alert(
         "BerthNobodySchedules",
-        # A sum of nothing is nothing: without a binder's series it wouldn't ring.
+        # A sum of nothing is nothing: without a binder's series it wouldn't fire.
         "sum(berth_binder_leader) < 1 or absent(berth_binder_leader)",
         "1m",
         "page",

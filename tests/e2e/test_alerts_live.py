@@ -1,4 +1,4 @@
-"""Alerts ring in faults that are really made, and every query of the dashboard returns data: Debian's Prometheus reads a running Berth.
+"""Alerts fire in faults that are really made, and every query of the dashboard returns data: Debian's Prometheus reads a running Berth.
 
 Minutes, so `make long` asks for it: ALERTS=whole. Prometheus gets a copy of the rules in which an alert looks back for seconds and waits
 for nothing; what it compares with stays. Of the half hour that a webhook's alert waits for, the row says that it is over.
@@ -69,7 +69,7 @@ Delivery.objects.filter(pk=delivery.pk).update(made_at=now - timedelta(minutes=3
 
 
 def shortened() -> dict[str, Any]:
-    """Return the rules with alerts that look back for four seconds in place of a minute, and ring at once."""
+    """Return the rules with alerts that look back for four seconds in place of a minute, and fire at once."""
     document = rules()
     for group in document["groups"]:
         for rule in group["rules"]:
@@ -124,7 +124,7 @@ class Prometheus:
         except OSError:
             return {}
 
-    def ringing(self) -> set[str]:
+    def firing(self) -> set[str]:
         found = self._ask("alerts").get("alerts", [])
         return {each["labels"]["alertname"] for each in found if each["state"] == "firing"}
 
@@ -232,37 +232,37 @@ def largest_segment(stack: Secured) -> Path:
     return max((stack.state / "spool").rglob("*.seg"), key=lambda path: path.stat().st_size)
 
 
-Ringing = Callable[[], bool]
+Firing = Callable[[], bool]
 
 
-def until(ringing: Ringing, act: Callable[[int], object] = lambda _: time.sleep(0.2)) -> None:
-    """Do something again and again until it rings: a rate needs more than one."""
+def until(firing: Firing, act: Callable[[int], object] = lambda _: time.sleep(0.2)) -> None:
+    """Do something again and again until it fires: a rate needs more than one."""
     for number in range(100_000):
-        if ringing():
+        if firing():
             return
         act(number)
 
 
-def processes_stop(stack: Secured, ringing: Ringing) -> None:
+def processes_stop(stack: Secured, firing: Firing) -> None:
     with at_rest(stack.pid("beat")):
-        until(ringing)
+        until(firing)
 
 
-def the_api_server_hangs(stack: Secured, ringing: Ringing) -> None:
+def the_api_server_hangs(stack: Secured, firing: Firing) -> None:
     """A bind waits for it, and isn't done."""
     bind = {"PodName": "nobody", "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
     server = int(stack.cluster_status()["components"]["kube-apiserver"]["pid"])
     with at_rest(server):
-        until(ringing, lambda _: call(stack, "bind", bind))
+        until(firing, lambda _: call(stack, "bind", bind))
 
 
-def redis_hangs(stack: Secured, ringing: Ringing) -> None:
+def redis_hangs(stack: Secured, firing: Firing) -> None:
     """What is decided waits on disk, and the rule set passes whom it can't count on being recorded."""
     with at_rest(stack.pid("redis")):
-        until(ringing, lambda number: call(stack, "filter", filter_call(number), times=100))
+        until(firing, lambda number: call(stack, "filter", filter_call(number), times=100))
 
 
-def its_disk_is_away(stack: Secured, ringing: Ringing) -> None:
+def its_disk_is_away(stack: Secured, firing: Firing) -> None:
     """An extender ends while Redis hangs, and nobody has what it wrote until its disk is back."""
     aside = stack.folder / "aside"
     assert stack._process is not None
@@ -274,30 +274,30 @@ def its_disk_is_away(stack: Secured, ringing: Ringing) -> None:
             stack.kill("extender")
             folder = largest_segment(stack).parent
             folder.rename(aside)
-    until(ringing)
+    until(firing)
     aside.rename(folder)
 
 
-def the_spool_is_damaged(stack: Secured, ringing: Ringing) -> None:
+def the_spool_is_damaged(stack: Secured, firing: Firing) -> None:
     """What waits on disk while Redis hangs is overwritten; the shipper finds it, and later Decisions show what is missing."""
     with at_rest(stack.pid("redis")):
         call(stack, "filter", filter_call(0), times=400)
         with largest_segment(stack).open("r+b") as segment:
             segment.seek(-20_000, os.SEEK_END)
             segment.write(b"\xff" * 1_000)
-    until(ringing, lambda number: (call(stack, "filter", filter_call(number)), time.sleep(0.2)))
+    until(firing, lambda number: (call(stack, "filter", filter_call(number)), time.sleep(0.2)))
 
 
-def the_extender_hangs_while_a_revision_is_published(stack: Secured, ringing: Ringing) -> None:
+def the_extender_hangs_while_a_revision_is_published(stack: Secured, firing: Firing) -> None:
     with at_rest(stack.pid("extender")):
         path = stack.folder / "slow.yaml"
         path.write_text(yaml.safe_dump_all([RULES | {"metadata": {"name": "another"}}]))
         stack.manage("apply", "--publish", str(path))
         time.sleep(6)
-    until(ringing)
+    until(firing)
 
 
-def the_account_loses_its_rights(stack: Secured, ringing: Ringing) -> None:
+def the_account_loses_its_rights(stack: Secured, firing: Firing) -> None:
     kubeconfig = stack.state / "kubeconfig"
     before = kubeconfig.read_bytes()
     path = "/api/v1/namespaces/default/serviceaccounts"
@@ -311,25 +311,25 @@ def the_account_loses_its_rights(stack: Secured, ringing: Ringing) -> None:
     try:
         kubeconfig.write_text(yaml.safe_dump(document))
         stack.kill("extender")
-        until(ringing)
+        until(firing)
     finally:
         kubeconfig.write_bytes(before)
         stack.kill("extender")
 
 
-def the_certificate_ends_soon(stack: Secured, ringing: Ringing) -> None:
+def the_certificate_ends_soon(stack: Secured, firing: Firing) -> None:
     give_days(stack, 10)
-    until(ringing)
+    until(firing)
     give_days(stack, 20)
 
 
-def the_certificate_is_no_certificate(stack: Secured, ringing: Ringing) -> None:
+def the_certificate_is_no_certificate(stack: Secured, firing: Firing) -> None:
     before = stack.files.cert.read_bytes()
-    until(ringing, lambda number: (write(stack.files.cert, b"nothing %d" % number), time.sleep(1)))
+    until(firing, lambda number: (write(stack.files.cert, b"nothing %d" % number), time.sleep(1)))
     write(stack.files.cert, before)
 
 
-def somebody_else_holds_the_lease(stack: Secured, ringing: Ringing) -> None:
+def somebody_else_holds_the_lease(stack: Secured, firing: Firing) -> None:
     settings = dict(line.split("=", 1) for line in (stack.state / "env").read_text().splitlines())
     path = LEASE.format(settings.get("BERTH_LEASE_NAMESPACE", "kube-system"))
 
@@ -341,24 +341,24 @@ def somebody_else_holds_the_lease(stack: Secured, ringing: Ringing) -> None:
             stack.client.put(path=path, body=json.dumps(lease).encode())
         time.sleep(0.5)
 
-    until(ringing, take)
+    until(firing, take)
     stack.client.delete(path=path)
 
 
-def nodes_are_given_more_than_they_hold(stack: Secured, ringing: Ringing) -> None:
+def nodes_are_given_more_than_they_hold(stack: Secured, firing: Firing) -> None:
     containers = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "6"}}}]
     for name in ("full1", "full2"):
         stack.create_pod(name, nodeName="n1", containers=containers)
-    until(ringing)
+    until(firing)
     stack.delete_all_pods()
 
 
-def its_deadline_is_too_short(stack: Secured, ringing: Ringing) -> None:
+def its_deadline_is_too_short(stack: Secured, firing: Firing) -> None:
     with another_extender(stack, BERTH_EXTENDER_DEADLINE_SECONDS="0.000001") as port:
-        until(ringing, lambda number: call(stack, "filter", filter_call(number), port=port))
+        until(firing, lambda number: call(stack, "filter", filter_call(number), port=port))
 
 
-def it_reads_an_old_copy_of_the_database(stack: Secured, ringing: Ringing) -> None:
+def it_reads_an_old_copy_of_the_database(stack: Secured, firing: Firing) -> None:
     copy = stack.folder / "copy.sqlite3"
     with closing(sqlite3.connect(stack.state / "berth.sqlite3")) as now, closing(sqlite3.connect(copy)) as then:
         now.backup(then)
@@ -366,10 +366,10 @@ def it_reads_an_old_copy_of_the_database(stack: Secured, ringing: Ringing) -> No
         path = stack.folder / "unseen.yaml"
         path.write_text(yaml.safe_dump_all([RULES | {"metadata": {"name": "unseen"}}]))
         stack.manage("apply", "--publish", str(path))
-        until(ringing)
+        until(firing)
 
 
-def its_disk_is_full(stack: Secured, ringing: Ringing) -> None:
+def its_disk_is_full(stack: Secured, firing: Firing) -> None:
     """It has 4 MB, and each call leaves 30 kB that no compression makes smaller; Redis takes none."""
     mount = 'mount -t tmpfs -o size=4m none "$BERTH_STATE_DIR" && exec "$@"'
 
@@ -382,23 +382,23 @@ def its_disk_is_full(stack: Secured, ringing: Ringing) -> None:
         another_extender(stack, "unshare", "-Urm", "sh", "-c", mount, "sh") as port,
         at_rest(stack.pid("redis")),
     ):
-        until(ringing, lambda number: call(stack, "filter", large(number), port=port))
+        until(firing, lambda number: call(stack, "filter", large(number), port=port))
 
 
-def a_receiver_refuses_for_half_an_hour(stack: Secured, ringing: Ringing) -> None:
+def a_receiver_refuses_for_half_an_hour(stack: Secured, firing: Firing) -> None:
     stack.manage("shell", "--no-imports", "-c", REFUSED_FOR_LONG.format(url=f"http://127.0.0.1:{free_port()}/"))
-    until(ringing)
+    until(firing)
     stack.manage("shell", "--no-imports", "-c", "from scheduler.models import Webhook; Webhook.objects.all().delete()")
 
 
-def two_binders_have_two_leases(stack: Secured, ringing: Ringing) -> None:
+def two_binders_have_two_leases(stack: Secured, firing: Firing) -> None:
     settings = {"BERTH_ROLE": "binder", "BERTH_LEASE_NAMESPACE": "default"}
     with another(stack, "BERTH_BINDER_BIND", [sys.executable, "-m", "controlplane.binder"], **settings):
-        until(ringing)
+        until(firing)
 
 
 MADE = {
-    # First: what is promised looks back for five minutes, and later faults make it ring, too.
+    # First: what is promised looks back for five minutes, and later faults make it fire, too.
     "BerthCallsSlow": the_api_server_hangs,
     "BerthWatchSilent": the_api_server_hangs,
     "BerthProcessDown": processes_stop,
@@ -454,13 +454,13 @@ def test_the_alert_rings_in_its_fault_and_goes_silent_after_it(
     stack: Secured, prometheus: Prometheus, alert: str
 ) -> None:
     eventually(lambda: len(prometheus.values("up == 1")) == 5, what="what the former fault ended is back")
-    eventually(lambda: alert not in prometheus.ringing(), what=f"{alert} is silent before")
+    eventually(lambda: alert not in prometheus.firing(), what=f"{alert} is silent before")
     deadline = time.monotonic() + 240
 
-    def rings() -> bool:
-        assert time.monotonic() < deadline, f"{alert} doesn't ring: {prometheus.ringing()}"
-        return alert in prometheus.ringing()
+    def fires() -> bool:
+        assert time.monotonic() < deadline, f"{alert} doesn't fire: {prometheus.firing()}"
+        return alert in prometheus.firing()
 
-    MADE[alert](stack, rings)
+    MADE[alert](stack, fires)
     if alert not in {"BerthCallsSlow", "BerthPublishIsSlow"}:  # what is promised looks back for minutes
-        eventually(lambda: alert not in prometheus.ringing(), what=f"{alert} is silent again")
+        eventually(lambda: alert not in prometheus.firing(), what=f"{alert} is silent again")

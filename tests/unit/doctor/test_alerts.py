@@ -1,4 +1,4 @@
-"""Alerts and the dashboard: made from one table, understood by promtool, each one rings in its fault and is silent without."""
+"""Alerts and the dashboard: made from one table, understood by promtool, each one fires in its fault and is silent without."""
 
 import json
 import re
@@ -124,12 +124,12 @@ def test_each_alert_rings_in_its_fault_alone_and_none_while_all_is_well(tmp_path
     promtool("test", "rules", str(tmp_path / "tests.yaml"))
 
 
-def _case(changed: dict[str, str], ringing: str) -> dict[str, Any]:
+def _case(changed: dict[str, str], firing: str) -> dict[str, Any]:
     series = [{"series": name, "values": values} for name, values in {**WELL, **changed}.items()]
     asked = "count by (alertname) (ALERTS{alertstate='firing'})"
-    samples = [{"labels": f"{{alertname={ringing!r}}}".replace("'", '"'), "value": 1}] if ringing else []
+    samples = [{"labels": f"{{alertname={firing!r}}}".replace("'", '"'), "value": 1}] if firing else []
     return {
-        "name": ringing or "all is well",
+        "name": firing or "all is well",
         "interval": "1m",
         "input_series": series,
         "promql_expr_test": [{"expr": asked, "eval_time": "45m", "exp_samples": samples}],
