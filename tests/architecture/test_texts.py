@@ -14,6 +14,8 @@ FENCE = re.compile(r"^( *)(```+|~~~+).*?^ *\2", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)|^\s*\[[^\]]+\]:\s*<?([^\s>]+)", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
+# Links to sections, a line each, and what the headings of these begin with.
+CONTENTS = re.compile(r"((?:^- \[[^\]]+\]\(#[^)]+\)\n){3,})(?:.*\n)*?(#+) ", re.MULTILINE)
 ANCHOR = re.compile(r"<a\s+(?:id|name)=[\"']([^\"']+)")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 ONE_MACHINE = re.compile(r"(?<![\w.:/}~-])/(?:" + "|".join(("root", "work", "home")) + r")/[\w.]")
@@ -57,6 +59,20 @@ def dead_links(path: Path) -> list[str]:
 def test_every_relative_link_leads_somewhere() -> None:
     texts = [path for path in tracked_files() if path.suffix == ".md"]
     assert {named(path): dead for path in texts if (dead := dead_links(path))} == {}
+
+
+def test_a_page_that_lists_its_sections_lists_all_of_them_in_their_order() -> None:
+    lists = {}
+    for path in (ROOT / "docs").glob("*.md"):
+        text = FENCE.sub("", path.read_text())
+        if listed := CONTENTS.search(text):
+            sections = [
+                slug(heading) for heading in re.findall(rf"^{listed[2]} (.+)$", text[listed.start(2) :], re.MULTILINE)
+            ]
+            lists[path.name] = (re.findall(r"\(#(.+)\)$", listed[1], re.MULTILINE), sections)
+
+    assert "rules.md" in lists
+    assert {name: both for name, both in lists.items() if both[0] != both[1]} == {}
 
 
 def test_each_test_that_holds_a_fault_stands_in_the_file_that_is_linked() -> None:
