@@ -114,6 +114,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.history
 	$(WITH_POSTGRES) $(PYTHON) -m bench.stories
 	$(WITH_POSTGRES) $(PYTHON) -m bench.pages
+	$(PYTHON) -m bench.explorer
 	$(WITH_POSTGRES) $(PYTHON) -m bench.rest
 	$(PYTHON) -m bench.revisions
 	$(PYTHON) -m bench.assignments
@@ -127,6 +128,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 	$(WITH_POSTGRES) $(PYTHON) -m bench.binding_loop
 	$(WITH_POSTGRES) $(PYTHON) -m bench.shadow
+	$(PYTHON) -m bench.hand_over
 	$(PYTHON) -m bench.pauses
 
 image-test: setup cluster ## Build the image and run docker-compose.yml without a daemon (root; buildah, podman, runc, mmdebstrap)

@@ -1,10 +1,12 @@
-"""The help of each `manage.py` command names what commands take."""
+"""What can be typed: the help of each `manage.py` command names what commands take, and `make bench` runs every bench."""
 
 import re
 from argparse import ArgumentParser, _SubParsersAction
 
 import pytest
 from django.core.management import get_commands, load_command_class
+
+from tests.architecture.tracked import ROOT
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
@@ -33,3 +35,10 @@ def test_a_usage_that_lists_sub_commands_lists_all(parsers: dict[str, ArgumentPa
     assert "doctor" in parts
     listed = {name: (said, there) for name, (said, there) in parts.items() if said and said.startswith("{")}
     assert {name: said for name, (said, there) in listed.items() if said != there} == {}
+
+
+def test_make_bench_runs_every_bench() -> None:
+    benches = {path.stem for path in (ROOT / "bench").glob("*.py") if '__name__ == "__main__"' in path.read_text()}
+    run = set(re.findall(r"-m bench\.(\w+)", (ROOT / "Makefile").read_text()))
+
+    assert benches == run
