@@ -101,20 +101,33 @@ def plan_documents(
     if replaced:
         planned.users, planned.error = _users_of(replaced)
     if gate and planned.revision:
-        planned.levels = publishing.levels_of(publishing.rule_sets_of(edits, before))
-        # Imported here and below: the gate loads the whole engine and the API server's client.
-        from scheduler.gate.forecast import DECIDING_SECONDS
-        from scheduler.gate.runs import connect, examine
-
-        client = connect if asks_cluster else None
-        examined = examine(
-            before, after, edits, planned.levels, client=client, deciding_seconds=deciding_seconds or DECIDING_SECONDS
-        )
-        planned.gate, planned.forecast = examined.results, examined.forecast
-        planned.levels = publishing.with_found(planned.levels, examined.results)
-        planned.blocked = publishing.blocked(examined.results, planned.levels)
-        planned.ok = not planned.blocked
+        _add_gate(planned, before, after, edits, asks_cluster=asks_cluster, deciding_seconds=deciding_seconds)
     return planned
+
+
+def _add_gate(
+    planned: Planned,
+    before: Revision,
+    after: Revision,
+    edits: Sequence[publishing.Edit],
+    *,
+    asks_cluster: bool,
+    deciding_seconds: float | None,
+) -> None:
+    """Add what the gate finds, and whether that stands against publishing."""
+    # Imported here and below: the gate loads the whole engine and the API server's client.
+    from scheduler.gate.forecast import DECIDING_SECONDS
+    from scheduler.gate.runs import connect, examine
+
+    planned.levels = publishing.levels_of(publishing.rule_sets_of(edits, before))
+    client = connect if asks_cluster else None
+    examined = examine(
+        before, after, edits, planned.levels, client=client, deciding_seconds=deciding_seconds or DECIDING_SECONDS
+    )
+    planned.gate, planned.forecast = examined.results, examined.forecast
+    planned.levels = publishing.with_found(planned.levels, examined.results)
+    planned.blocked = publishing.blocked(examined.results, planned.levels)
+    planned.ok = not planned.blocked
 
 
 def _read_cluster() -> tuple[list[Found], str]:
