@@ -218,7 +218,7 @@ def look(check: str, question: Question) -> Result:
     """Return what a check finds."""
     asks_cluster, of = CHECKS[check]
     if asks_cluster and question.forecast is None:
-        return Result(check, UNKNOWN, f"the cluster could not be looked at: {question.unknown}")
+        return Result(check, UNKNOWN, f"{check} could not look at the cluster: {question.unknown}")
     return of(question)
 
 

@@ -91,7 +91,7 @@ def test_without_a_cluster_everything_else_is_looked_at(change: Change, asked: G
     found = {each.check: each for each in publishing.results_of(row)}
     assert (row.state, row.snapshot_at, row.revision) == ("done", None, 0)
     assert found["documents"].verdict == found["tests"].verdict == "passed"
-    assert found["refused"].says == "the cluster could not be looked at: connection refused"
+    assert found["refused"].says == "refused could not look at the cluster: connection refused"
     assert publishing.gate_of(change).refusal == ""
 
 

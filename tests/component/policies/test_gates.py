@@ -184,10 +184,10 @@ class TestPublishing:
 
     def test_what_a_blocking_check_could_not_look_at_is_not_published(self, monkeypatch: pytest.MonkeyPatch) -> None:
         change = opened()
-        gated(change, [Result("refused", UNKNOWN, "the cluster could not be looked at: away")])
+        gated(change, [Result("refused", UNKNOWN, "refused could not look at the cluster: away")])
         assert publishing.gate_of(change).refusal == ""
         set_(monkeypatch, gate_checks={**settings.BERTH.gate_checks, "refused": "blocking"})
-        with pytest.raises(PublishingError, match="could not be looked at: away"):
+        with pytest.raises(PublishingError, match="could not look at the cluster: away"):
             publish(change)
 
     def test_the_rule_sets_level_counts_where_it_is_stricter(self, monkeypatch: pytest.MonkeyPatch) -> None:

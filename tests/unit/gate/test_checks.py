@@ -62,9 +62,9 @@ def test_nothing_is_found_where_nothing_is_wrong(check: str) -> None:
 
 
 @pytest.mark.parametrize("check", [check for check, (asks_cluster, _) in CHECKS.items() if asks_cluster])
-def test_a_cluster_that_is_away_is_said_and_counts_as_unknown(check: str) -> None:
+def test_a_cluster_that_is_away_is_said_by_each_check_and_counts_as_unknown(check: str) -> None:
     found = look(check, question(forecast=None, unknown="connection refused"))
-    assert found == Result(check, UNKNOWN, "the cluster could not be looked at: connection refused")
+    assert found == Result(check, UNKNOWN, f"{check} could not look at the cluster: connection refused")
 
 
 def test_pods_are_named_and_the_sentence_counts_them() -> None:
@@ -169,7 +169,7 @@ def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents()
         Result("documents", PASSED, "no faults"),
         Result("cost", FOUND, "a rule set is costly", ["web"]),
         Result("refused", FOUND, "5 Pods run", ["a", "b", "c", "d", "e"]),
-        Result("taken", UNKNOWN, "the cluster could not be looked at"),
+        Result("taken", UNKNOWN, "taken could not look at the cluster"),
     ]
     levels = {**GATE_CHECKS, "cost": "blocking"}
     assert [each.check for each in in_order(results, levels)] == ["cost", "refused", "taken", "documents"]
@@ -177,7 +177,7 @@ def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents()
     assert [line for line in lines if not line.startswith(" ")] == [
         "✗ a rule set is costly",
         "! 5 Pods run",
-        "? the cluster could not be looked at",
+        "? taken could not look at the cluster",
         "✓ no faults",
     ]
     assert blocked(results, levels).startswith("The gate stands against it: a rule set is costly (web).")
