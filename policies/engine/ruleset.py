@@ -250,7 +250,9 @@ class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
 
 def encode(document: msgspec.Struct) -> bytes:
     """Return the canonical JSON of a document: sorted members, defaults left out. What digests are taken over."""
-    return msgspec.json.encode(document, order="sorted")
+    # msgspec leaves a default out by the very object: what it has read has that one, where a word from elsewhere is only equal to it.
+    read = msgspec.json.decode(msgspec.json.encode(document), type=type(document))
+    return msgspec.json.encode(read, order="sorted")
 
 
 def decode_revision(data: bytes) -> Revision:

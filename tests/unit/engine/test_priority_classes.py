@@ -183,3 +183,12 @@ def test_whatever_stands_in_a_document_is_read_or_refused_in_words(
         said = ["read"] if read_priority_class(document_of(read)) == read else []
     assert said
     assert all(said)
+
+
+def test_a_default_that_came_as_another_text_is_left_out_like_the_default_itself() -> None:
+    """As a database, or a cluster, gives it: equal, and another object."""
+    spelled: Any = "".join(["PreemptLower", "Priority"])
+    value = PriorityClass(name="web", value=1, preemption_policy=spelled)
+    assert encode(value) == encode(PriorityClass(name="web", value=1))
+    revision = Revision(number=1, priority_classes=[value])
+    assert encode(revision) == encode(decode_revision(encode(revision)))
