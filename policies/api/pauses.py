@@ -6,7 +6,7 @@ from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,7 +20,9 @@ from policies.engine.documents import document_of
 from policies.publishing import Kind, Suspended
 
 _MOST_TEXT = 2_000
-REASON = OpenApiParameter("reason", str, description="why; kept with the Change")
+REASON = OpenApiParameter(
+    "reason", str, description='why; kept with the Change. A DELETE takes it as its body, too: {"reason": …}'
+)
 
 
 class SuspendedSerializer(serializers.Serializer[Any]):
@@ -59,6 +61,12 @@ class PauseSerializer(Asked):
         default="",
         help_text="RFC 3339; without it until it is resumed",
     )
+
+
+class ReasonSerializer(Asked):
+    """Why something is ended."""
+
+    reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True)
 
 
 class SuspensionsView(Door):
@@ -149,8 +157,16 @@ class ExemptionView(Door):
 
 
 def reason_of(request: Request) -> str:
-    """Return why something is ended: a DELETE has no body, so its URL says it."""
-    return request.query_params.get("reason", "")[:_MOST_TEXT]
+    """Return why something is done: the URL says it, or the body of a DELETE, which holds nothing else.
+
+    Raises:
+        ValidationError: it is too long, both say it, or the body says more.
+    """
+    in_url = {name: request.query_params[name] for name in ("reason",) if name in request.query_params}
+    in_body = asked_of(ReasonSerializer, request.data) if request.method == "DELETE" else {}
+    if in_url and in_body:
+        raise ValidationError({"reason": "stands in the URL and in the body: give it once"})
+    return str(asked_of(ReasonSerializer, in_url or in_body).get("reason", ""))
 
 
 def _shown(each: Suspended) -> dict[str, Any]:

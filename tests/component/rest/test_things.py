@@ -154,6 +154,34 @@ def test_going_back_is_reviewed_where_that_is_set(operator: Client, monkeypatch:
     assert made["state"] == "in_review"
 
 
+@pytest.mark.parametrize(("in_url", "body"), [("?reason=over", None), ("", {"reason": "over"})])
+def test_why_a_pause_ends_is_kept_whether_the_url_or_the_body_says_it(
+    operator: Client, in_url: str, body: dict[str, str] | None
+) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    told(ask(operator, "post", "/pauses", {"target": "RuleSet/web", "reason": "INC-1"}), 201)
+    made = told(ask(operator, "delete", f"/pauses/RuleSet/web{in_url}", body))
+    assert Change.objects.get(pk=made["change"]).reason == "over"
+
+
+@pytest.mark.parametrize(
+    ("in_url", "body", "path"),
+    [
+        ("?reason=a", {"reason": "b"}, "reason"),
+        ("", {"raeson": "a"}, "raeson"),
+        (f"?reason={'x' * 2_001}", None, "reason"),
+    ],
+)
+def test_a_reason_that_would_be_lost_ends_no_pause(
+    operator: Client, in_url: str, body: dict[str, str] | None, path: str
+) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    told(ask(operator, "post", "/pauses", {"target": "RuleSet/web", "reason": "INC-1"}), 201)
+    refused = told(ask(operator, "delete", f"/pauses/RuleSet/web{in_url}", body), 400)
+    assert [each["path"] for each in refused["faults"]] == [path]
+    assert told(ask(operator, "get", "/pauses"))["results"]
+
+
 def test_a_canary_is_asked_for_once(operator: Client, auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canaries.run_canary, "apply_async", lambda **_: None)
     told(ask(auditor, "post", "/canary-pods", {}), 403)
