@@ -25,7 +25,7 @@ from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.checkup import Part, check, known
 from scheduler.doctor.configuration import VERBS, to_yaml
 from scheduler.doctor.findings import lint
-from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask
+from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask, give_up
 from scheduler.models import CanaryRun, Process
 from scheduler.tasks import run_canary
 
@@ -92,7 +92,7 @@ def _ask(request: HttpRequest, form: CanaryForm) -> None:
     try:
         run_canary.apply_async(kwargs={"number": str(row.pk)}, retry=False, expires=LONGEST.total_seconds())
     except OperationalError:
-        row.delete()
+        give_up(row)
         messages.error(
             request, "The canary couldn't be asked for: Redis can't be reached. Bring it back, then try again."
         )

@@ -14,7 +14,7 @@ from policies import publishing
 from policies.api.asked import Asked, asked_of
 from policies.api.base import ReadOnlyViewSet, by_of
 from policies.api.problems import AwayProblem, ConflictProblem
-from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask
+from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask, give_up
 from scheduler.models import CanaryRun
 from scheduler.tasks import run_canary
 
@@ -69,7 +69,7 @@ class CanaryViewSet(ReadOnlyViewSet):
         try:
             run_canary.apply_async(kwargs={"number": str(row.pk)}, retry=False, expires=LONGEST.total_seconds())
         except OperationalError as error:
-            row.delete()
+            give_up(row)
             message = "The canary couldn't be asked for: Redis can't be reached. Bring it back, then try again."
             raise AwayProblem(message) from error
         return Response(CanarySerializer(row).data, status=status.HTTP_202_ACCEPTED)

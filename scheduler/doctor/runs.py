@@ -44,6 +44,18 @@ def ask(*, by: publishing.By, namespace: str, scheduler_name: str) -> CanaryRun:
     )
 
 
+def give_up(row: CanaryRun) -> None:
+    """Note that a canary that was asked for can't be sent to a worker: what was asked for stays, with what came of it."""
+    report = _ended(
+        Wish(namespace=row.namespace, scheduler_name=row.scheduler_name),
+        "There was no canary: Redis, by which workers are told, can't be reached.",
+        Advice("Bring Redis back.", "Then run it again."),
+    )
+    CanaryRun.objects.filter(pk=row.pk).update(
+        state=CanaryRun.State.DONE, ended_at=datetime.now(UTC), report=msgspec.to_builtins(report)
+    )
+
+
 def carry_out(number: UUID, *, client: Any = None) -> None:
     """Carry a run out, once: a task that is delivered again does nothing."""
     mine = CanaryRun.objects.filter(pk=number)
@@ -65,11 +77,11 @@ def _note(number: UUID, step: str) -> None:
 
 def _broken(wish: Wish) -> Report:
     """Record that a fault of Berth's own ended the run; the worker's log has it."""
+    advice = Advice("The worker's log says more.", "Run it again; the page Doctor shows the fault.")
+    return _ended(wish, "A fault of Berth's own ended the canary.", advice)
+
+
+def _ended(wish: Wish, summary: str, advice: Advice) -> Report:
     return Report(
-        ok=False,
-        summary="A fault of Berth's own ended the canary.",
-        namespace=wish.namespace,
-        pod="",
-        scheduler_name=wish.scheduler_name,
-        advice=[Advice("The worker's log says more.", "Run it again; the page Doctor shows the fault.")],
+        ok=False, summary=summary, namespace=wish.namespace, pod="", scheduler_name=wish.scheduler_name, advice=[advice]
     )

@@ -152,14 +152,19 @@ class TestCanary:
         assert not sent
         assert not CanaryRun.objects.exists()
 
-    def test_without_redis_nothing_is_left_behind(self, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_redis_it_is_shown_as_ended_and_another_may_be_asked_for(
+        self, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def away(**_: Any) -> None:
             raise OperationalError
 
         monkeypatch.setattr(run_canary, "apply_async", away)
         operator.post(f"{HOME}canary/", WISH)
-        assert "Redis can't be reached" in text_of(get(operator, HOME))
-        assert not CanaryRun.objects.exists()
+        page = text_of(get(operator, HOME))
+        assert "The canary couldn't be asked for: Redis can't be reached" in page
+        assert "There was no canary: Redis, by which workers are told, can't be reached." in page
+        operator.post(f"{HOME}canary/", WISH)
+        assert [row.state for row in CanaryRun.objects.all()] == ["done", "done"]
 
     def test_one_that_runs_is_shown_with_its_step_and_the_page_follows_it(self, auditor: Client) -> None:
         make_run(state="running", step="waits for kube-scheduler's questions")

@@ -9,7 +9,7 @@ from django.test import Client
 from kombu.exceptions import OperationalError
 
 from policies import publishing
-from policies.models import Change, Revision
+from policies.models import AuditEvent, Change, Revision
 from scheduler.api import canaries
 from scheduler.models import CanaryRun
 from tests.builders import (
@@ -191,10 +191,15 @@ def test_a_canary_is_asked_for_once(operator: Client, auditor: Client, monkeypat
     assert told(ask(auditor, "get", f"/canary-pods/{made['id']}"))["state"] == "asked"
 
 
-def test_a_canary_that_nobody_can_be_asked_for_leaves_no_row(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_canary_that_no_worker_can_be_told_of_is_kept_beside_its_event_with_the_reason(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(**_: Any) -> None:
         raise OperationalError
 
     monkeypatch.setattr(canaries.run_canary, "apply_async", refuse)
     assert "Redis can't be reached" in told(ask(operator, "post", "/canary-pods", {}), 503)["detail"]
-    assert not CanaryRun.objects.exists()
+    row, event = CanaryRun.objects.get(), AuditEvent.objects.get(kind="canary.ask")
+    assert (row.state, row.asked_by, row.report["ok"], event.by) == ("done", "operator", False, "operator")
+    assert "Redis" in row.report["summary"]
+    told(ask(operator, "post", "/canary-pods", {}), 503)
