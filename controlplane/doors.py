@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, DataError, InterfaceError, OperationalError, connections
+from django.db import DatabaseError, DataError, InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
@@ -15,6 +15,7 @@ from django.utils.cache import add_never_cache_headers
 
 from controlplane.errors import bad_request
 from policies.api.details import MEDIA_TYPE, problem_response
+from scheduler.decisions.replica import is_history_away
 
 # A statement for a page that takes longer is ended; gunicorn would end the whole worker at three times this.
 STATEMENT_SECONDS = 20.0
@@ -61,7 +62,7 @@ class Doors:
             return bad_request(request)
         if isinstance(exception, OperationalError) and _was_stopped(exception):
             return HttpResponse(_TOO_LONG.format(STATEMENT_SECONDS), status=503, content_type="text/plain")
-        if isinstance(exception, DatabaseError | InterfaceError) and _is_history_away():
+        if isinstance(exception, DatabaseError | InterfaceError) and is_history_away():
             return HttpResponse(_HISTORY_AWAY, status=503, content_type="text/plain")
         return None
 
@@ -89,18 +90,6 @@ def _is_too_complex(error: Exception) -> bool:
     if not isinstance(error, OperationalError):
         return False
     return "Expression tree is too large" in str(error) or getattr(error.__cause__, "sqlstate", "") == "54001"
-
-
-def _is_history_away() -> bool:
-    """Whether the replica that pages read from can't be asked; False where there is none of its own."""
-    if settings.HISTORY_DATABASE == DEFAULT_DB_ALIAS:
-        return False
-    connection = connections[settings.HISTORY_DATABASE]
-    try:
-        connection.ensure_connection()
-        return not connection.is_usable()
-    except (DatabaseError, InterfaceError):
-        return True
 
 
 def _was_stopped(error: OperationalError) -> bool:

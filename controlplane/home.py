@@ -21,6 +21,7 @@ from scheduler.admin.pending import says_of_pending
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.admin.traffic import last_call, lost_decisions, says_of_traffic
 from scheduler.decisions.reading import recorded
+from scheduler.decisions.replica import unless_away
 from scheduler.models import Process
 
 # Of open Changes, so many are named.
@@ -87,8 +88,8 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "serving": _serving(current.number, now),
         "called": last_call(now),
         "lost": lost_decisions(),
-        "lately": says_of_traffic(now),
-        "newest": _newest(),
+        # None: the history's replica is away.
+        "history": unless_away(lambda: {"lately": says_of_traffic(now), "newest": _newest()}),
         "cluster": status,
         "refreshes": status is not None and status.is_moving,
         "steps": _next_steps(request),

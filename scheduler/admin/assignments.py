@@ -24,6 +24,7 @@ from policies.models import Assignment
 from policies.wording import ago, duration
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now, last_uses
+from scheduler.decisions.replica import HISTORY_AWAY, unless_away
 from scheduler.decisions.today import Shares, shares_since
 from scheduler.takes import takes_of_cluster, warnings_of
 
@@ -40,10 +41,11 @@ class _UsedChangeList(AssignmentChangeList):
         names = [row.name for row in self.result_list]
         last = last_uses(names)
         idle = {each.name: each.since for each in idle_now(now, names)}
-        shares = shares_since(now.replace(hour=0, minute=0, second=0, microsecond=0))
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        shares = unless_away(lambda: shares_since(midnight))
         for row in self.result_list:
             row.taken = _taken(last.get(row.name), idle.get(row.name), now)
-            row.share = _share(shares, row.name)
+            row.share = HISTORY_AWAY if shares is None else _share(shares, row.name)
 
 
 def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) -> tuple[str, str]:

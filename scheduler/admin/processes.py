@@ -24,6 +24,7 @@ from policies.models import Revision
 from scheduler.admin.decision_list import verdict_of
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.reading import recorded
+from scheduler.decisions.replica import unless_away
 from scheduler.models import Process, Requeue
 
 STALE_AFTER = Process.STALE_AFTER
@@ -104,7 +105,8 @@ def _progress_of(revision: Revision) -> dict[str, Any]:
     """Return which processes have taken a Revision up, how many waiting Pods were woken for it, and the first Decisions by it."""
     alive = Process.objects.filter(heartbeat_at__gt=timezone.now() - STALE_AFTER, revision__gt=0)
     rows = [(row, reverse("admin:scheduler_process_change", args=[row.pk])) for row in alive]
-    first = recorded().filter(revision=revision.number).order_by("at").defer("body")[:_FIRST_DECISIONS]
+    asked = recorded().filter(revision=revision.number).order_by("at").defer("body")
+    first = unless_away(lambda: list(asked[:_FIRST_DECISIONS]))
     is_past = bool(rows) and all(row.revision > revision.number for row, _ in rows)
     is_new = timezone.now() - revision.created_at < _WATCHED
     return {
@@ -114,9 +116,10 @@ def _progress_of(revision: Revision) -> dict[str, Any]:
         "serving": [(row, url) for row, url in rows if row.revision == revision.number],
         "behind": [(row, url) for row, url in rows if row.revision < revision.number],
         "is_past": is_past,
+        "is_away": first is None,
         "first": [
             (row, decision_url(row.pk), pod_url(row.pod_namespace, row.pod_name, row.pod_uid), verdict_of(row))
-            for row in first
+            for row in first or ()
         ],
     }
 

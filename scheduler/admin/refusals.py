@@ -9,6 +9,7 @@ from django.utils import timezone
 from policies.admin.panels import add_rule_counts
 from policies.wording import counted
 from scheduler.decisions.reading import recorded
+from scheduler.decisions.replica import unless_away
 
 # Newest Decisions that a page looks at: an index has them by rule set and time.
 MOST_LOOKED_AT = 2_000
@@ -18,7 +19,7 @@ _DAY = timedelta(days=1)
 def refused_in_a_day(name: str) -> Mapping[str, str]:
     """Return it in words, by the rule's name; only of rules that refused any."""
     asked = recorded().filter(rule_set=name, at__gte=timezone.now() - _DAY).order_by("-at")
-    rows = list(asked.values_list("verb", "mode", "refused_by")[:MOST_LOOKED_AT])
+    rows = unless_away(lambda: list(asked.values_list("verb", "mode", "refused_by")[:MOST_LOOKED_AT])) or []
     filtered = [refused_by for verb, mode, refused_by in rows if mode == "enforce" and verb in {"filter", "schedule"}]
     counts = Counter(rule for refused_by in filtered for rule in refused_by.strip().splitlines())
     among = f"of the newest {MOST_LOOKED_AT:,}" if len(rows) == MOST_LOOKED_AT else "in 24 h"

@@ -10,6 +10,7 @@ from policies.admin.base import decisions_url, link
 from policies.admin.frame import ChangeList, display
 from policies.admin.rule_sets import LiveChangeList, RuleSetAdmin
 from policies.models import RuleSet
+from scheduler.decisions.replica import HISTORY_AWAY, unless_away
 from scheduler.decisions.today import Asked, asked_since
 
 admin.site.unregister(RuleSet)
@@ -22,9 +23,9 @@ class _AskedChangeList(LiveChangeList):
         """Ask for all of a page at once."""
         super().get_results(request)
         midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        found = asked_since([row.name for row in self.result_list], midnight)
+        found = unless_away(lambda: asked_since([row.name for row in self.result_list], midnight))
         for row in self.result_list:
-            row.asked = found.get(row.name, Asked(0, 0, is_part=False))
+            row.asked = None if found is None else found.get(row.name, Asked(0, 0, is_part=False))
 
 
 @admin.register(RuleSet)
@@ -40,7 +41,9 @@ class AskedRuleSetAdmin(RuleSetAdmin):
     @display(description="Pods today")
     def pods_today(self, row: RuleSet) -> SafeString | str:
         """Return how many it was asked about since midnight UTC, and how many of them got no node."""
-        asked: Asked = getattr(row, "asked", Asked(0, 0, is_part=False))
+        asked: Asked | None = getattr(row, "asked", Asked(0, 0, is_part=False))
+        if asked is None:
+            return HISTORY_AWAY
         if not asked.pods:
             return "none"
         more = " at least" if asked.is_part else ""

@@ -14,6 +14,7 @@ from policies.admin.panels import add_panel
 from policies.models import RuleSetVersion
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.reading import recorded
+from scheduler.decisions.replica import unless_away
 
 _NEWEST = 5
 _LARGEST = 2**31 - 1
@@ -32,7 +33,9 @@ def by_number(request: HttpRequest, name: str, number: int) -> HttpResponse:
 def version_panel(version: RuleSetVersion, _: HttpRequest) -> SafeString:
     """Return the newest Decisions by a version, and where all of them are; also those that each rule refused nodes in."""
     asked = {"rule_set": version.rule_set.name, "rule_set_version": version.number}
-    found = list(recorded().filter(**asked).defer("body")[:_NEWEST])
+    found = unless_away(lambda: list(recorded().filter(**asked).defer("body")[:_NEWEST]))
+    if found is None:
+        return render_to_string("scheduler/history_away.html")
     context = {
         "all": decisions_url(**asked),
         "no_node": decisions_url(**asked, answer="none"),

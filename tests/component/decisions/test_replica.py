@@ -11,11 +11,12 @@ from django.conf import settings
 from django.db import OperationalError, connection, connections
 from django.test import Client
 
+from policies.models import Revision, RuleSetVersion
 from scheduler.decisions.record import Outcome
 from scheduler.models import Decision
 from tests.admin_pages import paths
 from tests.component.decisions.test_story import AT, asking, history, pod, rules, snapshot
-from tests.component.pages import publish_all
+from tests.component.pages import publish_all, text_of
 from tests.conftest import HTTPSClient
 
 __all__ = ["asking", "history"]
@@ -127,6 +128,37 @@ def superuser(django_user_model: Any) -> Client:
     client = HTTPSClient()
     client.force_login(django_user_model.objects.create_superuser("root"))
     return client
+
+
+@pytest.fixture
+def away(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take the replica away."""
+
+    def refuse(*_: Any) -> None:
+        raise OperationalError("connection failed")
+
+    monkeypatch.setattr(connections["replica"], "is_usable", lambda: False)
+    with connections["replica"].execute_wrapper(refuse):
+        yield
+
+
+@pytest.mark.usefixtures("story", "away")
+def test_pages_that_say_more_than_the_history_say_the_rest_while_the_replica_is_away(superuser: Client) -> None:
+    version, revision = RuleSetVersion.objects.latest("pk"), Revision.objects.latest("pk")
+    said = "can't be reached"
+    pages = {
+        "/admin/": "Published rule sets",
+        "/admin/policies/ruleset/": "team",
+        "/admin/policies/assignment/": "team",
+        f"/admin/policies/rulesetversion/{version.pk}/change/": "node",
+        f"/admin/policies/revision/{revision.pk}/change/": "Who serves it",
+    }
+    for path, rest in pages.items():
+        text = text_of(superuser.get(path))
+        assert said in text, path
+        assert rest in text, path
+    rule_set = superuser.get(f"/admin/policies/ruleset/{version.rule_set.pk}/change/")
+    assert (rule_set.status_code, "refused nodes in" in text_of(rule_set)) == (200, False)
 
 
 def test_a_replica_that_is_away_is_named_and_what_needs_it_not_is_answered(
