@@ -3,13 +3,13 @@
 `deploy/berth-verify` checks it without Berth and without a network; index.html inside is for people. The archive has, of each
 log: the rows as lines of JSON (`LOG.jsonl`: index of the leaf, the record in base64, and what it says) and as a table
 (`LOG.csv`); below `ledger/LOG/` the last checkpoint, the hashes that lead from the rows to it, and the checkpoints before
-with proofs that they are its begin.
+with proofs that they are its begin. A Decision whose details retention deleted has no record; what its columns say is `unproved`.
 """
 
 import base64
 import html
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Any
 
@@ -21,7 +21,7 @@ from policies.models import AuditEvent, Change, Revision
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
 from policies.publishing.revisions import load_revision
-from policies.wording import assignment_sentence, priority_class_sentence, rule_sentence
+from policies.wording import assignment_sentence, priority_class_sentence, rule_sentence, suspension_sentence
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import Head, read_outcome, split
 from scheduler.decisions.record import Outcome as OutcomeRecord
@@ -88,11 +88,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         parts = [
             f"from {self.first:%Y-%m-%d %H:%M:%S} UTC" if self.first else "",
             f"until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "",
-            f"Pod {self.pod_namespace}/{self.pod_name}" if self.pod_name else "",
+            self._pods_in_words(),
             f"Pod UID {self.pod_uid}" if self.pod_uid else "",
             f"Change {self.change}" if self.change is not None else "",
         ]
         return ", ".join(filter(None, parts)) or "everything"
+
+    def _pods_in_words(self) -> str:
+        if self.pod_namespace and self.pod_name:
+            return f"Pod {self.pod_namespace}/{self.pod_name}"
+        if self.pod_name:
+            return f"Pods named {self.pod_name}"
+        return f"namespace {self.pod_namespace}" if self.pod_namespace else ""
 
     def times(self) -> Q:
         """Return the condition for rows of the time."""
@@ -186,24 +193,26 @@ class _Export:
         return self._counts[log]
 
     def _write_rows(self, log: str, size: int, tiles: set[int], rows: Lines, table: Lines) -> None:
-        for leaf, record in _RECORDS[log](self._case):
+        for leaf, record, unproved in _RECORDS[log](self._case, self._revisions):
             if leaf >= size:
                 return  # stored after the last checkpoint
             said = said_of(log, record) if record else {}
             tiles.add(leaf // TILE_WIDTH)
             self._on_step(1)
-            self._note(log, said)
+            self._note(log, said or unproved, is_proved=bool(said))
             table.write(line([said.get(name) for name in COLUMNS[log]]))
             encoded = base64.b64encode(record).decode() if record else None
-            rows.write(json.dumps({"leaf": leaf, "record": encoded, "said": said}, ensure_ascii=False) + "\n")
+            row = {"leaf": leaf, "record": encoded, "said": said} | ({"unproved": unproved} if unproved else {})
+            rows.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-    def _note(self, log: str, said: Mapping[str, Any]) -> None:
+    def _note(self, log: str, said: Mapping[str, Any], *, is_proved: bool) -> None:
         if log == EVENTS:
             self._lost += losses.rows_in(said)
         if said.get("revision"):
             self._revisions.add(int(said["revision"]))
         if len(self._tables[log]) < _MOST_SHOWN:
-            self._tables[log].append([said.get(name) for name in COLUMNS[log]])
+            proved = "" if is_proved else "no: its details were deleted by a rule"
+            self._tables[log].append([proved, *(said.get(name) for name in COLUMNS[log])])
 
     def _write_tiles(self, log: str, size: int, touched: set[int]) -> None:
         read, level, count = tile_reader(log), 0, size
@@ -251,7 +260,7 @@ class _Export:
             parts.append(
                 f"<h2>{_shown(log)}</h2><p>{self._counts[log]:,} rows here, of {head.size:,} that were logged since "
                 f"{since:%Y-%m-%d %H:%M} UTC. All: <a href='{log}.csv'>{log}.csv</a>, "
-                f"<a href='{log}.jsonl'>{log}.jsonl</a>.</p>{_table(COLUMNS[log], self._tables[log])}"
+                f"<a href='{log}.jsonl'>{log}.jsonl</a>.{self._says_of_rest(log)}</p>{self._table_of(log)}"
             )
         if self._lost:
             said = [
@@ -261,9 +270,22 @@ class _Export:
             parts.append(
                 f"<h2>Lost or unread</h2><p>All: <a href='gaps.jsonl'>gaps.jsonl</a>.</p>{_table(_LOST, said[:_MOST_SHOWN])}"
             )
+        changes = Change.objects.filter(Q(revision__in=self._revisions) | Q(pk=self._case.change)).order_by("pk")
+        parts += [f"<h2>Change {row.pk}</h2><pre>{_shown(''.join(_change_in_words(row)))}</pre>" for row in changes]
         rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
         parts += [f"<h2>Revision {row.number}</h2><pre>{_shown(''.join(_rules_in_words(row)))}</pre>" for row in rows]
         return _PAGE.format(title=_shown(f"Evidence of {name}"), body="\n".join(parts))
+
+    def _says_of_rest(self, log: str) -> str:
+        shown = len(self._tables[log])
+        return f" The first {shown:,} of them:" if shown < self._counts[log] else ""
+
+    def _table_of(self, log: str) -> str:
+        """Return the rows as a table; whether they are proved stands there where some aren't."""
+        rows = self._tables[log]
+        if any(row[0] for row in rows):
+            return _table(["proved", *COLUMNS[log]], rows)
+        return _table(COLUMNS[log], [row[1:] for row in rows])
 
 
 _HOW = (
@@ -273,7 +295,7 @@ _HOW = (
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>body{{font:14px system-ui;margin:2em;max-width:110em}}table{{border-collapse:collapse;display:block;overflow-x:auto}}
-td,th{{border:1px solid #bbb;padding:.2em .5em;text-align:left;white-space:nowrap}}pre{{background:#f4f4f4;padding:1em;overflow-x:auto}}</style>
+td,th{{border:1px solid #bbb;padding:.2em .5em;text-align:left;white-space:nowrap}}pre{{background:#f4f4f4;padding:1em;white-space:pre-wrap}}</style>
 {body}
 </html>
 """
@@ -300,34 +322,51 @@ def said_of(log: str, record: bytes) -> dict[str, Any]:
         return found
     read = split(record)[0] if log == DECISIONS else read_outcome(record)
     said = msgspec.structs.asdict(read)
-    return said | {"at": f"{said['at'].astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
+    return said | {"at": _time(said["at"])}
 
 
-def _decisions(case: Case) -> Iterator[tuple[int, bytes]]:
+# A leaf's index, its record, and what is known of it without one.
+_Row = tuple[int, bytes, Mapping[str, Any]]
+
+
+def _decisions(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
     found = case.times() & case.pods()
     if case.change is not None:
         found &= Q(revision__in=Change.objects.filter(pk=case.change).values("revision"))
     for row in _logged(Decision.objects.filter(found)):
-        yield row.ledger_index, exact_bytes(row) if bytes(row.body) else b""
+        if bytes(row.body):
+            yield row.ledger_index, exact_bytes(row), {}
+        else:
+            yield row.ledger_index, b"", _columns_of(row)
 
 
-def _outcomes(case: Case) -> Iterator[tuple[int, bytes]]:
+def _columns_of(row: Decision) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in COLUMNS[DECISIONS]} | {"id": str(row.pk), "at": _time(row.at)}
+
+
+def _time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _outcomes(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
     if case.change is not None:
         return
     for row in _logged(OutcomeRow.objects.filter(case.times() & case.pods())):
-        yield row.ledger_index, bytes(row.body)
+        yield row.ledger_index, bytes(row.body), {}
 
 
-def _events(case: Case) -> Iterator[tuple[int, bytes]]:
+def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
     """Iterate over the events of a time, or of a Change, and over those that say what was deleted or lost.
 
-    Those of a case of a Pod: what was done meanwhile concerns it too.
+    Those of a case of a Pod: what was done meanwhile concerns it too, and, whenever that was, who made and approved the Revisions
+    that decided.
     """
     found = case.times()
     if case.change is not None:
         found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
     if found:  # else all of them
-        found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS))
+        made = list(Change.objects.filter(revision__in=revisions).values_list("pk", flat=True))
+        found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS)) | Q(change__in=made)
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
     batch: list[tuple[int, str]] = []
     for leaf in leaves.iterator(chunk_size=_CHUNK):
@@ -338,10 +377,10 @@ def _events(case: Case) -> Iterator[tuple[int, bytes]]:
     yield from _events_of(batch, found)
 
 
-def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[tuple[int, bytes]]:
+def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[_Row]:
     rows = AuditEvent.objects.filter(found, pk__in=[row for _index, row in batch])
     bodies = {str(row.pk): bytes(row.body) for row in rows}
-    return ((index, bodies[row]) for index, row in batch if row in bodies)
+    return ((index, bodies[row], {}) for index, row in batch if row in bodies)
 
 
 def _logged(rows: QuerySet[Any]) -> Iterator[Any]:
@@ -367,6 +406,13 @@ def _change_line(change: Change) -> str:
     )  # fmt: skip
 
 
+def _change_in_words(change: Change) -> Iterator[str]:
+    made = f", made Revision {change.revision_id}" if change.revision_id else ""
+    yield f"{change.title}{made}; opened by {change.opened_by}{_reason(change.reason)}\n"
+    for event in change.events.order_by("pk"):
+        yield f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event.by} {event.get_act_display()}{_reason(event.text)}\n"
+
+
 def _revision_line(row: Revision) -> str:
     document = load_revision(row.number)
     return _json_line(
@@ -377,8 +423,12 @@ def _revision_line(row: Revision) -> str:
     )  # fmt: skip
 
 
+def _reason(text: str) -> str:
+    return f": {text}" if text else ""
+
+
 def _rules_in_words(row: Revision) -> Iterator[str]:
-    yield f"Revision {row.number}, made {row.created_at:%Y-%m-%d %H:%M:%S} UTC by {row.made_by}: {row.reason}\n"
+    yield f"Revision {row.number}, made {row.created_at:%Y-%m-%d %H:%M:%S} UTC by {row.made_by}{_reason(row.reason)}\n"
     document = load_revision(row.number)
     if document is not None:
         yield from _sentences(document)
@@ -391,8 +441,11 @@ def _sentences(document: engine.Revision) -> Iterator[str]:
         spec = rule_set.spec
         for kind, rules in (("filter", spec.filters), ("score", spec.scores), ("victims", spec.victims)):
             for rule in rules:
-                yield f"    {kind} {rule.name}: {rule_sentence(rule)}\n"
+                yield f"    {kind} {rule_sentence(rule)}\n"
     for assignment in document.assignments:
         yield f"  Assignment {assignment.name}: {assignment_sentence(assignment)}\n"
     for priority_class in document.priority_classes:
         yield f"  PriorityClass {priority_class.name}: {priority_class_sentence(priority_class)}\n"
+    suspensions: list[engine.Pause | engine.Exemption] = [*document.pauses, *document.exemptions]
+    for suspension in suspensions:
+        yield f"  {type(suspension).__name__} {suspension.name}: {suspension_sentence(suspension)}\n"

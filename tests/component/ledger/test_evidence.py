@@ -22,6 +22,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from policies import publishing
 from policies.models import AuditEvent
 from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
@@ -31,6 +32,9 @@ from scheduler.ledger.keys import read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.models import Decision, LedgerPruned
+from tests.builders import TEAM_FILTER, make_rule_set
+from tests.component.pages import opened
+from tests.component.policies.test_changes import person
 from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign
 
 pytestmark = pytest.mark.django_db
@@ -228,6 +232,62 @@ def test_a_case_has_what_concerns_its_pod_or_its_time(history: Ledgered, tmp_pat
     part = exported(Case(first=AT + timedelta(seconds=100), until=AT + timedelta(seconds=111)))
     assert len(part["decisions.jsonl"].splitlines()) == 11
     assert check(packed(part, tmp_path / "p.tar"))[0] == []
+
+
+def test_what_an_archive_is_about_is_said_also_of_a_namespace_or_a_name_alone() -> None:
+    assert Case(pod_name="web-1").words() == "Pods named web-1"
+    note_export(Case(pod_namespace="shop"), by="auditor")
+    assert AuditEvent.objects.get(kind="export").thing_name == "namespace shop"
+
+
+def test_of_a_decision_whose_details_were_deleted_what_is_kept_is_there_as_unproved(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    row = Decision.objects.get(ledger_index=8)
+    before = json.loads(exported()["decisions.jsonl"].splitlines()[8])
+    Decision.objects.filter(pk=row.pk).update(body=b"")
+    LedgerPruned.objects.create(log=DECISIONS, first=8, until=9, what="details", rule="details of 7 days", at=AT)
+    case = Case(pod_namespace=row.pod_namespace, pod_name=row.pod_name)
+    files = exported(case)
+    (kept,) = map(json.loads, files["decisions.jsonl"].splitlines())
+    assert (kept["record"], kept["said"]) == (None, {})
+    assert kept["unproved"] == {name: before["said"][name] for name in COLUMNS[DECISIONS]}
+    page = files["index.html"].decode()
+    assert f"<td>{row.pk}</td>" in page
+    assert "<th>proved</th>" in page
+    assert "no: its details were deleted by a rule" in page
+    _faults, [decisions, *_] = check(packed(files, tmp_path / "e.tar"))
+    assert (decisions["rows"], decisions["proved"]) == (1, 0)
+
+
+def test_who_approved_the_rules_is_proved_and_said_whenever_that_was(history: Ledgered, tmp_path: Path) -> None:
+    change = opened(make_rule_set("web", filters=[TEAM_FILTER]), by="alice")
+    publishing.submit_change(change=change, by="alice", expected_digest=change.digest)
+    carol = person("carol", "Approver")
+    publishing.approve_change(change=change, by=carol, text="seen", expected_digest=change.digest)
+    revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+    assert revision is not None
+    publishing.pause(target="RuleSet/web", reason="INC-1", by="alice")
+    paused = publishing.current_revision().number
+    for number, served in ((3, revision.number), (4, paused)):
+        Decision.objects.filter(ledger_index=number).update(revision=served, body=b"")
+    files = exported(Case(first=AT, until=AT + timedelta(days=1)))
+    kinds = [json.loads(text)["said"]["kind"] for text in files["events.jsonl"].splitlines()]
+    assert {"change.approve", "change.publish"} <= set(kinds)
+    page, rules = files["index.html"].decode(), files["rules.txt"].decode()
+    assert f"<h2>Change {change.pk}</h2>" in page
+    assert "carol approved: seen" in page
+    assert "opened by alice\n" in page
+    assert "\n    filter team: refuse nodes as" in rules
+    assert "Pause" in rules
+    assert "rule set web is paused until it is resumed: INC-1" in rules
+
+
+def test_rows_that_the_page_leaves_out_are_said(history: Ledgered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.evidence.export._MOST_SHOWN", 20)
+    page = exported()["index.html"].decode()
+    assert "300 rows here" in page
+    assert "The first 20 of them:" in page
 
 
 def test_pruned_details_are_said_to_be_unproved(history: Ledgered, tmp_path: Path) -> None:
