@@ -66,8 +66,8 @@ class Source(Protocol):
         """Iterate over the rows of these leaves, by their index."""
         ...
 
-    def last_index(self) -> int | None:
-        """Return the highest index that a row names."""
+    def outermost(self) -> tuple[int | None, int | None]:
+        """Return the lowest and the highest index that a row names."""
         ...
 
     def unlogged(self) -> int:
@@ -100,10 +100,9 @@ class _Rows:
     def _found(self, row: Sequence[Any]) -> Found:
         raise NotImplementedError
 
-    def last_index(self) -> int | None:
-        """Return the highest index that a row names."""
-        found: int | None = self._model._default_manager.aggregate(last=models.Max("ledger_index"))["last"]  # noqa: SLF001
-        return found
+    def outermost(self) -> tuple[int | None, int | None]:
+        """Return the lowest and the highest index that a row names."""
+        return _outermost(self._model._default_manager.all(), "ledger_index")  # noqa: SLF001 - Django's name for it
 
     def unlogged(self) -> int:
         """Return how many rows have no leaf."""
@@ -113,6 +112,11 @@ class _Rows:
         """Return what people call the newest of them."""
         newest = self._model._default_manager.filter(ledger_index=None).order_by(f"-{self._at}").first()  # noqa: SLF001
         return f"{newest.pk} ({newest})" if newest is not None else ""
+
+
+def _outermost(rows: models.QuerySet[Any], column: str) -> tuple[int | None, int | None]:
+    found = rows.aggregate(first=models.Min(column), last=models.Max(column))
+    return found["first"], found["last"]
 
 
 class _Decisions(_Rows):
@@ -226,10 +230,9 @@ class _Events:
                 if row in events:
                     yield _found_event(index, events[row])
 
-    def last_index(self) -> int | None:
-        """Return the highest index that a row names."""
-        found: int | None = LedgerLeaf.objects.filter(log=EVENTS).aggregate(last=models.Max("index"))["last"]
-        return found
+    def outermost(self) -> tuple[int | None, int | None]:
+        """Return the lowest and the highest index that a row names."""
+        return _outermost(LedgerLeaf.objects.filter(log=EVENTS), "index")
 
     def unlogged(self) -> int:
         """Return how many events have no leaf, though there was time."""

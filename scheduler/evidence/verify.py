@@ -464,13 +464,15 @@ class LogVerifier:
     def _check_strangers(self, head: LedgerHead | None) -> None:
         """Look for rows that stand outside the log."""
         log, source = self._source.log, self._source
-        last = source.last_index()
+        first, last = source.outermost()
         tiles = LedgerTile.objects.filter(log=log).values_list("level").annotate(last=Max("number")).order_by("level")
         last_tiles = list(tiles)
         now = LedgerHead.objects.filter(log=log).first()
         for level, number in last_tiles:
             if now is None or number * TILE_WIDTH >= now.size >> 8 * level:
                 self._fault(self._size, f"tile {level}/{number} is none of a log of {now.size if now else 0} leaves")
+        if first is not None and first < 0:
+            self._fault(first, f"a row claims leaf {first}, and a log begins with leaf 0")
         if last is not None and (now is None or last >= now.size):
             self._fault(last, f"a row claims leaf {last}, and the log has only {now.size if now else 0}")
         unlogged, allowed = source.unlogged(), head.unlogged if head else None

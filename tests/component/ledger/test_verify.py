@@ -329,6 +329,16 @@ class Tampering:
             DECISIONS if index is not None and index != row.ledger_index else ("leaf" if index is None else str(index))
         )
 
+    def insert_before_the_first(self) -> str:
+        """Insert a row whose leaf would be in front of the tree, where no stretch of it is read."""
+        row = self.row()
+        index = -self.random.randrange(1, 10)
+        row.pk = uuid.UUID(int=self.random.getrandbits(128)) if isinstance(row, Decision) else None
+        row.sequence, row.ledger_index, row.pod_uid = 10_000, index, f"{row.pod_uid}-planted"
+        row.placed_on = ""
+        row.save(force_insert=True)
+        return f"a row claims leaf {index}, and a log begins with leaf 0"
+
     def insert_into_the_tree(self) -> str:
         """Insert a row in the middle, and make the whole tree anew."""
         rows = list(Decision.objects.order_by("-ledger_index"))
@@ -400,7 +410,7 @@ class Tampering:
         return [
             self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.flip_a_checkpoint,
             self.flip_when_it_was_signed, self.flip_the_head, self.remove_a_checkpoint, self.insert_a_checkpoint_again,
-            self.insert_a_tile, self.place_what_was_never_bound, self.insert_beside, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
+            self.insert_a_tile, self.place_what_was_never_bound, self.insert_beside, self.insert_before_the_first, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
             self.truncate, self.sign_with_another_key, self.sign_with_the_stolen_key, self.roll_back,
         ]  # fmt: skip
 
