@@ -125,37 +125,39 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         rows, furthest = self._walk(goes_back=goes_back)
         has_more = len(rows) > self.limit
         rows = rows[: self.limit] if goes_back else rows[: self.limit][::-1]
-        looked_until = _beside(furthest, goes_back=goes_back) if furthest else None
-        beyond = Key(looked_until) if looked_until else None
+        looked_until = furthest.at if furthest else None
         if goes_back:
-            older = key_of(rows[-1]) if has_more else beyond
+            older = key_of(rows[-1]) if has_more else furthest
             newer = key_of(rows[0]) if rows and self.before else None
             return Page(rows, older, newer, looked_until)
         older = key_of(rows[-1]) if rows else self.after
-        return Page(rows, older, key_of(rows[0]) if has_more else beyond, looked_until)
+        return Page(rows, older, key_of(rows[0]) if has_more else furthest, looked_until)
 
-    def _walk(self, *, goes_back: bool) -> tuple[list[Decision], datetime | None]:
-        """Return the page's rows and one more; where it stopped before it had these, the time of the row that it came to."""
+    def _walk(self, *, goes_back: bool) -> tuple[list[Decision], Key | None]:
+        """Return the page's rows and one more; where it stopped before it had these, the place of the last row that it looked at."""
         leading = self._leading()
         driving = recorded().filter(self._place(), *([self._driving(leading)] if leading else []))
         others = [name for name in self.values if name != leading or BY_NAME[name].leads_by]
-        found = driving.filter(*map(self._condition, others)).order_by(*_order(goes_back=goes_back)).defer("body")
+        ordered = driving.order_by(*_order(goes_back=goes_back))
+        found = ordered.filter(*map(self._condition, others)).defer("body")
         if not others:
             return list(found[: self.limit + 1]), None
-        times = driving.order_by("-at" if goes_back else "at").values_list("at", flat=True)
+        further, nearer = ("lt", "gt") if goes_back else ("gt", "lt")
+        keys = ordered.values_list("at", "sequence", "id")
         rows: list[Decision] = []
         began, looked, step, place = monotonic(), 0, min(LOOKED_AT_FIRST, MOST_LOOKED_AT), Q()
         while True:
-            furthest = times.filter(place)[step : step + 1].first()
-            nearer = Q(**{"at__gt" if goes_back else "at__lt": furthest}) if furthest else Q()
-            rows += found.filter(place, nearer)[: self.limit + 1 - len(rows)]
+            # The last row of this step, and the first behind it. Whole places, not times alone: any number of rows may share a time.
+            edge = [Key(*key) for key in keys.filter(place)[step - 1 : step + 1]]
+            is_last = len(edge) <= 1
+            rows += found.filter(place, Q() if is_last else edge[1].beyond(nearer))[: self.limit + 1 - len(rows)]
             looked += step
-            if furthest is None or len(rows) > self.limit:
+            if is_last or len(rows) > self.limit:
                 return rows, None
             if looked >= MOST_LOOKED_AT or monotonic() - began > LONG_SECONDS:
-                return rows, furthest
+                return rows, edge[0]
             step = min(2 * step, MOST_LOOKED_AT - looked)
-            place = Q(**{"at__lte" if goes_back else "at__gte": furthest})
+            place = edge[0].beyond(further)
 
     def _leading(self) -> str:
         """Return the filter whose index leaves the fewest rows; "" where none has one."""
@@ -185,12 +187,6 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 def _order(*, goes_back: bool) -> tuple[str, ...]:
     return _ORDER if goes_back else tuple(name.removeprefix("-") for name in _ORDER)
-
-
-def _beside(furthest: datetime, *, goes_back: bool) -> datetime:
-    """Return the moment from which on the next page looks: the row there wasn't looked at yet."""
-    step = timedelta(microseconds=1)
-    return furthest + step if goes_back else furthest - step
 
 
 def key_of(row: Decision) -> Key:

@@ -1,7 +1,9 @@
 """What Decisions are narrowed by, the same way in the admin and over REST, and pages that nobody counts."""
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -220,25 +222,23 @@ def many(number: int) -> None:
         make_decision(pod_name=f"p{index}", sequence=index // 2, process=f"e{index % 2}", at=NOW)
 
 
-def walk(client: Client, url: str, way: str) -> list[list[str]]:
-    pages = []
+def walk(client: Client, url: str, way: str) -> Iterator[list[str]]:
     while url:
         found = client.get(url).json()
-        pages.append([row["id"] for row in found["results"]])
+        yield [row["id"] for row in found["results"]]
         url = found[way]
-    return pages
 
 
 def test_pages_hold_each_decision_once_in_one_order_however_many_come_meanwhile(auditor: Client) -> None:
     many(11)
     first = auditor.get(f"{REST}?limit=4").json()
     make_decision(pod_name="newer", at=NOW + timedelta(seconds=1))
-    rest = walk(auditor, first["next"], "next")
+    rest = list(walk(auditor, first["next"], "next"))
     found = [row["id"] for row in first["results"]] + [key for page in rest for key in page]
     assert [len(page) for page in rest] == [4, 3]
     assert len(set(found)) == len(found) == 11
     last = auditor.get(first["next"]).json()["previous"]
-    back = walk(auditor, last, "previous")
+    back = list(walk(auditor, last, "previous"))
     assert [row for page in back[::-1] for row in page][1:] == found[:4]
 
 
@@ -268,6 +268,7 @@ def test_what_no_index_leads_to_is_looked_for_in_steps(auditor: Client, monkeypa
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_steps_that_grow_leave_nothing_out_and_show_nothing_twice(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(search, "LOOKED_AT_FIRST", 2)
+    monkeypatch.setattr(search, "LONG_SECONDS", 3_600)
     for index in range(40):
         # Some at the same moment, and more of these than a step looks at.
         make_decision(
@@ -284,6 +285,23 @@ def test_steps_that_grow_leave_nothing_out_and_show_nothing_twice(monkeypatch: p
     assert names(few) == (names(found)[:5] if place == "before" else names(found)[-5:])
 
 
+@pytest.mark.parametrize("way", ["next", "previous"])
+def test_pages_get_past_more_rows_of_one_moment_than_a_page_looks_at(
+    auditor: Client, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 5)
+    for index in range(23):
+        make_decision(
+            pod_name="wanted" if index in {0, 11, 22} else "other", sequence=index // 2, process=f"e{index % 2}", at=NOW
+        )
+    edge = {"next": "", "previous": f"&after={ago(days=1):%Y-%m-%dT%H:%M:%SZ}"}[way]
+    pages = list(islice(walk(auditor, f"{REST}?q=wanted{edge}", way), 20))
+    assert len(pages) == 5
+    rows = Decision.objects.filter(pod_name="wanted").order_by("-at", "-sequence", "-id")
+    found = [key for page in (pages if way == "next" else pages[::-1]) for key in page]
+    assert found == [str(row.pk) for row in rows]
+
+
 def test_a_page_that_takes_long_says_how_far_it_came(auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "LOOKED_AT_FIRST", 4)
     monkeypatch.setattr(search, "LONG_SECONDS", -1)
@@ -292,7 +310,7 @@ def test_a_page_that_takes_long_says_how_far_it_came(auditor: Client, monkeypatc
     first = auditor.get(f"{REST}?q=wanted").json()
     assert ([row["pod_name"] for row in first["results"]], first["looked_until"][:16]) == (
         ["wanted"],
-        "2026-03-05T11:56",
+        "2026-03-05T11:57",
     )
     rest = [key for page in walk(auditor, first["next"], "next") for key in page]
     assert rest == [str(Decision.objects.get(at=ago(minutes=29)).pk)]
