@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -315,6 +315,43 @@ def test_a_file_that_stands_in_an_archive_twice_is_named(history: Ledgered, tmp_
     with tarfile.open(path, "a") as tar:
         tar.addfile(tarfile.TarInfo("decisions.csv"))
     assert "decisions.csv is in the archive twice" in check(path)[0][0]
+
+
+def variants(row: Any) -> Iterator[Any]:
+    """Iterate over a row of JSON with each of its members gone, or in place of each something else."""
+    others = [None, True, -1, 1.5, "x", "\ud800", [1], {"a": 1}, int("9" * 4_000)]
+    for name in row:
+        yield {each: value for each, value in row.items() if each != name}
+        yield from ({**row, name: other} for other in others)
+    yield from others
+
+
+@pytest.mark.parametrize(
+    "name", ["decisions.jsonl", "events.jsonl", "ledger/decisions/checkpoints.jsonl", "pruned.jsonl", "gaps.jsonl"]
+)
+def test_whatever_stands_in_place_of_a_row_is_named(history: Ledgered, tmp_path: Path, name: str) -> None:
+    LedgerPruned.objects.create(log=DECISIONS, first=0, until=10, rule="of 30 days", at=AT)
+    files = exported()
+    first, *rest = files[name].splitlines(keepends=True) or [b"{}\n"]
+    deep = b'{"leaf": ' + b"[" * 100_000 + b"\n"
+    for wrong in (*(json.dumps(each).encode() + b"\n" for each in variants(json.loads(first))), deep):
+        changed = {**files, name: b"".join([wrong, *rest])}
+        faults, _logs = check(packed(changed, tmp_path / "e.tar"))
+        assert f"{name}: it was changed" in faults
+        signed_anew(changed, SIGNER)
+        faults, _logs = check(packed(changed, tmp_path / "e.tar"))
+        # What is there for reading alone isn't compared with anything.
+        assert any(name in fault for fault in faults) or name in {"pruned.jsonl", "gaps.jsonl"}
+
+
+def test_what_is_no_text_is_named_by_the_command_too(history: Ledgered, tmp_path: Path) -> None:
+    files, keys = exported(), tmp_path / "keys.pub"
+    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"pod-7"', b'"\\ud800"')
+    keys.write_text(f"{SIGNER.verifier}\n")
+    command = [sys.executable, "-I", str(BERTH_VERIFY), str(packed(files, tmp_path / "e.tar")), "--keys", str(keys)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env={})
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "it says something else than its record" in done.stdout
 
 
 def test_no_cell_is_a_formula(history: Ledgered) -> None:
