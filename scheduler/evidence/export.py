@@ -9,11 +9,13 @@ with proofs that they are its begin. A Decision whose details retention deleted 
 import base64
 import html
 import json
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Any
 
 import msgspec
+import zstandard
 from django.db.models import Q, QuerySet
 
 from policies.engine import ruleset as engine
@@ -49,6 +51,9 @@ _CHUNK = 500
 _LOST = ("at", "what", "numbers", "reason")
 # Rows of a table in index.html; the files have all.
 _MOST_SHOWN = 2_000
+_LARGEST = 2**31 - 1
+# Why what stands in a row of index.html isn't proved.
+_DELETED, _UNREADABLE = "no: its details were deleted by a rule", "NO: its record can't be read"
 
 COLUMNS: Mapping[str, Sequence[str]] = {
     DECISIONS: tuple(name for name in Head.__struct_fields__ if name not in {"names_number", "chain", "position"}),
@@ -196,23 +201,22 @@ class _Export:
         for leaf, record, unproved in _RECORDS[log](self._case, self._revisions):
             if leaf >= size:
                 return  # stored after the last checkpoint
-            said = said_of(log, record) if record else {}
+            said = _said(log, record) if record else {}
             tiles.add(leaf // TILE_WIDTH)
             self._on_step(1)
-            self._note(log, said or unproved, is_proved=bool(said))
+            self._note(log, said or unproved, "" if said else _UNREADABLE if record else _DELETED)
             table.write(line([said.get(name) for name in COLUMNS[log]]))
             encoded = base64.b64encode(record).decode() if record else None
             row = {"leaf": leaf, "record": encoded, "said": said} | ({"unproved": unproved} if unproved else {})
             rows.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-    def _note(self, log: str, said: Mapping[str, Any], *, is_proved: bool) -> None:
+    def _note(self, log: str, said: Mapping[str, Any], unproved: str) -> None:
         if log == EVENTS:
             self._lost += losses.rows_in(said)
-        if said.get("revision"):
-            self._revisions.add(int(said["revision"]))
+        if isinstance(revision := said.get("revision"), int) and 0 < revision <= _LARGEST:
+            self._revisions.add(revision)
         if len(self._tables[log]) < _MOST_SHOWN:
-            proved = "" if is_proved else "no: its details were deleted by a rule"
-            self._tables[log].append([proved, *(said.get(name) for name in COLUMNS[log])])
+            self._tables[log].append([unproved, *(said.get(name) for name in COLUMNS[log])])
 
     def _write_tiles(self, log: str, size: int, touched: set[int]) -> None:
         read, level, count = tile_reader(log), 0, size
@@ -315,6 +319,15 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return f"<table><tr>{head}</tr>\n{body}</table>"
 
 
+def _said(log: str, record: bytes) -> dict[str, Any]:
+    """Return what a record says; nothing of one that can't be read: an archive holds it all the same, for `berth-verify` to name."""
+    try:
+        found = said_of(log, record)
+    except (ValueError, struct.error, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def said_of(log: str, record: bytes) -> dict[str, Any]:
     """Return what a record says, as JSON has it. `berth-verify` reads the same from the same bytes."""
     if log == EVENTS:
@@ -335,9 +348,17 @@ def _decisions(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
         found &= Q(revision__in=Change.objects.filter(pk=case.change).values("revision"))
     for row in _logged(Decision.objects.filter(found)):
         if bytes(row.body):
-            yield row.ledger_index, exact_bytes(row), {}
+            yield row.ledger_index, _exact(row), {}
         else:
             yield row.ledger_index, b"", _columns_of(row)
+
+
+def _exact(row: Decision) -> bytes:
+    """Return a Decision's record; as it is stored where that is damaged."""
+    try:
+        return exact_bytes(row)
+    except (ValueError, struct.error, msgspec.DecodeError, zstandard.ZstdError):
+        return bytes(row.body)
 
 
 def _columns_of(row: Decision) -> dict[str, Any]:

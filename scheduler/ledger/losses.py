@@ -129,19 +129,18 @@ def _stored() -> Iterable[tuple[str, dict[str, Any]]]:
             yield f"row {row.pk} of {table} ({row})", said_of(row)
 
 
-def rows_in(said: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-    """Return the rows that an event notes, by what it says; none of one that notes no losses.
-
-    Raises:
-        KeyError, TypeError: it says something else.
-    """
+def rows_in(said: Any) -> Sequence[dict[str, Any]]:
+    """Return the rows that an event notes, by what it says; none of one that notes no losses, or that somebody changed."""
     rows: Sequence[dict[str, Any]] = ()
-    if said["kind"] == Kind.LOSS:
-        more = said["more"]
-        rows = more["rows"] if "rows" in more else [more["row"]]
-    elif said["kind"] == Kind.LOSS_BEGIN:
-        rows = said["more"]["rows"]
-    return rows
+    try:
+        if said["kind"] == Kind.LOSS:
+            more = said["more"]
+            rows = more["rows"] if "rows" in more else [more["row"]]
+        elif said["kind"] == Kind.LOSS_BEGIN:
+            rows = said["more"]["rows"]
+        return [row for row in rows if row.keys() == {"table", *_COLUMNS[row["table"]]}]
+    except (KeyError, TypeError, AttributeError):
+        return ()  # the log of events says what is wrong with it
 
 
 def _noted() -> tuple[Counter[Noted], bool]:
@@ -152,7 +151,7 @@ def _noted() -> tuple[Counter[Noted], bool]:
         has_begun = has_begun or event.kind == Kind.LOSS_BEGIN
         try:
             found.update(map(_text, rows_in(msgspec.json.decode(bytes(event.body)))))
-        except (msgspec.DecodeError, KeyError, TypeError):
+        except msgspec.DecodeError:
             continue  # the log of events says what is wrong with it
     return found, has_begun
 

@@ -31,11 +31,12 @@ from scheduler.evidence.export import COLUMNS, Case, export, note_export
 from scheduler.ledger.keys import read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
-from scheduler.models import Decision, LedgerPruned
+from scheduler.models import Decision, LedgerLeaf, LedgerPruned
+from scheduler.models import Outcome as OutcomeRow
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import opened
 from tests.component.policies.test_changes import person
-from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign
+from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign, without_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -315,6 +316,26 @@ def test_a_file_that_stands_in_an_archive_twice_is_named(history: Ledgered, tmp_
     with tarfile.open(path, "a") as tar:
         tar.addfile(tarfile.TarInfo("decisions.csv"))
     assert "decisions.csv is in the archive twice" in check(path)[0][0]
+
+
+@pytest.mark.parametrize(
+    "body", [b"x", b"\x02", b"[]", b'{"kind": "loss", "more": 1, "revision": 99999999999}', bytes(40)]
+)
+def test_rows_that_somebody_damaged_are_in_the_archive_and_named(
+    history: Ledgered, tmp_path: Path, body: bytes
+) -> None:
+    exported()
+    without_triggers()
+    event = LedgerLeaf.objects.get(log=EVENTS, index=1).row
+    AuditEvent.objects.filter(pk=event).update(body=body)
+    for model in (Decision, OutcomeRow):
+        model.objects.filter(ledger_index=7).update(body=body)
+    files = exported()
+    assert "NO: its record can" in files["index.html"].decode()
+    faults = " ".join(check(packed(files, tmp_path / "e.tar"))[0])
+    assert "decisions.jsonl, line 8: leaf 7" in faults
+    assert "outcomes.jsonl, line 8: leaf 7" in faults
+    assert "events.jsonl, line 2: leaf 1" in faults
 
 
 def variants(row: Any) -> Iterator[Any]:
