@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from policies.api.base import ReadOnlyViewSet
+from policies.api.problems import ConflictProblem
 from scheduler.api.pagination import DecisionPages
 from scheduler.decisions.other_sides import other_sides, shadows_beside
 from scheduler.decisions.reading import answered_of, body_of
@@ -35,8 +36,16 @@ class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
     body = serializers.SerializerMethodField()
 
     def get_body(self, decision: Decision) -> dict[str, Any]:
-        """Return the body: see scheduler.decisions.reading."""
-        return body_of(decision)
+        """Return the body: see scheduler.decisions.reading.
+
+        Raises:
+            ConflictProblem: it is damaged.
+        """
+        try:
+            return body_of(decision)
+        except ValueError as error:
+            message = f"What Decision {decision.pk} holds is damaged: {error}. The list has its columns; `manage.py verify` says more."
+            raise ConflictProblem(message) from error
 
     class Meta:
         model = Decision

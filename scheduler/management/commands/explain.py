@@ -44,9 +44,13 @@ class Command(BerthCommand):
         namespace, _, name = options["pod"].rpartition("/")
         namespace = namespace or options["namespace"]
         found = _decisions(namespace, name)
-        explained = [explain_decision(decision, options["node"]) for decision in found]
-        fault = _fault(f"{namespace}/{name}", explained, options["node"])
-        helping = _remedies(found) if not options["node"] else None
+        explained: list[dict[str, Any]] = []
+        try:
+            explained += [explain_decision(decision, options["node"]) for decision in found]
+            fault = _fault(f"{namespace}/{name}", explained, options["node"])
+        except ValueError as error:
+            fault = f"what is recorded about {namespace}/{name} is damaged: {error}. `manage.py verify` says more"
+        helping = _remedies(found) if not options["node"] and not fault else None
         story = story_of(namespace, name, with_causes=True) if options["story"] and not fault else None
         if options["output"] == "json":
             report: dict[str, Any] = {"ok": not fault, "pod": f"{namespace}/{name}", "decisions": explained}

@@ -23,6 +23,7 @@ from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import NodesEntry, store_json
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import change_url, get, publish, text_of
 from tests.recording import row_of
 
@@ -262,6 +263,18 @@ def test_the_namespace_may_stand_before_the_name_or_by_itself(rule_set: RuleSet)
 def test_a_pod_that_no_assignment_takes_is_said_so() -> None:
     row(body=store_json({"pod": POD.json, "nodes": ["n1"]}), nodes=1, feasible=1)
     assert "is taken by no Assignment: every node passes and none gets a score" in run("web-1")
+
+
+@pytest.mark.parametrize("body", [b"x", b"\x02", bytes(40)])
+def test_a_decision_that_somebody_damaged_is_said_to_be(auditor: Client, body: bytes, capsys: Any) -> None:
+    row = make_decision(pod_name="web-1", pod_namespace="shop", body=body)
+    for output in ("text", "json"):
+        with pytest.raises(CommandError, match=r"what is recorded about shop/web-1 is damaged: .*manage\.py verify"):
+            call_command("explain", "shop/web-1", "--output", output)
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+    answer = auditor.get(f"/api/v1/decisions/{row.pk}")
+    assert answer.status_code == 409
+    assert "is damaged" in answer.json()["detail"]
 
 
 def test_a_decision_that_was_a_fault_says_which() -> None:
