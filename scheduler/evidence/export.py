@@ -117,6 +117,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return Q(**{name: value for name, value in fields.items() if value})
 
 
+def fault_of(case: Case) -> str:
+    """Return why nothing can be in the archive of a case, whatever happened; empty where something can."""
+    if case.first and case.until and case.until <= case.first:
+        return "The time ends before it begins."
+    if case.change is not None and not Change.objects.filter(pk=case.change).exists():
+        return f"There is no Change {case.change}."
+    return ""
+
+
 def note_export(case: Case, *, by: By) -> None:
     """Write down that somebody exports, before the archive is made: so it is in it, too."""
     audit.record_event(audit.Kind.EXPORT, by=by, thing=("evidence", case.words()))

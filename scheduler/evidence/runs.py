@@ -17,7 +17,7 @@ from django.utils import timezone
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
 from policies.publishing.silence import is_silent
-from scheduler.evidence.export import Case, DamagedError, export, note_export
+from scheduler.evidence.export import Case, DamagedError, export, fault_of, note_export
 from scheduler.ledger.keys import KeyFileError
 from scheduler.models import EvidenceExport, EvidencePiece
 
@@ -47,8 +47,10 @@ def ask(case: Case, *, by: By, now: datetime) -> EvidenceExport:
     """Ask for an archive. That is the act: who exported what is an event from then on.
 
     Raises:
-        EvidenceError: that person's last one is still under way.
+        EvidenceError: that person's last one is still under way, or nothing can be in it.
     """
+    if fault := fault_of(case):
+        raise EvidenceError(fault)
     asked_by = name_of(by)
     with transaction.atomic():
         under_way = Q(state__in=[_State.QUEUED, _State.RUNNING])

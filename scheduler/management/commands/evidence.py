@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
-from scheduler.evidence.export import Case, DamagedError, export, note_export
+from scheduler.evidence.export import Case, DamagedError, export, fault_of, note_export
 from scheduler.ledger.keys import KeyFileError, read_signer
 
 
@@ -43,6 +43,8 @@ class Command(BerthCommand):
             first=options["first"], until=options["until"], pod_namespace=namespace, pod_name=name,
             pod_uid=options["uid"], change=options["change"],
         )  # fmt: skip
+        if fault := fault_of(case):
+            raise CommandError(fault)
         out: Path = options["out"]
         fresh = out.with_name(f"{out.name}.part")
         try:

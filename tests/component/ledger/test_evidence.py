@@ -393,9 +393,17 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
     assert check(out)[0] == []
     with pytest.raises(CommandError, match="is there already"):
         call_command("evidence", "--out", str(out))
-    for wrong in (["--from", "today"], ["--pod", "web"]):
+    exports = AuditEvent.objects.filter(kind="export").count()
+    for wrong in (
+        ["--from", "today"],
+        ["--pod", "web"],
+        ["--change", "99"],
+        ["--change", "9" * 30],
+        ["--from", "2026-01-02", "--until", "2026-01-01"],
+    ):
         with pytest.raises(CommandError):
             call_command("evidence", "--out", str(tmp_path / "other"), *wrong)
+    assert AuditEvent.objects.filter(kind="export").count() == exports
 
 
 def test_without_a_key_nothing_is_exported(history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

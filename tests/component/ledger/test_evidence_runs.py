@@ -101,6 +101,7 @@ def test_nobody_but_auditors_exports(
     [
         ({"first": "2026-01-02T00:00", "until": "2026-01-01T00:00"}, "The time ends before it begins."),
         ({"change": "0"}, "greater than or equal to 1"),
+        ({"change": "99"}, "There is no Change 99."),
         ({"first": "yesterday"}, "Enter a valid date/time."),
         ({"pod_name": "x" * 254}, "at most 253 characters"),
     ],
