@@ -34,17 +34,17 @@ class Ledgered:
         self._number = 0
         self.signer = SIGNER
 
-    def record(self, count: int) -> None:
-        """Record so many Decisions, and where each third Pod went."""
+    def record(self, count: int, *, at: datetime | None = None) -> None:
+        """Record so many Decisions, and where each third Pod went; a second after each other, or of one moment."""
         for _ in range(count):
             self._number += 1
             writer, name = self._writers[self._number % 2], f"pod-{self._number}"
-            at = AT + timedelta(seconds=self._number)
+            now = at or AT + timedelta(seconds=self._number)
             pod = Pod.from_json(make_pod(name, uid=f"uid-{self._number}"))
-            writer.recorder.record(Prepared(verb="bind", pod=pod, now=at, best=f"node-{self._number % 5}"))
+            writer.recorder.record(Prepared(verb="bind", pod=pod, now=now, best=f"node-{self._number % 5}"))
             if self._number % 3 == 0:
                 outcome = Outcome(
-                    pod_uid=pod.uid, pod_namespace=pod.namespace, pod_name=name, node_name="node-1", at=at
+                    pod_uid=pod.uid, pod_namespace=pod.namespace, pod_name=name, node_name="node-1", at=now
                 )
                 writer.recorder.record_outcome(outcome)
         for writer in self._writers:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from django.db import OperationalError, connection, models, transaction
-from django.db.models import Max, Min, Q, QuerySet, Sum
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import Length
 
 from scheduler.history import partitions
@@ -151,15 +151,18 @@ class _Run:
     def _drop(self, partition: partitions.Partition, pruned: _Pruned) -> None:
         """Drop a partition, unless something in it is held: the rest of it then goes row by row."""
         with transaction.atomic():
-            wanted = held(active_holds())
+            holds = active_holds()
+            wanted = held(holds)
             rows = Decision.objects.filter(at__gte=partition.first_at, at__lt=partition.end_at)
             if wanted is not None and rows.filter(wanted).exists():
                 return
-            first = rows.aggregate(first=Min("at"))["first"] or partition.first_at
+            first, counted = rows.aggregate(first=Min("at"), number=Count("pk")).values()
             pruned.add_leaves(DECISIONS, rows)
             number, size = partitions.drop(partition)
+            if _has_moved(counted, number, holds):
+                return
             if number:
-                pruned.add(number, size, first, partition.end_at, whole=1)
+                pruned.add(number, size, first or partition.first_at, partition.end_at, whole=1)
         self.pruned += number
         logger.info("partition %s was dropped: %d Decisions, %d bytes", partition.name, number, size)
 
@@ -206,14 +209,19 @@ class _Run:
         """Act on rows by batches, the oldest first, without those that are held; return whether there are no more."""
         while self._has_time:
             with transaction.atomic():
-                kept = held(active_holds())
+                holds = active_holds()
+                kept = held(holds)
                 found: QuerySet[Any] = model._default_manager.filter(wanted, at__gte=first, at__lt=horizon)  # noqa: SLF001 - Django's name for it
                 found = found if kept is None else found.exclude(kept)
                 times = list(found.order_by("at").values_list("at", flat=True)[:BATCH])
                 if not times:
                     return True
                 # Rows of the same time stay together.
-                rows, size = act(found.filter(at__gte=times[0], at__lte=times[-1]))
+                batch = found.filter(at__gte=times[0], at__lte=times[-1])
+                counted = batch.count()
+                rows, size = act(batch)
+                if _has_moved(counted, rows, holds):
+                    continue
                 pruned.add(rows, size, times[0], times[-1])
             self.pruned += rows
             first = times[-1]
@@ -284,6 +292,17 @@ class _Run:
                     number = rows.delete()[0]
                     pruned.add(number, size, at, at)
                 self.pruned += number
+
+
+def _has_moved(counted: int, pruned: int, holds: Sequence[LegalHold]) -> bool:
+    """Return whether there came or went rows, or holds, while some were pruned; that is taken back then.
+
+    What a writer that came back stores meanwhile is old, and no leaf of it was noted.
+    """
+    if counted == pruned and active_holds() == holds:
+        return False
+    transaction.set_rollback(True)
+    return True
 
 
 class _Needed(msgspec.Struct):

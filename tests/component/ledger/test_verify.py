@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ from scheduler.decisions.record import payload_of, split
 from scheduler.evidence import verify as verifying
 from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
+from scheduler.history import pruning
 from scheduler.history.holds import make_hold
+from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.deletions import Deletion
@@ -172,6 +175,41 @@ def test_what_retention_deletes_while_a_run_reads_is_no_fault(
     monkeypatch.setattr(verifying, "deletions", read_before_the_rule_comes)
     report = log_of(history.verify())
     assert (report.faults, report.without_row) == ([], ROWS)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="elsewhere nobody writes beside who prunes")
+@pytest.mark.parametrize("retention", [Retention(days=30, details_days=0), Retention(days=0, details_days=1)])
+@pytest.mark.parametrize("what", ["Decisions", "a hold"])
+def test_what_comes_while_a_run_prunes_is_not_pruned_with_what_was_noted(
+    ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch, retention: Retention, what: str
+) -> None:
+    """A writer that was away stores old Decisions, or somebody holds some, between the note and the deletion."""
+    if retention.days:
+        make_ahead(AT)  # its week goes as a partition; elsewhere rows go one by one
+    ledgered.record(30)
+    ledgered.sign()
+    held, note = Decision.objects.get(ledger_index=9), pruning.note_deleted
+
+    def come() -> None:
+        if what == "Decisions":
+            ledgered.record(6, at=AT + timedelta(seconds=5))
+        else:
+            make_hold(by="auditor", now=AT, reason="case 7", pod_uid=held.pod_uid)
+        connection.close()
+
+    def note_and_come(deleted: Any) -> None:
+        monkeypatch.setattr(pruning, "note_deleted", note)
+        note(deleted)
+        beside = Thread(target=come)
+        beside.start()
+        beside.join()
+
+    monkeypatch.setattr(pruning, "note_deleted", note_and_come)
+    prune(retention, AT + timedelta(days=400))
+    assert faults(ledgered.verify()) == []
+    kept = set(Decision.objects.exclude(body=b"").values_list("pk", flat=True))
+    assert kept == ({held.pk} if what == "a hold" else set())
 
 
 def test_rows_of_before_the_ledger_are_counted_and_no_more_of_them(ledgered: Ledgered) -> None:
