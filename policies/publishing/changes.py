@@ -253,12 +253,14 @@ def rebase_change(
             mine or theirs, of what both sides changed, as `merged_of` names it.
 
     Raises:
-        PublishingError: it may not be rebased, something moved again, or both sides changed what nothing is chosen of.
+        PublishingError: it may not be rebased, something moved again, both sides changed what nothing is chosen of, or something
+            is chosen of what hasn't moved.
     """
     with locked(change, "rebase", by, expected_digest) as row:
         if expected_revision != current_revision().number:
             raise OvertakenError([f"Revision {current_revision().number} was made since you looked. Look again."])
         moved = moved_of(row)
+        _check_has_moved({*take_theirs, *merge}, moved, row)
         merged = {key: _merged(each, merge[key]) for each in moved if (key := (each.kind, each.name)) in merge}
         given_up = [
             each
@@ -282,6 +284,16 @@ def rebase_change(
         named += f"{', ' * bool(named)}order of Assignments: {'theirs' if theirs else 'mine'}" if orders else ""
         finish(row, _Act.REBASE, by, named, more=things_of(row, {(each.kind, each.name) for each in moved}))
     return row
+
+
+def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Change) -> None:
+    """Refuse a choice about what hasn't moved: by a slip in a name, the edit would be kept of what was to be given up."""
+    wrong = {*chosen} - {(each.kind, each.name) for each in moved}
+    if ORDER in wrong and orders_of(row) is not None:
+        wrong.remove(ORDER)
+    if wrong:
+        named = ", ".join(moved_names(row)) or "nothing has"
+        raise PublishingError([f"{kind} {name} hasn't moved since; what has: {named}." for kind, name in sorted(wrong)])
 
 
 def _take_order(row: Change, orders: Orders, by: By, *, theirs: bool) -> None:

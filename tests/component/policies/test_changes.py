@@ -450,6 +450,18 @@ class TestBeside:
         assert [edit.key for edit in publishing.edits_of(change)] == [("RuleSet", "web")]
         assert publishing.moved_of(change) == []
 
+    @pytest.mark.parametrize("side", ["theirs", "merge"])
+    @pytest.mark.parametrize("what", ["RuleSet/wbe", "Ruleset/web", "RuleSet/beside", "Assignments/order"])
+    def test_a_side_of_what_has_not_moved_is_refused(self, side: str, what: str) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("beside", **A))
+        second = opened(make_rule_set("web", **B), make_rule_set("beside", **B))
+        publish_all(make_rule_set("web", **C))
+        before = Change.objects.get(pk=second.pk).digest
+        with pytest.raises(CommandError, match=f"{what.replace('/', ' ')} hasn't moved since; what has: RuleSet web"):
+            call_command("change", "rebase", second.pk, **{side: [what]})
+        assert Change.objects.get(pk=second.pk).digest == before
+        assert publishing.standing_of(second).moved == ("RuleSet web",)
+
     def test_what_others_did_elsewhere_needs_no_rebase(self) -> None:
         second = opened(make_rule_set("web", **C))
         publish_all(make_rule_set("other", **B))
