@@ -217,7 +217,8 @@ def gate_of(change: Change, live: engine.Revision) -> Gate:
     stale = stale_because(result, live.number, timezone.now()) if result else ""
     gate = Gate(runs[0] if runs else None, result, levels, stale)
     refusal = _refusal(gate)
-    return gate._replace(refusal=refusal, needs_run=bool(refusal) and (result is None or bool(stale)))
+    is_short = result is None or bool(stale) or bool(_unasked(gate))
+    return gate._replace(refusal=refusal, needs_run=bool(refusal) and is_short)
 
 
 def stale_because(run: GateRun, live: int, now: datetime) -> str:
@@ -289,9 +290,14 @@ def _refusal(gate: Gate) -> str:
         return ""
     if gate.stale:
         return f"What the gate found can't be gone by any more: {gate.stale}. Run it again."
-    looked = {each.check for each in results}
-    unasked = [check for check, level in gate.levels.items() if level == BLOCKING and check not in looked]
+    unasked = _unasked(gate)
     return f"The gate hasn't looked at: {', '.join(unasked)}. Run it again." if unasked else ""
+
+
+def _unasked(gate: Gate) -> list[str]:
+    """Return the blocking checks that weren't asked when the gate looked: they were set so since."""
+    looked = {each.check for each in results_of(gate.result)} if gate.result else set()
+    return [check for check, level in gate.levels.items() if level == BLOCKING and check not in looked]
 
 
 def _not_run(run: GateRun | None) -> str:

@@ -415,6 +415,20 @@ class TestGate:
         self.looked_at(change)
         assert tick(soon) == [f"{change} made Revision 1"]
 
+    def test_a_check_that_was_made_blocking_since_the_gate_looked_is_asked_before_it_goes_live(
+        self, alice: User, now: datetime
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        self.looked_at(change)
+        GateRun.objects.update(results=[each for each in GateRun.objects.get().results if each["check"] != "backtest"])
+        publishing.set_gate_level(rule_set="web", check="backtest", level="blocking", by="root")
+        Change.objects.update(publish_at=now)
+        soon = timezone.now() + timedelta(seconds=5)
+        assert tick(soon) == tick(soon) == []
+        assert GateRun.objects.filter(change=change, state="queued").count() == 1
+        self.looked_at(change)
+        assert tick(soon) == [f"{change} made Revision 1"]
+
     def test_going_back_as_it_was_approved_waits_for_no_gate(self, alice: User, now: datetime) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
         do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
