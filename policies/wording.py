@@ -85,7 +85,7 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
         lines.append(f"params changed: {_members(old.params, new.params)}")
     if old.failures != new.failures:
         lines.append(f"failures changed: {_fields_changed(old.failures, new.failures)}")
-    return [_visible(line) for line in lines + _test_changes(old.tests, new.tests)]
+    return [visible(line) for line in lines + _test_changes(old.tests, new.tests)]
 
 
 def _places(spec: engine.RuleSetSpec) -> list[tuple[str, str]]:
@@ -113,7 +113,7 @@ def _odd_line(place: str, odd: str) -> str:
     return f"! look twice at {place} holds {odd}, which can look like another letter"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Return a text with what isn't printed as its number: terminals obey some of it, and nobody sees the rest."""
     if text.isprintable():
         return text
@@ -162,7 +162,7 @@ def revision_changes(before: engine.Revision, after: engine.Revision) -> list[st
     """
     changes = look_alikes(before, after) + _rule_sets_changed(before, after) + _assignments_changed(before, after)
     changes += _priority_classes_changed(before, after) + _suspensions_changed(before, after)
-    return [_visible(line) for line in changes]
+    return [visible(line) for line in changes]
 
 
 def look_alikes(before: engine.Revision, after: engine.Revision) -> list[str]:
@@ -297,7 +297,7 @@ def _odd_letters(text: str) -> str:
 
 def _on_one_line(text: str) -> str:
     """Return a text whole, its line ends as spaces: what is cut off here would be published unseen."""
-    return _visible(" ".join(line.strip() for line in text.splitlines() if line.strip()))
+    return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()))
 
 
 def _rule_changes(
@@ -522,7 +522,7 @@ def assignment_sentence(assignment: engine.Assignment) -> str:
     """Return which Pods an Assignment takes and what they get, in words."""
     mode = "" if assignment.mode == "enforce" else f" ({mode_text(assignment)})"
     matched = match_sentence(assignment.match)
-    params = ", ".join(_visible(f"{name} {json_text(value)}") for name, value in sorted(assignment.params.items()))
+    params = ", ".join(visible(f"{name} {json_text(value)}") for name, value in sorted(assignment.params.items()))
     return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}{f' with {params}' if params else ''}"
 
 

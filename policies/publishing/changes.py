@@ -330,7 +330,9 @@ def _merged(moved: Moved, chosen: Mapping[str, str]) -> engine.RuleSet:
 
 def _how(chosen: Mapping[str, str]) -> str:
     """Return how both sides were put together, as the Change's history says it."""
-    return f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(chosen.items()))}"
+    return wording.visible(
+        f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(chosen.items()))}"
+    )
 
 
 def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:

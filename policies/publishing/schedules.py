@@ -24,7 +24,7 @@ from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Key
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.standing import AUTHORING, differing, edits_of, gate_of, open_changes_of, said_at, standing_of
-from policies.wording import counted
+from policies.wording import counted, visible
 
 _Act = ChangeEvent.Act
 
@@ -178,7 +178,7 @@ def _hold(number: int, due: datetime, messages: Sequence[str]) -> str:
     row = Change.objects.select_for_update().get(pk=number)
     if row.state not in lifecycle.OPEN or row.held or row.publish_at != due:
         return ""
-    said = " ".join(messages)
+    said = visible(" ".join(messages))  # they repeat what documents say, and nobody is there to be refused
     row.held = f"It was to go live at {said_at(due)}, and did not: {said}"
     finish(row, _Act.HOLD, CLOCK, said)
     return f"{row} is held back: {said}"
@@ -199,7 +199,8 @@ def _take_back(number: int, now: datetime) -> str:
         finish(row, _Act.EXPIRE, CLOCK, f"nothing: what was live before it is live again{said}")
         return f"{row} has nothing to take back{said}"
     reason = f"{row} was to go back at {said_at(due)}"
-    change = write_change(f"Take back {row}: {row.title}", edits, before, by=CLOCK, reason=reason, takes_back=row)
+    title = visible(f"Take back {row}: {row.title}")  # which may be of before titles were checked
+    change = write_change(title, edits, before, by=CLOCK, reason=reason, takes_back=row)
     # Published by the next step; after a fault between the two, by the next tick.
     change.publish_at = due
     finish(change, _Act.SCHEDULE, CLOCK, "to go live at once")

@@ -428,6 +428,23 @@ class TestBeside:
         (made,) = live().rule_sets
         assert engine.encode(made.spec) == engine.encode(pools("mine", "theirs", "theirs", weight=3).spec)
 
+    def test_a_part_whose_name_nobody_sees_whole_can_be_chosen_too(self) -> None:
+        def tested(node: str) -> engine.RuleSet:
+            test = {
+                "name": "un\u200bseen",
+                "pod": {},
+                "nodes": [{"metadata": {"name": node}}],
+                "expect": {"feasible": [node]},
+            }
+            return make_rule_set("web", **A, tests=[test])
+
+        publish_all(tested("a"))
+        second = opened(tested("b"))
+        publish_all(tested("c"))
+        merge = {("RuleSet", "web"): {"tests/un\u200bseen": "mine"}}
+        do(second, publishing.rebase_change, "ops", expected_revision=2, merge=merge)
+        assert "mine of tests/un\\u200bseen" in second.events.get(act="rebase").text
+
     def test_a_command_rebases_part_by_part(self) -> None:
         def pool(label: str) -> engine.RuleSet:
             expression = f"node.metadata.name != '{label}'"

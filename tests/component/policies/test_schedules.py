@@ -176,6 +176,17 @@ class TestGoingLive:
         assert Revision.objects.count() == 4
         assert [each.name for each in live().rule_sets] == ["b", "c"]
 
+    def test_what_is_refused_in_words_that_nobody_sees_is_held_back_and_keeps_no_other_from_going_live(
+        self, alice: User, now: datetime
+    ) -> None:
+        test = {"name": "un\u200bseen", "pod": {}, "nodes": [], "expect": {"feasible": ["n1"]}}
+        failing = scheduled(opened(make_rule_set("web", **A, tests=[test]), by=alice), alice, now + HOUR)
+        other = scheduled(opened(make_rule_set("data", **A), by=alice), alice, now + HOUR)
+        held, made = tick(now + HOUR)
+        assert f"{failing} is held back: web: spec.tests[0].expect.feasible: un\\u200bseen: should pass: n1" in held
+        assert "un\\u200bseen" in fresh(failing).held
+        assert made == f"{other} made Revision 1"
+
 
 class TestSeveral:
     @pytest.mark.parametrize("hours", [1, 2, 3])
@@ -269,6 +280,14 @@ class TestGoingBack:
         sides = [side.spec.filters[0].key for side in (moved.base, moved.live, moved.mine)]  # type: ignore[union-attr]
         assert sides == ["MatchNodeSelector", "PodToleratesNodeTaints", "PodFitsHost"]
         assert tick(now + 2 * DAY) == []
+
+    def test_a_title_of_before_titles_were_checked_keeps_it_from_nothing(self, alice: User, now: datetime) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        do(change, publishing.publish_change, alice)
+        Change.objects.filter(pk=change.pk).update(title="Allow \u202enimda")
+        assert tick(now + HOUR)[1] == f"Change {change.pk + 1} made Revision 2"
+        assert Change.objects.latest("pk").title == f"Take back {change}: Allow \\u202enimda"
 
     def test_what_is_back_already_needs_nothing(self, alice: User, now: datetime) -> None:
         publish_all(make_rule_set("web", **A))
