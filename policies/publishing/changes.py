@@ -53,6 +53,7 @@ from policies.publishing.standing import (
 )
 
 _Act = ChangeEvent.Act
+_LONGEST_TITLE = 200
 _NOTHING_CHOSEN: Mapping[Key, Mapping[str, str]] = {}
 
 
@@ -174,7 +175,7 @@ def write_change(
     check_words(title, reason)
     number = takes_back.revision_id if takes_back and takes_back.revision_id else live.number
     change = Change.objects.create(
-        title=title[:200],
+        title=_title_of(title)[:_LONGEST_TITLE],
         reason=reason,
         base=number,
         digest="",
@@ -384,10 +385,11 @@ def describe_change(
 ) -> Change:
     """Change the title or the reason of a Change; None keeps what is there. What it makes stays, and so do its approvals."""
     with locked(change, "edit", by, expected_digest) as row:
-        wanted = {"title": row.title if title is None else title, "reason": row.reason if reason is None else reason}
-        if not wanted["title"].strip():
-            raise PublishingError(["A Change needs its title."])
         check_words(*(text for text in (title, reason) if text))
+        called = row.title if title is None else _title_of(title)
+        if len(called) > _LONGEST_TITLE:
+            raise PublishingError([f"A title has {_LONGEST_TITLE} characters at most; this one has {len(called)}."])
+        wanted = {"title": called, "reason": row.reason if reason is None else reason}
         was = {name: getattr(row, name) for name, text in wanted.items() if text != getattr(row, name)}
         if was:
             Change.objects.filter(pk=row.pk).update(**wanted)
@@ -395,6 +397,14 @@ def describe_change(
             said = "; ".join(f"{name} was: {text or 'empty'}" for name, text in was.items())
             note(row, _Act.DESCRIBE, by, said, before=row.digest)
     return row
+
+
+def _title_of(text: str) -> str:
+    """Return a title as a line: of several lines, those behind the first could pass for other Changes in a list."""
+    line = " ".join(text.split())
+    if not line:
+        raise PublishingError(["A Change needs its title."])
+    return line
 
 
 def comment_on_change(*, change: Change, by: By, text: str) -> Change:

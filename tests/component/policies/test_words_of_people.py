@@ -60,6 +60,19 @@ def test_words_may_have_lines_and_letters_of_any_script() -> None:
     assert publishing.begin_change(by="sam", title="a", reason=said).reason == said
 
 
+def test_a_title_is_one_line_that_has_room() -> None:
+    lines = "Teams \n Change 9 approved:\tnodes "
+    made = publishing.begin_change(by="sam", title=lines)
+    assert made.title == "Teams Change 9 approved: nodes"
+    made = publishing.describe_change(change=made, by="sam", expected_digest="", title=f"b{lines}")
+    assert made.title == "bTeams Change 9 approved: nodes"
+    for title, says in (("x" * 201, "200 characters at most; this one has 201"), (" \n", "needs its title")):
+        with pytest.raises(publishing.PublishingError, match=says):
+            publishing.describe_change(change=made, by="sam", expected_digest="", title=title)
+    with pytest.raises(publishing.PublishingError, match="needs its title"):
+        publishing.begin_change(by="sam", title=" ")
+
+
 def test_what_deceived_before_can_be_put_right() -> None:
     made = opened(make_rule_set(), title="a")
     Change.objects.filter(pk=made.pk).update(title=DECEIVING)
