@@ -65,7 +65,7 @@ class Question(msgspec.Struct):
 
 
 def documents(question: Question) -> Result:
-    """Whether each document can be read, and what it names is there."""
+    """Whether each document can be read, what it names is there, and PriorityClasses go together."""
     others = [edit for edit in question.edits if edit.value is not None and not isinstance(edit.value, RuleSet)]
     read: list[Any] = [
         *zip(question.rule_sets, checked_rule_sets([document_of(each) for each in question.rule_sets]), strict=True),
@@ -78,6 +78,12 @@ def documents(question: Question) -> Result:
         for each in question.after.assignments
         if each.rule_set not in names
     ]
+    defaults = [each.name for each in question.after.priority_classes if each.global_default]
+    if len(defaults) > 1:
+        faults.append(
+            f"PriorityClasses {', '.join(defaults)}: each would be the global default, and Kubernetes allows one; "
+            "take it away from the others, in the same Change"
+        )
     return _result(
         "documents", faults, "no faults in the documents", ("a fault in the documents", "faults in the documents")
     )

@@ -86,7 +86,7 @@ def test_an_assignment_of_an_unpublished_rule_set_is_refused_still(write: Any) -
 
 def test_two_global_defaults_never_go_live_together(write: Any) -> None:
     publish_all(make_priority_class("alices", globalDefault=True))
-    with pytest.raises(CommandError, match="alices is the live global default"):
+    with pytest.raises(CommandError, match="alices, mine: each would be the global default"):
         run("apply", "--publish", write(priority_class_document("mine", globalDefault=True)))
     both = write(priority_class_document("mine", globalDefault=True), priority_class_document("alices"))
     run("apply", "--publish", both)

@@ -16,7 +16,7 @@ from scheduler.gate import checks
 from scheduler.gate.checks import CHECKS, MOST_LINES, Question, look
 from scheduler.gate.forecast import Forecast, Handed, Refused, Shadowed, Shifted, Taken, Waiting
 from scheduler.gate.words import lines_of
-from tests.builders import make_assignment, make_rule_set
+from tests.builders import make_assignment, make_priority_class, make_rule_set
 
 NOTHING = Forecast(nodes=3, pods=9, waiting=[], refused=[], taken=[], shifted=[])
 
@@ -142,6 +142,20 @@ def test_a_missing_rule_set_and_a_failed_test_are_found() -> None:
     failing = look("tests", question(make_rule_set("web", filters=[{"builtin": "PodFitsHost"}], tests=[test])))
     assert failing.says == "an expectation of a test doesn't hold"
     assert failing.lines[0].startswith("web: spec.tests[0].expect.feasible")
+
+
+def test_two_classes_that_would_both_be_the_global_default_are_found() -> None:
+    gold, silver = (
+        make_priority_class(name, value, globalDefault=True) for name, value in (("gold", 2), ("silver", 1))
+    )
+    found = look(
+        "documents",
+        Question(Revision(number=1), Revision(number=1, priority_classes=[gold, silver]), [Edit.of(silver)]),
+    )
+    (said,) = found.lines
+    assert said.startswith(
+        "PriorityClasses gold, silver: each would be the global default, and Kubernetes allows one; take"
+    )
 
 
 def test_a_costly_rule_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
