@@ -55,7 +55,12 @@ class Documents(msgspec.Struct):
     keeper: publishing.Keeper = publishing.NOBODY
 
     def edits(self, live: engine.Revision) -> list[publishing.Edit]:
-        """Return what makes all of them live, and removes what is live in the scopes and not among them."""
+        """Return what makes all of them live, and removes what is live in the scopes and not among them.
+
+        Raises:
+            PublishingError: a scope is of no kind: by a slip in it nothing would ever be removed.
+        """
+        self._check_scopes()
         values: list[publishing.Value] = [*self.rule_sets.values(), *self.assignments.values()]
         values += [*self.priority_classes.values(), *self.pauses.values(), *self.exemptions.values()]
         edits = [publishing.Edit.of(value) for value in values]
@@ -66,6 +71,16 @@ class Documents(msgspec.Struct):
             marks = publishing.owner_marks(gone)
             gone = [key for key in gone if key in marks and marks[key].owner == self.keeper.owner]
         return edits + [publishing.Edit(*key, None) for key in [*gone, *self.removed]]
+
+    def _check_scopes(self) -> None:
+        kinds = ", ".join(publishing.Kind)
+        wrong = [
+            f"{scope!r} is no scope to prune in: team-a-*, or Assignment/team-a-* of one kind; kinds are {kinds}."
+            for scope in self.prune
+            if not _is_scope(scope)
+        ]
+        if wrong:
+            raise publishing.PublishingError(wrong)
 
     def _is_in_scope(self, kind: str, name: str) -> bool:
         return any(fnmatchcase(f"{kind}/{name}" if "/" in scope else name, scope) for scope in self.prune)
@@ -83,6 +98,11 @@ class Documents(msgspec.Struct):
                 return self.pauses
             case engine.Exemption():
                 return self.exemptions
+
+
+def _is_scope(text: str) -> bool:
+    kind, slash, name = text.rpartition("/")
+    return bool(name) and (not slash or any(fnmatchcase(each, kind) for each in publishing.Kind))
 
 
 class _Given(NamedTuple):

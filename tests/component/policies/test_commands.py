@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,14 @@ def test_prune_removes_what_the_files_no_longer_hold_in_its_scope(
     _run("apply", "--publish", *prune, str(path))
     live = publishing.current_revision()
     assert {each.name for each in [*live.rule_sets, *live.assignments]} == left
+
+
+@pytest.mark.parametrize("scope", ["Ruleset/web-*", "rulesets/*", "RuleSet/", "RuleSet/web/team", ""])
+def test_a_scope_in_which_nothing_can_be_is_refused(manifest: Path, scope: str) -> None:
+    for command in (["plan", "--no-cluster"], ["apply"], ["apply", "--publish"]):
+        with pytest.raises(CommandError, match=re.escape(f"{scope!r} is no scope to prune in: team-a-*")):
+            _run(*command, "--prune", scope, str(manifest))
+    assert not Change.objects.exists()
 
 
 def test_export_writes_what_apply_reads_to_the_same_bytes(manifest: Path, tmp_path: Path) -> None:
