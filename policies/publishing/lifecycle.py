@@ -53,6 +53,7 @@ _WORDS: Final = {
     REJECTED: "rejected",
     WITHDRAWN: "withdrawn",
 }
+_GONE: Final = " There is no such group any more: an administrator has to name another one, under Review settings."
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -81,12 +82,14 @@ class Need(msgspec.Struct, frozen=True):
         approvals: how many people.
         group: only people of this group count; empty for anybody.
         members: of those who approved, who is in the group.
+        is_gone: whether there is no such group any more: it was renamed or deleted since.
     """
 
     scope: str
     approvals: int
     group: str = ""
     members: AbstractSet[str] = frozenset()
+    is_gone: bool = False
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +141,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             said.append(f"It needs {counted(more, 'approval')} more, of people who didn't edit it{how}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
         said += [
-            f"For {need.scope} it needs {counted(n, 'approval')} more, of {need.group}." for need, n in more_of if n > 0
+            f"For {need.scope} it needs {counted(n, 'approval')} more, of {need.group}.{_GONE if need.is_gone else ''}"
+            for need, n in more_of
+            if n > 0
         ]
         return [*said, *self.lapsed] if said else []
 

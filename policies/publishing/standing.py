@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -176,9 +176,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
             if name not in approved_by
         ),
         needed=max((need.approvals for need in needs if not need.group), default=0),
-        needs=tuple(
-            msgspec.structs.replace(need, members=_members(need.group, approvals)) for need in needs if need.group
-        ),
+        needs=tuple(_with_members(need, approvals) for need in needs if need.group),
         moved=tuple(moved),
         is_empty=not change.edits.exists(),
         urgent_by=urgent.who if urgent else "",
@@ -247,6 +245,13 @@ def _why_not(user: User | None) -> str:
     if not user.is_active:
         return "the account is switched off"
     return "" if may(user, "policies.approve") else "that account may not approve Changes now"
+
+
+def _with_members(need: Need, approvals: Sequence[ChangeEvent]) -> Need:
+    """Return a need with who of those who approved is in its group by now; without any, whether that is there still."""
+    members = _members(need.group, approvals)
+    is_gone = not members and not Group.objects.filter(name=need.group).exists()
+    return msgspec.structs.replace(need, members=members, is_gone=is_gone)
 
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:

@@ -149,6 +149,19 @@ class TestSettings:
         with pytest.raises(PublishingError, match="of Payments"):
             do(change, publishing.publish_change, alice)
 
+    def test_a_group_that_is_renamed_or_gone_is_said(self, reviewed: None, alice: User, dave: User) -> None:
+        RuleSet.objects.create(name="web")
+        into("Payments", dave)
+        publishing.set_review(rule_set="web", approvals=1, group="Payments", by="root")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, dave)
+        Group.objects.filter(name="Payments").update(name="Money")
+        gone = "1 approval more, of Payments. There is no such group any more: an administrator has to name another one"
+        with pytest.raises(PublishingError, match=gone):
+            do(change, publishing.publish_change, alice)
+        publishing.set_review(rule_set="web", approvals=1, group="Money", by="root")
+        do(change, publishing.publish_change, alice)
+
     def test_a_setting_holds_for_what_is_approved_already(
         self, reviewed: None, alice: User, carol: User, dave: User
     ) -> None:
