@@ -23,7 +23,7 @@ from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind
 from policies.publishing.revisions import current_revision, lock_revisions
 from policies.publishing.shown import check_shown
-from policies.publishing.standing import needs_review
+from policies.publishing.standing import check_ahead, needs_review
 
 _MAX_NAME = 63
 
@@ -63,7 +63,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
         The Change: published, or in review where it needs approvals.
 
     Raises:
-        PublishingError: there is no such thing, it is paused just so already, or this account may not.
+        PublishingError: there is no such thing, it is paused just so already, the end is past, or this account may not.
     """
     with transaction.atomic():
         live = lock_revisions()
@@ -76,6 +76,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
             value = read_pause(document)
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
+        _check_end(value)
         change = _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason, act="pause")
         _record(audit.Kind.PAUSE, change, target, by, reason, until=until)
         return change
@@ -118,6 +119,7 @@ def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str =
             value = read_exemption(document)
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
+        _check_end(value)
         change = _make(f"Exemption {name}", [Edit.of(value)], by, value.reason)
         _record(audit.Kind.EXEMPT, change, value.target, by, value.reason, name=name, until=value.until)
         return change
@@ -139,6 +141,11 @@ def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") 
 def pauses_of(target: str, live: engine.Revision) -> list[Edit]:
     """Return the edits that end every live Pause of a thing."""
     return [Edit(Kind.PAUSE, each.name, None) for each in live.pauses if each.target == target]
+
+
+def _check_end(value: engine.Pause | engine.Exemption) -> None:
+    if (end := ends_at(value.until)) is not None:
+        check_ahead(end, "It would end")
 
 
 def _make(title: str, edits: Sequence[Edit], by: By, reason: str, act: str = "edit") -> Change:

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 import msgspec
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from policies.models import Change, ChangeEvent, GateRun, RevisionPart
 from policies.origin import Door, coming_from, current_origin
@@ -23,7 +22,16 @@ from policies.publishing.contents import Edit
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Key
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
-from policies.publishing.standing import AUTHORING, differing, edits_of, gate_of, open_changes_of, said_at, standing_of
+from policies.publishing.standing import (
+    AUTHORING,
+    check_ahead,
+    differing,
+    edits_of,
+    gate_of,
+    open_changes_of,
+    said_at,
+    standing_of,
+)
 from policies.wording import counted, visible
 
 _Act = ChangeEvent.Act
@@ -55,7 +63,7 @@ def schedule_change(*, change: Change, by: By, publish_at: datetime | None, expe
 
 
 def _check_publish_at(row: Change, publish_at: datetime) -> None:
-    _check_time(publish_at, "It would go live")
+    check_ahead(publish_at, "It would go live")
     if row.expires_at is not None and publish_at >= row.expires_at:
         raise PublishingError([f"It would go live after it goes back, at {said_at(row.expires_at)}."])
     if said := [_in_the_way(other, keys) for other, keys in _scheduled_on_the_same(row)]:
@@ -89,7 +97,7 @@ def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_
     """
     with locked(change, "edit", by, expected_digest) as row:
         if expires_at is not None:
-            _check_time(expires_at, "It would go back")
+            check_ahead(expires_at, "It would go back")
             if row.publish_at is not None and expires_at <= row.publish_at:
                 raise PublishingError([f"It would go back before it goes live, at {said_at(row.publish_at)}."])
         row.expires_at = expires_at
@@ -257,11 +265,6 @@ def _who_armed(armed: ChangeEvent) -> By:
     if armed.via in ("command", "schedule"):
         return armed.by
     raise PublishingError([f"The account {armed.by}, who set its time, is gone; somebody else has to set it again."])
-
-
-def _check_time(at: datetime, what: str) -> None:
-    if at <= timezone.now():
-        raise PublishingError([f"{what} at {said_at(at)}, which is past."])
 
 
 def _late(due: datetime, now: datetime) -> str:

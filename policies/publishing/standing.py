@@ -198,6 +198,16 @@ def said_at(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def check_ahead(at: datetime, what: str) -> None:
+    """Check that a time which somebody sets is yet to come; `what` would be then.
+
+    Raises:
+        PublishingError: it is past.
+    """
+    if at <= timezone.now():
+        raise PublishingError([f"{what} at {said_at(at)}, which is past."])
+
+
 def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:
     """Return why the gate doesn't let a Change be published; empty where it does, and for what can't wait for it.
 
@@ -255,7 +265,6 @@ def _with_members(need: Need, approvals: Sequence[ChangeEvent]) -> Need:
 
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
-    """Return who of those who approved is in a group by now."""
     users = {event.by_user_id: event.who for event in approvals if event.by_user_id}
     found = User.objects.filter(pk__in=users, groups__name=group).values_list("pk", flat=True)
     return frozenset(users[pk] for pk in found)

@@ -40,7 +40,7 @@ from scheduler.decisions.replay import ReplayError, Replays, replay, snapshot_of
 from scheduler.extender.request.full_nodes import FullNodes
 from scheduler.extender.request.wire import decode_args, receive
 from scheduler.models import Decision, NodeNames, SnapshotPart
-from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.builders import make_assignment, make_exemption, make_node, make_pause, make_pod, make_rule_set
 from tests.component.pages import publish_all
 from tests.recording import History
 
@@ -101,12 +101,12 @@ def revision() -> CompiledRevision:
 def suspended(revision: CompiledRevision) -> CompiledRevision:
     """The same, with some of it out of force: for half of the time, and for some Pods."""
     half = (AT + timedelta(seconds=CASES // 2)).isoformat()
-    for target in ("RuleSet/team/team", "RuleSet/broken/number", "Assignment/fewer"):
-        publishing.pause(target=target, by="ana", reason="for half of the time", until=half)
-    spec = {"owner": "ana", "target": "RuleSet/hours", "reason": "some", "until": (AT + timedelta(days=1)).isoformat()}
+    targets = {"team": "RuleSet/team/team", "number": "RuleSet/broken/number", "fewer": "Assignment/fewer"}
+    pauses = [make_pause(name, target, until=half) for name, target in targets.items()]
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b", "web"]}]}
     pods = [{"namespace": name, "selector": selector} for name in ("shop", "default")]
-    publishing.exempt(name="some", spec=spec | {"pods": pods}, by="ana")
+    until = (AT + timedelta(days=1)).isoformat()
+    publish_all(*pauses, make_exemption("some", "RuleSet/hours", pods=pods, until=until))
     return CompiledRevision(publishing.current_revision())
 
 

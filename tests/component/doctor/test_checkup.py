@@ -29,7 +29,7 @@ from scheduler.doctor.suspensions import SUSPENSIONS
 from scheduler.models import Caller, Checkpoint, DecisionGap, Process
 from scheduler.priority_classes.reconcile import look
 from scheduler.tasks import announce_exemptions
-from tests.builders import make_exemption, make_priority_class, make_rule_set
+from tests.builders import make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import publish_all
 from tests.priority_server import PriorityServer
 from tests.unit.doctor.cases import berth
@@ -157,7 +157,7 @@ class TestPauses:
     def test_what_is_paused_has_ended_or_ends_soon_is_said(self, caplog: pytest.LogCaptureFixture) -> None:
         publish_all(make_rule_set("web"))
         publishing.pause(target="everything", by="eve", reason="storm")
-        publishing.pause(target="RuleSet/web", by="eve", reason="move", until="2020-01-01T00:00:00Z")
+        publish_all(make_pause(until="2020-01-01T00:00:00Z"))
         soon = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
         publish_all(make_exemption(until=soon.isoformat()))
         found = part(check(), "Pauses")

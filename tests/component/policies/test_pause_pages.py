@@ -1,21 +1,24 @@
 """Pausing in the admin: the pages that ask, and the banner that says on every page what is paused."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from django.conf import settings
 from django.test import Client
+from django.utils import timezone
 
 from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Assignment, Change, RuleSet
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set
 from tests.component.pages import get, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 PAUSE, RESUME = "/admin/policies/pauses/pause/?target=", "/admin/policies/pauses/resume/?target="
+EXEMPT = "/admin/policies/pauses/exempt/"
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +51,7 @@ def test_what_is_paused_stands_on_every_page_until_it_is_resumed(operator: Clien
 
 
 def test_a_pause_that_has_ended_is_shown_as_ended_and_can_be_removed(operator: Client) -> None:
-    publishing.pause(target="RuleSet/web/team", by="ops", reason="storm", until="2020-01-01T00:00:00Z")
+    publish_all(make_pause(target="RuleSet/web/team", until="2020-01-01T00:00:00Z"))
     assert "The pause of rule team of rule set web ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/"))
     assert "ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/policies/pauses/"))
     send(operator, RESUME + "RuleSet/web/team", reason="tidy")
@@ -86,13 +89,23 @@ def test_where_review_is_required_it_leads_to_the_change(operator: Client, monke
     assert live().pauses == []
 
 
+def test_an_end_that_is_past_is_refused_beside_what_was_typed(operator: Client) -> None:
+    typed = {"until": "2020-01-01T00:00", "reason": "storm"}
+    digest = get(operator, PAUSE + "everything").context["form"]["digest"].value()
+    answer = operator.post(PAUSE + "everything", {"digest": digest, **typed})
+    assert "It would end at 2020-01-01 00:00:00 UTC, which is past." in text_of(answer)
+    assert answer.context["form"]["reason"].value() == "storm"
+    assert live().pauses == []
+
+
 def test_an_exemption_is_added_shown_announced_and_ended(operator: Client) -> None:
     lines = "default/cart-0\ndefault/Deployment/cart\n\nshop team=web, tier in (a, b)"
     typed = {"name": "cart", "owner": "team cart", "target": "RuleSet/web/team", "pods": lines}
-    said = send(operator, "/admin/policies/pauses/exempt/", **typed, until="2020-01-01T00:00", reason="moving")
+    soon = timezone.now() + timedelta(days=3)
+    said = send(operator, EXEMPT, **typed, until=f"{soon:%Y-%m-%dT%H:%M}", reason="moving")
     assert "Exemption cart" in said
     [exemption] = live().exemptions
-    assert (exemption.owner, exemption.until, len(exemption.pods)) == ("team cart", "2020-01-01T00:00:00Z", 3)
+    assert (exemption.owner, exemption.until, len(exemption.pods)) == ("team cart", f"{soon:%Y-%m-%dT%H:%M}:00Z", 3)
     shown = text_of(get(operator, "/admin/policies/pauses/"))
     for words in (
         "Pod cart-0 in default",
@@ -100,14 +113,14 @@ def test_an_exemption_is_added_shown_announced_and_ended(operator: Client) -> No
         "Pods with labels team=web,tier in (a,b)",
     ):
         assert words in shown
-    assert "cart of team cart ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/"))
+    assert f"cart of team cart ends at {soon:%Y-%m-%d %H:%M} UTC" in text_of(get(operator, "/admin/"))
     send(operator, "/admin/policies/pauses/end-exemption/?name=cart", reason="over")
     assert live().exemptions == []
 
 
 def test_faults_of_an_exemption_are_told_and_what_was_typed_stays(operator: Client) -> None:
     typed = {"name": "cart", "owner": "team", "target": "RuleSet/gone", "until": "2030-01-01T00:00", "reason": "why"}
-    page = "/admin/policies/pauses/exempt/"
+    page = EXEMPT
     assert "no rule set gone is live" in send(operator, page, **typed, pods="default/cart")
     assert "names no Pods" in send(operator, page, **typed, pods="default")
     assert "isn't a label selector" in send(operator, page, **typed, pods="default ((")
@@ -118,7 +131,7 @@ def test_who_may_not_publish_sees_it_and_can_not_change_it(auditor: Client, clie
     publishing.pause(target="everything", by="ops", reason="storm")
     assert "! Everything is paused" in text_of(get(auditor, "/admin/policies/pauses/"))
     assert "Resume" not in text_of(get(auditor, "/admin/policies/pauses/"))
-    for page in (PAUSE + "everything", RESUME + "everything", "/admin/policies/pauses/exempt/"):
+    for page in (PAUSE + "everything", RESUME + "everything", EXEMPT):
         assert auditor.get(page).status_code == 403
     assert client.get(PAUSE + "everything").status_code == 302
 

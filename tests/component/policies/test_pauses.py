@@ -18,7 +18,7 @@ from policies.engine import ruleset as engine
 from policies.engine.ruleset import encode
 from policies.models import Assignment, AuditEvent, Change, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError
-from tests.builders import TEAM_FILTER, make_assignment, make_exemption, make_pause, make_rule_set
+from tests.builders import TEAM_FILTER, exemption_document, make_assignment, make_exemption, make_pause, make_rule_set
 from tests.component.pages import confirmed, get, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
@@ -145,11 +145,15 @@ class TestVerbs:
             ("RuleSet/gone", "", "no rule set gone is live"),
             ("Node/n1", "", "must be everything"),
             ("everything", "soon", "must be a time"),
+            ("everything", "2020-01-01T00:00:00-05:00", "It would end at 2020-01-01 05:00:00 UTC, which is past"),
         ):
             with pytest.raises(PublishingError, match=says):
                 publishing.pause(target=target, by="ops", reason="why", until=until)
+        with pytest.raises(PublishingError, match="which is past"):
+            publishing.exempt(name="cart", spec=exemption_document(until="2020-01-01T00:00:00Z")["spec"], by="ops")
         with pytest.raises(PublishingError, match="isn't paused"):
             publishing.resume(target="everything", by="ops", reason="")
+        assert (live().pauses, live().exemptions) == ([], [])
         auditor = person("audrey", "Auditor")
         with pytest.raises(PublishingError, match="audrey may not"):
             publishing.pause(target="everything", by=auditor, reason="why")

@@ -17,7 +17,7 @@ from scheduler.binder.cycle import Profile, opens_at
 from scheduler.binder.recording import cycle_entry
 from scheduler.decisions.record import SUSPENDED_BY, Body
 from scheduler.serving.revisions import RevisionHolder
-from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.builders import make_assignment, make_node, make_pause, make_pod, make_rule_set
 from tests.component.pages import publish_all
 from tests.unit.extender.verbs.test_handlers import Setting
 
@@ -114,7 +114,7 @@ def placed(revision: CompiledRevision, now: datetime = NOW, **pod: Any) -> Any:
 
 def test_berths_own_scheduler_goes_by_the_default_set_instead(holder: RevisionHolder) -> None:
     assert placed(served(holder)).node == "n3"
-    publishing.pause(target="RuleSet/web", by="ops", reason="storm", until="2026-05-01T13:00:00Z")
+    publish_all(make_pause(until="2026-05-01T13:00:00Z"))
     paused = placed(served(holder))
     assert paused.enforced.rule_set is default_profile()
     assert [each["target"] for each in notes(cycle_entry(paused, 0.1, {"node": "n1"}))[SUSPENDED_BY]] == ["RuleSet/web"]
@@ -123,7 +123,7 @@ def test_berths_own_scheduler_goes_by_the_default_set_instead(holder: RevisionHo
 
 def test_its_refused_pods_are_tried_again_when_a_pause_ends(holder: RevisionHolder) -> None:
     until = datetime(2026, 5, 1, 13, tzinfo=UTC)
-    publishing.pause(target="RuleSet/web/third", by="ops", reason="storm", until=until.isoformat())
+    publish_all(make_pause(target="RuleSet/web/third", until=until.isoformat()))
     refused = placed(served(holder), nodeSelector={"none": "has this"})
     assert refused.node == ""
     assert opens_at(refused) == until
