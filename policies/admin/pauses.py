@@ -98,6 +98,9 @@ class _ExemptionForm(_WhyForm):
     )
     until = _until(label="Until (UTC)", help_text="Every Exemption ends.")
 
+    # Which Exemption of the name was shown: another one's isn't replaced unseen.
+    replaces = forms.CharField(required=False, widget=forms.HiddenInput)
+
     field_order = ("name", "owner", "target", "pods", "until", "reason")
 
     def clean_pods(self) -> list[dict[str, Any]]:
@@ -193,7 +196,8 @@ def exempt(request: HttpRequest) -> HttpResponse:
     def act(form: forms.Form) -> Change:
         typed = form.cleaned_data
         spec = {name: typed[name] for name in ("owner", "target", "reason", "pods")} | {"until": _text(typed["until"])}
-        return publishing.exempt(name=typed["name"], spec=spec, by=person(request), expected_digest=typed["digest"])
+        seen = {"expected_digest": typed["digest"], "replaces": typed["replaces"]}
+        return publishing.exempt(name=typed["name"], spec=spec, by=person(request), **seen)
 
     says = "The rule passes over these Pods: it refuses them no node and gives them no score, until the Exemption ends."
     initial = {"target": request.GET.get("target", "")}
@@ -228,7 +232,8 @@ def _ask(
             faults = error.messages
             # What was typed stays, and is looked at on what is live now.
             typed = {name: form.data.get(name, "") for name in form.fields}
-            form = form_class(initial=typed | {"digest": _seen()})
+            seen = {"digest": _seen(), "replaces": publishing.digest_of_exemption(typed.get("name", ""))}
+            form = form_class(initial=typed | seen)
         else:
             return HttpResponseRedirect(_say(request, change))
     context = {

@@ -97,7 +97,16 @@ from policies.publishing.parts import (
     parts_of,
     stored_revision,
 )
-from policies.publishing.pauses import Suspended, end_exemption, ending_soon, exempt, pause, resume, suspended
+from policies.publishing.pauses import (
+    Suspended,
+    digest_of_exemption,
+    end_exemption,
+    ending_soon,
+    exempt,
+    pause,
+    resume,
+    suspended,
+)
 from policies.publishing.priority_classes import (
     PUT_BACK_STATES,
     PriorityClassState,
@@ -234,6 +243,7 @@ __all__ = [
     "current_revision",
     "describe_change",
     "differing",
+    "digest_of_exemption",
     "digest_of_order",
     "digest_of_putting_back",
     "digest_of_shown",

@@ -19,10 +19,10 @@ from policies.publishing import audit
 from policies.publishing.actors import By
 from policies.publishing.changes import open_change, publish_change, submit_change
 from policies.publishing.contents import Edit
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Kind
 from policies.publishing.revisions import current_revision, lock_revisions
-from policies.publishing.shown import check_shown
+from policies.publishing.shown import check_shown, digest_of_shown
 from policies.publishing.standing import check_ahead, needs_review
 
 _MAX_NAME = 63
@@ -95,7 +95,9 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         return change
 
 
-def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str = "") -> Change:
+def exempt(
+    *, name: str, spec: Mapping[str, Any], by: By, expected_digest: str = "", replaces: str | None = None
+) -> Change:
     """Exempt some Pods from a rule until a moment; an Exemption of this name becomes this one.
 
     Args:
@@ -103,12 +105,16 @@ def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str =
         spec: what its document says.
         by: who does it.
         expected_digest: as in `pause`.
+        replaces: `digest_of_exemption` of that name when that person looked; None for who means whichever is there.
 
     Raises:
+        OvertakenError: one of this name is live that this person hasn't seen.
         PublishingError: with every fault in it; or this account may not.
     """
     with transaction.atomic():
-        check_shown(expected_digest, lock_revisions().number)
+        live = lock_revisions()
+        _check_replaced(_exemption(live, name), replaces)
+        check_shown(expected_digest, live.number)
         document = {
             "apiVersion": engine.API_VERSION,
             "kind": "Exemption",
@@ -130,12 +136,28 @@ def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") 
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
-        found = next((each for each in live.exemptions if each.name == name), None)
+        found = _exemption(live, name)
         if found is None:
             raise PublishingError([f"There is no Exemption {name}; load the page again."])
         change = _make(f"End Exemption {name}", [Edit(Kind.EXEMPTION, name, None)], by, reason)
         _record(audit.Kind.EXEMPTION_END, change, found.target, by, reason, name=name)
         return change
+
+
+def digest_of_exemption(name: str) -> str:
+    """Return what names the live Exemption of a name; empty where there is none."""
+    found = _exemption(current_revision(), name)
+    return digest_of_shown(found) if found else ""
+
+
+def _exemption(live: engine.Revision, name: str) -> engine.Exemption | None:
+    return next((each for each in live.exemptions if each.name == name), None)
+
+
+def _check_replaced(there: engine.Exemption | None, replaces: str | None) -> None:
+    if there is not None and replaces is not None and replaces != digest_of_shown(there):
+        said = f"There is an Exemption {there.name} already: {wording.suspension_sentence(there)}."
+        raise OvertakenError([said, "Give this one another name; or add it again, and it takes the other's place."])
 
 
 def pauses_of(target: str, live: engine.Revision) -> list[Edit]:

@@ -248,6 +248,7 @@ ONLY_READ = {
         "check_seen",
         "current_revision",
         "differing",
+        "digest_of_exemption",
         "digest_of_shown",
         "digest_text",
         "document_text",

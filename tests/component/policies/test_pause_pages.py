@@ -13,7 +13,7 @@ from django.utils import timezone
 from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Assignment, Change, RuleSet
-from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_exemption, make_pause, make_rule_set
 from tests.component.pages import get, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
@@ -87,6 +87,24 @@ def test_where_review_is_required_it_leads_to_the_change(operator: Client, monke
     change = Change.objects.latest("pk")
     assert f"{change} is in review" in said
     assert live().pauses == []
+
+
+def test_an_exemption_takes_the_place_of_another_of_its_name_only_once_that_was_shown(operator: Client) -> None:
+    publish_all(make_exemption(owner="team shop"))
+    until = f"{timezone.now() + timedelta(days=3):%Y-%m-%dT%H:%M}"
+    typed = {"name": "cart", "owner": "team cart", "target": "RuleSet/web/team", "pods": "default/cart-0"}
+    typed |= {"until": until, "reason": "moving"}
+    digest = get(operator, EXEMPT).context["form"]["digest"].value()
+    answer = operator.post(EXEMPT, {**typed, "digest": digest})
+    assert "There is an Exemption cart already: rule set web passes over Pod cart in default" in text_of(answer)
+    assert [each.owner for each in live().exemptions] == ["team shop"]
+    again = {name: answer.context["form"][name].value() for name in (*typed, "digest", "replaces")}
+    publish_all(make_exemption(owner="team desk"))
+    overtaken = operator.post(EXEMPT, again)
+    assert "for team desk" in text_of(overtaken)
+    again = {name: overtaken.context["form"][name].value() for name in again}
+    operator.post(EXEMPT, again)
+    assert [each.owner for each in live().exemptions] == ["team cart"]
 
 
 def test_an_end_that_is_past_is_refused_beside_what_was_typed(operator: Client) -> None:
