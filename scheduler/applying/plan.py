@@ -13,6 +13,7 @@ from policies.engine.documents import document_of
 from policies.engine.ruleset import PriorityClass, Revision
 from policies.manifests import to_yaml
 from policies.publishing import By
+from policies.publishing.revisions import lock_revisions
 from scheduler.applying.apply import beside
 from scheduler.applying.documents import Documents
 from scheduler.cluster.client import Client
@@ -155,7 +156,8 @@ def _publish_and_roll_back(
 ) -> tuple[Revision, Revision, list[PriorityClass], Sequence[publishing.Edit]]:
     """Return the live Revision, the one that would be, the classes that would be withdrawn then, and what makes the difference."""
     with transaction.atomic():
-        before = publishing.current_revision()
+        # As who publishes does: the numbers that it takes are those of whoever publishes meanwhile.
+        before = lock_revisions()
         edits = list(publishing.differing(documents.edits(before), before).values())
         # A question needs no approvals: the Change that it names isn't stored.
         publishing.make_live(before, edits, by=by, reason="plan", authors={})

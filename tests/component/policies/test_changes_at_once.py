@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+import threading
 from collections.abc import Sequence
 
 import pytest
+from django.db import connection
 
 from policies import publishing
 from policies.engine.ruleset import RuleSet
 from policies.models import Change, ChangeEvent, Revision
 from policies.publishing import PublishingError
+from scheduler.applying import Documents, Planned, plan_documents
 from tests.builders import make_assignment, make_rule_set
 from tests.component.policies.test_changes import A, live, opened, person
 from tests.component.policies.test_publishing import _at_once as at_once
@@ -112,3 +115,32 @@ def test_no_approval_outlives_a_base_that_is_moved_beside_it() -> None:
             approved = change.events.filter(act="approve").count()
             assert change.events.filter(act="overtake").count() == approved
         assert not ChangeEvent.objects.approvals().filter(change__in=waiting).exists()
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+def test_a_plan_beside_who_publishes_waits_and_says_what_it_would_change_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan publishes in a transaction that is rolled back: it must not take the number that is being given."""
+    change = opened(make_rule_set("web", **A))
+    has_begun = threading.Event()
+
+    def until_the_plan_waits(*_: object) -> None:
+        has_begun.set()
+        for _ in range(1_000):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT count(*), pg_sleep(0.01) FROM pg_locks WHERE NOT granted")
+                if cursor.fetchone()[0]:
+                    return
+        pytest.fail("nobody waited")
+
+    def act(index: int) -> object:
+        if index == 0:
+            return publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+        has_begun.wait(30)
+        wanted = make_rule_set("data", **A)
+        return plan_documents(Documents(rule_sets={"data": wanted}), by="ops", asks_cluster=False)
+
+    monkeypatch.setattr("policies.publishing.changes.mark_published", until_the_plan_waits)
+    made, planned = at_once(2, act)
+    assert isinstance(made, Revision)
+    assert isinstance(planned, Planned)
+    assert (made.number, planned.revision) == (1, 2)
