@@ -134,14 +134,14 @@ class ChangeViewSet(ReadOnlyViewSet):
     def withdraw(self, request: Request, number: int) -> Response:
         """Withdraw it: it never goes live."""
         row, by, said = self._asked(request)
-        return answer(publishing.withdraw_change(change=row, by=by, text=said))
+        return answer(publishing.withdraw_change(change=row, by=by, expected_digest=_seen(row, request), text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def reopen(self, request: Request, number: int) -> Response:
         """Make a draft of it again, where it was rejected."""
         row, by, said = self._asked(request)
-        return answer(publishing.reopen_change(change=row, by=by, text=said))
+        return answer(publishing.reopen_change(change=row, by=by, expected_digest=_seen(row, request), text=said))
 
     @extend_schema(request=shapes.CommentSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -209,6 +209,11 @@ class ChangeViewSet(ReadOnlyViewSet):
             message = f"{change} changed since you looked at it. Look at it again."
             raise OvertakenProblem(message)
         return change
+
+
+def _seen(matched: Change, request: Request) -> str:
+    """Return the digest of what was looked at, for the verb to compare once more under its lock; empty where nobody says."""
+    return matched.digest if tags_of(request) else ""
 
 
 def answer(change: Change, code: int = status.HTTP_200_OK) -> Response:

@@ -232,6 +232,11 @@ def _gate(change: Change, by: By, options: dict[str, Any]) -> None:
     publishing.run_gate(change=change, by=by)
 
 
+def _seen(change: Change, options: dict[str, Any]) -> str:
+    """Return the digest of what was looked at, for the verb to compare once more under its lock; empty where nobody says."""
+    return change.digest if options["digest"] else ""
+
+
 _ACTS: dict[str, _Act] = {
     "approve": _approve,
     "ask": lambda change, by, options: publishing.ask_for_review(
@@ -244,11 +249,15 @@ _ACTS: dict[str, _Act] = {
     "rebase": _rebase,
     "reject": _reject,
     "rename": _rename,
-    "reopen": lambda change, by, options: publishing.reopen_change(change=change, by=by, text=options["reason"]),
+    "reopen": lambda change, by, options: publishing.reopen_change(
+        change=change, by=by, expected_digest=_seen(change, options), text=options["reason"]
+    ),
     "schedule": _schedule,
     "submit": _submit,
     "urgent": _urgent,
-    "withdraw": lambda change, by, options: publishing.withdraw_change(change=change, by=by, text=options["reason"]),
+    "withdraw": lambda change, by, options: publishing.withdraw_change(
+        change=change, by=by, expected_digest=_seen(change, options), text=options["reason"]
+    ),
 }
 
 

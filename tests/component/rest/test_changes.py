@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from policies import publishing
@@ -65,6 +65,27 @@ def test_nobody_edits_what_they_have_not_seen(operator: Client) -> None:
     moved = ask(operator, "put", f"{path}/rule-sets/other", other, match='"something-else"')
     assert "operator edited it" in told(moved, 412)["detail"]
     assert len(told(ask(operator, "put", f"{path}/rule-sets/other", other, match=tag))["edits"]) == 2
+
+
+@pytest.mark.parametrize("door", ["rest", "command"])
+def test_what_is_edited_just_then_is_not_withdrawn_unseen(
+    operator: Client, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, tag = begun(operator, WEB)
+    change, withdraw = Change.objects.get(), publishing.withdraw_change
+
+    def while_another_edits(**asked: Any) -> Change:
+        edits = [publishing.Edit.of(make_rule_set("other", filters=[TEAM_FILTER]))]
+        publishing.edit_change(change=change, edits=edits, by="sam", expected_digest="")
+        return withdraw(**asked)
+
+    monkeypatch.setattr(publishing, "withdraw_change", while_another_edits)
+    if door == "rest":
+        assert "sam edited it" in told(ask(operator, "post", f"{path}/withdraw", {}, match=tag), 412)["detail"]
+    else:
+        with pytest.raises(CommandError, match="sam edited it"):
+            call_command("change", "withdraw", change.pk, digest=change.digest[:12])
+    assert Change.objects.get().state == "draft"
 
 
 @pytest.mark.parametrize("match", ['""', 'W/""', "*", '"", ""'])
