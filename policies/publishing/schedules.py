@@ -96,6 +96,8 @@ def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_
         PublishingError: the time is past or before it goes live, or this account may not edit it.
     """
     with locked(change, "edit", by, expected_digest) as row:
+        if expires_at == row.expires_at:
+            return row  # no edit: nobody becomes an author by it, and approvals stay
         if expires_at is not None:
             check_ahead(expires_at, "It would go back")
             if row.publish_at is not None and expires_at <= row.publish_at:

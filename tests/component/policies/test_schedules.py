@@ -352,6 +352,21 @@ class TestGoingBack:
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(waits, publishing.publish_change, alice)
 
+    @pytest.mark.usefixtures("reviewed")
+    @pytest.mark.parametrize("hours", [None, 2])
+    def test_the_time_to_go_back_that_it_has_already_is_no_edit(
+        self, alice: User, carol: User, now: datetime, hours: int | None
+    ) -> None:
+        at = now + hours * HOUR if hours else None
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=at)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        scheduled(change, alice, now + HOUR)
+        do(change, publishing.set_expiry, alice, expires_at=at)
+        assert publishing.standing_of(fresh(change)).counting == {"carol"}
+        assert tick(now + HOUR) == [f"{change} made Revision 1"]
+
 
 class TestOneOverAnother:
     """Two that go back by themselves and touch the same thing: what has expired never comes back with the other."""
