@@ -58,7 +58,7 @@ def propose_going_back(
 def _going_back(
     version: RuleSetVersion | PriorityClassVersion | AssignmentVersion, by: By, reason: str, expected_digest: str
 ) -> Change:
-    check_shown(expected_digest, current_revision().number)
+    check_shown(expected_digest, lock_revisions().number)
     edits = [Edit.of(content_of_version(version))]
     return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
@@ -116,6 +116,7 @@ def propose_adoption(*, names: Sequence[str], by: By, reason: str, expected_dige
 
 
 def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -> Change:
+    lock_revisions()  # what is live stays as it was looked at until this is published
     live = live_priority_classes()
     wanted = [adopted(name, live.get(name)) for name in names]
     check_shown(expected_digest, wanted)
@@ -152,7 +153,7 @@ def propose_archiving(*, rule_set: RuleSet, by: By, reason: str, expected_digest
 
 
 def _archiving(rule_set: RuleSet, by: By, reason: str, expected_digest: str) -> Change:
-    check_shown(expected_digest, current_revision().number)
+    check_shown(expected_digest, lock_revisions().number)
     edits = [Edit(Kind.RULE_SET, rule_set.name, None)]
     return open_change(title=f"Archive {rule_set}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 

@@ -3,18 +3,20 @@
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from django.db import connection
 
 from policies import publishing
-from policies.engine.ruleset import RuleSet
-from policies.models import Change, ChangeEvent, Revision
+from policies.engine import ruleset as engine
+from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
 from policies.publishing import PublishingError
 from scheduler.applying import Documents, Planned, plan_documents
 from tests.builders import make_assignment, make_rule_set
-from tests.component.policies.test_changes import A, live, opened, person
+from tests.component.pages import publish_all
+from tests.component.policies.test_changes import A, B, C, live, opened, person
 from tests.component.policies.test_publishing import _at_once as at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -70,7 +72,7 @@ def test_each_loser_is_told_what_moved_and_gets_in_after_a_rebase() -> None:
         for change in losers:
             [moved] = publishing.moved_of(change)
             assert (moved.name, moved.live, moved.mine) == ("shared", winner, publishing.edits_of(change)[1].value)
-            assert moved.base is None or isinstance(moved.base, RuleSet)
+            assert moved.base is None or isinstance(moved.base, engine.RuleSet)
             publishing.rebase_change(
                 change=change,
                 by="ops",
@@ -125,12 +127,7 @@ def test_a_plan_beside_who_publishes_waits_and_says_what_it_would_change_then(mo
 
     def until_the_plan_waits(*_: object) -> None:
         has_begun.set()
-        for _ in range(1_000):
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT count(*), pg_sleep(0.01) FROM pg_locks WHERE NOT granted")
-                if cursor.fetchone()[0]:
-                    return
-        pytest.fail("nobody waited")
+        until(somebody_waits)
 
     def act(index: int) -> object:
         if index == 0:
@@ -144,3 +141,52 @@ def test_a_plan_beside_who_publishes_waits_and_says_what_it_would_change_then(mo
     assert isinstance(made, Revision)
     assert isinstance(planned, Planned)
     assert (made.number, planned.revision) == (1, 2)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+@pytest.mark.parametrize("act", ["go_back", "archive"])
+def test_what_somebody_publishes_just_after_the_look_is_not_undone_unseen(
+    act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page's digest names the live Revision: nobody makes another one between comparing it and publishing."""
+    publish_all(make_rule_set("web", **A))
+    publish_all(make_rule_set("web", **B))
+    other = opened(make_rule_set("web", **C))
+    seen = publishing.digest_of_shown(2)
+    told: list[object] = []
+
+    def publish_other() -> None:
+        try:
+            told.append(publishing.publish_change(change=other, by="sam", expected_digest=other.digest))
+        except PublishingError as error:
+            told.append(error)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=publish_other)
+
+    def meanwhile(**asked: Any) -> Change:
+        thread.start()
+        until(lambda: bool(told) or somebody_waits())
+        return publishing.open_change(**asked)
+
+    monkeypatch.setattr("policies.publishing.proposals.open_change", meanwhile)
+    if act == "go_back":
+        version = RuleSetVersion.objects.get(number=1)
+        made = publishing.go_back(version=version, by="ops", reason="back", expected_digest=seen)
+    else:
+        made = publishing.archive(rule_set=RuleSet.objects.get(), by="ops", reason="old", expected_digest=seen)
+    thread.join(30)
+    assert made.number == 3
+    (refused,) = told
+    assert "published another RuleSet web since; rebase it" in str(refused)
+
+
+def somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*), pg_sleep(0.01) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone()[0])
+
+
+def until(happens: Callable[[], bool]) -> None:
+    assert any(happens() for _ in range(1_000))
