@@ -271,12 +271,13 @@ def _time(text: str) -> datetime | None:
         return None
     try:
         at = parse_datetime(text)
-    except ValueError:
+        at = at and (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):  # the year 1, east of UTC
         at = None
     if at is None:
         message = f"--at {text!r} is no time: 2026-01-31T22:00Z, or never."
         raise CommandError(message)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return at
 
 
 def _line(change: Change) -> str:

@@ -1,5 +1,6 @@
 """Changes that go live at a time and back at another: once, late after an outage, and never over somebody else's work."""
 
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from policies import publishing
@@ -186,6 +188,13 @@ class TestGoingLive:
         assert f"{failing} is held back: web: spec.tests[0].expect.feasible: un\\u200bseen: should pass: n1" in held
         assert "un\\u200bseen" in fresh(failing).held
         assert made == f"{other} made Revision 1"
+
+    @pytest.mark.parametrize("at", ["0001-01-01T00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-02-30T00:00Z", ""])
+    @pytest.mark.parametrize("act", ["schedule", "expire"])
+    def test_a_command_refuses_what_is_no_time(self, alice: User, act: str, at: str) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        with pytest.raises(CommandError, match=re.escape(f"--at {at!r} is no time: 2026-01-31T22:00Z, or never.")):
+            call_command("change", act, change.pk, at=at)
 
 
 class TestSeveral:
