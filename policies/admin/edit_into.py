@@ -48,7 +48,8 @@ class Offer:
         self._row, self._request = row, request
         held = [(each.kind, each.name) for each in row.edits.all()]
         live_things: Iterable[Key] = publishing.values_of(live)
-        self._things: list[Key] = sorted({*live_things, *held})
+        # A Pause and an Exemption have no form: they are made anew and ended by pages of their own.
+        self._things: list[Key] = sorted(key for key in {*live_things, *held} if key[0] in _WORDS)
         self.url = reverse("admin:policies_change_edit", args=[row.pk])
 
     @property

@@ -10,7 +10,7 @@ from django.test import Client
 from policies import publishing
 from policies.admin import edit_into
 from policies.models import Change
-from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import change_url, edit_page, form_data, get, new_row, opened, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
@@ -83,6 +83,16 @@ def test_a_name_that_isnt_there_is_said_with_what_is_meant_and_stays_typed(opera
     assert "is called web-shp. Did you mean RuleSet/web-shop?" in text_of(page)
     assert 'value="web-shp"' in page.content.decode()
     assert "Say what to edit" in text_of(operator.get(edit_url(change, "")))
+
+
+def test_what_has_no_form_is_not_offered_and_said(operator: Client) -> None:
+    publish_all(make_rule_set("web"), make_exemption(), make_pause())
+    change = begin(operator)
+    offered = re.findall(r'<option value="([^"]+)">', get(operator, change_url("change", change.pk)).content.decode())
+    assert offered == ["RuleSet/web"]
+    for thing in ("cart", "Pause/web-paused"):
+        said = f"No rule set, Assignment or PriorityClass that is live, or in this Change, is called {thing}"
+        assert said in text_of(operator.get(edit_url(change, thing)))
 
 
 def test_a_name_that_two_have_asks_which(operator: Client) -> None:
