@@ -5,7 +5,7 @@ is refused then is held back and says why; it is tried again once somebody sets 
 was missed in an outage is caught up.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -66,8 +66,26 @@ def _check_publish_at(row: Change, publish_at: datetime) -> None:
     check_ahead(publish_at, "It would go live")
     if row.expires_at is not None and publish_at >= row.expires_at:
         raise PublishingError([f"It would go live after it goes back, at {said_at(row.expires_at)}."])
-    if said := [_in_the_way(other, keys) for other, keys in _scheduled_on_the_same(row)]:
+    said = [_in_the_way(other, keys) for other, keys in _scheduled_on_the_same(row)]
+    if said := said or list(_taken_back_before(row, publish_at)):
         raise PublishingError(said)
+
+
+def _taken_back_before(row: Change, publish_at: datetime) -> Iterator[str]:
+    """Iterate over what a Change stands on that goes back before it is to go live: it is certain to be held back then."""
+    keys = {(each.kind, each.name) for each in row.edits.all()}
+    expiring = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=publish_at, expired_at=None)
+    for other in expiring.order_by("pk").prefetch_related("edits"):
+        named = [
+            f"{kind} {name}"
+            for kind, name in sorted(keys & {(each.kind, each.name) for each in other.edits.all()})
+            if _maker((kind, name)) == other
+        ]
+        if named and other.expires_at:
+            yield (
+                f"{other} goes back at {said_at(other.expires_at)}, and {', '.join(named)} with it: this was made on that, and would be held back. "
+                f"Set a time before that; or set it once {other} is back and this one is rebased."
+            )
 
 
 def _scheduled_on_the_same(row: Change) -> list[tuple[Change, Sequence[Key]]]:

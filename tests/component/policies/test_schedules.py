@@ -211,6 +211,19 @@ class TestSeveral:
         scheduled(second, alice, now + 4 * HOUR)
         assert tick(now + 4 * HOUR) == [f"{second} made Revision 3"]
 
+    def test_what_stands_on_something_that_goes_back_before_gets_no_time(self, alice: User, now: datetime) -> None:
+        first = opened(make_rule_set("web", **A), make_rule_set("old", **A), by=alice)
+        do(first, publishing.set_expiry, alice, expires_at=now + 2 * HOUR)
+        do(first, publishing.publish_change, alice)
+        publish_all(make_rule_set("old", **B))  # over the first: that stays
+        second = opened(make_rule_set("web", **C), make_rule_set("old", **C), by=alice)
+        with pytest.raises(
+            PublishingError, match=f"{first} goes back at .*, and RuleSet web with it: this was made on"
+        ):
+            scheduled(second, alice, now + 2 * HOUR)
+        scheduled(second, alice, now + HOUR)
+        assert tick(now + HOUR) == [f"{second} made Revision 3"]
+
     def test_a_time_that_was_taken_back_or_set_for_a_former_state_or_held_back_stands_in_nobodys_way(
         self, alice: User, now: datetime
     ) -> None:
