@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from policies.engine import ruleset as engine
+from policies.engine.documents import moment_of
 from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
 
 # What spreadsheets take for the beginning of a formula.
@@ -325,7 +326,7 @@ def _fields_changed(before: msgspec.Struct, after: msgspec.Struct) -> str:
 
 
 def _shown(value: object) -> str:
-    return f"“{_on_one_line(value)}”" if isinstance(value, str) else str(value)
+    return f"“{_on_one_line(value)}”" if isinstance(value, str) else json_text(value)
 
 
 def _members(before: Mapping[str, object], after: Mapping[str, object]) -> str:
@@ -433,8 +434,20 @@ def _suspensions_changed(before: engine.Revision, after: engine.Revision) -> lis
         elif now is not None and was is None:
             lines.append(f"{name} added: {suspension_sentence(now)}")
         elif now is not None and was is not None:
-            lines.append(f"{name} changed: {_fields_changed(was, now)}")
+            lines.append(f"{name} changed: {_fields_changed(_with_words(was), _with_words(now))}")
     return lines
+
+
+def _with_words(suspension: engine.Pause | engine.Exemption) -> engine.Pause | engine.Exemption:
+    """Return it with words where its document has a moment and which Pods."""
+    words = {"until": moment_text(suspension.until) if suspension.until else "it is resumed"}
+    if isinstance(suspension, engine.Exemption):
+        words["pods"] = _exempt_pods(suspension)
+    return msgspec.structs.replace(suspension, **words)
+
+
+def _exempt_pods(exemption: engine.Exemption) -> str:
+    return "; ".join(exempt_pods_sentence(each) for each in exemption.pods)
 
 
 def _has_target(revision: engine.Revision, text: str) -> bool:
@@ -454,11 +467,19 @@ def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
 
 def suspension_sentence(suspension: engine.Pause | engine.Exemption) -> str:
     """Return what a Pause or an Exemption has out of force, for whom and until when, in words."""
-    what, until, reason = target_in_words(suspension.target), suspension.until, _on_one_line(suspension.reason)
+    what, reason = target_in_words(suspension.target), _on_one_line(suspension.reason)
+    until = moment_text(suspension.until) if suspension.until else "it is resumed"
     if isinstance(suspension, engine.Pause):
-        return f"{what} is paused {f'until {until}' if until else 'until it is resumed'}: {reason}"
-    pods = "; ".join(exempt_pods_sentence(each) for each in suspension.pods)
-    return f"{what} passes over {pods} until {until}, for {suspension.owner}: {reason}"
+        return f"{what} is paused until {until}: {reason}"
+    return f"{what} passes over {_exempt_pods(suspension)} until {until}, for {suspension.owner}: {reason}"
+
+
+def moment_text(text: str) -> str:
+    """Return a document's moment as pages write it, 2026-12-31 18:00 UTC; whole, for lines that compare two of them."""
+    moment = moment_of(text)
+    if moment is None:
+        return text
+    return f"{moment.replace(tzinfo=None).isoformat(' ').removesuffix(':00')} UTC"
 
 
 def target_in_words(text: str) -> str:

@@ -43,7 +43,7 @@ class TestPart:
         pause, exemption = make_pause(target="RuleSet/web/team"), make_exemption()
         made = publish(Edit.of(pause), Edit.of(exemption))
         assert (live().pauses, live().exemptions) == ([pause], [exemption])
-        passes = "rule set web passes over Pod cart in default until 2026-02-01T00:00:00Z, for team cart"
+        passes = "rule set web passes over Pod cart in default until 2026-02-01 00:00 UTC, for team cart"
         assert made.summary.splitlines() == [
             f"Exemption cart added: {passes}: until the cart is moved",
             "Pause web-paused added: rule team of rule set web is paused until it is resumed: nodes are being moved",

@@ -54,14 +54,46 @@ def test_each_field_that_is_text_or_number_shows_what_it_was_and_what_it_is(befo
     for field in before.__struct_fields__:
         was = getattr(before, field)
         changed = other(was)
-        if field in {"name", "version", "target", "mode", "preemption_policy", "deletion_policy"} or changed is None:
+        # A moment is said in words, which has a test of its own.
+        left = {"name", "version", "target", "mode", "preemption_policy", "deletion_policy", "until"}
+        if field in left or changed is None:
             continue
         (line,) = wording.part_changes(before, msgspec.structs.replace(before, **{field: changed}))
         old, _, new = line.partition(" → ")
         for value, side in ((was, old), (changed, new)):
-            shown = wording.json_text(value)[1:-1] if isinstance(value, dict) else f"{value}"
+            shown = value if isinstance(value, str) else wording.json_text(value).strip("{}")
             words = shown.replace(":", " ").replace('"', "").split()
             assert not words or words[-1] in side.replace('"', ""), (field, line)
+
+
+def test_an_exemption_says_until_when_and_for_which_pods_in_words() -> None:
+    (line,) = wording.part_changes(None, EXEMPTION)
+    assert (
+        line
+        == "Exemption e added: rule set web passes over Pods in before until 2026-01-01 00:00 UTC, for before: before"
+    )
+    pods = [engine.ExemptPods(namespace="shop", name="a"), engine.ExemptPods(namespace="data")]
+    after = msgspec.structs.replace(EXEMPTION, until="2026-01-01T00:00:05Z", pods=pods)
+    (line,) = wording.part_changes(EXEMPTION, after)
+    assert line == (
+        "Exemption e changed: until “2026-01-01 00:00 UTC” → “2026-01-01 00:00:05 UTC”, "
+        "pods “Pods in before” → “Pod a in shop; Pods in data”"
+    )
+
+
+def test_a_pause_that_gets_an_end_says_that_it_had_none() -> None:
+    (line,) = wording.part_changes(PAUSE, msgspec.structs.replace(PAUSE, until="2026-05-01T00:00:00Z"))
+    assert line == "Pause p changed: until “it is resumed” → “2026-05-01 00:00 UTC”"
+
+
+def test_arguments_that_change_are_written_as_in_the_document() -> None:
+    was = engine.FilterRule(builtin="CheckNodeLabelPresence", arguments={"labels": ["gpu"], "presence": True})
+    now = msgspec.structs.replace(was, arguments={"labels": ["gpu"], "presence": False})
+    before, after = (engine.RuleSet(name="web", spec=engine.RuleSetSpec(filters=[each])) for each in (was, now))
+    assert (
+        'arguments {"labels":["gpu"],"presence":true} → {"labels":["gpu"],"presence":false}'
+        in wording.part_changes(before, after)[-1]
+    )
 
 
 def test_an_assignment_of_which_the_description_changes_alone_says_so_and_nothing_else() -> None:
