@@ -48,7 +48,7 @@ def _banner(request: HttpRequest) -> list[publishing.Suspended]:
     user = getattr(request, "user", None)
     if user is None or not user.has_perm(_SEE):
         return []
-    return [each for each in publishing.suspended(timezone.now()) if isinstance(each.value, engine.Pause)]
+    return _live(engine.Pause)
 
 
 class _WhyForm(forms.Form):
@@ -184,6 +184,7 @@ def resume(request: HttpRequest) -> HttpResponse:
         lambda form: publishing.resume(target=target, by=person(request), **_why(form)),
         title=f"Resume {wording.target_in_words(target)}",
         says="It decides again, as it is live now.",
+        about=[each for each in _live(engine.Pause) if each.value.target == target],
         button="Resume",
     )
 
@@ -215,6 +216,7 @@ def end_exemption(request: HttpRequest) -> HttpResponse:
         lambda form: publishing.end_exemption(name=name, by=person(request), **_why(form)),
         title=f"End Exemption {name}",
         says="The rule decides about these Pods again.",
+        about=[each for each in _live(engine.Exemption) if each.value.name == name],
         button="End it",
     )
 
@@ -236,14 +238,20 @@ def _ask(
             form = form_class(initial=typed | seen)
         else:
             return HttpResponseRedirect(_say(request, change))
+    about = [(each, wording.suspension_sentence(each.value)) for each in shown.pop("about", ())]
     context = {
         **admin.site.each_context(request),
         **shown,
+        "about": about,
         "form": form,
         "faults": faults,
         "back": reverse("pauses"),
     }
     return TemplateResponse(request, "policies/pause.html", context)
+
+
+def _live(kind: type[engine.Pause | engine.Exemption]) -> list[publishing.Suspended]:
+    return [each for each in publishing.suspended(timezone.now()) if isinstance(each.value, kind)]
 
 
 def _seen() -> str:
@@ -279,9 +287,7 @@ def resume_url(target: str) -> str:
 
 def _panel(title: str, targets: Sequence[str], request: HttpRequest) -> SafeString:
     """Show of things whether they are paused, with a way to pause or resume each for those who may."""
-    live = {
-        each.value.target: each for each in publishing.suspended(timezone.now()) if isinstance(each.value, engine.Pause)
-    }
+    live = {each.value.target: each for each in _live(engine.Pause)}
     rows = [
         {
             "what": wording.target_in_words(target),

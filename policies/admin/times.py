@@ -1,4 +1,4 @@
-"""How long ago something was, as all pages say it: relative, with the exact time on hover."""
+"""How long ago something was and how far ahead it is, as all pages say it: what was, with the exact time on hover."""
 
 from datetime import datetime
 
@@ -16,6 +16,12 @@ register = Library()
 def ago(at: datetime) -> str:
     """Return how long ago it was, in words."""
     return wording.ago((timezone.now() - at).total_seconds())
+
+
+@register.filter
+def ahead(at: datetime) -> str:
+    """Return how far ahead a moment is, in words."""
+    return f"in {wording.duration((at - timezone.now()).total_seconds())}"
 
 
 @register.filter

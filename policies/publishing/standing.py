@@ -204,8 +204,9 @@ def check_ahead(at: datetime, what: str) -> None:
     Raises:
         PublishingError: it is past.
     """
-    if at <= timezone.now():
-        raise PublishingError([f"{what} at {said_at(at)}, which is past."])
+    now = timezone.now()
+    if at <= now:
+        raise PublishingError([f"{what} at {said_at(at)}, which is past: it is {said_at(now)} now."])
 
 
 def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:

@@ -107,33 +107,58 @@ def test_an_exemption_takes_the_place_of_another_of_its_name_only_once_that_was_
     assert [each.owner for each in live().exemptions] == ["team cart"]
 
 
-def test_an_end_that_is_past_is_refused_beside_what_was_typed(operator: Client) -> None:
-    typed = {"until": "2020-01-01T00:00", "reason": "storm"}
-    digest = get(operator, PAUSE + "everything").context["form"]["digest"].value()
-    answer = operator.post(PAUSE + "everything", {"digest": digest, **typed})
-    assert "It would end at 2020-01-01 00:00:00 UTC, which is past." in text_of(answer)
-    assert answer.context["form"]["reason"].value() == "storm"
-    assert live().pauses == []
-
-
 def test_an_exemption_is_added_shown_announced_and_ended(operator: Client) -> None:
     lines = "default/cart-0\ndefault/Deployment/cart\n\nshop team=web, tier in (a, b)"
     typed = {"name": "cart", "owner": "team cart", "target": "RuleSet/web/team", "pods": lines}
-    soon = timezone.now() + timedelta(days=3)
-    said = send(operator, EXEMPT, **typed, until=f"{soon:%Y-%m-%dT%H:%M}", reason="moving")
+    until = timezone.now() + timedelta(days=1, hours=1)
+    said = send(operator, EXEMPT, **typed, until=f"{until:%Y-%m-%dT%H:%M}", reason="moving")
     assert "Exemption cart" in said
     [exemption] = live().exemptions
-    assert (exemption.owner, exemption.until, len(exemption.pods)) == ("team cart", f"{soon:%Y-%m-%dT%H:%M}:00Z", 3)
+    assert (exemption.owner, exemption.until, len(exemption.pods)) == ("team cart", f"{until:%Y-%m-%dT%H:%M}:00Z", 3)
     shown = text_of(get(operator, "/admin/policies/pauses/"))
+    assert f"! soon: {until:%Y-%m-%d %H:%M} UTC, in 1 d" in shown
+    assert re.search(r"moving by operator ?, \d+ s ago ?, Revision \d+", shown)
     for words in (
         "Pod cart-0 in default",
         "Pods of Deployment cart in default",
         "Pods with labels team=web,tier in (a,b)",
     ):
         assert words in shown
-    assert f"cart of team cart ends at {soon:%Y-%m-%d %H:%M} UTC" in text_of(get(operator, "/admin/"))
-    send(operator, "/admin/policies/pauses/end-exemption/?name=cart", reason="over")
+    assert "cart of team cart" in text_of(get(operator, "/admin/"))
+    ending = "/admin/policies/pauses/end-exemption/?name=cart"
+    asked = text_of(get(operator, ending))
+    assert "Rule team of rule set web passes over Pod cart-0 in default; " in asked
+    assert f"until {until:%Y-%m-%d %H:%M} UTC, for team cart: moving" in asked
+    send(operator, ending, reason="over")
     assert live().exemptions == []
+
+
+def test_an_exemption_that_has_ended_is_announced_as_ended(operator: Client) -> None:
+    pods = [{"namespace": "default", "name": "cart-0"}]
+    publish_all(
+        make_exemption("cart", owner="team cart", target="RuleSet/web", pods=pods, until="2020-01-01T00:00:00Z")
+    )
+    assert "cart of team cart ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/"))
+    assert "✗ ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/policies/pauses/"))
+
+
+@pytest.mark.parametrize("page", [PAUSE + "everything", EXEMPT])
+def test_an_end_that_is_past_is_refused_beside_what_was_typed(operator: Client, page: str) -> None:
+    typed = {"name": "cart", "owner": "team", "target": "RuleSet/web", "pods": "default/cart-0", "reason": "why"}
+    digest = get(operator, page).context["form"]["digest"].value()
+    answer = operator.post(page, {"digest": digest, "until": "2020-01-01T00:00", **typed})
+    said = r"It would end at 2020-01-01 00:00:00 UTC, which is past: it is [-\d]+ [:\d]+ UTC now\."
+    assert re.search(said, text_of(answer))
+    assert answer.context["form"]["reason"].value() == "why"
+    assert (live().pauses, live().exemptions) == ([], [])
+
+
+def test_who_resumes_is_told_what_is_paused_why_and_by_whom(operator: Client) -> None:
+    publishing.pause(target="RuleSet/web/team", by="ops", reason="storm", until="2090-01-01T00:00:00Z")
+    shown = text_of(get(operator, RESUME + "RuleSet%2Fweb%2Fteam"))
+    assert "Rule team of rule set web is paused until 2090-01-01 00:00 UTC: storm ( ops" in shown.replace(
+        "(ops", "( ops"
+    )
 
 
 def test_faults_of_an_exemption_are_told_and_what_was_typed_stays(operator: Client) -> None:
