@@ -5,22 +5,27 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import admin
-from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from policies import publishing
-from policies.admin.base import ReadOnlyAdmin, named, person
+from policies.admin.base import person
 from policies.admin.frame import ModelForm, display
+from policies.admin.setting_rows import SettingAdmin
 from policies.models import GateSetting, RuleSet
+
+_WORDS: dict[str, str] = {
+    GateSetting.Level.OFF: "what BERTH_GATE_CHECKS says",
+    GateSetting.Level.WARNING: "a warning",
+    GateSetting.Level.BLOCKING: "it isn't published",
+}
 
 
 class GateSettingForm(ModelForm):
     """What a setting asks for."""
 
     rule_set = forms.ChoiceField(label="Changes that touch", widget=UnfoldAdminSelectWidget)
-    check_name = forms.ChoiceField(label="What it finds by", widget=UnfoldAdminSelectWidget)
+    check_name = forms.ChoiceField(label="Check", widget=UnfoldAdminSelectWidget)
     reason = forms.CharField(
         label="Reason",
         max_length=2000,
@@ -31,6 +36,7 @@ class GateSettingForm(ModelForm):
     class Meta:
         model = GateSetting
         fields = ("rule_set", "check_name", "level", "reason")
+        labels = {"level": "What comes of it"}
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -40,28 +46,16 @@ class GateSettingForm(ModelForm):
 
 
 @admin.register(GateSetting)
-class GateSettingAdmin(ReadOnlyAdmin):
+class GateSettingAdmin(SettingAdmin):
     """The pages of gate settings: a list that only grows, and the form that adds to it."""
 
     form = GateSettingForm
-    list_display = ("rule_set", "check_name", "level", "holds", "setter", "set_at", "reason")
+    list_display = ("scope", "check_name", "comes_of_it", "holds", "setter", "set_at", "reason")
+    newest_of = ("rule_set", "check_name")
+    shown = ("scope_link", "check_name", "comes_of_it", "stands", "set_by_when", "why")
     search_fields = ("rule_set", "check_name", "set_by", "reason")
-    list_display_links = None
     empty_title = "No gate setting yet"
     empty_text = "The environment's levels hold (BERTH_GATE_CHECKS). A setting here asks for more, of Changes that touch a rule set."
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[GateSetting]:
-        """Bring along whether a newer one has replaced each."""
-        newer = GateSetting.objects.filter(
-            rule_set=OuterRef("rule_set"), check_name=OuterRef("check_name"), pk__gt=OuterRef("pk")
-        )
-        found: QuerySet[GateSetting] = super().get_queryset(request)
-        return found.annotate(is_replaced=Exists(newer))
-
-    @display(description="Set by", ordering="set_by")
-    def setter(self, row: GateSetting) -> SafeString | str:
-        """Return who set it."""
-        return named(row, row.set_by)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Administrators alone."""
@@ -81,7 +75,10 @@ class GateSettingAdmin(ReadOnlyAdmin):
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there
 
-    @display(description="State", label={"holds": "success"})
-    def holds(self, row: Any) -> str:
-        """Return whether it is the newest of its check."""
-        return "replaced" if row.is_replaced else "holds"
+    @display(description="What comes of it")
+    def comes_of_it(self, row: GateSetting) -> str:
+        """Return what comes of what the check finds; the installation may ask for more than the row does."""
+        installed = settings.BERTH.gate_checks.get(row.check_name)
+        if (row.level, installed) == (GateSetting.Level.WARNING, GateSetting.Level.BLOCKING):
+            return "a warning; BERTH_GATE_CHECKS asks for more: it isn't published"
+        return _WORDS[row.level]

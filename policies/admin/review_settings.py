@@ -5,14 +5,13 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.models import Group
-from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from policies import publishing
-from policies.admin.base import ReadOnlyAdmin, named, person
+from policies.admin.base import person
 from policies.admin.frame import ModelForm, display
+from policies.admin.setting_rows import SettingAdmin
 from policies.models import ReviewSetting, RuleSet
 
 
@@ -36,7 +35,7 @@ class ReviewSettingForm(ModelForm):
         super().__init__(*arguments, **named)
         rule_sets = RuleSet.objects.order_by("name").values_list("name", flat=True)
         groups = Group.objects.order_by("name").values_list("name", flat=True)
-        self.fields["rule_set"].choices = [("", "every rule set, and all else"), *((name, name) for name in rule_sets)]  # type: ignore[attr-defined] # a ChoiceField
+        self.fields["rule_set"].choices = [("", ReviewSettingAdmin.every), *((name, name) for name in rule_sets)]  # type: ignore[attr-defined] # a ChoiceField
         self.fields["group"].choices = [("", "anybody who may approve"), *((name, name) for name in groups)]  # type: ignore[attr-defined] # a ChoiceField
 
     def clean(self) -> dict[str, Any]:
@@ -48,26 +47,17 @@ class ReviewSettingForm(ModelForm):
 
 
 @admin.register(ReviewSetting)
-class ReviewSettingAdmin(ReadOnlyAdmin):
+class ReviewSettingAdmin(SettingAdmin):
     """The pages of review settings: a list that only grows, and the form that adds to it."""
 
     form = ReviewSettingForm
     list_display = ("scope", "asks_for", "holds", "setter", "set_at", "reason")
+    newest_of = ("rule_set",)
+    shown = ("scope_link", "asks_for", "stands", "set_by_when", "why")
+    every = "every rule set, and all else"
     search_fields = ("rule_set", "set_by", "reason")
-    list_display_links = None
     empty_title = "No review setting yet"
     empty_text = "The environment's settings hold (BERTH_REVIEW_REQUIRED). A setting here asks for more, of every Change or of a rule set's."
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[ReviewSetting]:
-        """Bring along whether a newer one has replaced each."""
-        newer = ReviewSetting.objects.filter(rule_set=OuterRef("rule_set"), pk__gt=OuterRef("pk"))
-        found: QuerySet[ReviewSetting] = super().get_queryset(request)
-        return found.annotate(is_replaced=Exists(newer))
-
-    @display(description="Set by", ordering="set_by")
-    def setter(self, row: ReviewSetting) -> SafeString | str:
-        """Return who set it."""
-        return named(row, row.set_by)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Administrators alone."""
@@ -80,17 +70,7 @@ class ReviewSettingAdmin(ReadOnlyAdmin):
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there
 
-    @display(description="Changes of")
-    def scope(self, row: ReviewSetting) -> str:
-        """Return what it is for."""
-        return f"rule set {row.rule_set}" if row.rule_set else "all"
-
     @display(description="Have to be approved by")
     def asks_for(self, row: ReviewSetting) -> str:
         """Return what it asks for."""
         return publishing.sentence_of(row)
-
-    @display(description="State", label={"holds": "success"})
-    def holds(self, row: Any) -> str:
-        """Return whether it is the newest of its rule set."""
-        return "replaced" if row.is_replaced else "holds"

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change, GateRun
+from policies.models import Change, GateRun, GateSetting
 from policies.publishing import Edit, PublishingError, Result, gates
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from tests.builders import make_assignment, make_rule_set
@@ -340,6 +342,35 @@ class TestSettings:
         said = text_of(get(client, "/admin/policies/gatesetting/"))
         assert "it hurt once" in said
         assert "root" in said
+        (row,) = GateSetting.objects.all()
+        said = text_of(get(client, f"/admin/policies/gatesetting/{row.pk}/change/"))
+        for words in ("rule set web", "What comes of it it isn't published", "root , 0 s ago", "it hurt once"):
+            assert words in said.replace("root,", "root ,"), words
+
+    def test_a_level_below_the_installations_says_that_the_installation_asks_for_more(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        set_(monkeypatch, gate_checks={**settings.BERTH.gate_checks, "refused": "blocking"})
+        root = User.objects.create_superuser("root")
+        publishing.set_gate_level(rule_set="web", check="refused", level="warning", by=root)
+        client = HTTPSClient()
+        client.force_login(root)
+        said = text_of(get(client, "/admin/policies/gatesetting/"))
+        assert "a warning; BERTH_GATE_CHECKS asks for more: it isn't published" in said
+
+    def test_a_list_of_many_asks_no_more_than_one_of_one(self) -> None:
+        root = User.objects.create_superuser("root")
+        client = HTTPSClient()
+        client.force_login(root)
+        asked = []
+        for _ in range(2):
+            for level in ("warning", "blocking", "off"):
+                publishing.set_gate_level(rule_set="web", check="refused", level=level, by=root)
+            with CaptureQueriesContext(connection) as queries:
+                said = text_of(get(client, "/admin/policies/gatesetting/"))
+            asked.append(len(queries))
+        assert asked[0] == asked[1]
+        assert (said.count("replaced"), said.count("holds")) == (5, 1)
 
     def test_nobody_else_does(self) -> None:
         operator = User.objects.create_user("operator")

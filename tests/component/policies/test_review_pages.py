@@ -130,9 +130,27 @@ def test_administrators_change_review_settings_and_everybody_sees_who_did() -> N
     text = text_of(get(alice, "/admin/policies/reviewsetting/"))
     assert "2 people of Approver who didn't edit it" in text
     assert "audit" in text
+    said = text_of(get(alice, f"/admin/policies/reviewsetting/{row.pk}/change/"))
+    for words in ("Changes of rule set web", "2 people of Approver who didn't edit it", "State holds", "Reason audit"):
+        assert words in said, words
     for page in ("change", "delete"):
         assert root.post(f"/admin/policies/reviewsetting/{row.pk}/{page}/", data).status_code in (302, 403)
     assert ReviewSetting.objects.count() == 1
+
+
+def test_the_page_of_a_review_setting_leads_to_its_rule_set_and_to_what_replaced_it() -> None:
+    root = signed_in("root", superuser=True)
+    rule_set = RuleSet.objects.create(name="web")
+    for approvals in (2, 1, 0):
+        publishing.set_review(rule_set="web", approvals=approvals, by=User.objects.get(username="root"))
+    newest, newer, oldest = ReviewSetting.objects.order_by("-pk")
+    page = get(root, f"/admin/policies/reviewsetting/{oldest.pk}/change/").content.decode()
+    assert f'href="/admin/policies/reviewsetting/{newer.pk}/change/">replaced by a newer one' in page
+    assert f'href="/admin/policies/ruleset/{rule_set.pk}/change/">rule set web' in page
+    said = text_of(get(root, f"/admin/policies/reviewsetting/{newest.pk}/change/"))
+    assert "nothing beyond the environment's settings" in said
+    assert "Reason none was given" in said
+    assert "State holds" in said
 
 
 def test_the_doctor_names_what_was_published_without_approval_is_held_back_or_overdue() -> None:

@@ -1,0 +1,92 @@
+"""What the pages of settings have alike whose rows are only added: which holds, who set it when, and a page in words."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from policies.admin.base import ReadOnlyAdmin, link, named, rows_of, thing_urls
+from policies.admin.frame import ModelForm, display, once
+from policies.admin.times import time_ago
+
+
+class SettingAdmin(ReadOnlyAdmin):
+    """A list of settings that only grows, and the page of one.
+
+    `newest_of` names the columns of which the newest row holds; `shown` is what the page of a row says of it, in words.
+    """
+
+    list_display_links = ("scope",)
+    newest_of: ClassVar[Sequence[str]]
+    shown: ClassVar[Sequence[str]]
+    every = ""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Bring along which row replaced each: one question for all of them."""
+        same = {name: OuterRef(name) for name in self.newest_of}
+        rows = super().get_queryset(request)
+        newer = rows.filter(**same, pk__gt=OuterRef("pk")).order_by("pk")
+        found: QuerySet[Any] = rows.annotate(replaced_by=Subquery(newer.values("pk")[:1]))
+        return found
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
+        """Leave the form to who adds a row: a page that shows one has none of its fields."""
+        if obj is not None:
+            kwargs["form"] = ModelForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Show a row in words; the form that adds one has its fields."""
+        return super().get_fields(request, obj) if obj is None else self.shown
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Nothing of a row is changed."""
+        return () if obj is None else self.shown
+
+    @display(description="Changes of")
+    def scope(self, row: Any) -> str:
+        """Return what it is for."""
+        return f"rule set {row.rule_set}" if row.rule_set else self.every
+
+    @display(description="Changes of")
+    @once
+    def scope_link(self, row: Any) -> SafeString | str:
+        """Return what it is for, with a way to the rule set."""
+        key = ("RuleSet", row.rule_set)
+        url = thing_urls(rows_of([key])).get(key)
+        return link(url, self.scope(row)) if url else self.scope(row)
+
+    @display(description="State", label={"holds": "success"})
+    def holds(self, row: Any) -> str:
+        """Return whether it is the newest of its kind."""
+        return "replaced" if row.replaced_by else "holds"
+
+    @display(description="State")
+    def stands(self, row: Any) -> SafeString | str:
+        """Return the same, with a way to what replaced it."""
+        if not row.replaced_by:
+            return "holds"
+        meta = self.opts
+        return link(
+            reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.replaced_by]),
+            "replaced by a newer one",
+        )
+
+    @display(description="Set by", ordering="set_by")
+    def setter(self, row: Any) -> SafeString | str:
+        """Return who set it."""
+        return named(row, row.set_by)
+
+    @display(description="Set by")
+    def set_by_when(self, row: Any) -> SafeString:
+        """Return who set it, and how long ago."""
+        return format_html("{}, {}", named(row, row.set_by), time_ago(row.set_at))
+
+    @display(description="Reason")
+    def why(self, row: Any) -> str:
+        """Return the reason."""
+        return row.reason or "none was given"
