@@ -21,6 +21,7 @@ from policies.admin.base import decisions_url, person
 from policies.wording import ago, duration
 from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, workload_url
 from scheduler.models import PendingPod
+from scheduler.pending.holding import GATED, GATES_LEFT, NOT_TRIED
 from scheduler.pending.listing import (
     Group,
     Summary,
@@ -42,6 +43,11 @@ _UNFOLDS = ("rule", "reason", "namespace", "owner_kind", "owner_name")
 _NARROWS = ("scheduler_name",)
 _GROUPS, _PODS = 50, 50
 _LONGEST = 500
+# What isn't said by any scheduler, as the end of "held by".
+_SAID_BY_NOBODY = {
+    GATES_LEFT: "scheduling gates that are not taken off",
+    NOT_TRIED: "nothing known: no scheduler has tried yet",
+}
 
 
 class Says(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +162,9 @@ def _held(summary: Summary) -> str:
 
 def said_of_hold(rule: str, reason: str, whose: str = "their scheduler") -> str:
     """Return what holds Pods, in words."""
-    return f"rule {rule}: “{reason}”" if rule else f"{whose}: “{reason}”"
+    if rule:
+        return f"rule {rule}: “{reason}”"
+    return _SAID_BY_NOBODY.get(reason) or f"{whose}: “{reason}”"
 
 
 def _as_of(summary: Summary, now: datetime) -> str:
@@ -201,7 +209,8 @@ def _reason(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]
     return {
         "group": group,
         "waits": duration((now - group.since).total_seconds()),
-        "tried": ago((now - group.tried_at).total_seconds()) if group.tried_at else "",
+        "held": said_of_hold(group.rule, group.reason, whose="the scheduler"),
+        "tried": _tried(row, group.tried_at, now),
         "url": _url(rule=group.rule, reason=group.reason, **narrowed),
         "refused": decisions_url(refused_by=group.rule, span="hour") if group.rule else "",
     }
@@ -212,10 +221,20 @@ def _owner(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
     return {
         "group": group,
         "waits": duration((now - group.since).total_seconds()),
-        "tried": ago((now - group.tried_at).total_seconds()) if group.tried_at else "",
+        "held": said_of_hold(group.rule, group.reason, whose="the scheduler"),
+        "tried": _tried(row, group.tried_at, now),
         "url": _url(namespace=group.namespace, owner_kind=group.kind, owner_name=group.name, **narrowed),
         "workload": workload_url(group.namespace, group.kind, group.name) if group.name else "",
     }
+
+
+def _tried(row: Any, tried_at: datetime | None, now: datetime) -> str:
+    """Return when Berth was last asked about Pods of a group; where it isn't known, what is."""
+    if tried_at is not None:
+        return ago((now - tried_at).total_seconds())
+    if not row["tried"]:
+        return "not yet"
+    return "no Decision is in the history yet" if row["tried_by_us"] else "Berth wasn't asked"
 
 
 def _unfolded(request: HttpRequest, asked: dict[str, str], now: datetime) -> dict[str, Any]:
@@ -248,7 +267,7 @@ def _whose(row: PendingPod) -> str:
 
 def _undecided(row: PendingPod) -> str:
     """Return who tried a Pod last of which there is no Decision."""
-    if not row.message:
+    if not row.message or row.condition == GATED:
         return "not yet"
     # What the API server says of a Pod is there at once; a Decision goes through spool and stream first.
     why = "its Decision is on its way into the history" if _is_ours(row) else "Berth wasn't asked"
@@ -271,6 +290,7 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "tried": ago((now - row.tried_at).total_seconds()) if row.tried_at else "",
         "decision": decision_url(row.decision) if row.decision else "",
         "undecided": _undecided(row),
+        "is_ours": _is_ours(row),
         "next": waiting.next_try,
         "unwoken": why_not(row),
         "preview": preview_url(pod=f"{row.namespace}/{row.name}"),

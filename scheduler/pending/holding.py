@@ -13,6 +13,7 @@ from scheduler.decisions.matrix import Refusal
 
 GATED = "SchedulingGated"
 NOT_TRIED = "no scheduler has tried it yet"
+GATES_LEFT = "its scheduling gates are not taken off"
 # A text of whoever made the Pod may be of any length; an index takes less than three thousand bytes.
 _LONGEST_REASON = 500
 _LONGEST_MESSAGE = 2_000
@@ -136,7 +137,7 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
     """
     rules = {each.reason: each.rule for each in reversed(refusals) if each.reason}
     if condition == GATED:
-        return Hold("", "its scheduling gates are not taken off")
+        return Hold("", GATES_LEFT)
     if counted := reasons_in(message):
         reason, _ = max(counted, key=lambda each: (each[1], each[0] in rules))
         return Hold(rules.get(reason, ""), _stored(reason, _LONGEST_REASON))

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
 
 from scheduler.models import BinderState, Outcome, PendingLook, PendingPod, WaitingPod, Wake
-from scheduler.pending.holding import next_try
+from scheduler.pending.holding import GATED, next_try
 
 # After so long without a look the rows are old news, and pages say so.
 OLD = timedelta(seconds=60)
@@ -109,7 +110,15 @@ def by_reason(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
         owners=Count("owner_name", filter=~Q(owner_name=""), distinct=True),
         first=Min("since"),
         last=Max("tried_at"),
+        **_tried(),
     ).order_by("-pods", "first", "rule", "reason")
+
+
+def _tried() -> dict[str, Count]:
+    """Count the Pods of a group that a scheduler has tried, and those of them that are Berth's own scheduler's."""
+    is_tried = ~Q(message="") & ~Q(condition=GATED)
+    is_ours = Q(scheduler_name__in=settings.BERTH.scheduler_names)
+    return {"tried": Count("pk", filter=is_tried), "tried_by_us": Count("pk", filter=is_tried & is_ours)}
 
 
 def group_of(row: Mapping[str, Any]) -> Group:
@@ -129,6 +138,7 @@ def by_owner(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
         last=Max("tried_at"),
         a_rule=Max("rule"),
         a_reason=Max("reason"),
+        **_tried(),
     ).order_by("-pods", "first", *_OWNER)
 
 

@@ -197,7 +197,33 @@ def test_a_pod_of_berths_own_scheduler_is_not_said_to_be_another_ones(auditor: C
     shown = text(auditor, "/admin/scheduler/pods/default/mine/")
     assert "held by Berth's own scheduler: “Insufficient cpu”" in shown
     assert "Tried last: by Berth's own scheduler; its Decision is on its way into the history." in shown
+    assert "No Decision about it is recorded yet." in shown
+    assert "Berth wasn't asked" not in shown
     assert "Berth wasn't asked" not in text(auditor, GROUP).partition("default/mine")[2].partition("default/")[0]
+
+
+@pytest.mark.parametrize("by", ["reason", "owner"])
+@pytest.mark.parametrize(
+    ("message", "scheduler", "condition", "held", "tried"),
+    [
+        (CPU, "berth", "Unschedulable", "the scheduler: “Insufficient cpu”", "no Decision is in the history yet"),
+        (CPU, "other", "Unschedulable", "the scheduler: “Insufficient cpu”", "Berth wasn't asked"),
+        ("", "other", "", "nothing known: no scheduler has tried yet", "not yet"),
+        ("is blocked", "other", "SchedulingGated", "scheduling gates that are not taken off", "not yet"),
+    ],
+    ids=["of Berth's own scheduler", "of another one", "not tried", "gated"],
+)
+def test_a_group_without_a_decision_says_what_is_known_of_its_tries(
+    auditor: Client, by: str, message: str, scheduler: str, condition: str, held: str, tried: str
+) -> None:
+    cluster = Cluster()
+    uid = cluster.add("one", message, scheduler=scheduler)
+    for each in cluster.pods[uid]["status"].get("conditions", ()):
+        each["reason"] = condition
+    cluster.follow(datetime.now(UTC))
+    page = html.unescape(get(auditor, f"{PAGE}?by={by}").content.decode())
+    cells = re.findall(r'data-label="(?:Held by|Tried last)">(.*?)</td>', page)
+    assert [re.sub(r"<[^>]+>", "", cell) for cell in cells] == [held, tried]
 
 
 def test_what_would_let_a_pod_run_is_said_from_its_own_snapshot(auditor: Client, waiting: str) -> None:
