@@ -206,6 +206,9 @@ def test_what_is_no_filter_and_no_value_is_refused_by_name(given: dict[str, str]
     page = auditor.get(LIST, given)
     assert page.status_code == 400
     assert "This can't be looked for" in text_of(page)
+    # That there is none isn't known, and the field with the fault stands in sight.
+    assert "No Decision yet" not in text_of(page)
+    assert '<details class="berth-details" open>' in page.content.decode()
 
 
 def test_all_faults_are_told_at_once_and_times_and_places_stand_once() -> None:
