@@ -388,6 +388,8 @@ class ChangeAdmin(ReadOnlyAdmin):
             return "! an approval afterwards"
         if row.state in lifecycle.OPEN and row.publish_at:
             return publishing.said_at(row.publish_at)
+        if row.state == lifecycle.IN_REVIEW and row.overview and not row.overview.approvals:
+            return "somebody to publish it"
         return "anybody who may approve" if row.state == lifecycle.IN_REVIEW or row.is_short else ""
 
     @display(description="Opened by", ordering="opened_by")

@@ -153,6 +153,19 @@ def test_the_page_of_a_review_setting_leads_to_its_rule_set_and_to_what_replaced
     assert "State holds" in said
 
 
+def test_a_change_in_review_that_needs_no_approval_any_more_waits_for_nobody_who_may_approve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alice, change = signed_in("alice", "Operator"), in_review()
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    said = text_of(get(alice, page_of(change)))
+    assert "It needs no approval here." in said
+    assert "Nobody has to approve it: it can be published." in said
+    assert "somebody to publish it" in text_of(get(alice, "/admin/policies/change/"))
+    for page in (page_of(change), "/admin/policies/change/"):
+        assert "anybody who may approve" not in text_of(get(alice, page))
+
+
 def test_the_doctor_names_what_was_published_without_approval_is_held_back_or_overdue() -> None:
     assert checkup._changes().state == "ok"
     erin = person("erin", "Emergency")
