@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.template import loader
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import resolve, reverse
 
 from controlplane.roles import ROLES
 
@@ -41,6 +41,14 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     return _page(request, 404, "Not found", text, "Look for it by its name or its number: press Ctrl-K, or go to Home.")
 
 
+def not_a_page(request: HttpRequest) -> HttpResponse:
+    """Answer a look at what only takes a form: a page that a form led to and that was reloaded, or opened after signing in."""
+    text = "This address takes what a form sends, and has no page of its own. Opening it has done nothing."
+    return _page(
+        request, 405, "There is no page here", text, "Go to the page that has the form.", above=_above(request.path)
+    )
+
+
 def fault(request: HttpRequest) -> HttpResponse:
     """Answer where Berth failed: no database is asked for the page."""
     context = {"title": "Berth failed here", "home": reverse("admin:index")}
@@ -60,11 +68,22 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     )
 
 
-def _page(request: HttpRequest, status: int, title: str, text: str, remedy: str) -> HttpResponse:
+def _above(path: str) -> str:
+    """Return the nearest page above a path, which has its form."""
+    while len(path) > len(_PAGES):
+        path = path.rstrip("/").rpartition("/")[0] + "/"
+        # What nothing else has is the admin's own page that says so.
+        if resolve(path).func.__name__ != "catch_all_view":
+            return path
+    return ""
+
+
+def _page(request: HttpRequest, status: int, title: str, text: str, remedy: str, *, above: str = "") -> HttpResponse:
     user = getattr(request, "user", None)
     if not request.path.startswith(_PAGES) or user is None or not (user.is_active and user.is_staff):
         return HttpResponse(f"{title}. {text} {remedy}\n", status=status, content_type="text/plain; charset=utf-8")
     context: dict[str, Any] = {**admin.site.each_context(request), "title": title, "text": text, "remedy": remedy}
+    context["above"] = above
     return TemplateResponse(request, "admin/error.html", context, status=status).render()
 
 

@@ -67,6 +67,25 @@ def test_what_cannot_be_asked_is_a_page_with_a_way_on(operator: Client) -> None:
     assert "ask anew from the page itself" in text_of(page)
 
 
+@pytest.mark.parametrize(
+    ("path", "above"),
+    [
+        ("/admin/scheduler/decision/{}/replay/", "/admin/scheduler/decision/{}/"),
+        ("/admin/scheduler/pending/wake/", "/admin/scheduler/pending/"),
+    ],
+)
+def test_an_address_that_only_takes_a_form_is_a_page_that_leads_to_the_form(
+    operator: Client, path: str, above: str
+) -> None:
+    key = make_decision().pk
+    path, above = path.format(key), above.format(key)
+    page = operator.get(path)
+    assert (page.status_code, page["Allow"]) == (405, "POST")
+    assert "Opening it has done nothing" in text_of(page)
+    assert f'href="{above}"' in page.content.decode()
+    assert operator.get(above, follow=True).status_code == 200
+
+
 def test_a_form_of_another_session_is_told_to_be_too_old(operator: Client) -> None:
     strict = type(operator)(enforce_csrf_checks=True)
     strict.cookies = operator.cookies
