@@ -43,6 +43,7 @@ _FIELDS = {
 _LIST = "admin:policies_assignment_changelist"
 # Of what stands in an Assignment's way, how much the list says.
 _MOST_CONFLICTS = 3
+_ANOTHER_ORDER = "Somebody else has published other Assignments since you looked. What you moved is kept: look at the whole order again."
 # Rows of a page of the order; those of other pages stay where they are.
 _ON_A_PAGE = 200
 
@@ -96,6 +97,17 @@ class AssignmentForm(RowForm):
         """Read it as the engine does, and compare its params with those of its rule set."""
         read = checking.read_assignment(compiler.assignment_document(self.instance))
         return publishing.misfitting_params(self.chosen(), read)
+
+
+def _carried(typed: list[str], live: list[str]) -> list[str]:
+    """Return a typed order of what is live by now; what the typed one doesn't have stands behind what it follows now."""
+    known = set(live)
+    names = [name for name in dict.fromkeys(typed) if name in known]
+    there = set(names)
+    for place, name in enumerate(live):
+        if name not in there:
+            names.insert(names.index(live[place - 1]) + 1 if place else 0, name)
+    return names
 
 
 def _moved(names: list[str], move: str) -> list[str]:
@@ -154,10 +166,10 @@ class AssignmentAdmin(RowAdmin):
         if not self.has_change_permission(request):
             raise PermissionDenied
         live = {each.name: each for each in publishing.asked_in_order(publishing.current_revision().assignments)}
-        names = [name for name in request.POST.get("names", "").split() if name in live]
+        names = _carried(request.POST.get("names", "").split(), list(live))
         faults: list[str] = []
-        if sorted(names) != sorted(live):
-            names = list(live)
+        if request.method == "POST" and request.POST.get("digest") != publishing.digest_of_order():
+            faults = [_ANOTHER_ORDER]
         if "save" in request.POST:
             try:
                 made = publishing.reorder(

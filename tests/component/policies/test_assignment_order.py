@@ -6,7 +6,7 @@ from django.test import Client
 from policies import publishing
 from policies.models import Change
 from tests.builders import make_assignment, make_rule_set
-from tests.component.pages import get, publish, publish_all, text_of
+from tests.component.pages import get, publish, publish_all, publish_staged, stage, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -57,6 +57,27 @@ def test_who_comes_second_is_told_and_keeps_the_order_and_the_reason(operator: C
     assert b"typed with care" in refused.content
     assert refused.context["digest"] != digest
     assert not Change.objects.filter(state="draft").exists()
+
+
+def test_who_moves_after_somebody_elses_order_is_told_before_they_save_it(operator: Client) -> None:
+    looked = typed(get(operator, PAGE))
+    publish_all(make_assignment("three", order=5), by="bob")
+    page = operator.post(PAGE, {**looked, "move": "up two"})
+    assert page.context["names"] == "two one three"
+    assert "Somebody else has published other Assignments since you looked" in text_of(page)
+    page = operator.post(PAGE, {**typed(page), "move": "down two"})
+    assert "Somebody else" not in text_of(page)
+
+
+def test_what_was_moved_is_kept_where_somebody_else_has_added_and_removed_one(operator: Client) -> None:
+    looked = typed(get(operator, PAGE)) | {"names": "three two one"}
+    publish_all(make_assignment("new", order=15), by="bob")
+    refused = operator.post(PAGE, {**looked, "save": "yes"})
+    assert "Somebody was faster" in text_of(refused)
+    assert refused.context["names"] == "three two one new"
+    stage(publishing.Edit("Assignment", "two", None))
+    publish_staged()
+    assert operator.post(PAGE, {**typed(refused), "move": "up new"}).context["names"] == "three new one"
 
 
 @pytest.mark.parametrize("names", ["", "one", "one two two three", "one two three none"])
