@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -22,11 +23,12 @@ from policies.engine.documents import read_assignment
 from policies.engine.errors import RuleSetError
 from policies.models import Assignment
 from policies.wording import ago, duration
+from scheduler.admin.links import assignment_url, pod_url
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now, last_uses
 from scheduler.decisions.replica import HISTORY_AWAY, unless_away
 from scheduler.decisions.today import Shares, shares_since
-from scheduler.takes import takes_of_cluster, warnings_of
+from scheduler.takes import Group, takes_of_cluster, warnings_of
 
 admin.site.unregister(Assignment)
 
@@ -86,9 +88,12 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
     value = read_assignment(compiler.assignment_document(form.instance))
     live, chosen = publishing.current_revision(), form.chosen()
     edits = publishing.edits_of(chosen) if chosen else []
+    # A shadow takes none; what it would take if it were enforced is what is asked.
+    context["is_shadow"] = value.mode == "shadow"
+    enforced = msgspec.structs.replace(value, mode="enforce") if context["is_shadow"] else value
     try:
         after = publishing.with_edits(
-            live, [*(each for each in edits if each.name != value.name), publishing.Edit.of(value)]
+            live, [*(each for each in edits if each.name != value.name), publishing.Edit.of(enforced)]
         )
         found = takes_of_cluster(value.name, live, after)
     except publishing.PublishingError as error:
@@ -96,7 +101,23 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
     except APIError as error:
         after, found = live, None
         context["fault"] = f"The cluster can't be asked: {error}"
-    return {**context, "name": value.name, "found": found, "warnings": warnings_of(value, after.assignments)}
+    groups = [_shown(each) for each in found.groups] if found else []
+    return {
+        **context,
+        "name": value.name,
+        "found": found,
+        "groups": groups,
+        "warnings": warnings_of(value, after.assignments),
+    }
+
+
+def _shown(group: Group) -> dict[str, Any]:
+    """Return a group with ways to its Assignment and to the Pods that it names."""
+    return {
+        "group": group,
+        "url": assignment_url(group.before) if group.before else "",
+        "pods": [(name, pod_url(*name.split("/", 1))) for name in group.names],
+    }
 
 
 @admin.register(Assignment)

@@ -41,15 +41,28 @@ def test_it_says_who_takes_them_now_and_what_stands_in_its_way_and_writes_nothin
     before = Change.objects.count()
     page = page_of("gives")
     data = form_data(get(operator, page)) | {"order": "3", "namespaces": ""}
-    text = text_of(operator.post(page.replace("change/", "takes/"), data, HTTP_HX_REQUEST="true"))
+    answer = operator.post(page.replace("change/", "takes/"), data, HTTP_HX_REQUEST="true")
+    text = text_of(answer)
     assert "Of 9 Pods that are there now it would take 3, and leave 4" in text
     assert "none: kube-scheduler decides alone 2 shop/a" in text
+    assert 'href="/admin/scheduler/pods/shop/a/">shop/a</a>' in answer.content.decode()
     assert "this one already 1 shop/b" in text
     assert "Its match is empty" in text
     name, live, wanted = asked[0]
     assert (name, live.assignments[0].order, wanted.assignments[0].order) == ("gives", 10, 3)
     assert Change.objects.count() == before
     assert Assignment.objects.get().order == 10
+
+
+def test_a_shadow_says_that_it_takes_none_and_what_it_would_take_if_it_were_enforced(
+    operator: Client, asked: list[Any]
+) -> None:
+    page = page_of("gives")
+    data = form_data(get(operator, page)) | {"mode": "shadow"}
+    text = text_of(operator.post(page.replace("change/", "takes/"), data))
+    assert "In mode shadow it takes no Pod" in text
+    assert "If it were enforced: Of 9 Pods that are there now it would take 3" in text
+    assert [each.mode for each in asked[0][2].assignments] == ["enforce"]
 
 
 def test_a_new_one_is_asked_about_and_a_faulty_form_says_so(operator: Client, asked: list[Any]) -> None:
