@@ -84,7 +84,8 @@ class PreviewForm(forms.Form):
             waiting, self.away = [], str(error)
         sent = str(self.data.get("pending", ""))
         named = [sent] if sent and sent not in waiting else []
-        choices = [("", "none" if waiting else "no Pod waits"), *((each, each) for each in [*waiting, *named])]
+        nobody = "not known" if self.away else "none" if waiting else "no Pod waits"
+        choices = [("", nobody), *((each, each) for each in [*waiting, *named])]
         self.fields["pending"].choices = choices  # type: ignore[attr-defined] # as declared
 
     def clean(self) -> dict[str, Any]:

@@ -241,6 +241,19 @@ def test_without_a_draft_the_page_says_how_to_begin_one(operator: Client) -> Non
     assert "No rule set is being edited." in text_of(get(operator, f"{PAGE}?pod=shop/web-1"))
 
 
+def test_while_the_cluster_is_away_nobody_says_that_no_pod_waits(
+    operator: Client, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> None:
+        message = "Pods that wait can't be listed: nobody answers"
+        raise PreviewError(message)
+
+    monkeypatch.setattr(preview_page, "connect", away)
+    shown = text_of(get(operator, f"{PAGE}?rule_set=web&change={change.pk}"))
+    assert "nobody answers" in shown
+    assert "no Pod waits" not in shown
+
+
 @pytest.mark.usefixtures("on_a_cluster")
 def test_a_test_over_somebody_elses_edit_is_refused_and_keeps_what_was_typed(operator: Client, change: Change) -> None:
     shown = operator.post(PAGE, {"rule_set": "web", "change": change.pk, "pod": "default/billing-1"})
