@@ -22,7 +22,7 @@ def add_panel(model: type[Model], panel: Panel) -> None:
 
 def panels_of(row: Model | None, request: HttpRequest) -> list[SafeString]:
     """Return what is shown on the page of a row; nothing for one that isn't saved."""
-    if row is None:
+    if row is None or row.pk is None:
         return []
     return [shown for panel in _PANELS.get(type(row), ()) if (shown := panel(row, request))]
 

@@ -403,7 +403,7 @@ class RuleSetAdmin(EditingAdmin):
         return [
             *ways,
             ("Text", f"{text}{query}"),
-            ("Tests", f"{form}#tests-heading"),
+            ("Tests", f"{form}#id_tests"),
             *draft_links(name, only),
             *decisions,
         ]

@@ -49,6 +49,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     actions_detail = ("go_back", "to_rule_set")
     warn_unsaved_form = True
     change_form_outer_before_template = "policies/rule_set_form.html"
+    change_form_template = "policies/rule_set_fields.html"
     empty_title = "No version yet"
     empty_text = "A rule set has its first version once a Change with it is published."
 

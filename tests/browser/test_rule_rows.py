@@ -70,3 +70,10 @@ def test_a_built_in_shows_the_fields_of_a_built_in_in_the_copy_too(form: Page) -
     assert form.input_value("#id_scores-1-builtin") == "LeastRequestedPriority"
     expect(form.locator("#id_scores-1-arguments")).to_be_visible()
     expect(form.locator("#scores-group .form-group").nth(1).locator(".cm-editor")).to_be_hidden()
+
+
+def test_the_count_of_tests_leads_to_the_tests_that_are_folded(form: Page) -> None:
+    expect(form.locator("details[open] #id_tests")).to_have_count(0)
+    form.click("#tests-heading")
+    expect(form.locator("details[open] #id_tests")).to_have_count(1)
+    expect(form.locator(".cm-editor.cm-focused")).to_be_visible()

@@ -42,6 +42,17 @@
     document.dispatchEvent(new CustomEvent("berth:faults", { detail: faults }));
   }
 
+  // Goes to the field that a fault or a link names, also inside a part that is folded.
+  function reveal(hash) {
+    const field = document.getElementById(hash.slice(1));
+    if (!field) return false;
+    for (let part = field.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+    field.scrollIntoView({ block: "center" });
+    field.focus({ preventScroll: true });
+    field.dispatchEvent(new CustomEvent("berth:focus"));
+    return true;
+  }
+
   function check(box, form) {
     if (asked) asked.abort();
     asked = new AbortController();
@@ -62,16 +73,10 @@
     };
     form.addEventListener("input", later);
     form.addEventListener("change", later);
-    // The field that a fault stands at, also inside a part that is folded.
-    box.addEventListener("click", (event) => {
+    document.getElementById("editor-top").addEventListener("click", (event) => {
       const link = event.target.closest("a[href^='#']");
-      const field = link && document.getElementById(link.getAttribute("href").slice(1));
-      if (!field) return;
-      event.preventDefault();
-      for (let part = field.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
-      field.scrollIntoView({ block: "center" });
-      field.focus({ preventScroll: true });
-      field.dispatchEvent(new CustomEvent("berth:focus"));
+      if (link && reveal(link.hash)) event.preventDefault();
     });
+    if (location.hash) reveal(location.hash);
   });
 })();

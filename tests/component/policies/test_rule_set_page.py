@@ -73,6 +73,24 @@ def test_dragged_rows_keep_their_new_order(operator: Client) -> None:
     assert keys() == ["PodFitsResources", "team"]
 
 
+def test_the_rules_come_before_all_else_but_what_the_rule_set_is_for(operator: Client) -> None:
+    shown = get(operator, PAGE).content.decode()
+    fields = (
+        "id_description",
+        "id_filters-0-expression",
+        "id_scores-0-expression",
+        "id_params",
+        "id_tests",
+        "id_goes_into",
+    )
+    places = [shown.index(f'id="{field}"') for field in fields]
+    assert places == sorted(places)
+
+
+def test_the_form_says_nothing_of_decisions_by_a_version_that_it_is_not(operator: Client) -> None:
+    assert "No Pod was decided about by this version" not in text_of(get(operator, PAGE))
+
+
 def test_a_deleted_row_is_gone(operator: Client) -> None:
     operator.post(PAGE, form_data(get(operator, PAGE)) | {"filters-0-DELETE": "on"})
     assert keys() == ["PodFitsResources"]
