@@ -275,7 +275,7 @@ class RuleFormSet(InlineFormSet):
         return rows[:wanted] + [Rule() for _ in range(wanted - len(rows))]
 
     def kept_forms(self) -> list[RuleForm]:
-        """Return the rows that stay, in their order: dragged positions first, then new rows."""
+        """Return the rows that stay, in their order: those with a position by it, then the others."""
         alive = [form for form in self.forms if form not in self.deleted_forms and self._is_filled(form)]
         return sorted(alive, key=self._place)
 
@@ -305,11 +305,8 @@ class RuleFormSet(InlineFormSet):
         form.add_error(field if field in form.fields else form.chosen_by, describe(fault, form.as_rule().expression))
 
     def _place(self, form: RuleForm) -> tuple[int, int]:
-        index = self.forms.index(form)
-        if index >= self.initial_form_count():
-            return (_LAST, index)
         position = form.cleaned_data.get("position")
-        return (_LAST if position is None else position, index)
+        return (_LAST if position is None else position, self.forms.index(form))
 
     def _is_filled(self, form: forms.Form) -> bool:
         return hasattr(form, "cleaned_data") and (not form.empty_permitted or form.has_changed())

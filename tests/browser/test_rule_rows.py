@@ -1,4 +1,4 @@
-"""The rows of rules in the form of a rule set: a rule is duplicated with one press, or by keyboard alone."""
+"""The rows of rules in the form of a rule set: rules are duplicated and moved with one press, or by keyboard alone."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -70,6 +70,37 @@ def test_a_built_in_shows_the_fields_of_a_built_in_in_the_copy_too(form: Page) -
     assert form.input_value("#id_scores-1-builtin") == "LeastRequestedPriority"
     expect(form.locator("#id_scores-1-arguments")).to_be_visible()
     expect(form.locator("#scores-group .form-group").nth(1).locator(".cm-editor")).to_be_hidden()
+
+
+def names_in_order(form: Page) -> list[str]:
+    """Return the filters as the page shows them."""
+    fields = form.locator("#filters-group .form-group:not(.empty-form) input[name$='-name']")
+    return [field.input_value() for field in fields.all()]
+
+
+def test_rules_are_moved_by_keyboard_also_new_ones_and_stay_so_over_a_refused_save(form: Page) -> None:
+    for name in ("second", "third"):
+        form.locator("#filters-group .form-group").nth(0).get_by_role("button", name="Duplicate").click()
+        form.keyboard.type(name)
+    first, *_ = names_in_order(form)
+    up = form.locator("#filters-group .form-group").nth(2).get_by_role("button", name="Up", exact=True)
+    up.focus()
+    form.keyboard.press("Enter")
+    # The button goes along: pressed again, it moves the rule on. At the top there is nowhere to go.
+    form.keyboard.press("Enter")
+    form.keyboard.press("Enter")
+    assert names_in_order(form) == ["third", first, "second"]
+    form.locator("#filters-group .form-group").nth(1).get_by_role("button", name="Down", exact=True).click()
+    assert names_in_order(form) == ["third", "second", first]
+    form.fill("#id_filters-1-expression", "nope")
+    form.click("button[name=_continue]")
+    expect(form.locator(".errorlist").first).to_contain_text("undeclared reference to 'nope'")
+    assert names_in_order(form) == ["third", "second", first]
+    form.fill("#id_filters-1-expression", "true")
+    form.click("button[name=_continue]")
+    expect(form.locator("body")).to_contain_text("web is in Change")
+    assert names_in_order(form) == ["third", "second", first]
+    shoot(form, "rules-moved")
 
 
 def test_the_count_of_tests_leads_to_the_tests_that_are_folded(form: Page) -> None:

@@ -27,17 +27,51 @@
     document.querySelectorAll(".form-group").forEach(update);
   }
 
-  // The button of each row that makes another row of it. What is copied is what is typed; a name is another one.
-  function offerDuplicates() {
+  // The buttons of each row: it moves up and down, and another row is made of it. What is copied is what is typed; a name is another one.
+  function offer(title, act, words, says) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "berth-row-act";
+    button.dataset.berthRow = act;
+    button.textContent = words;
+    button.title = says;
+    title.insertBefore(button, title.lastElementChild);
+  }
+
+  function offerActs() {
     document.querySelectorAll(".form-group > .form-row > h3").forEach((title) => {
-      if (title.querySelector("[data-berth-duplicate]")) return;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = "berth-row-act";
-      button.dataset.berthDuplicate = "";
-      button.textContent = "Duplicate";
-      button.title = "Add a rule with the same fields";
-      title.insertBefore(button, title.lastElementChild);
+      if (title.querySelector("[data-berth-row]")) return;
+      offer(title, "up", "Up", "Move this rule before the one above");
+      offer(title, "down", "Down", "Move this rule behind the one below");
+      offer(title, "duplicate", "Duplicate", "Add a rule with the same fields");
+    });
+  }
+
+  const rowsOf = (box) => [...box.querySelectorAll(":scope > .form-group:not(.empty-form)")];
+  const placeOf = (row) => row.querySelector('input[name$="-position"]');
+
+  // The server goes by the numbers of the rows. Unfold numbers those that it knew, and leaves out new ones.
+  function number(box) {
+    rowsOf(box).forEach((row, index) => {
+      placeOf(row).value = index;
+      placeOf(row).dispatchEvent(new Event("change", { bubbles: true }));
+    });
+  }
+
+  function move(row, isUp) {
+    const other = isUp ? row.previousElementSibling : row.nextElementSibling;
+    if (!other || !rowsOf(row.parentElement).includes(other)) return;
+    (isUp ? other.before(row) : other.after(row));
+    number(row.parentElement);
+  }
+
+  // A refused form comes back with its rows as the server counts them, and with the numbers that they were given.
+  function restoreOrder() {
+    document.querySelectorAll(".formset").forEach((box) => {
+      const rows = rowsOf(box);
+      const place = (row) => (placeOf(row).value === "" ? Infinity : Number(placeOf(row).value));
+      const sorted = [...rows].sort((one, other) => place(one) - place(other) || rows.indexOf(one) - rows.indexOf(other));
+      if (sorted.some((row, index) => row !== rows[index])) sorted.forEach((row) => box.insertBefore(row, box.querySelector(":scope > .empty-form")));
     });
   }
 
@@ -76,13 +110,28 @@
     first.select();
   }
 
-  document.addEventListener("DOMContentLoaded", updateAll);
-  document.addEventListener("DOMContentLoaded", offerDuplicates);
-  document.addEventListener("formset:added", updateAll);
-  document.addEventListener("formset:added", offerDuplicates);
+  document.addEventListener("DOMContentLoaded", () => {
+    restoreOrder();
+    updateAll();
+    offerActs();
+  });
+  document.addEventListener("formset:added", () => {
+    updateAll();
+    offerActs();
+  });
+  // A row was dragged: once Unfold has numbered those that it knows.
+  document.addEventListener("end", (event) => {
+    if (event.target.matches(".formset")) queueMicrotask(() => number(event.target));
+  });
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-berth-duplicate]");
-    if (button) duplicate(button.closest(".form-group"));
+    const button = event.target.closest("[data-berth-row]");
+    if (!button) return;
+    const row = button.closest(".form-group");
+    if (button.dataset.berthRow === "duplicate") duplicate(row);
+    else {
+      move(row, button.dataset.berthRow === "up");
+      button.focus(); // it goes along, so that it can be pressed again
+    }
   });
   document.addEventListener("change", (event) => {
     if (event.target.matches('select[name$="-builtin"]')) update(event.target.closest(".form-group"));

@@ -73,6 +73,13 @@ def test_dragged_rows_keep_their_new_order(operator: Client) -> None:
     assert keys() == ["PodFitsResources", "team"]
 
 
+def test_a_new_row_that_was_moved_stands_where_it_was_moved_to(operator: Client) -> None:
+    data = form_data(get(operator, PAGE)) | {"filters-0-position": 1, "filters-1-position": 2}
+    new_row(data, "filters", builtin="MatchNodeSelector", position="0")
+    assert operator.post(PAGE, data).status_code == 302
+    assert keys() == ["MatchNodeSelector", "team", "PodFitsResources"]
+
+
 def test_the_rules_come_before_all_else_but_what_the_rule_set_is_for(operator: Client) -> None:
     shown = get(operator, PAGE).content.decode()
     fields = (
