@@ -78,6 +78,16 @@ def _above(path: str) -> str:
     return ""
 
 
+def signed_out(response: HttpResponse) -> HttpResponse:
+    """Return what a piece of a page is answered in place of the way to the sign-in, which it would show inside the page.
+
+    Any other response is returned as it is.
+    """
+    if not response.headers.get("Location", "").startswith(f"{reverse('admin:login')}?"):
+        return response
+    return HttpResponse(loader.render_to_string("admin/signed_out.html"), headers={"HX-Reselect": "#signed-out"})
+
+
 def _page(request: HttpRequest, status: int, title: str, text: str, remedy: str, *, above: str = "") -> HttpResponse:
     user = getattr(request, "user", None)
     if not request.path.startswith(_PAGES) or user is None or not (user.is_active and user.is_staff):

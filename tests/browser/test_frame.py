@@ -115,6 +115,27 @@ def test_a_draft_is_written_and_sent_to_review_by_keyboard_alone(operator: Page)
     shoot_everywhere(page, "sent-by-keys")
 
 
+@pytest.mark.timeout(600)
+def test_a_list_that_follows_says_that_its_reader_is_signed_out(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/scheduler/decision/")
+    page.click("#follow")
+    expect(page.locator("#stop-following")).to_be_visible()
+    page.context.clear_cookies()
+    expect(page.locator("#signed-out")).to_contain_text("You are signed out")
+    expect(page.locator("input[type=password]")).to_have_count(0)
+    shoot(page, "signed-out-following")
+
+
+@pytest.mark.timeout(600)
+def test_who_types_rules_is_told_at_once_that_they_are_signed_out(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/policies/rulesetversion/edit:web/change/")
+    page.context.clear_cookies()
+    page.fill("#id_filters-0-reason", "typed for a while")
+    expect(page.locator("#faults-list")).to_contain_text("copy what you have typed")
+
+
 def names_in_order(page: Page) -> list[str | None]:
     """Return the Assignments as the page shows them."""
     return [row.get_attribute("data-name") for row in page.locator("#order tbody tr").all()]

@@ -3,6 +3,7 @@
 (function () {
   "use strict";
   const pause = 700;
+  const signedOut = "You are signed out, or signed in anew in another tab: copy what you have typed, then reload the page.";
   let timer = 0;
   let asked = null;
 
@@ -57,7 +58,11 @@
     if (asked) asked.abort();
     asked = new AbortController();
     fetch(box.dataset.berthCheck, { method: "POST", body: new FormData(form), signal: asked.signal })
-      .then((response) => (response.ok ? response.json() : null))
+      // To the sign-in, or for another session than the form's: said now, not when all is typed and saved.
+      .then((response) => {
+        if (response.redirected || response.status === 403) return { faults: [{ message: signedOut }] };
+        return response.ok ? response.json() : null;
+      })
       .then((found) => found && found.faults && say(box, found.faults))
       // A check that was overtaken, or a server that is away: saving says what is wrong all the same.
       .catch((error) => error.name !== "AbortError" && console.warn("not checked: " + error));

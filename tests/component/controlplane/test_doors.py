@@ -62,6 +62,24 @@ def test_nul_is_refused_before_anybody_is_asked(client: Client, path: str) -> No
     assert client.get(path).status_code == 400
 
 
+def test_a_piece_of_a_page_says_that_its_reader_is_signed_out_and_is_no_sign_in(client: Client) -> None:
+    path = "/admin/scheduler/ledger/verification/"
+    assert client.get(path).status_code == 302
+    piece = client.get(path, headers={"HX-Request": "true"})
+    assert piece.status_code == 200
+    assert b"You are signed out" in piece.content
+    assert b"password" not in piece.content
+    # Ctrl-K shows it, too, where it looks for a list in what comes.
+    assert piece.headers["HX-Reselect"] == "#signed-out"
+
+
+def test_pieces_of_who_is_signed_in_are_what_they_were(auditor: Client) -> None:
+    path = "/admin/scheduler/ledger/verification/"
+    piece = auditor.get(path, headers={"HX-Request": "true"})
+    assert piece.content == auditor.get(path).content
+    assert "HX-Reselect" not in piece.headers
+
+
 @pytest.mark.parametrize("path", ["/api/v1/decisions", "/api/v1/rule-sets", "/api/schema/", "/admin/", "/readyz"])
 def test_no_answer_is_kept_by_caches(auditor: Client, path: str) -> None:
     assert "no-store" in auditor.get(path)["Cache-Control"]
