@@ -170,6 +170,9 @@ def test_a_wrong_password_is_answered_with_what_to_do_alike_for_all_names(client
         said = client.post("/admin/login/", {"username": name, "password": password}, follow=True).content.decode()
         assert "capitals count. Whoever manages accounts can set a new password." in said, name
         assert "staff account" not in said
+        # That sentence is all of it: there is no error below to correct.
+        assert "errornote" in said
+        assert "orrect the error" not in said
 
 
 def test_who_guesses_is_locked_out_for_a_while_and_nobody_else_is(client: Client) -> None:
