@@ -28,7 +28,7 @@ def script(_request: HttpRequest) -> str:
     return static("berth/berth.js")
 
 
-# After "g": the letter of a page's name that nobody else has.
+# After "g": the letter of a page's name that nobody else has; what is set up once has a capital.
 KEYS = {
     "admin:index": "h",
     "admin:policies_ruleset_changelist": "r",
@@ -53,6 +53,10 @@ KEYS = {
     "inbox": "m",
     "tokens": "k",
     "profile": "y",
+    "admin:auth_group_changelist": "R",
+    "admin:policies_reviewsetting_changelist": "V",
+    "admin:policies_gatesetting_changelist": "G",
+    "webhooks": "W",
 }
 
 

@@ -36,6 +36,7 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.key === "Shift") return; // a capital comes next
     if (document.querySelector("dialog[open]") && event.key !== "g" && waitingSince < 0) return;
     const isSecond = event.timeStamp - waitingSince < PATIENCE_MILLISECONDS;
     waitingSince = -Infinity;

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from controlplane.errors import fault
 from controlplane.palette import find
-from controlplane.site import KEYS
+from controlplane.site import KEYS, navigation
 from controlplane.statics import digest_of_statics
 from controlplane.weight import Gzip
 from policies import publishing
@@ -25,6 +25,7 @@ from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import get, opened, publish, publish_all, text_of
+from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
 FONTS = settings.BASE_DIR / "controlplane" / "static" / "berth" / "fonts"
@@ -117,6 +118,14 @@ def test_keys_lead_to_what_somebody_sees_and_each_to_one_page(auditor: Client) -
     assert "/admin/auth/user/" not in found.values()
     for url in found.values():
         get(auditor, url)
+
+
+def test_each_page_of_the_sidebar_has_a_key() -> None:
+    everything = HTTPSClient()
+    everything.force_login(User.objects.create_superuser("everything"))
+    page = get(everything, "/admin/")
+    shown = {item["title"] for group in navigation(page.wsgi_request) for item in group["items"]}
+    assert shown == {title for title, _key, _url in page.context["keys"]}
 
 
 def found(client: Client, text: str) -> dict[str, str]:
