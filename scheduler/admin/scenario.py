@@ -11,8 +11,9 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from policies.admin.base import person
+from policies.admin.base import change_url, person
 from policies.admin.fields import YAMLField
+from scheduler.admin.links import node_url
 from scheduler.backtest.runs import may_run
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
@@ -131,6 +132,7 @@ def _shown(found: Scenario) -> dict[str, Any]:
     ]
     return {
         "scenario": found,
+        "change_url": change_url(found.change) if found.change else "",
         "sides": [title for title, _ in sides],
         "balance": [
             (
@@ -140,6 +142,8 @@ def _shown(found: Scenario) -> dict[str, Any]:
             )
             for what, title, before, after in balance
         ],
-        "nodes": [(name, [side.nodes.get(name, 0) for _, side in sides]) for name in names[:_MOST_NODES]],
+        "nodes": [
+            (name, node_url(name), [side.nodes.get(name, 0) for _, side in sides]) for name in names[:_MOST_NODES]
+        ],
         "more": max(0, len(names) - _MOST_NODES),
     }

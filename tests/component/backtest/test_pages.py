@@ -16,7 +16,7 @@ from scheduler.backtest.runs import Worker
 from scheduler.models import Backtest
 from tests.builders import make_assignment, make_rule_set
 from tests.component.backtest.corpus import Corpus
-from tests.component.pages import opened, publish_all, text_of
+from tests.component.pages import change_url, opened, publish_all, text_of
 from tests.component.scenario.test_scenario import DEPLOYMENT, cluster
 from tests.recording import History
 
@@ -93,7 +93,11 @@ def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypat
     monkeypatch.setattr(scenario_page, "live_snapshot", lambda *_: cluster())
     monkeypatch.setattr(scenario_page, "connect", lambda: None)
     asked = {"document": json.dumps(DEPLOYMENT), "pods": 6, "change": change.pk}
-    text = text_of(operator.post("/admin/scheduler/scenario/", asked))
+    shown = operator.post("/admin/scheduler/scenario/", asked)
+    page = shown.content.decode()
+    assert 'href="/admin/scheduler/nodes/n0/"' in page
+    assert f'href="{change_url("change", change.pk)}"' in page
+    text = text_of(shown)
     assert "What comes of 6 Pods" in text
     assert f"By Change {change.pk} (rule set web), 6 of 6 fit, on 4 nodes" in text
     assert "cpu live 0.0% 0.0% 0.0% 50.0% 100.0%" in text
