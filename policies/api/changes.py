@@ -5,6 +5,7 @@ Each act is one verb of `publishing`, which decides by `lifecycle` whether this 
 
 from typing import Any
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
@@ -236,18 +237,29 @@ def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change
     return found
 
 
+SEEN = OpenApiParameter(
+    "seen",
+    str,
+    description="The ETag of the thing as you read it, from where it is live. 412 when another is live by now. "
+    "Without it the edit is made on what is live at this moment.",
+)
+
+
 class EditOfChangeView(Door):
     """One thing of a Change: its whole document, put in, removed by an edit, or taken out again."""
 
     permission_classes = [MayView]
     queryset = Change.objects.all()
     has_etag = True
-    parameters = {"put": [IF_MATCH], "delete": [IF_MATCH], "post": [IF_MATCH]}
+    parameters = {"put": [IF_MATCH, SEEN], "delete": [IF_MATCH, SEEN], "post": [IF_MATCH]}
     kind = Kind.RULE_SET
 
+    @transaction.atomic
     def _edit(self, request: Request, number: int, edit: Edit) -> Response:
         change = get_object_or_404(Change, pk=number)
         by, digest = by_of(request), expected_of(request)
+        if seen := request.query_params.get("seen", ""):
+            publishing.check_seen({edit.key: seen.strip('"')}, [edit.key])
         return answer(publishing.edit_change(change=change, edits=[edit], by=by, expected_digest=digest))
 
 
