@@ -63,9 +63,8 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     text = (
         "The form was made for another session: it stood open while you signed in anew, or it came from another site."
     )
-    return _page(
-        request, 403, "The form is too old", text, "Go back, reload the page, and send it again; nothing was changed."
-    )
+    remedy = "Go back and copy what you typed; then reload the page, and send it again. Nothing was changed."
+    return _page(request, 403, "The form is too old", text, remedy)
 
 
 def _above(path: str) -> str:

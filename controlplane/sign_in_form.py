@@ -19,7 +19,7 @@ AT_ONCE, OF_ADDRESS = 4, 30
 _WRONG = (
     "This name and password don't open an account; capitals count. Whoever manages accounts can set a new password."
 )
-_TOO_MANY = "Too many passwords are being tried. Try again in a minute."
+_TOO_MANY = "Too many passwords are being tried. Try again in some seconds; in a minute, where you have tried many."
 
 
 class Turns:
