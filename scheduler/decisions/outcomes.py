@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -71,6 +71,10 @@ class _Pods(msgspec.Struct):
     items: list[_Pod] = []
 
 
+# A Pod, and what the API server has of it; None where it is gone.
+_Found = tuple[OpenPod, _Pod | None]
+
+
 def find_outcomes() -> int:
     """Look once with this process's Finder; give the number of Pods whose outcome was found."""
     return _finder().look()
@@ -101,17 +105,17 @@ class Finder:
         started = time.monotonic()
         if started < self._resting_until:
             return 0
-        found: list[Outcome] = []
+        found: list[_Found] = []
         try:
-            for outcome in self._find():
-                found.append(outcome)  # noqa: PERF402 - what was found before a fault counts
+            for each in self._find():
+                found.append(each)  # noqa: PERF402 - what was found before a fault counts
         except APIError as error:
             logger.warning("outcomes of Pods can't be looked for yet: %s", error)
             self._resting_until = time.monotonic() + AWAY_SECONDS
         else:
             self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
         for start in range(0, len(found), MOST_STORED):
-            self._store(found[start : start + MOST_STORED])
+            self._store(self._outcomes(found[start : start + MOST_STORED]))
         return len(found)
 
     def _store(self, found: Sequence[Outcome]) -> None:
@@ -122,8 +126,8 @@ class Finder:
             note_outcomes(found)
             settle_shadows(found)
 
-    def _find(self) -> Iterator[Outcome]:
-        """Iterate over what became of the Pods that don't wait any more, or have a node by now.
+    def _find(self) -> Iterator[_Found]:
+        """Iterate over the Pods that don't wait any more, or have a node by now, each as it is; None for one that is gone.
 
         Raises:
             APIError: the API server can't be asked now.
@@ -132,12 +136,12 @@ class Finder:
         waiting = self._waiting() if pods else set()
         pods = [pod for pod in pods if pod.uid not in waiting]
         if len(pods) <= MOST_READ:
-            yield from (self._outcome(pod, self._read(pod)) for pod in pods)
+            yield from ((pod, self._read(pod)) for pod in pods)
             return
         # A caller that asked about Pods that never were, or a watch that was away for long: read one by one they
         # would keep the others waiting.
         there = self._listed({pod.uid for pod in pods})
-        yield from (self._outcome(pod, there.get(pod.uid)) for pod in pods)
+        yield from ((pod, there.get(pod.uid)) for pod in pods)
 
     def _waiting(self) -> set[str]:
         pages = self._client.list_pages(path="/api/v1/pods", query={"fieldSelector": "spec.nodeName="})
@@ -163,8 +167,14 @@ class Finder:
         read = msgspec.json.decode(answer, type=_Pod)
         return read if read.metadata.uid == pod.uid else None
 
-    def _outcome(self, pod: OpenPod, read: _Pod | None) -> Outcome:
-        """Return that a Pod is on a node, or gone. The annotation is believed where its Decision is about this very Pod."""
+    def _outcomes(self, found: Sequence[_Found]) -> list[Outcome]:
+        """Return that each Pod is on a node, or gone. An annotation is believed where its Decision is about this very Pod."""
+        named = {decision_named(read.metadata.annotations) for _, read in found if read is not None} - {""}
+        rows = Decision.objects.filter(pk__in=named).values_list("pk", "pod_uid") if named else ()
+        about = {str(key): uid for key, uid in rows}
+        return [self._outcome(pod, read, about) for pod, read in found]
+
+    def _outcome(self, pod: OpenPod, read: _Pod | None, about: Mapping[str, str]) -> Outcome:
         outcome = Outcome(
             kind=OutcomeRow.Kind.GONE.value,
             pod_uid=pod.uid,
@@ -176,13 +186,12 @@ class Finder:
         if read is None or not read.spec.node_name:
             return outcome
         named = decision_named(read.metadata.annotations)
-        is_own = bool(named) and Decision.objects.filter(pk=named, pod_uid=pod.uid).exists()
         return msgspec.structs.replace(
             outcome,
             kind=OutcomeRow.Kind.BOUND.value,
             node_name=read.spec.node_name,
             by=read.spec.scheduler_name,
-            decision=named if is_own else "",
+            decision=named if about.get(named) == pod.uid else "",
         )
 
 

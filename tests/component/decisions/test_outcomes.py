@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from scheduler.admin.decision_page import outcome_of
 from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
@@ -241,6 +242,20 @@ def test_a_list_that_ends_in_the_middle_says_nothing_of_any_pod(cluster: Cluster
     assert set(Decision.objects.values_list("placed_on", "placed_at")) == OPEN
     cluster.fails_after = None
     assert look(cluster) == 5
+
+
+def test_whose_decisions_bindings_name_is_asked_once_for_all_of_them(cluster: Cluster) -> None:
+    def asked(count: int, prefix: str) -> int:
+        for number in range(count):
+            name = f"{prefix}-{number}"
+            cluster.put(name, node="n1")
+            cluster.annotate(name, str(decide(name, verb="bind").pk))
+        with CaptureQueriesContext(connection) as queries:
+            assert look(cluster) == count
+        return sum(each["sql"].startswith("SELECT") for each in queries)
+
+    asked(1, "first")  # which begins the log
+    assert asked(1, "one") == asked(20, "many")
 
 
 def test_five_hundred_pods_are_read_one_by_one() -> None:
