@@ -240,7 +240,7 @@ def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change
 SEEN = OpenApiParameter(
     "seen",
     str,
-    description="The ETag of the thing as you read it, from where it is live. 412 when another is live by now. "
+    description="The ETag of the thing as you read it, from where it is live; empty where there was none. 412 when another is live by now. "
     "Without it the edit is made on what is live at this moment.",
 )
 
@@ -258,7 +258,7 @@ class EditOfChangeView(Door):
     def _edit(self, request: Request, number: int, edit: Edit) -> Response:
         change = get_object_or_404(Change, pk=number)
         by, digest = by_of(request), expected_of(request)
-        if seen := request.query_params.get("seen", ""):
+        if (seen := request.query_params.get("seen")) is not None:
             publishing.check_seen({edit.key: seen.strip('"')}, [edit.key])
         return answer(publishing.edit_change(change=change, edits=[edit], by=by, expected_digest=digest))
 

@@ -162,7 +162,7 @@ def reason_of(request: Request) -> str:
     Raises:
         ValidationError: it is too long, both say it, or the body says more.
     """
-    in_url = {name: request.query_params[name] for name in ("reason",) if name in request.query_params}
+    in_url = {"reason": request.query_params["reason"]} if "reason" in request.query_params else {}
     in_body = asked_of(ReasonSerializer, request.data) if request.method == "DELETE" else {}
     if in_url and in_body:
         raise ValidationError({"reason": "stands in the URL and in the body: give it once"})

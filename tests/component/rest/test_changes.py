@@ -144,6 +144,16 @@ def test_what_somebody_publishes_after_it_was_read_is_not_edited_unseen(operator
     assert [edit["name"] for edit in told(edited)["edits"]] == ["web"]
 
 
+def test_what_somebody_publishes_where_nothing_was_is_not_edited_unseen(operator: Client) -> None:
+    path, tag = begun(operator)
+    mine = rule_set_document("web", filters=[TEAM_FILTER])
+    assert told(ask(operator, "put", f"{path}/rule-sets/web?seen=", mine, match=tag))["edits"]
+    publish_all(make_rule_set("other", filters=[TEAM_FILTER]))
+    other = rule_set_document("other", filters=[{"name": "mine", "expression": "false"}])
+    tag = ask(operator, "get", path)["ETag"]
+    told(ask(operator, "put", f"{path}/rule-sets/other?seen=", other, match=tag), 412)
+
+
 def test_the_same_document_again_edits_nothing(operator: Client) -> None:
     path, tag = begun(operator, WEB)
     again = ask(operator, "put", f"{path}/{WEB[0]}", WEB[1], match=tag)
