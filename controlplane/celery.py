@@ -1,10 +1,12 @@
 """Celery: the app, its queues and what runs by the clock."""
 
 import os
+import sys
 
 from celery import Celery
-from celery.signals import beat_init, setup_logging, worker_ready
+from celery.signals import beat_init, setup_logging, task_postrun, task_prerun, worker_ready
 from django.conf import settings
+from django.db import close_old_connections
 
 from controlplane.starts import record_start_of
 
@@ -65,6 +67,8 @@ app.conf.update(
     worker_soft_shutdown_timeout=15,
     worker_cancel_long_running_tasks_on_connection_loss=True,
     worker_hijack_root_logger=False,
+    # Celery would close each thread's connection to the database after each task, and the next one would make another.
+    CELERY_DB_REUSE_MAX=sys.maxsize,
     timezone="UTC",
     beat_scheduler="controlplane.beat:Scheduler",
     beat_schedule_filename=str(settings.BERTH.state_dir / "beat-schedule"),
@@ -90,6 +94,11 @@ def _keep_our_logging(**_: object) -> None:
     """Stop Celery from setting up handlers of its own: Django's LOGGING stands."""
 
 
+def _close_old_connections(**_: object) -> None:
+    """Let go of connections that are broken or older than CONN_MAX_AGE, as Django does around each request."""
+    close_old_connections()
+
+
 def _listen_as_worker(**_: object) -> None:
     """Answer probes and metrics. The binder, a worker too, has a listener of its own."""
     if settings.BERTH.role != "binder":
@@ -110,5 +119,7 @@ def _listen(address: str) -> None:
 
 
 setup_logging.connect(_keep_our_logging)
+task_prerun.connect(_close_old_connections)
+task_postrun.connect(_close_old_connections)
 worker_ready.connect(_listen_as_worker)
 beat_init.connect(_listen_as_beat)
