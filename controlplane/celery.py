@@ -8,6 +8,7 @@ from celery.signals import beat_init, setup_logging, task_postrun, task_prerun, 
 from django.conf import settings
 from django.db import close_old_connections
 
+from controlplane.beat import Staggered
 from controlplane.starts import record_start_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
@@ -73,8 +74,12 @@ app.conf.update(
     beat_scheduler="controlplane.beat:Scheduler",
     beat_schedule_filename=str(settings.BERTH.state_dir / "beat-schedule"),
     beat_schedule={
-        name: {"task": f"scheduler.tasks.{task}", "schedule": seconds, "options": {"queue": queue, "expires": expires}}
-        for name, task, seconds, queue, expires in _TICKS
+        name: {
+            "task": f"scheduler.tasks.{task}",
+            "schedule": Staggered(seconds, place / len(_TICKS)),
+            "options": {"queue": queue, "expires": expires},
+        }
+        for place, (name, task, seconds, queue, expires) in enumerate(_TICKS)
     },
 )
 if settings.BERTH.role == "binder":

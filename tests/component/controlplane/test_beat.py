@@ -1,6 +1,8 @@
 """Beat goes on by the clock that there is."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +11,20 @@ from celery import Celery
 from celery.worker.request import Request
 from kombu import Message
 
-from controlplane.beat import Scheduler
+from controlplane.beat import Scheduler, Staggered
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-INTERVALS = {"often": 1.0, "seldom": 10.0, "hourly": 3600.0}
+SCHEDULES = {"often": Staggered(1), "seldom": Staggered(10), "hourly": Staggered(3600)}
 
 
 class Beat:
     """A Scheduler with a clock of its own; `sent` has what it sent since it was asked last."""
 
-    def __init__(self, file: Path, at: datetime, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, file: Path, at: datetime, patch: pytest.MonkeyPatch, schedules: dict[str, Staggered] = SCHEDULES
+    ) -> None:
         self.now, self._sent = at, list[str]()
-        schedule = {name: {"task": name, "schedule": seconds} for name, seconds in INTERVALS.items()}
+        schedule = {name: {"task": name, "schedule": each} for name, each in schedules.items()}
         app: Any = Celery("test", broker="memory://", set_as_current=False, beat_schedule=schedule, timezone="UTC")
         # Of all apps: a schedule that was read from the file asks the current one.
         patch.setattr(Celery, "now", lambda _: self.now)
@@ -58,6 +62,30 @@ def test_a_beat_started_anew_after_the_clock_was_set_back_sends_all_tasks(
     assert [anew.after(1), anew.after(9)] == [["often"], ["often", "seldom"]]
 
 
+def test_tasks_of_one_interval_are_sent_one_after_the_other_all_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from controlplane.celery import app
+
+    schedules = {name: each["schedule"] for name, each in app.conf.beat_schedule.items()}
+    beat = Beat(tmp_path / "beat", NOON + timedelta(seconds=5), monkeypatch, schedules)
+    sent = [(name, round(step * 0.01, 2)) for step in range(1, 6001) for name in beat.after(0.01)]
+    times = sorted(at for _, at in sent)
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.03
+    assert Counter(name for name, _ in sent) == {
+        name: 60 // each.seconds for name, each in schedules.items() if each.seconds <= 60
+    }
+
+
+def test_a_task_whose_beat_was_away_is_sent_at_once_and_then_in_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat = Beat(tmp_path / "beat", NOON, monkeypatch, {"ingest": Staggered(10, 4)})
+    assert [beat.after(seconds) for seconds in (3, 2, 8, 2, 95, 0, 8, 2)] == [
+        [], ["ingest"], [], ["ingest"], ["ingest"], [], ["ingest"], [],
+    ]  # fmt: skip
+
+
 def test_what_the_processes_run_is_this_scheduler() -> None:
     from controlplane.celery import app
 
@@ -71,7 +99,7 @@ def test_a_worker_whose_clock_is_ahead_of_beats_runs_what_it_sends(
     from controlplane.celery import app
 
     monkeypatch.setattr("celery.worker.request.datetime", _Clock(NOON + timedelta(seconds=seconds)))
-    often = {name: each for name, each in app.conf.beat_schedule.items() if each["schedule"] <= 60}
+    often = {name: each for name, each in app.conf.beat_schedule.items() if each["schedule"].seconds <= 60}
     dropped = {name for name, each in often.items() if _as_received(app, each).maybe_expire()}
     assert dropped == (set(often) if is_dropped else set())
 
