@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Sequence
+from functools import lru_cache
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,@/]+?)\.?(:[0-9]{1,5})?")
 _MAX_HOST = 260
@@ -40,6 +41,7 @@ def may_probe(host: str | None, known: Sequence[str] = ()) -> bool:
         return bool(name) and ("." not in name or name.endswith(_PRIVATE))
 
 
+@lru_cache(maxsize=1024)
 def is_this_machine(address: str) -> bool:
     """Return whether an IP address is loopback's, also as IPv6 writes those of IPv4. What is no address isn't."""
     try:

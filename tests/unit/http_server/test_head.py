@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.http_server import head as head_module
 from scheduler.http_server.head import Head, HeadLimits, RefusedError, parse, refuse_unfinished
 from tests.fuzz.bounds import no_hang
 
@@ -184,3 +185,36 @@ def test_what_is_taken_is_taken_by_h11_for_the_same(pieces: list[bytes], in_line
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(head: bytes) -> None:
     read(head)
+
+
+FIELDS = st.sampled_from(
+    [b"Host: x", b"Content-Length: 7", b"Content-Length: 12", b"content-length: 7", b"Content-Length: 7 ", b"Content-Length: x",
+     b"Transfer-Encoding: chunked", b"Connection: close", b"Expect: 100-continue", b"A: 1", b" folded", b"", b"B: " + b"b" * 96,
+     b"B: " + b"b" * 97]
+)  # fmt: skip
+
+
+@given(
+    lines=st.lists(FIELDS, max_size=12),
+    limits=st.sampled_from([LIMITS, LIMITS._replace(field=18), LIMITS._replace(fields=3)]),
+)
+def test_a_head_that_was_read_before_is_read_as_one_that_was_not(lines: list[bytes], limits: HeadLimits) -> None:
+    head = b"\r\n".join([b"POST /filter HTTP/1.1", *lines])
+    said: list[Any] = []
+    for reading in (head_module._parse, parse, parse):  # the last finds what the one before has left
+        try:
+            said.append(reading(head, limits))
+        except RefusedError as refused:
+            said.append((refused.status, refused.reason))
+    assert said[0] == said[1] == said[2]
+
+
+def test_requests_whose_length_alone_differs_share_nothing_that_they_can_change() -> None:
+    one, other = (parse(KUBE_SCHEDULER.replace(b"1234", length), LIMITS) for length in (b"5", b"6"))
+    one.environ["HTTP_HOST"] = "mine"
+    assert (one.length, other.length, other.environ["CONTENT_LENGTH"], other.environ["HTTP_HOST"]) == (
+        5,
+        6,
+        "6",
+        "berth:8010",
+    )
