@@ -64,8 +64,9 @@ class _Worker:
                 env=_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
-                # Ctrl-C in a terminal is for the parent; the process ends when its socket does.
-                start_new_session=True,
+                # Ctrl-C in a terminal is for the parent; the process ends when its socket does. In the parent's session: a gate's
+                # goes behind all others with it.
+                process_group=0,
             )
         self._connection = Connection(ours.detach())
 

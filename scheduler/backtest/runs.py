@@ -7,9 +7,7 @@ same, whoever was killed when.
 
 import hashlib
 import logging
-import os
 import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +16,6 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Sum
@@ -36,6 +33,7 @@ from policies.publishing.audit import Kind
 from policies.publishing.gates import engine_version
 from policies.publishing.silence import is_silent
 from policies.publishing.standing import edit_of
+from scheduler.background import run_command
 from scheduler.backtest.deciding import Decider
 from scheduler.backtest.results import ChunkResult, Line, Result, by_pod, decode, encode, pack, summed, unpack
 from scheduler.models import Backtest, BacktestChunk, Decision
@@ -436,12 +434,8 @@ def run_waiting() -> None:
 
 
 def _run_process() -> None:
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "backtest", "--take-part"]
-    environment = {**os.environ, "BERTH_ROLE": "command"}
     try:
-        done = subprocess.run(  # noqa: S603 - its own command
-            command, timeout=LONGEST_SECONDS + 30, check=False, env=environment, capture_output=True, text=True
-        )
+        done = run_command("backtest", "--take-part", seconds=LONGEST_SECONDS + 30)
     except (subprocess.TimeoutExpired, OSError) as error:
         logger.warning("a backtest's process ended early, the next tick goes on: %s", error)
         return

@@ -7,9 +7,7 @@ processor only where nobody else wants it.
 import gc
 import logging
 import math
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +22,7 @@ from policies.engine.ruleset import Revision
 from policies.models import GateRun
 from policies.publishing import Edit, PublishingError, Result
 from policies.publishing.gates import OFF, PASSED
+from scheduler.background import run_command
 from scheduler.backtest.runs import digest_of, newest_of, result_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -40,7 +39,6 @@ Step = Callable[[str, int, int], None]
 LONGEST_SECONDS = 100
 # Of these, what is kept for starting, and for writing what was found.
 _AROUND_SECONDS = 20
-_NICENESS = 10
 _STEP_SECONDS = 0.5
 # Python's collector would look through all Pods again and again while they are read: a third of the time.
 _COLLECTING = (50_000, 20, 100)
@@ -216,16 +214,8 @@ def run_waiting() -> None:
     run = publishing.take_gate()
     if run is None:
         return
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "gate", "--taken", f"{run.pk}.{run.attempts}"]
     try:
-        done = subprocess.run(  # noqa: S603 - its own command, and numbers
-            command,
-            timeout=LONGEST_SECONDS,
-            check=False,
-            env={**os.environ, "BERTH_ROLE": "command"},
-            capture_output=True,
-            text=True,
-        )
+        done = run_command("gate", "--taken", f"{run.pk}.{run.attempts}", seconds=LONGEST_SECONDS)
     except subprocess.TimeoutExpired:
         remedy = f"manage.py gate {run.change_id} takes as long as it needs."
         publishing.fail_gate(run, f"It took more than {LONGEST_SECONDS} s. {remedy}")
@@ -238,7 +228,6 @@ def run_waiting() -> None:
         publishing.lose_gate(run)
 
 
-def step_back() -> None:
-    """Let every other process go first, and look for garbage seldom: what is read goes with the process."""
-    os.nice(_NICENESS)
+def collect_seldom() -> None:
+    """Look for garbage seldom: what is read goes with the process."""
     gc.set_threshold(*_COLLECTING)

@@ -2,7 +2,6 @@
 
 import csv
 import getpass
-import os
 import sys
 from argparse import SUPPRESS, ArgumentTypeError
 from datetime import UTC, datetime
@@ -30,9 +29,6 @@ from scheduler.backtest.runs import (
 )
 from scheduler.backtest.table import HEADINGS, cells_of
 from scheduler.models import Backtest
-
-# Every other process goes first.
-_NICENESS = 10
 
 
 def _moment(text: str) -> datetime:
@@ -73,7 +69,6 @@ class Command(BerthCommand):
         """Ask, take part, say what was found."""
         del args
         if options["take_part"]:
-            os.nice(_NICENESS)
             Worker().work(until=monotonic() + LONGEST_SECONDS)
             return
         try:

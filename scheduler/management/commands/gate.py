@@ -14,7 +14,7 @@ from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from policies.models import Change, GateRun
 from policies.publishing import PublishingError
-from scheduler.gate.runs import carry_out, step_back
+from scheduler.gate.runs import carry_out, collect_seldom
 from scheduler.gate.words import lines_of
 
 
@@ -79,7 +79,7 @@ def _run_here(change: Change) -> GateRun:
 
 
 def _carry_out_taken(taken: str) -> None:
-    step_back()
+    collect_seldom()
     number, _, attempt = taken.partition(".")
     run = GateRun.objects.filter(pk=number, attempts=attempt, state=GateRun.State.RUNNING).first()
     if run is not None:
