@@ -8,7 +8,6 @@ go through Redis into the database. The database is an SQLite of its own, or the
 """
 
 import argparse
-import gc
 import os
 import subprocess
 import tempfile
@@ -41,6 +40,7 @@ def measure(size: int, times: int, folder: Path) -> None:
     from policies.engine.ruleset import Revision
     from scheduler.decisions.record import NodesEntry, Outcome, rows_of
     from scheduler.decisions.recorder import Recorder
+    from scheduler.serving.memory import shorten_pauses
     from tests.builders import make_assignment
     from tests.recording import PLENTY, MemoryStream
 
@@ -53,8 +53,7 @@ def measure(size: int, times: int, folder: Path) -> None:
     recorder.spool.open()
     rules, revision, assignment = default_rule_set(), CompiledRevision(Revision(number=1)), make_assignment()
     snapshot = make_cluster(size)
-    gc.collect()
-    gc.freeze()
+    shorten_pauses()
     spent: dict[str, list[float]] = {"filter": [], "prioritize": []}
     worked: dict[str, list[float]] = {"filter": [], "prioritize": []}
     for number in range(times + 2):
