@@ -85,17 +85,14 @@ def answers(url: str) -> bool:
 
 
 @contextmanager
-def process(
-    command: Sequence[str | Path], log: Path, *, stop: int = signal.SIGTERM, own_session: bool = False, **more: Any
-) -> Iterator[Any]:
+def process(command: Sequence[str | Path], log: Path, *, stop: int = signal.SIGTERM, **more: Any) -> Iterator[Any]:
     """Run a program, its output in a file, and end it afterwards.
 
     All run in one session, as `make up` has them: where Linux makes autogroups, it shares a processor between sessions first.
     """
-    apart: dict[str, Any] = {"start_new_session": True} if own_session else {"process_group": 0}
     with log.open("ab") as output:
         running = subprocess.Popen(  # noqa: S603 - programs of our own
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **apart, **more
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0, **more
         )
         try:
             yield running
@@ -163,12 +160,8 @@ def cluster(
     command: list[str | Path] = [LOCALCLUSTER, "up", "--dir", folder, *options]
     status = folder / "status.json"
 
-    niced = [*(["nice", "-n", "19"] if behind else []), *command]
-    with process(niced, folder / "up.log", own_session=behind) as running:
-        # Where the kernel makes autogroups, niceness counts within a session, and this is what counts between them.
-        group = Path(f"/proc/{running.pid}/autogroup")
-        if behind and group.exists():
-            group.write_text("19")
+    niced = [*(["nice", "-n", "10"] if behind else []), *command]
+    with process(niced, folder / "up.log") as running:
 
         def is_ready() -> bool:
             if running.poll() is not None:
