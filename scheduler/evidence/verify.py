@@ -21,6 +21,7 @@ from scheduler.decisions.frames import Kind as FrameKind
 from scheduler.decisions.record import split
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
+from scheduler.history.holds import faults_of_holds
 from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import UNLOGGED, open_checkpoint, signed_at, tile_reader
 from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
@@ -193,7 +194,11 @@ class LogVerifier:
             self._check_last_numbers(writers)
             self._check_places()
             self._check_other_logs()
-        lost = self._check_losses() if log == EVENTS else losses.Losses(0, 0, [])
+        lost = losses.Losses(0, 0, [])
+        if log == EVENTS:
+            lost = self._check_losses()
+            for words in faults_of_holds():
+                self._fault(self._size, words)
         self._say_faults()
         return LogReport(
             log=log,

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import Q
 
+from policies.models import AuditEvent
 from policies.models.audit import digest_of
 from policies.publishing import AuditKind, fault_of_words, record_event
 from policies.publishing.actors import By, name_of
@@ -131,3 +133,56 @@ def held_by(hold: LegalHold) -> Q:
     if hold.until_at:
         wanted &= Q(at__lt=hold.until_at)
     return wanted
+
+
+class _Noted(NamedTuple):
+    """What AuditEvents say of a hold: what it holds, by its digest, why, who made it, and whether it was lifted."""
+
+    digest: str
+    reason: str
+    made_by: str
+    is_lifted: bool
+
+
+def faults_of_holds() -> list[str]:
+    """Compare holds with the AuditEvents of their making and lifting, whose own bytes the log of events proves.
+
+    Returns:
+        What differs, in words: a hold that was removed or changed lets be pruned what it was to keep.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    before = _noted()
+    rows = {str(row.pk): row for row in LegalHold.objects.order_by("pk").iterator()}
+    # Read once more: holds may have been made and lifted since.
+    noted = _noted()
+    faults = []
+    for number, row in rows.items():
+        said = noted.get(number)
+        if said is None:
+            faults.append(f"legal hold {number} was planted: no AuditEvent says that it was made")
+        elif (digest_of(in_words(row)), row.reason, row.made_by) != (said.digest, said.reason, said.made_by):
+            faults.append(f"legal hold {number} is not what was noted when {said.made_by} made it: it was changed")
+        elif row.lifted_at is not None and not said.is_lifted:
+            faults.append(f"legal hold {number} was lifted, and no AuditEvent says by whom")
+        elif row.lifted_at is None and number in before and before[number].is_lifted:
+            faults.append(f"legal hold {number} is in force, and an AuditEvent says that it was lifted")
+    faults += [
+        f"legal hold {number} was removed: an AuditEvent says that {said.made_by} made it: {said.reason}"
+        for number, said in before.items()
+        if number not in rows
+    ]
+    return faults
+
+
+def _noted() -> dict[str, _Noted]:
+    found: dict[str, _Noted] = {}
+    events = AuditEvent.objects.filter(kind__in=(AuditKind.HOLD_MAKE, AuditKind.HOLD_LIFT)).order_by("pk")
+    for event in events.iterator():
+        number = event.thing_name
+        if event.kind == AuditKind.HOLD_MAKE:
+            found[number] = _Noted(event.after, event.reason, event.by, is_lifted=False)
+        elif number in found:
+            found[number] = found[number]._replace(is_lifted=True)
+    return found

@@ -1,0 +1,60 @@
+"""Legal holds are proved by the AuditEvents of their making and lifting: what was done to them past Berth is named."""
+
+from collections.abc import Callable
+
+import pytest
+from django.utils import timezone
+
+from scheduler.history.holds import lift_hold, make_hold
+from scheduler.ledger.events import append_events
+from scheduler.models import LegalHold
+from tests.ledgers import AT, Ledgered, faults
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def held(ledgered: Ledgered) -> Ledgered:
+    """Two holds, of which the second was lifted."""
+    ledgered.record(4)
+    for namespace in ("shop", "bank"):
+        make_hold(by="ann", now=AT, reason=f"case of {namespace}", pod_namespace=namespace)
+    lift_hold(number=LegalHold.objects.get(pod_namespace="bank").pk, by="ben", now=AT, reason="closed")
+    append_events(timezone.now())
+    ledgered.sign()
+    return ledgered
+
+
+def test_holds_that_nobody_touched_are_as_they_were_noted(held: Ledgered) -> None:
+    assert faults(held.verify()) == []
+
+
+def the(namespace: str) -> LegalHold:
+    return LegalHold.objects.get(pod_namespace=namespace)
+
+
+def change(namespace: str, **fields: object) -> None:
+    LegalHold.objects.filter(pod_namespace=namespace).update(**fields)
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        (lambda: the("shop").delete(), "was removed: an AuditEvent says that ann made it: case of shop"),
+        (lambda: the("bank").delete(), "was removed: an AuditEvent says that ann made it: case of bank"),
+        (lambda: change("shop", pod_namespace="other"), "is not what was noted when ann made it: it was changed"),
+        (lambda: change("shop", until_at=AT), "is not what was noted when ann made it: it was changed"),
+        (lambda: change("shop", reason="none"), "is not what was noted when ann made it: it was changed"),
+        (lambda: change("shop", made_by="eve"), "is not what was noted when ann made it: it was changed"),
+        (lambda: change("shop", lifted_at=AT), "was lifted, and no AuditEvent says by whom"),
+        (lambda: change("bank", lifted_at=None), "is in force, and an AuditEvent says that it was lifted"),
+        (
+            lambda: LegalHold.objects.create(reason="x", pod_namespace="all", made_by="eve", made_at=AT),
+            "was planted: no AuditEvent says that it was made",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_done_to_a_hold_past_berth_is_named(held: Ledgered, do: Callable[[], object], said: str) -> None:
+    do()
+    (found,) = faults(held.verify())
+    assert found.endswith(said)
