@@ -360,12 +360,19 @@ class LogVerifier:
         found = self._found(start, until)
         self._knows_deletions = False
         leaves = b"".join(self._leaf(index, found.get(index)) for index in range(start, until))
-        stored = b"".join(self._read_tile(0, number) for number in range(start // TILE_WIDTH, -(-until // TILE_WIDTH)))
+        stored = b"".join(map(self._leaves_of_tile, range(start // TILE_WIDTH, -(-until // TILE_WIDTH))))
         stored = stored[start % TILE_WIDTH * HASH_BYTES :][: len(leaves)]
         if leaves == stored:
             self.progress.proved += sum(not each.fault for each in found.values() if each.exact is not None)
             return leaves
         return b"".join(self._told_apart(found, start, leaves, stored))
+
+    def _leaves_of_tile(self, number: int) -> bytes:
+        """Return so many hashes as a whole tile has, whatever stands there: the next tile's are looked for behind them."""
+        hashes, whole = self._read_tile(0, number), TILE_WIDTH * HASH_BYTES
+        if len(hashes) > whole:
+            self._fault(number * TILE_WIDTH, f"tile 0/{number} holds more than {TILE_WIDTH} hashes")
+        return hashes[:whole].ljust(whole, b"\0")
 
     def _found(self, start: int, until: int) -> dict[int, Found]:
         found: dict[int, Found] = {}
@@ -471,11 +478,16 @@ class LogVerifier:
         log, source = self._source.log, self._source
         first, last = source.outermost()
         tiles = LedgerTile.objects.filter(log=log).values_list("level").annotate(last=Max("number")).order_by("level")
-        last_tiles = list(tiles)
+        # Their lengths, too, before the log's: both grow together.
+        last_tiles = [(level, number, len(tile_reader(log)(level, number))) for level, number in tiles]
         now = LedgerHead.objects.filter(log=log).first()
-        for level, number in last_tiles:
-            if now is None or number * TILE_WIDTH >= now.size >> 8 * level:
-                self._fault(self._size, f"tile {level}/{number} is none of a log of {now.size if now else 0} leaves")
+        size = now.size if now else 0
+        for level, number, length in last_tiles:
+            hashes = (size >> 8 * level) - number * TILE_WIDTH
+            if hashes <= 0:
+                self._fault(self._size, f"tile {level}/{number} is none of a log of {size} leaves")
+            elif length > hashes * HASH_BYTES:
+                self._fault(self._size, f"tile {level}/{number} holds more than a log of {size} leaves has")
         if first is not None and first < 0:
             self._fault(first, f"a row claims leaf {first}, and a log begins with leaf 0")
         if last is not None and (now is None or last >= now.size):

@@ -320,6 +320,12 @@ class Tampering:
         LedgerTile.objects.filter(pk=tile.pk).update(hashes=bytes(hashes))
         return tile.log
 
+    def lengthen_a_tile(self) -> str:
+        tile = self.random.choice(list(LedgerTile.objects.all()))
+        more = self.random.randbytes(self.random.choice([1, 32, 64]))
+        LedgerTile.objects.filter(pk=tile.pk).update(hashes=bytes(tile.hashes) + more)
+        return f"tile {tile.level}/{tile.number}"
+
     def flip_a_checkpoint(self) -> str:
         row = self.random.choice(list(LedgerCheckpoint.objects.all()))
         at = self.random.randrange(row.note.index("\n\n"))
@@ -446,7 +452,7 @@ class Tampering:
     @property
     def ways(self) -> list[Callable[[], str]]:
         return [
-            self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.flip_a_checkpoint,
+            self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.lengthen_a_tile, self.flip_a_checkpoint,
             self.flip_when_it_was_signed, self.flip_the_head, self.remove_a_checkpoint, self.insert_a_checkpoint_again,
             self.insert_a_tile, self.place_what_was_never_bound, self.insert_beside, self.insert_before_the_first, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
             self.truncate, self.sign_with_another_key, self.sign_with_the_stolen_key, self.roll_back,
