@@ -112,7 +112,11 @@ def read_decision(decision: Decision, names: Names | None = None) -> Read:
     if not stored:
         return Read(answer=Answer([]))
     if stored[:1] == AS_JSON:
-        return _read_json(msgspec.json.decode(decompress(stored[1:])))
+        try:
+            return _read_json(_json_of(stored))
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            message = f"the Decision's body can't be read: {type(error).__name__} {error}"
+            raise ValueError(message) from error
     body = read_body(stored)
     answer = _answer_of(body, (names or Names()).asked(decision, body))
     return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning)
@@ -120,6 +124,10 @@ def read_decision(decision: Decision, names: Names | None = None) -> Read:
 
 def _answer_of(body: Body, names: list[str]) -> Answer:
     return read_answer(body.answer, names) if body.answer else Answer(names)
+
+
+def _json_of(stored: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(decompress(stored[1:]), type=dict[str, Any])
 
 
 def _read_json(body: dict[str, Any]) -> Read:
@@ -166,8 +174,7 @@ def body_of(decision: Decision) -> dict[str, Any]:
     if not stored:
         return {}
     if stored[:1] == AS_JSON:
-        found: dict[str, Any] = msgspec.json.decode(decompress(stored[1:]))
-        return found
+        return _json_of(stored)
     body = read_body(stored)
     return shown(body, names_asked(decision, body))
 
