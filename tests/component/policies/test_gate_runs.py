@@ -38,17 +38,18 @@ def asked(change: Change) -> GateRun:
     return publishing.run_gate(change=change, by="ops")
 
 
-def ends(monkeypatch: pytest.MonkeyPatch, how: Any) -> list[list[str]]:
+def ends(monkeypatch: pytest.MonkeyPatch, how: Any) -> list[tuple[str, ...]]:
     """Let processes end like this; the commands that were started."""
-    started: list[list[str]] = []
+    started: list[tuple[str, ...]] = []
 
-    def run(command: list[str], **_: Any) -> Any:
+    def run(*command: str, seconds: float) -> Any:
+        assert seconds == runs.LONGEST_SECONDS
         started.append(command)
         if isinstance(how, Exception):
             raise how
         return subprocess.CompletedProcess(command, how, "", "said")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(runs, "run_command", run)
     return started
 
 
@@ -62,7 +63,7 @@ def test_a_run_is_handed_to_a_process_with_the_number_of_its_attempt(
     asked: GateRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (command,) = (ends(monkeypatch, 0), runs.run_waiting())[0]
-    assert command[-3:] == ["gate", "--taken", f"{asked.pk}.1"]
+    assert command == ("gate", "--taken", f"{asked.pk}.1")
 
 
 @pytest.mark.parametrize(
