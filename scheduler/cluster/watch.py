@@ -26,6 +26,12 @@ SILENCE_SECONDS = 90.0
 
 JOIN_SECONDS = 5.0
 
+# After an event that had to be waited for, the next ones gather for so long: each time that a watch wakes, who decides or answers
+# has to hand over the interpreter and to wait for it. At most half of the time, so that no watch falls behind.
+REST_SECONDS = 0.01
+# An event that is there is read in less.
+_WAITED_SECONDS = 0.0003
+
 T = TypeVar("T", bound=Kept)
 
 
@@ -174,7 +180,9 @@ class Reflector(Generic[T]):
             stream.close()
 
     def _follow(self, stream: LineStream, opened_at: float) -> None:
+        asked_at = rested_at = opened_at
         for line in stream:
+            had_to_wait = stream.received_at - asked_at > _WAITED_SECONDS
             event = self._kind.read_event(line)
             self._alive_at = time.monotonic()
             if isinstance(event, Refusal):
@@ -187,6 +195,10 @@ class Reflector(Generic[T]):
                 self._handler(Changes([change]))
                 self._lag.observe(time.monotonic() - stream.received_at)
             self._take_note()
+            if had_to_wait and self._alive_at - rested_at > REST_SECONDS:
+                self._stopping.wait(REST_SECONDS)
+                rested_at = time.monotonic()
+            asked_at = time.monotonic()
         self._reflection.on_end(lasted_seconds=time.monotonic() - opened_at)
         self._count_restart("ended")
 

@@ -134,6 +134,68 @@ def test_requests_that_can_wait_leave_connections_to_the_others(tmp_path: Path) 
         eventually(lambda: len(told) == 11)
 
 
+def test_requests_that_can_wait_are_not_sent_while_another_is_under_way(tmp_path: Path) -> None:
+    told: Told = []
+    free = threading.Event()
+
+    def script(asked: Request) -> Answer:
+        if asked.path == "/urgent":
+            free.wait(5)
+        return Answer(200)
+
+    with sending(tmp_path, script) as (made, server):
+        made.send(request("urgent", told))
+        eventually(lambda: server.requests)
+        made.send_later(request("later", told))
+        time.sleep(0.2)
+        assert [asked.path for asked in server.requests] == ["/urgent"]
+        free.set()
+        eventually(lambda: len(told) == 2)
+
+
+def test_a_request_that_can_wait_is_sent_beside_others_once_it_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "LATEST_SECONDS", 0.05)
+    told: Told = []
+    free = threading.Event()
+
+    def script(asked: Request) -> Answer:
+        if asked.path == "/urgent":
+            free.wait(20)
+        return Answer(200)
+
+    with sending(tmp_path, script) as (made, server):
+        made.send(request("urgent", told))
+        eventually(lambda: server.requests)
+        made.send_later(request("later", told))
+        eventually(lambda: told)
+        free.set()
+
+    assert told[0][0] == "later"
+
+
+def test_answers_that_come_together_are_read_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "REST_SECONDS", 1.0)
+    told: Told = []
+    after_turns: list[int] = []
+
+    class Watched(Dispatcher):
+        def _turn(self) -> None:
+            super()._turn()
+            after_turns.append(len(told))
+
+    with serving(lambda _: Answer(200)) as server:
+        made = Watched(Client.connect(write_kubeconfig(tmp_path, server.url)), timeout_seconds=5.0, connections=4)
+        for number in range(4):
+            made.send(request(str(number), told))
+        made.start()
+        eventually(lambda: len(told) == 4)
+        made.stop()
+
+    assert set(after_turns) == {4}
+
+
 def test_too_many_requests_that_can_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "MOST_WAITING", 2)
     made = Dispatcher(Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1")), timeout_seconds=1.0)

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from policies.engine.objects.pod import Pod
+from scheduler.cluster import watch
 from scheduler.cluster.client import Client
 from scheduler.cluster.kinds import PODS
 from scheduler.cluster.reflection import Changes
@@ -255,6 +256,21 @@ def test_stopping_does_not_wait_for_the_server(tmp_path: Path) -> None:
         seen.reflector.ask_to_stop()
         seen.reflector.join()
         assert time.monotonic() - started < 1.0
+
+
+def resting(*lines: bytes) -> Callable[[Request], Answer]:
+    """Answer with a watch whose first line has to be waited for, so that what follows gathers."""
+    return lists_and_watches(in_turn(Answer(body=list_json([]))), in_turn(Answer(stream=[0.5, *lines, OPEN_SECONDS])))
+
+
+def test_events_that_gathered_are_told_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a rest behind each of them they would take a minute."""
+    monkeypatch.setattr(watch, "REST_SECONDS", 0.4)
+    names = [f"p{number}" for number in range(150)]
+    lines = [line("ADDED", name, number) for number, name in enumerate(names, 2)]
+    with watching(tmp_path, resting(*lines)) as seen:
+        assert eventually(lambda: len(seen.told) == len(names), seconds=20.0)
+        assert [name for _, name in seen.told] == names
 
 
 def test_a_handler_that_fails_does_not_end_the_watch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
