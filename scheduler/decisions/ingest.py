@@ -36,6 +36,7 @@ from scheduler.decisions.storing import (
     known_outcomes,
     note_outcomes,
     place_in,
+    places_of,
     store_outcomes,
 )
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
@@ -43,7 +44,6 @@ from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.losses import note_losses
 from scheduler.ledger.tree import leaf_hash
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, NodeNames, SnapshotPart
-from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
@@ -269,13 +269,22 @@ class _Batch:
 
     def _join_own_places(self) -> None:
         """Join what this batch says of new Decisions' Pods before they are stored, so that few rows are written twice."""
-        bound = {
-            each.pod_uid: each for each, _ in self._outcomes if each.kind == OutcomeRow.Kind.BOUND and each.node_name
-        }
+        places = places_of(self._telling())
         for row in self._decisions:
-            place = bound.get(row.pod_uid)
+            place = places.get(row.pod_uid)
             if place is not None and row.placed_at is None:
                 row.placed_on, row.placed_at, row.placed_best = place.node_name, place.at, place.best
+
+    def _telling(self) -> list[Outcome]:
+        """Return the outcomes that will be joined: the first of each kind, and those of who knows whether the node was the best."""
+        told = {(uid, known.kind) for uid, several in self._known.items() for known in several}
+        telling: list[Outcome] = []
+        for outcome, _ in self._outcomes:
+            key = (outcome.pod_uid, outcome.kind)
+            if outcome.best is not None or key not in told:
+                telling.append(outcome)
+            told.add(key)
+        return telling
 
     def _store_outcomes(self) -> list[tuple[NewOutcome, str]]:
         """Store what became of Pods. What was known already is joined only by who knows whether the node was the best."""

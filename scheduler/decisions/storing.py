@@ -232,12 +232,12 @@ def place_in(known: Iterable[Known]) -> Known | None:
 
 
 _SET = "placed_on = {node}, placed_at = {at}, placed_best = COALESCE({best}, placed_best)"
-# What is so already isn't written again: each row is in many indexes. Who saw the end of a Pod saw its node too; when it was bound
-# is known better by who saw that.
+# What is so already isn't written again: each row is in many indexes.
 _BOUND = (
-    "({at_is} IS NULL OR {node} <> '') AND (placed_on <> {node} OR {at_is} IS NULL OR {at_is} <> {at} "
+    "(placed_on <> {node} OR {at_is} IS NULL OR {at_is} <> {at} "
     "OR ({best} IS NOT NULL AND (placed_best IS NULL OR placed_best <> {best})))"
 )
+# Who saw the end of a Pod saw its node too; when it was bound is known better by who saw that.
 _ENDED = "placed_on = '' AND ({at_is} IS NULL OR {node} <> '')"
 _NAMES = {"node": "seen.node", "at": "seen.at", "best": "seen.best", "at_is": "placed_at"}
 # PostgreSQL plans a statement for all partitions each time; so it gets all rows in one.
@@ -245,32 +245,58 @@ _MANY = (
     "UPDATE scheduler_decision SET {set} FROM unnest(%s::text[], %s::timestamptz[], %s::boolean[], %s::text[]) "
     "AS seen(node, at, best, uid) WHERE pod_uid = seen.uid AND {where}"
 )
-_Seen = tuple[str, datetime, bool | None, str]
 
 
-def note_outcomes(outcomes: Iterable[Placed]) -> None:
+class _Seen(NamedTuple):
+    """What a statement joins to the Decisions of a Pod."""
+
+    node_name: str
+    at: datetime
+    best: bool | None
+    uid: str
+
+
+def places_of(outcomes: Iterable[Placed]) -> dict[str, _Seen]:
+    """Return by Pod what several who saw it on a node say together: the last one's node and moment, and who knows, the best."""
+    places: dict[str, _Seen] = {}
+    for seen in (_seen(outcome) for outcome in outcomes if _is_place(outcome)):
+        known = places.get(seen.uid)
+        places[seen.uid] = seen._replace(best=known.best) if known and seen.best is None else seen
+    return places
+
+
+def note_outcomes(outcomes: Sequence[Placed]) -> None:
     """Join the nodes that Pods really got to their Decisions; without a node, that the Pod is gone.
+
+    What several saw of one Pod is joined at once: on PostgreSQL each statement that changes a row writes it anew.
 
     Whether it was the best one is kept from whoever knew it: of several processes one had answered. A node that was seen is
     never taken back, for a Pod that was bound is gone one day.
     """
-    rows: dict[str, list[_Seen]] = {_BOUND: [], _ENDED: []}
-    for outcome in outcomes:
-        where = _BOUND if outcome.kind == Outcome.Kind.BOUND else _ENDED
-        rows[where].append((outcome.node_name, outcome.at, outcome.best, outcome.pod_uid))
-    for where, seen in rows.items():
-        for each in _each_pod_once(seen):
-            _join(where, each)
+    places = places_of(outcomes)
+    if places:
+        _join(_BOUND, list(places.values()))
+    rest = (_seen(outcome) for outcome in outcomes if not _is_place(outcome))
+    for each in _each_pod_once(rest):
+        _join(_ENDED, each)
 
 
-def _each_pod_once(rows: Sequence[_Seen]) -> Iterator[list[_Seen]]:
+def _is_place(outcome: Placed) -> bool:
+    return outcome.kind == Outcome.Kind.BOUND and outcome.node_name != ""
+
+
+def _seen(outcome: Placed) -> _Seen:
+    return _Seen(outcome.node_name, outcome.at, outcome.best, outcome.pod_uid)
+
+
+def _each_pod_once(rows: Iterable[_Seen]) -> Iterator[list[_Seen]]:
     """Iterate over rows in their order, by parts in which no Pod comes twice: one statement joins one row of each."""
     part: dict[str, _Seen] = {}
     for row in rows:
-        if row[-1] in part:
+        if row.uid in part:
             yield list(part.values())
             part = {}
-        part[row[-1]] = row
+        part[row.uid] = row
     if part:
         yield list(part.values())
 
