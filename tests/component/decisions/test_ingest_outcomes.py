@@ -2,12 +2,17 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from scheduler.decisions.record import read_outcome
+from policies.engine.objects.node import Node
+from policies.engine.objects.snapshot import Snapshot
+from scheduler.decisions.ingest import ingest
+from scheduler.decisions.node_names import names_of
+from scheduler.decisions.record import Best, read_outcome
 from scheduler.decisions.stream import DecisionStream
 from scheduler.models import DeadLetter, Decision, DecisionGap, PlacedPod
 from scheduler.models import Outcome as OutcomeRow
@@ -16,6 +21,11 @@ from tests.component.decisions.real_history import AT, RealHistory, make_entry
 from tests.recording import outcome_of
 
 pytestmark = pytest.mark.django_db
+
+
+def best_of(node: str) -> Best:
+    table = Snapshot.of([Node.from_json(make_node(node))]).table
+    return Best(names_of(table), np.array([0]), np.array([True]))
 
 
 class TestOutcomes:
@@ -28,21 +38,39 @@ class TestOutcomes:
         assert list(found) == [("n1", AT, None), ("", None, None), ("n1", AT, None)]
 
     def test_who_knew_whether_it_was_the_best_is_believed(self, tmp_path: Path, stream: DecisionStream) -> None:
-        from policies.engine.objects.node import Node
-        from policies.engine.objects.snapshot import Snapshot
-        from scheduler.decisions.node_names import names_of
-        from scheduler.decisions.record import Best
-
-        table = Snapshot.of([Node.from_json(make_node("n1"))]).table
         histories = [RealHistory(tmp_path / name, stream, name) for name in ("knows", "doesn't")]
-        histories[0].recorder.record(
-            make_entry("web", best_nodes=Best(names_of(table), np.array([0]), np.array([True])))
-        )
+        histories[0].recorder.record(make_entry("web", best_nodes=best_of("n1")))
         for history in histories:
             history.recorder.record_outcome(outcome_of("web", "n1", AT))
             history.settle()
             history.spool.close()
         assert Decision.objects.get().placed_best is True
+
+    @pytest.mark.parametrize("order", [("knows", "saw"), ("saw", "knows")])
+    def test_what_several_saw_is_joined_before_the_decision_is_stored(
+        self, tmp_path: Path, stream: DecisionStream, order: tuple[str, str]
+    ) -> None:
+        """A row that is changed afterwards is written anew, with all its indexes."""
+        histories = {name: RealHistory(tmp_path / name, stream, name) for name in order}
+        histories["knows"].recorder.record(make_entry("web", best_nodes=best_of("n1")))
+        for seconds, history in enumerate(histories.values()):
+            history.recorder.record_outcome(outcome_of("web", "n1", AT + timedelta(seconds=seconds)))
+            history.ship()
+        changed: list[int] = []
+
+        def count(execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+            found = execute(sql, params, many, context)
+            if sql.startswith("UPDATE scheduler_decision"):
+                changed.append(context["cursor"].rowcount)
+            return found
+
+        with connection.execute_wrapper(count):
+            assert ingest(stream) == 3
+        for history in histories.values():
+            history.spool.close()
+        assert changed
+        assert set(changed) == {0}
+        assert list(Decision.objects.values_list("placed_on", "placed_best")) == [("n1", True)]
 
     def test_of_several_who_saw_the_same_one_record_is_kept_as_it_was_written(
         self, tmp_path: Path, stream: DecisionStream
