@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from scheduler.decisions.search import FILTERS, parse_search
-from scheduler.history.partitions import make_ahead
+from scheduler.history.partitions import drop, make_ahead, partitions
 from tests.many_decisions import analyze, fill
 
 pytestmark = [
@@ -42,12 +42,16 @@ def few_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 def many(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[None]:
     """Decisions of two weeks, and how PostgreSQL finds them. Once for all tests: they take seconds to make."""
     with django_db_blocker.unblock():
+        before = partitions()
         make_ahead(datetime(2031, 1, 6, tzinfo=UTC))
         fill(1, ROWS, rows=ROWS, until=NOW, days=14, body_bytes=100)
         analyze()
         yield
         with connection.cursor() as cursor:
             cursor.execute("TRUNCATE scheduler_decision")
+        for partition in partitions():
+            if partition not in before:
+                drop(partition)
 
 
 def scans(query: dict[str, str]) -> list[str]:
