@@ -121,6 +121,9 @@ class LineStream(Iterator[bytes]):
         rest = b""
         try:
             for chunk in self._response.stream(None, decode_content=False):
+                # What is read while `abort` ends the connection is TLS's own bytes: shutting it takes TLS off first.
+                if self._aborted:
+                    return
                 self.received_at = time.monotonic()
                 lines = (rest + chunk if rest else chunk).split(b"\n")
                 rest = lines.pop()

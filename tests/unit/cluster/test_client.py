@@ -2,13 +2,15 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from scheduler.cluster import errors
-from scheduler.cluster.client import MERGE_PATCH, Client, pending_pods
+from scheduler.cluster.client import MERGE_PATCH, Client, LineStream, pending_pods
 from tests.unit.cluster.kubernetes_json import list_json, pod_json, status_json
 from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
 
@@ -329,6 +331,22 @@ class TestStream:
             assert next(stream) == b"{}"
             with pytest.raises(errors.APITimeoutError):
                 next(stream)
+
+    def test_gives_nothing_that_was_read_after_it_was_aborted(self) -> None:
+        """Python takes TLS off a connection that it shuts, and another thread then reads what TLS had written."""
+
+        class Response:
+            def stream(self, *_: object, **__: object) -> Iterator[bytes]:
+                yield b"a\n"
+                lines.abort()
+                yield b"\xfc\x08\nb\n"
+
+            def shutdown(self) -> None: ...
+
+            def close(self) -> None: ...
+
+        lines = LineStream(cast("Any", Response()), context="a watch")
+        assert list(lines) == [b"a"]
 
     def test_ends_at_once_when_another_thread_aborts_it(self, tmp_path: Path) -> None:
         """Stopping doesn't wait for the server."""
