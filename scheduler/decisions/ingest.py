@@ -269,28 +269,28 @@ class _Batch:
 
     def _join_own_places(self) -> None:
         """Join what this batch says of new Decisions' Pods before they are stored, so that few rows are written twice."""
-        places = places_of(self._telling())
+        places = places_of(outcome for outcome, _ in self._telling())
         for row in self._decisions:
             place = places.get(row.pod_uid)
             if place is not None and row.placed_at is None:
                 row.placed_on, row.placed_at, row.placed_best = place.node_name, place.at, place.best
 
-    def _telling(self) -> list[Outcome]:
-        """Return the outcomes that will be joined: the first of each kind, and those of who knows whether the node was the best."""
+    def _telling(self) -> list[tuple[Outcome, NewOutcome]]:
+        """Return the outcomes that are joined: the first of each kind, and those of who knows whether the node was the best."""
         told = {(uid, known.kind) for uid, several in self._known.items() for known in several}
-        telling: list[Outcome] = []
-        for outcome, _ in self._outcomes:
+        telling: list[tuple[Outcome, NewOutcome]] = []
+        for outcome, row in self._outcomes:
             key = (outcome.pod_uid, outcome.kind)
             if outcome.best is not None or key not in told:
-                telling.append(outcome)
+                telling.append((outcome, row))
             told.add(key)
         return telling
 
     def _store_outcomes(self) -> list[tuple[NewOutcome, str]]:
-        """Store what became of Pods. What was known already is joined only by who knows whether the node was the best."""
-        new, refused = store_outcomes([row for _, row in self._outcomes], self._known)
-        fresh = set(map(id, new))
-        joined = [outcome for outcome, row in self._outcomes if id(row) in fresh or outcome.best is not None]
+        """Store what became of Pods, and join it to their Decisions, but for what the database refuses."""
+        refused = store_outcomes([row for _, row in self._outcomes], self._known)
+        refused_rows = {id(row) for row, _words in refused}
+        joined = [outcome for outcome, row in self._telling() if id(row) not in refused_rows]
         note_outcomes(joined)
         settle_shadows(joined)
         return refused

@@ -151,9 +151,7 @@ def _insert_all(model: type[models.Model], rows: Sequence[Any]) -> None:
             copy.write_row(row)
 
 
-def store_outcomes(
-    rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]
-) -> tuple[list[NewOutcome], list[tuple[NewOutcome, str]]]:
+def store_outcomes(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]) -> list[tuple[NewOutcome, str]]:
     """Store what became of Pods; called by who holds up others. Of several who saw the same, the first one's record is kept.
 
     A record that says for whom a Pod was preempted is kept beside one that doesn't: only who chose the victim knows.
@@ -163,7 +161,7 @@ def store_outcomes(
         known: what is stored about their Pods, see `known_outcomes`.
 
     Returns:
-        Those that were new, and those that the database refuses, each with its words.
+        Those that the database refuses, each with its words.
     """
     first: dict[tuple[str, str], NewOutcome] = {}
     for row in rows:
@@ -179,7 +177,7 @@ def store_outcomes(
     faulty = {id(row) for row, _ in refused}
     new = [row for row in new if id(row) not in faulty]
     _note_placed_pods(new, known)
-    return new, refused
+    return refused
 
 
 class _Placed(NamedTuple):

@@ -134,18 +134,26 @@ def test_requests_that_can_wait_leave_connections_to_the_others(tmp_path: Path) 
         eventually(lambda: len(told) == 11)
 
 
-def test_requests_that_can_wait_are_not_sent_while_another_is_under_way(tmp_path: Path) -> None:
-    told: Told = []
+@contextmanager
+def under_way(folder: Path, told: Told) -> Iterator[tuple[Dispatcher, ScriptedServer, threading.Event]]:
+    """Send a request whose answer doesn't come before the event is set."""
     free = threading.Event()
 
     def script(asked: Request) -> Answer:
         if asked.path == "/urgent":
-            free.wait(5)
+            free.wait(20)
         return Answer(200)
 
-    with sending(tmp_path, script) as (made, server):
+    with sending(folder, script, timeout=30) as (made, server):
         made.send(request("urgent", told))
         eventually(lambda: server.requests)
+        yield made, server, free
+        free.set()
+
+
+def test_requests_that_can_wait_are_not_sent_while_another_is_under_way(tmp_path: Path) -> None:
+    told: Told = []
+    with under_way(tmp_path, told) as (made, server, free):
         made.send_later(request("later", told))
         time.sleep(0.2)
         assert [asked.path for asked in server.requests] == ["/urgent"]
@@ -158,21 +166,10 @@ def test_a_request_that_can_wait_is_sent_beside_others_once_it_is_late(
 ) -> None:
     monkeypatch.setattr(dispatcher, "LATEST_SECONDS", 0.05)
     told: Told = []
-    free = threading.Event()
-
-    def script(asked: Request) -> Answer:
-        if asked.path == "/urgent":
-            free.wait(20)
-        return Answer(200)
-
-    with sending(tmp_path, script) as (made, server):
-        made.send(request("urgent", told))
-        eventually(lambda: server.requests)
+    with under_way(tmp_path, told) as (made, _, _):
         made.send_later(request("later", told))
         eventually(lambda: told)
-        free.set()
-
-    assert told[0][0] == "later"
+        assert told[0][0] == "later"
 
 
 def test_answers_that_come_together_are_read_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
