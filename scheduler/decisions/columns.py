@@ -26,6 +26,8 @@ _BYTE = 0x7F
 _SHORT = 0x7FFF
 # Runs that are shorter on the average take more bytes than the differences of all rows.
 _SHORTEST_RUN = 3
+# Runs aren't looked for in fewer rows: a request would wait for that longer than for two bytes a row, which are compressed later.
+_FEWEST_FOR_RUNS = 2_000
 Integers = npt.NDArray[Any]
 
 
@@ -149,6 +151,8 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     size = len(rows)
     if size == 0:
         return StoredOrder(0, None, [])
+    if size < _FEWEST_FOR_RUNS:
+        return _store_differences(rows, names)
     steps = rows[1:] - rows[:-1]
     # Where runs begin, and behind the last.
     begins = np.empty(size + 1, dtype=np.bool_)
@@ -165,6 +169,19 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     if len(firsts) == 1 and not together:
         return StoredOrder(size, None, unknown)
     return StoredOrder(size, None, unknown, Runs(_pack(firsts, together), pack(bounds[1:] - starts)))
+
+
+def _store_differences(rows: Integers, names: Sequence[str]) -> StoredOrder:
+    if rows[0] == 0 and rows[-1] == len(rows) - 1 and np.array_equal(rows, np.arange(len(rows))):
+        return StoredOrder(len(rows), None, [])
+    together = int(np.bitwise_or.reduce(rows))
+    differences = rows.copy()
+    differences[1:] -= rows[:-1]
+    if together < 0:
+        return StoredOrder(len(rows), pack(differences), _unknown(rows, names))
+    # No difference of two numbers that aren't negative needs more bits than they do, beside the sign.
+    width = _WIDTHS[together.bit_length()]
+    return StoredOrder(len(rows), Packed(width, len(rows), differences.astype(_KINDS[width]).tobytes()), [])
 
 
 def _unknown(rows: Integers, names: Sequence[str]) -> list[str]:

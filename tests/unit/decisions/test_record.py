@@ -116,27 +116,37 @@ class TestPack:
 
 
 class TestOrder:
-    @given(st.permutations(range(6)), st.integers(0, 6))
-    def test_rows_read_back(self, permuted: list[int], size: int) -> None:
-        rows = np.array(permuted[:size], dtype=np.intp)
-        assert store_order(rows, [f"n{row}" for row in rows]).rows().tolist() == rows.tolist()
+    @given(st.lists(st.integers(-1, 300) | st.integers(-1, 70_000), max_size=20))
+    def test_rows_read_back(self, rows: list[int]) -> None:
+        stored = store_order(np.array(rows, dtype=np.intp), [f"n{row}" for row in rows])
+        assert stored.rows().tolist() == rows
+        assert stored.unknown == ["n-1"] * rows.count(-1)
 
     @given(st.lists(st.tuples(st.integers(-1, 70_000), st.integers(1, 300)), max_size=20))
     def test_runs_read_back(self, runs: list[tuple[int, int]]) -> None:
         rows = np.array([row for first, length in runs for row in range(first, first + length)], dtype=np.int32)
         assert store_order(rows, [""] * len(rows)).rows().tolist() == rows.tolist()
 
-    @pytest.mark.parametrize("rows", [[0], [0, 1, 2], []])
-    def test_all_rows_from_the_first_on_take_nothing(self, rows: list[int]) -> None:
-        stored = store_order(np.array(rows, dtype=np.intp), [""] * len(rows))
-        assert stored.rows().tolist() == rows
+    @pytest.mark.parametrize("size", [0, 1, 3, 2_000])
+    def test_all_rows_from_the_first_on_take_nothing(self, size: int) -> None:
+        stored = store_order(np.arange(size), [""] * size)
+        assert stored.rows().tolist() == [*range(size)]
         assert (stored.differences, stored.runs) == (None, None)
 
     @pytest.mark.parametrize("rows", [[1], [0, 0], [0, 1, 1], [1, 0], [0, 2], [-1], [1, 2, 3, 4], [0, 1, 2, 3, 2, 3]])
-    def test_others_are_not_taken_for_these(self, rows: list[int]) -> None:
-        stored = store_order(np.array(rows, dtype=np.intp), [*"abcdef"])
+    @pytest.mark.parametrize("more", [0, 2_000])
+    def test_others_are_not_taken_for_these(self, rows: list[int], more: int) -> None:
+        rows = [*rows, *range(rows[-1] + 1, rows[-1] + 1 + more)]
+        stored = store_order(np.array(rows, dtype=np.intp), ["a"] * len(rows))
         assert (stored.differences, stored.runs) != (None, None)
         assert stored.rows().tolist() == rows
+
+    @pytest.mark.parametrize(("last", "width"), [(127, 1), (128, 2), (32_767, 2), (32_768, 4)])
+    def test_of_few_rows_each_takes_what_the_highest_needs(self, last: int, width: int) -> None:
+        stored = store_order(np.array([last, 0, last]), [""] * 3)
+        assert stored.differences is not None
+        assert (stored.differences.width, len(stored.differences.data)) == (width, 3 * width)
+        assert stored.rows().tolist() == [last, 0, last]
 
     def test_the_runs_that_kube_scheduler_sends_take_less_than_a_byte_a_node(self) -> None:
         order = as_kube_scheduler_asks(range(5_000), Random(1))
