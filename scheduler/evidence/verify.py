@@ -192,6 +192,7 @@ class LogVerifier:
         self._check_strangers(head)
         if log == DECISIONS:
             self._check_last_numbers(writers)
+            self._check_writers()
             self._check_places()
             self._check_other_logs()
         lost = losses.Losses(0, 0, [])
@@ -507,6 +508,23 @@ class LogVerifier:
                 if missing is not None:
                     words = f"number {missing} of {writer} was stored and is missing, and no gap is noted"
                     self._fault(self._size, words)
+
+    def _check_writers(self) -> None:
+        """See that the database knows how far each writer is stored: what is missing behind its last Decision shows by that alone."""
+        # Read behind the rows: a Decision comes with its Checkpoint.
+        stored = dict(Checkpoint.objects.values_list("writer", "next_decision"))
+        for writer, (following, last) in sorted(self.progress.numbers.items()):
+            number = stored.get(writer)
+            if number is None:
+                self._fault(
+                    last, f"the Checkpoint of {writer}, which says how far it is stored, is missing: it was removed"
+                )
+            elif number < following:
+                self._fault(
+                    last,
+                    f"the Checkpoint of {writer} says that number {number} comes next, and number {following - 1} is stored: "
+                    "it was changed",
+                )
 
     def _check_places(self) -> None:
         """See that Decisions name the nodes that the outcomes of their Pods name."""

@@ -256,6 +256,23 @@ def test_a_dead_letter_of_another_record_excuses_no_missing_decision(ledgered: L
     assert "number 3 of extender@a was stored and is missing" in faults(ledgered.verify())[0]
 
 
+def test_what_says_how_far_a_writer_is_stored_is_missed_and_isnt_set_back(ledgered: Ledgered) -> None:
+    ledgered.record(9)
+    rows = Checkpoint.objects.filter(writer="extender@a")
+    assert rows.get().next_decision == 5
+    rows.update(next_decision=4)
+    assert faults(ledgered.verify()) == [
+        "decisions: the Checkpoint of extender@a says that number 4 comes next, and number 4 is stored: it was changed"
+    ]
+    rows.delete()
+    progress: dict[str, Progress] = {}
+    (said,) = faults(ledgered.verify(progress=progress))
+    assert (
+        said == "decisions: the Checkpoint of extender@a, which says how far it is stored, is missing: it was removed"
+    )
+    assert faults(ledgered.verify(progress=progress)) == [said]  # by a run that goes on, too
+
+
 def test_the_first_checkpoint_is_consistent_with_the_last(history: Ledgered) -> None:
     LedgerCheckpoint.objects.filter(log=DECISIONS).exclude(size__in=[7, ROWS]).delete()
     report = log_of(history.verify(outside=False))
@@ -346,6 +363,14 @@ class Tampering:
         row = self.random.choice(list(LedgerCheckpoint.objects.all()))
         row.delete()
         return f"{row.log}: the database doesn't have the checkpoint over {row.size} leaves"
+
+    def lose_how_far_a_writer_is_stored(self) -> str:
+        row = self.random.choice(list(Checkpoint.objects.exclude(writer="")))
+        if self.random.random() < 0.5:
+            Checkpoint.objects.filter(pk=row.pk).delete()
+        else:
+            self.change(row, next_decision=self.random.randrange(1, row.next_decision))
+        return f"the Checkpoint of {row.writer}"
 
     def insert_a_checkpoint_again(self) -> str:
         row = self.random.choice(list(LedgerCheckpoint.objects.all()))
@@ -453,7 +478,7 @@ class Tampering:
     def ways(self) -> list[Callable[[], str]]:
         return [
             self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.lengthen_a_tile, self.flip_a_checkpoint,
-            self.flip_when_it_was_signed, self.flip_the_head, self.remove_a_checkpoint, self.insert_a_checkpoint_again,
+            self.flip_when_it_was_signed, self.flip_the_head, self.remove_a_checkpoint, self.lose_how_far_a_writer_is_stored, self.insert_a_checkpoint_again,
             self.insert_a_tile, self.place_what_was_never_bound, self.insert_beside, self.insert_before_the_first, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
             self.truncate, self.sign_with_another_key, self.sign_with_the_stolen_key, self.roll_back,
         ]  # fmt: skip
