@@ -7,11 +7,13 @@ processor at 5,000 nodes and 50,000 Pods.
 With `--beside` it starts a real cluster of the last of the sizes, and Berth as `make up` does. A worker runs the gate of a Change, listing
 and all, while the extender answers /filter. Two blocks of calls without a gate and one beside it take turns, another first each time; the ratio is
 that of the p99 of two blocks of a round, and the median of the rounds counts. As far as the second block without a gate lies from the first,
-this machine can't tell. With `--server-behind` what is left of it is Berth's own.
+this machine can't tell. With `--server-behind` what is left of it is Berth's own: the API server goes behind all else and the caller
+first, as if they had processors of their own; that takes root.
 """
 
 import argparse
 import json
+import os
 import resource
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -163,6 +165,8 @@ def measure_beside(nodes: int, count: int, rounds: int, *, server_behind: bool) 
             served.publish(_documents(before))
             change = _open_change(folder, served, _documents(after))
             caller = Caller(served.port, names)
+            if server_behind:
+                os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
             def plain() -> list[float]:
                 return _calls(caller, lambda: False, least=_CALLS)
@@ -252,7 +256,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, default=len(SIZES), help="how many of the sizes, the smallest first")
     parser.add_argument("--beside", action="store_true", help="on a real cluster, beside calls of the extender")
     parser.add_argument(
-        "--server-behind", action="store_true", help="the API server goes behind all else, as on a machine of its own"
+        "--server-behind", action="store_true", help="the API server goes behind all else and the caller first"
     )
     parser.add_argument("--rounds", type=int, default=5, help="how many gates are run beside calls")
     parser.add_argument("--only", action="append", choices=list(CHANGES), help="kinds of change")
