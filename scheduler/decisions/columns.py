@@ -160,7 +160,7 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     np.not_equal(steps, 1, out=begins[1:-1])
     bounds = begins.nonzero()[0]
     if (len(bounds) - 2) * _SHORTEST_RUN >= size:
-        return StoredOrder(size, pack(np.concatenate((rows[:1], steps))), _unknown(rows, names))
+        return _store_differences(rows, names)
     starts = bounds[:-1]
     firsts = rows.take(starts)
     together = int(np.bitwise_or.reduce(firsts))
