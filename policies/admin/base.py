@@ -79,6 +79,8 @@ class Confirmation(msgspec.Struct, kw_only=True):
     danger: bool = False
     # Whether it needs approvals; None for as much as every Change does.
     is_reviewed: bool | None = None
+    # Whether the gate has to look at it first.
+    is_gated: bool = False
 
 
 def confirm(
@@ -100,18 +102,19 @@ def confirm(
         request: the request.
         look: says what the act will do, as things are now.
         act: does it, if what it does has still the digest.
-        propose: sends it to review instead, where review is required.
+        propose: sends it to review instead, where review is required, or the gate has to look first.
         done: what to say of an act that makes no Revision.
         answer: what to answer once it is done; without it the page of what was made.
     """
     confirmation = look()
     is_reviewed = propose is not None and _is_reviewed(confirmation)
+    is_gated = propose is not None and confirmation.is_gated
     faults = list(confirmation.faults)
     form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
     if request.method == "POST" and not faults and form.is_valid():
         try:
             # Who sends no digest has looked at nothing: that is another digest than any.
-            do = propose if propose is not None and is_reviewed else act
+            do = propose if propose is not None and (is_reviewed or is_gated) else act
             made = do(form.cleaned_data["reason"], form.cleaned_data["digest"] or "none")
         except PublishingError as error:
             confirmation = look()
@@ -129,6 +132,7 @@ def confirm(
         "title": confirmation.title,
         "confirmation": confirmation,
         "is_reviewed": is_reviewed,
+        "is_gated": is_gated,
         "faults": faults,
         "form": form,
         "opts": model_admin.opts,
@@ -177,7 +181,7 @@ def _going_back_page(
     changes = wording.part_changes(publishing.values_of(current).get(edit.key), edit.value)
     page.changes = [*changes, *publishing.replaced_in_cluster(classes)] if changes else []
     page.faults = [] if changes else [f"Nothing to go back to: {version} is live."]
-    page.is_reviewed = publishing.needs_review([edit])
+    page.is_reviewed, page.is_gated = publishing.needs_review([edit]), publishing.needs_gate([edit])
     page.edits = [edit]
     return page
 
@@ -201,7 +205,7 @@ def _say_what_came(request: HttpRequest, made: Revision | Change | None, done: s
         messages.info(request, "Nothing was published: this is what is live already.")
         return ""
     if isinstance(made, Change):
-        messages.success(request, f"{made} is in review. It goes live once it is approved and published.")
+        messages.success(request, f"{made} is in review. It goes live once {publishing.way_to_live(made)}.")
         return change_url(made.pk)
     text = format_html(
         "Revision {} was made. {}, or {}.",

@@ -260,7 +260,7 @@ def _seen() -> str:
 
 def _say(request: HttpRequest, change: Change) -> str:
     if change.revision is None:
-        messages.success(request, f"{change} is in review. It is in force once it is approved and published.")
+        messages.success(request, f"{change} is in review. It is in force once {publishing.way_to_live(change)}.")
         return change_url(change.pk)
     messages.success(request, f"{change.revision} was made by {change}: {change.title}.")
     return reverse("pauses")

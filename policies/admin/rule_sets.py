@@ -486,6 +486,7 @@ def _archiving_page(rule_set: RuleSet) -> Confirmation:
         digest=publishing.digest_of_shown(current.number),
         danger=True,
         is_reviewed=bool(publishing.needs_of([rule_set.name])),
+        is_gated=publishing.needs_gate(edits),
     )
 
 

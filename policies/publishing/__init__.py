@@ -163,6 +163,7 @@ from policies.publishing.standing import (
     gate_of,
     merged_of,
     moved_of,
+    needs_gate,
     needs_review,
     open_changes_of,
     orders_of,
@@ -171,6 +172,7 @@ from policies.publishing.standing import (
     unapproved_changes,
     waiting_for,
     waits_for_approval_afterwards,
+    way_to_live,
 )
 from policies.publishing.starts import record_start
 from policies.publishing.touched import rule_sets_of, rule_sets_touched
@@ -283,6 +285,7 @@ __all__ = [
     "misfitting_params",
     "moved_of",
     "name_of",
+    "needs_gate",
     "needs_of",
     "needs_review",
     "note_gate",
@@ -353,6 +356,7 @@ __all__ = [
     "via_of",
     "waiting_for",
     "waits_for_approval_afterwards",
+    "way_to_live",
     "with_edits",
     "with_found",
     "withdraw_change",

@@ -1,4 +1,4 @@
-"""Pausing, exempting, and putting back in force: Changes of a single thing, published at once where no approval is needed, else sent to review."""
+"""Pausing, exempting, and putting back in force: Changes of a single thing, published at once where nothing has to come before, else sent to review."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Kind
 from policies.publishing.revisions import current_revision, lock_revisions
 from policies.publishing.shown import check_shown, digest_of_shown
-from policies.publishing.standing import check_ahead, needs_review
+from policies.publishing.standing import check_ahead, needs_gate, needs_review
 
 _MAX_NAME = 63
 
@@ -60,7 +60,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
         expected_digest: `digest_of_shown` of the number of the Revision that was live when that person looked.
 
     Returns:
-        The Change: published, or in review where it needs approvals.
+        The Change: published, or in review where it needs approvals or waits for the gate.
 
     Raises:
         PublishingError: there is no such thing, it is paused just so already, the end is past, or this account may not.
@@ -172,7 +172,7 @@ def _check_end(value: engine.Pause | engine.Exemption) -> None:
 
 def _make(title: str, edits: Sequence[Edit], by: By, reason: str, act: str = "edit") -> Change:
     change = open_change(title=title, edits=edits, by=by, reason=reason, act=act)
-    if needs_review(edits):
+    if needs_review(edits) or needs_gate(edits):
         return submit_change(change=change, by=by, expected_digest=change.digest)
     publish_change(change=change, by=by, expected_digest=change.digest, reason=reason)
     return Change.objects.select_related("revision").get(pk=change.pk)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
+from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -317,6 +318,17 @@ def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
     touched = rule_sets_of(wanted, revision)
     pauses = all(_tightens(live.get(edit.key), edit.value) for edit in wanted)
     return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
+
+
+def needs_gate(edits: Iterable[Edit]) -> bool:
+    """Return whether edits of what is live can't go live before the gate has looked at them: then a door sends them to review, too."""
+    return settings.BERTH.gate_required and any(edit.kind != Kind.PAUSE for edit in edits)
+
+
+def way_to_live(change: Change) -> str:
+    """Return what comes before a Change in review goes live, in words behind `once`."""
+    is_short = bool(standing_of(change).missing)
+    return "it is approved and published" if is_short else "the gate has looked at it and it is published"
 
 
 def able_to_approve() -> QuerySet[User]:

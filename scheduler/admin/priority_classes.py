@@ -236,6 +236,7 @@ def adopt(request: HttpRequest) -> HttpResponse:
             return confirmation
         confirmation.changes = [line for each in wanted for line in wording.part_changes(live.get(each.name), each)]
         confirmation.edits = [publishing.Edit.of(each) for each in wanted]
+        confirmation.is_gated = publishing.needs_gate(confirmation.edits)
         confirmation.digest = publishing.digest_of_shown(wanted)
         if not wanted:
             confirmation.faults = ["The cluster has no class that isn't published here."]

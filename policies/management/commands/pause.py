@@ -61,7 +61,7 @@ def run(command: BaseCommand, act: Any, output: str) -> None:
         command.stdout.write(manifests.to_json(done))
     elif number is None:
         command.stdout.write(
-            f"{change} is in review: {change.title}. It is in force once it is approved and published."
+            f"{change} is in review: {change.title}. It is in force once {publishing.way_to_live(change)}."
         )
     else:
         command.stdout.write(f"Revision {number} was made by {change}: {change.title}")

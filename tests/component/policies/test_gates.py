@@ -8,15 +8,16 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change, GateRun, GateSetting
+from policies.models import Change, ClusterPriorityClass, GateRun, GateSetting, RuleSetVersion
 from policies.publishing import Edit, PublishingError, Result, gates
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from tests.builders import make_assignment, make_rule_set
-from tests.component.pages import get, publish_all, text_of
+from tests.component.pages import confirmed, get, publish_all, text_of
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
@@ -274,6 +275,57 @@ class TestPublishing:
         made = publishing.roll_back(to_number=1, by="ops", reason="back")
         assert made is not None
         assert made.number == 3
+
+
+class TestSingleActs:
+    """What a page or a command publishes at once waits for the gate where that is required, as a Change on which it looks."""
+
+    WAYS = "once the gate has looked at it and it is published"
+
+    def is_asked_for(self) -> Change:
+        change = Change.objects.latest("pk")
+        assert (change.state, GateRun.objects.get().change) == ("in_review", change)
+        gated(change, [*NOTHING, Result("documents", PASSED, "no faults")])
+        assert publish(change)
+        return change
+
+    def test_going_back_and_archiving(self, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        publish_all(make_rule_set("web", **A))
+        publish_all(make_rule_set("web", **B))
+        set_(monkeypatch, gate_required=True)
+        version = RuleSetVersion.objects.get(number=1)
+        back = f"/admin/policies/rulesetversion/{version.pk}/go-back/"
+        assert "The gate has to look at this first" in text_of(get(operator, back))
+        assert self.WAYS in confirmed(operator, back, "worse")
+        self.is_asked_for()
+        assert RuleSetVersion.objects.get(state="published") == version
+        GateRun.objects.all().delete()
+        assert self.WAYS in confirmed(operator, f"/admin/policies/ruleset/{version.rule_set_id}/archive/", "unused")
+        self.is_asked_for()
+        assert publishing.current_revision().rule_sets == []
+
+    def test_taking_over_a_class_of_the_cluster(self, operator: Client, required: None) -> None:
+        now = timezone.now()
+        there = {"value": 7, "preemption_policy": "PreemptLowerPriority", "looked_at": now, "changed_at": now}
+        ClusterPriorityClass.objects.create(name="batch", present=True, managed=False, **there)
+        assert self.WAYS in confirmed(operator, "/admin/scheduler/priority-classes/adopt/?name=batch", "ours")
+        self.is_asked_for()
+        assert publishing.live_priority_classes()["batch"].value == 7
+
+    def test_exempting_and_ending_it(self, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        publish_all(make_rule_set("web", **A))
+        set_(monkeypatch, gate_required=True)
+        page, end = "/admin/policies/pauses/exempt/", "/admin/policies/pauses/end-exemption/?name=cart"
+        typed = {"name": "cart", "owner": "cart", "target": "RuleSet/web", "pods": "shop/cart", "until": "2126-01-01"}
+        digest = get(operator, page).context["form"]["digest"].value()
+        said = operator.post(page, {**typed, "reason": "moving", "digest": digest}, follow=True)
+        assert self.WAYS in text_of(said)
+        self.is_asked_for()
+        assert [each.name for each in publishing.current_revision().exemptions] == ["cart"]
+        GateRun.objects.all().delete()
+        assert self.WAYS in confirmed(operator, end, "moved")
+        self.is_asked_for()
+        assert publishing.current_revision().exemptions == []
 
 
 def emergency() -> User:
