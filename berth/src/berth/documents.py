@@ -13,6 +13,7 @@ from berth.errors import WOULD_CHANGE, CommandError
 from berth.gate import gate_lines
 from berth.markdown import plan_in_markdown
 from berth.server import Server, fault_line
+from berth.texts import documents_of, printable
 
 _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
 _MOST_TITLE = 200
@@ -38,7 +39,7 @@ def read_files(names: Iterable[str]) -> list[dict[str, str]]:
             except (OSError, UnicodeDecodeError) as error:
                 wrong.append(f"{path}:1: can't be read: {error}")
                 continue
-            found.append({"name": path, "text": text})
+            found.append({"name": printable(path), "text": text})
     if wrong:
         raise CommandError(*wrong)
     return found
@@ -145,7 +146,7 @@ def apply(server: Server, given: Namespace) -> Answer:
 
 def _title_of(files: list[str]) -> str:
     """Return what a Change of these files is called."""
-    names = [Path(name).name for name in files]
+    names = [printable(Path(name).name) for name in files]
     if len(names) <= _NAMED_IN_TITLE:
         return f"apply {' '.join(names)}"
     return f"apply {len(names)} files: {', '.join(names[:_NAMED_IN_TITLE])} and {len(names) - _NAMED_IN_TITLE} more"
@@ -176,8 +177,6 @@ def export(server: Server, given: Namespace) -> Answer:
 
 def _export_into(folder: Path, text: str) -> Answer:
     """Write a file for each document: KIND/NAME.yaml."""
-    from berth.texts import documents_of
-
     written = []
     for kind, name, body in documents_of(text):
         path = folder / kind / f"{name}.yaml"

@@ -1,4 +1,4 @@
-"""Documents inside a text: cutting an export into its documents without changing a byte of them."""
+"""Texts: cutting an export into its documents without changing a byte of them, and names of files that can be sent."""
 
 import re
 from collections.abc import Iterator
@@ -26,3 +26,8 @@ def documents_of(text: str) -> Iterator[tuple[str, str, str]]:
             message = f"The server sent a document {kind}/{name} that no file can be called after."
             raise CommandError(message)
         yield kind, name, part
+
+
+def printable(name: str) -> str:
+    """Return a file's name with what isn't printed as its number: it may have any bytes, also such as are no text."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from policies import manifests, publishing
 from policies.management.command import BerthCommand
 from policies.publishing.gates import FOUND
-from policies.wording import counted
+from policies.wording import counted, visible
 from scheduler.applying import (
     Applied,
     Documents,
@@ -110,7 +110,8 @@ def read(files: Iterable[str]) -> Documents:
 
 
 def _title_of(names: Sequence[str]) -> str:
-    """Return what a Change of these files is called, as the command `berth` calls it."""
+    """Return what a Change of these files is called, as the command `berth` calls it; what nobody sees of their names by its number."""
+    names = [visible(name) for name in names]
     if len(names) <= _NAMED_IN_TITLE:
         return f"apply {' '.join(names)}"
     return f"apply {len(names)} files: {', '.join(names[:_NAMED_IN_TITLE])} and {len(names) - _NAMED_IN_TITLE} more"

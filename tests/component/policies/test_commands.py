@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,28 @@ def test_a_change_of_many_files_names_a_few_of_them_and_says_how_many_there_are(
     _run("apply", *map(str, files))
     shown = ", ".join(file.name for file in files[:3])
     assert Change.objects.get().title == f"apply 12 files: {shown} and 9 more"
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        (b"caf\xe9.yaml", "caf\\udce9.yaml"),
+        (b"\x1b[2J.yaml", "\\u001b[2J.yaml"),
+        ("\u202ex.yaml".encode(), "\\u202ex.yaml"),
+    ],
+)
+def test_a_file_is_applied_whatever_bytes_its_name_has(name: bytes, called: str, tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(name)
+    file.write_text(manifests.to_yaml(rule_set_document("web")))
+    _run("apply", str(file))
+    assert Change.objects.get().title == f"apply {called}"
+
+
+@pytest.mark.parametrize("option", ["--title", "--reason"])
+def test_words_of_a_command_line_that_are_no_utf_8_are_refused(option: str, manifest: Path) -> None:
+    with pytest.raises(CommandError, match="has bytes that are no UTF-8: write it anew"):
+        _run("apply", str(manifest), option, os.fsdecode(b"caf\xe9"))
+    assert not Change.objects.exists()
 
 
 def test_apply_says_for_programs_which_change_and_which_revision_it_made(manifest: Path) -> None:

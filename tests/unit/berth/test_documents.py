@@ -1,6 +1,7 @@
 """lint, plan, apply, export, diff: what they send, print and end with."""
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,25 @@ def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, fi
     sent = stub.asked[0]["body"]
     assert (sent["title"], sent["reason"], sent["publish"]) == ("apply web.yaml", "asked for", False)
     assert yaml.safe_load(berth("apply", file, "-o", "yaml").out) == applied
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        (b"caf\xe9.yaml", "caf\\udce9.yaml"),
+        (b"\x1b[2J.yaml", "\\x1b[2J.yaml"),
+        ("é\u202e.yaml".encode(), "é\\u202e.yaml"),
+    ],
+)
+def test_a_file_is_applied_whatever_bytes_its_name_has(
+    berth: Berth, stub: Stub, name: bytes, called: str, tmp_path: Path
+) -> None:
+    stub.answer("POST", "/changes/apply", {"ok": True, "change": None, "revision": None, "changes": []})
+    file = tmp_path / os.fsdecode(name)
+    file.write_text("kind: RuleSet\n")
+    berth("apply", str(file))
+    sent = stub.asked[0]["body"]
+    assert (sent["title"], sent["files"][0]["name"]) == (f"apply {called}", f"{tmp_path}/{called}")
 
 
 def test_of_a_commits_message_the_subject_is_the_title(berth: Berth, stub: Stub, file: str) -> None:
