@@ -102,6 +102,8 @@ def finish(
         gates.cancel_gate(row)
     elif act in {_Act.SUBMIT, *AUTHORING} and row.state != lifecycle.DRAFT:
         gates.ask_gate(row, name_of(by))
+    elif act in AUTHORING:
+        gates.cancel_overtaken_gate(row)
 
 
 # What acts change of a Change's row.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -128,8 +128,17 @@ def record_asking(change: Change, by: By, more: Mapping[str, Any] | None = None)
 
 
 def cancel_gate(change: Change) -> None:
-    """End the run that is under way for a Change: what it looks at isn't what the Change makes any more."""
-    GateRun.objects.filter(change=change, state__in=_UNDER_WAY).update(state=_State.CANCELLED, ended_at=timezone.now())
+    """End the run that is under way for a Change: nobody waits for it any more."""
+    _cancel(GateRun.objects.filter(change=change))
+
+
+def cancel_overtaken_gate(change: Change) -> None:
+    """End the run that is under way of what a Change made before it was edited: it would look at the edit, and be kept as of before."""
+    _cancel(GateRun.objects.filter(change=change).exclude(digest=change.digest))
+
+
+def _cancel(runs: QuerySet[GateRun]) -> None:
+    runs.filter(state__in=_UNDER_WAY).update(state=_State.CANCELLED, ended_at=timezone.now())
 
 
 def take_gate(number: int | None = None) -> GateRun | None:

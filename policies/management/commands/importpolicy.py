@@ -57,7 +57,9 @@ class Command(BaseCommand):
     def _open_change(self, made: list[RuleSet], file: str) -> None:
         edits = [publishing.Edit.of(each) for each in made]
         try:
-            change = publishing.open_change(title=f"import of {wording.visible(file)}", edits=edits, by=getpass.getuser())
+            change = publishing.open_change(
+                title=f"import of {wording.visible(file)}", edits=edits, by=getpass.getuser()
+            )
         except publishing.PublishingError as error:
             raise CommandError("\n".join(error.messages), returncode=1) from error
         bases = publishing.bases_of(change)

@@ -81,6 +81,18 @@ class TestAsking:
         publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**B))], by="ops", expected_digest="")
         assert [run.state for run in change.gate_runs.all()] == ["queued", "cancelled"]
 
+    def test_an_edit_of_a_draft_cancels_the_run_of_what_it_was(self, required: None) -> None:
+        change, right = opened(), Edit.of(make_rule_set(**B))
+        was = publishing.run_gate(change=change, by="ops")
+        publishing.edit_change(change=change, edits=[right], by="ops", expected_digest="")
+        assert (state_of(was), publishing.take_gate()) == ("cancelled", None)
+        now = publishing.run_gate(change=change, by="ops")
+        assert publishing.take_gate() == now
+        publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**A))], by="ops", expected_digest="")
+        assert not publishing.end_gate(now, NOTHING, revision=0, snapshot_at=None)
+        with pytest.raises(PublishingError, match="has to look at what it makes first"):
+            publish(change)
+
     def test_whoever_asks_twice_gets_one_run(self) -> None:
         change = opened()
         assert publishing.run_gate(change=change, by="a") == publishing.run_gate(change=change, by="b")
