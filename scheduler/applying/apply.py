@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from scheduler.gate.runs import Examined
 
 
+_WITHOUT_PUBLISHING = "Applied without publishing it (--publish), its Change stays, and can be sent to review."
+
+
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """How documents are to be applied.
 
@@ -120,11 +123,24 @@ def apply(
         applied.gate = found.results
         publishing.record_gate(change, by, found.results, revision=before.number, snapshot_at=found.snapshot_at)
     if wish.publish or wish.submit:
-        applied.revision = publishing.publish_change(
-            change=change, by=by, reason=wish.reason or wish.title, expected_digest=change.digest
-        )
+        applied.revision = _publish(change, wanted.values(), wish, by)
         applied.change = Change.objects.get(pk=change.pk)
     return applied
+
+
+def _publish(change: Change, wanted: Iterable[publishing.Edit], wish: Wish, by: By) -> Revision:
+    try:
+        return publishing.publish_change(
+            change=change, by=by, reason=wish.reason or wish.title, expected_digest=change.digest
+        )
+    except publishing.ForbiddenError:
+        raise
+    except publishing.PublishingError as error:
+        is_in_documents = any(fault.path for fault in error.faults)
+        if is_in_documents or not publishing.needs_review(wanted):
+            raise
+        # The refusal says to send a Change to review that is gone with it.
+        raise publishing.PublishingError([*error.faults, _WITHOUT_PUBLISHING]) from error
 
 
 def beside(

@@ -177,9 +177,16 @@ def test_nothing_is_applied_when_publishing_is_refused(tmp_path: Path) -> None:
 
 def test_publishing_is_refused_where_review_is_required(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-    with pytest.raises(CommandError, match="It needs 1 approval more, of people who didn't edit it"):
+    with pytest.raises(CommandError, match="It needs 1 approval more, of people who didn't edit it") as refused:
         _run("apply", "--publish", str(manifest))
+    assert str(refused.value).endswith(
+        "\nApplied without publishing it (--publish), its Change stays, and can be sent to review."
+    )
     assert not Change.objects.exists()
+    manifest.write_text(manifests.to_yaml(rule_set_document() | {"spec": {}}))
+    with pytest.raises(CommandError, match=r"has no rule; add one before publishing\.$"):
+        _run("apply", "--publish", str(manifest))
+    manifest.write_text(manifests.to_yaml(rule_set_document()))
     assert "Change" in _run("apply", str(manifest))
 
 
