@@ -65,9 +65,9 @@ class Located:
 
 
 CONFIGURATION = "KubeSchedulerConfiguration"
-# Kinds of kube-scheduler's own files that rule sets are made of.
-KUBE_SCHEDULERS = frozenset({"Policy", CONFIGURATION})
-_LISTS = frozenset({"List", "PriorityClassList"})
+# Kinds of kube-scheduler's own files that rule sets are made of. No sets: a kind can be a list in a file, which none can be asked for.
+KUBE_SCHEDULERS = ("Policy", CONFIGURATION)
+_LISTS = ("List", "PriorityClassList")
 # Of a configuration that is taken apart.
 _MAX_PROFILES = 100
 

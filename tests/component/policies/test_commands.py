@@ -157,6 +157,8 @@ def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest:
         ("a: [", "not readable as YAML"),
         ("[1]", "must be an object"),
         ("kind: Pod", "must be RuleSet, Assignment, PriorityClass, Pause or Exemption"),
+        ("kind: [RuleSet]", "must be RuleSet, Assignment, PriorityClass, Pause or Exemption"),
+        ("kind: {RuleSet: web}", "must be RuleSet, Assignment, PriorityClass, Pause or Exemption"),
         (manifests.to_yaml(assignment_document(rule_set="none")), "no rule set is called none"),
         ("---\n".join([manifests.to_yaml(rule_set_document())] * 2), "twice"),
     ],

@@ -37,6 +37,7 @@ def test_a_classic_policy_opens_a_change(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
+        ({"text": "kind: [RuleSet]"}, "must be RuleSet, Assignment, PriorityClass, Pause or Exemption"),
         ({}, "This field is required."),
         ({"text": "a: [1"}, "not readable as YAML"),
         ({"text": "kind: Policy\napiVersion: v1\npredicates: [{name: Nothing}]\npriorities: []"}, "predicates[0].name"),

@@ -117,3 +117,13 @@ def test_what_is_not_among_them_is_pruned_in_its_scope(operator: Client) -> None
 def test_who_only_reads_applies_nothing(auditor: Client) -> None:
     refused = ask(auditor, "post", "/changes/apply", {"documents": DOCUMENTS, "asks_cluster": False})
     assert told(refused, 403)["detail"].startswith("auditor may not edit")
+
+
+@pytest.mark.parametrize("kind", ["[RuleSet]", "{RuleSet: web}"])
+def test_a_kind_that_is_no_text_is_a_fault_with_its_line(operator: Client, kind: str) -> None:
+    files = [{"name": "web.yaml", "text": f"apiVersion: berth/v1\nkind: {kind}\nmetadata: {{name: web}}\nspec: {{}}\n"}]
+    (fault,) = told(ask(operator, "post", "/lint", {"files": files}))["faults"]
+    assert (fault["path"], fault["line"]) == ("kind", 2)
+    assert (
+        "must be RuleSet" in told(ask(operator, "post", "/changes/apply", {"files": files}), 422)["faults"][0]["text"]
+    )
