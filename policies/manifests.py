@@ -51,7 +51,9 @@ class Located:
         """Return the documents of a List as Kubernetes writes it, one for each profile of a configuration, or this one alone."""
         kind = self.document.get("kind") if isinstance(self.document, dict) else None
         if kind in _LISTS and isinstance(found := self.document.get("items"), list):
-            return [Located(item, self.source, self.lines, f"items[{index}]") for index, item in enumerate(found)]
+            said = {"apiVersion": self.document.get("apiVersion"), "kind": _KIND_OF_ITEMS} if kind != "List" else {}
+            items = [said | item if isinstance(item, dict) else item for item in found]
+            return [Located(item, self.source, self.lines, f"items[{index}]") for index, item in enumerate(items)]
         profiles = self.document.get("profiles") if kind == CONFIGURATION else None
         if not isinstance(profiles, list) or not 1 < len(profiles) <= _MAX_PROFILES:
             return [self]
@@ -68,6 +70,8 @@ CONFIGURATION = "KubeSchedulerConfiguration"
 # Kinds of kube-scheduler's own files that rule sets are made of. No sets: a kind can be a list in a file, which none can be asked for.
 KUBE_SCHEDULERS = ("Policy", CONFIGURATION)
 _LISTS = ("List", "PriorityClassList")
+# As the API server writes a list of one kind, the items don't say it.
+_KIND_OF_ITEMS = "PriorityClass"
 # Of a configuration that is taken apart.
 _MAX_PROFILES = 100
 

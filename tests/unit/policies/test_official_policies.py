@@ -199,6 +199,13 @@ class TestKubernetesPriorityClass:
         said, _ = run("lint", f"{one}\n---\n{two}\n", tmp_path)
         assert said == "no faults\n"
 
+    def test_items_of_a_list_of_one_kind_need_not_say_it(self, tmp_path: Path) -> None:
+        bare = {name: said for name, said in KUBERNETES.items() if name not in {"apiVersion", "kind"}}
+        of_one = {"kind": "PriorityClassList", "apiVersion": "scheduling.k8s.io/v1", "items": [bare]}
+        assert run("lint", json.dumps(of_one), tmp_path)[0] == "no faults\n"
+        with pytest.raises(CommandError, match=r"^1 fault$"):
+            run("lint", json.dumps(of_one | {"items": [bare | {"valeu": 1}]}), tmp_path)
+
     @pytest.mark.parametrize("items", [None, "x"])
     def test_a_list_without_items_is_refused(self, items: object, tmp_path: Path) -> None:
         with pytest.raises(CommandError):
