@@ -278,12 +278,12 @@ def envelope(document: object, kind: str, known: set[str]) -> Iterator[tuple[str
 
 
 def _read_envelope(document: object, kind: str, known: set[str], faults: list[Fault]) -> tuple[str, str, Reader]:
-    top = Reader(document, "", faults, {"apiVersion", "kind", "metadata", "spec"})
     if not isinstance(document, dict):
         faults.append(
             Fault("", f"must be an object with apiVersion, kind, metadata and spec, not {type_name(document)}")
         )
         return "", "", Reader(None, "spec", faults, known)
+    top = Reader(document, "", faults, {"apiVersion", "kind", "metadata", "spec"})
     if top.raw("apiVersion") != API_VERSION:
         top.fault("apiVersion", f"must be {API_VERSION}")
     if top.raw("kind") != kind:

@@ -180,7 +180,9 @@ class TestReadRuleSet:
 
     @pytest.mark.parametrize("document", [None, [], "text", 1, True])
     def test_what_is_no_object_is_refused_as_a_whole(self, document: object) -> None:
-        assert "must be an object with apiVersion" in faults_of(document)[""]
+        with pytest.raises(RuleSetError) as caught:
+            read_rule_set(document)
+        assert ["must be an object with apiVersion" in fault.message for fault in caught.value.faults] == [True]
 
     def test_every_member_of_the_envelope_is_asked_for(self) -> None:
         assert faults_of({}) == {
