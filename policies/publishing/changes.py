@@ -241,6 +241,8 @@ def rebase_change(
 ) -> Change:
     """Put a Change's edits on what is live now: of what moved, take what somebody else made live, or keep the edit.
 
+    Where nothing has moved, it stays as it is.
+
     Where Assignments were moved by both, they are asked in the order that this Change wants, or, with ORDER among `take_theirs`,
     in the live one.
 
@@ -262,6 +264,8 @@ def rebase_change(
             raise OvertakenError([f"Revision {current_revision().number} was made since you looked. Look again."])
         moved = moved_of(row)
         _check_has_moved({*take_theirs, *merge}, moved, row)
+        if not moved and orders_of(row) is None:
+            return row  # no edit: nobody becomes an author by it, and approvals stay
         merged = {key: _merged(each, merge[key]) for each in moved if (key := (each.kind, each.name)) in merge}
         given_up = [
             each

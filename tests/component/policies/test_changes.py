@@ -486,6 +486,23 @@ class TestBeside:
         do(second, publishing.publish_change, "ops")
         assert {each.name for each in live().rule_sets} == {"web", "other"}
 
+    def test_a_rebase_of_what_has_not_moved_is_no_edit(
+        self, reviewed: None, alice: User, bob: User, carol: User
+    ) -> None:
+        with free():
+            publish_all(make_rule_set("data", **A))
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        with free():
+            publish_all(make_rule_set("data", **B))
+        do(change, publishing.rebase_change, bob, expected_revision=publishing.current_revision().number)
+        standing = publishing.standing_of(Change.objects.get(pk=change.pk))
+        assert (standing.state, standing.authors, standing.approved_by) == ("approved", {"alice"}, {"carol"})
+        assert not change.events.filter(act="rebase").exists()
+        with pytest.raises(PublishingError, match="RuleSet web hasn't moved since"):
+            do(change, publishing.rebase_change, bob, expected_revision=2, take_theirs=[("RuleSet", "web")])
+
     def test_a_rebase_on_what_was_not_looked_at_is_refused(self) -> None:
         second = opened(make_rule_set("web", **C))
         publish_all(make_rule_set("web", **A))
