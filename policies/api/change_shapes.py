@@ -1,5 +1,6 @@
 """Shapes of Changes in REST: what one makes, how it stands, and what its acts take."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -316,6 +317,15 @@ class RebaseSerializer(Asked):
         help_text="the live Revision that it was compared with; without it, whichever is live",
     )
     sides = RebasedSideSerializer(many=True, required=False, default=list)
+
+    def validate_sides(self, sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Take one choice of each thing: of two, the one that was meant may be the other."""
+        named = Counter((each["kind"], each["name"]) for each in sides)
+        for (kind, name), number in named.items():
+            if number > 1:
+                message = f"{kind}/{name} stands here twice"
+                raise serializers.ValidationError(message)
+        return sides
 
 
 class ScheduleSerializer(Asked):

@@ -12,6 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,8 +25,9 @@ from policies.api.problems import FaultsError, OvertakenProblem
 from policies.models import Change, ChangeEdit
 from policies.publishing import Edit, Kind, lifecycle
 
+_STATES = (*Change.State.values, "open")
 _FILTERS = [
-    OpenApiParameter("state", str, enum=[*Change.State.values, "open"], description="open: what can still go live"),
+    OpenApiParameter("state", str, enum=_STATES, description="open: what can still go live"),
     OpenApiParameter("author", str, description="who opened it"),
     OpenApiParameter("thing", str, description="what it touches: a name, or KIND/NAME such as RuleSet/web"),
     OpenApiParameter("waiting", str, description="whose review it was asked for and hasn't got yet: an account's name"),
@@ -225,6 +227,8 @@ def answer(change: Change, code: int = status.HTTP_200_OK) -> Response:
 
 def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change]:
     if state := asked.get("state"):
+        if state not in _STATES:
+            raise ValidationError({"state": f"is one of {', '.join(_STATES)}"})
         found = found.filter(state__in=lifecycle.OPEN if state == "open" else [state])
     if author := asked.get("author"):
         found = found.filter(opened_by=author)

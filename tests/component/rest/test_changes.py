@@ -201,6 +201,8 @@ def test_of_a_rule_set_that_both_changed_each_part_is_taken_as_asked(operator: C
     (conflict,) = told(ask(operator, "get", path))["conflicts"]
     assert conflict["parts"] == ["filters/team"]
     merge = {**side, "take": "merge"}
+    twice = told(ask(operator, "post", f"{path}/rebase", {"sides": [side, merge]}, match=tag), 400)
+    assert "RuleSet/web stands here twice" in twice["detail"]
     refused = told(ask(operator, "post", f"{path}/rebase", {"sides": [merge]}, match=tag), 409)
     assert "say whose is taken of filters/team" in refused["detail"]
     asked = {"sides": [{**merge, "parts": {"filters/team": "theirs"}}]}
@@ -221,6 +223,7 @@ def test_changes_are_found_by_what_they_are_about(operator: Client, approver: Cl
     assert found("state=open&author=operator") == [second, first]
     assert found("thing=RuleSet/web") == found("waiting=approver") == [first]
     assert found("author=nobody") == []
+    assert "is one of draft, in_review" in told(ask(operator, "get", "/changes?state=in-review"), 400)["detail"]
 
 
 def test_the_gate_is_asked_as_the_page_asks_it(operator: Client) -> None:
