@@ -6,12 +6,12 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
+from unfold.widgets import UnfoldAdminSelectWidget
 
 from policies import publishing
 from policies.admin.base import person
-from policies.admin.frame import ModelForm, display
-from policies.admin.setting_rows import SettingAdmin
+from policies.admin.frame import display
+from policies.admin.setting_rows import SettingAdmin, SettingForm
 from policies.models import GateSetting, RuleSet
 
 _WORDS: dict[str, str] = {
@@ -21,17 +21,11 @@ _WORDS: dict[str, str] = {
 }
 
 
-class GateSettingForm(ModelForm):
+class GateSettingForm(SettingForm):
     """What a setting asks for."""
 
     rule_set = forms.ChoiceField(label="Changes that touch", widget=UnfoldAdminSelectWidget)
     check_name = forms.ChoiceField(label="Check", widget=UnfoldAdminSelectWidget)
-    reason = forms.CharField(
-        label="Reason",
-        max_length=2000,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
-        help_text="Kept in the list.",
-    )
 
     class Meta:
         model = GateSetting

@@ -6,26 +6,20 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
+from unfold.widgets import UnfoldAdminSelectWidget
 
 from policies import publishing
 from policies.admin.base import person
-from policies.admin.frame import ModelForm, display
-from policies.admin.setting_rows import SettingAdmin
+from policies.admin.frame import display
+from policies.admin.setting_rows import SettingAdmin, SettingForm
 from policies.models import ReviewSetting, RuleSet
 
 
-class ReviewSettingForm(ModelForm):
+class ReviewSettingForm(SettingForm):
     """What a setting asks for."""
 
     rule_set = forms.ChoiceField(label="Changes of", required=False, widget=UnfoldAdminSelectWidget)
     group = forms.ChoiceField(label="Only people in", required=False, widget=UnfoldAdminSelectWidget)
-    reason = forms.CharField(
-        label="Reason",
-        max_length=2000,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
-        help_text="Kept in the list.",
-    )
 
     class Meta:
         model = ReviewSetting

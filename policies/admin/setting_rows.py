@@ -3,15 +3,36 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from django import forms
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies.admin.base import ReadOnlyAdmin, link, named, rows_of, thing_urls
 from policies.admin.frame import ModelForm, display, once
 from policies.admin.times import time_ago
+from policies.publishing import fault_of_words
+
+
+class SettingForm(ModelForm):
+    """What a setting asks for, and why."""
+
+    reason = forms.CharField(
+        label="Reason",
+        max_length=2000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+        help_text="Kept in the list.",
+    )
+
+    def clean_reason(self) -> str:
+        """Refuse a reason that others would read otherwise than it was written."""
+        reason: str = self.cleaned_data["reason"]
+        if said := fault_of_words(reason):
+            raise forms.ValidationError(said)
+        return reason
 
 
 class SettingAdmin(ReadOnlyAdmin):

@@ -24,7 +24,7 @@ from policies.engine import ruleset as engine
 from policies.models import Change, GateRun, GateSetting
 from policies.publishing import audit
 from policies.publishing.actors import By, may, name_of
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import PublishingError, check_words
 from policies.publishing.parts import batches
 from policies.publishing.silence import is_silent
 from policies.publishing.touched import rule_sets_touched
@@ -369,12 +369,13 @@ def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str
     """Write down what comes of what a check finds in Changes that touch a rule set; OFF leaves it to the installation.
 
     Raises:
-        PublishingError: there is no such check, or this account may not.
+        PublishingError: there is no such check, this account may not, or the reason deceives whoever reads it.
     """
     if not may(by, "policies.add_gatesetting"):
         raise PublishingError([f"{name_of(by)} may not set what the gate asks for; an administrator may."])
     if check not in settings.BERTH.gate_checks:
         raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])
+    check_words(reason)
     before = GateSetting.objects.filter(rule_set=rule_set, check_name=check).first()
     audit.record_event(
         audit.Kind.GATE_SET,

@@ -10,7 +10,7 @@ from policies.models import Change, ChangeEdit, OwnerMark
 from policies.publishing import audit, lifecycle
 from policies.publishing.actors import By, actor_of, name_of, reach_of, via_of
 from policies.publishing.contents import Edit
-from policies.publishing.errors import ForbiddenError, PublishingError
+from policies.publishing.errors import ForbiddenError, PublishingError, check_words
 from policies.publishing.parts import Key, Kind, batches
 from policies.publishing.reach import out_of_reach
 from policies.publishing.revisions import current_revision, lock_revisions, values_of
@@ -104,10 +104,11 @@ def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") ->
 
     Raises:
         ForbiddenError: this account may not edit, or a token doesn't reach one of them.
-        PublishingError: another repository keeps one of them.
+        PublishingError: another repository keeps one of them, or the reason deceives whoever reads it.
     """
     if said := lifecycle.lack_of_permission("edit", actor_of(by)):
         raise ForbiddenError([said])
+    check_words(reason)
     lock_revisions()
     if beyond := _beyond(keys, by):
         raise ForbiddenError(beyond)

@@ -20,7 +20,7 @@ from policies.models import (
 )
 from policies.publishing import audit
 from policies.publishing.actors import By, may, name_of, reach_of
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import PublishingError, check_words
 from policies.publishing.parts import Key, Kind
 from policies.publishing.revisions import current_revision
 from policies.publishing.shown import check_shown, digest_of_shown
@@ -91,11 +91,12 @@ def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> No
         expected_digest: `digest_of_putting_back` when that person looked.
 
     Raises:
-        PublishingError: nothing was changed or refused there, it is put back already, it differs from what was looked at, or this
-            account may not.
+        PublishingError: nothing was changed or refused there, it is put back already, it differs from what was looked at, the
+            reason deceives whoever reads it, or this account may not.
     """
     if not may(by, "policies.publish") or not reach_of(by).is_whole:
         raise PublishingError([f"{name_of(by)} may not put PriorityClasses back; who publishes them may."])
+    check_words(reason)
     # Held until the end: the watch writes what it sees into this row.
     ClusterPriorityClass.objects.select_for_update().filter(pk=name).first()
     there, live = _put_back_sides(name)

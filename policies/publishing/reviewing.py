@@ -12,7 +12,7 @@ from django.utils import timezone
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing import audit
 from policies.publishing.actors import By, may, name_of, user_of
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import PublishingError, fault_of_words
 from policies.publishing.lifecycle import Need
 
 _MOST_APPROVALS = 20
@@ -58,7 +58,7 @@ def set_review(
     """Write down how Changes that touch a rule set, or all of them, have to be approved from now on.
 
     Raises:
-        PublishingError: this account may not, or there is no such rule set or group.
+        PublishingError: this account may not, there is no such rule set or group, or the reason deceives whoever reads it.
     """
     faults = []
     if not may(by, "policies.add_reviewsetting"):
@@ -71,6 +71,8 @@ def set_review(
         faults.append(f"There is no rule set {rule_set}.")
     if group and not Group.objects.filter(name=group).exists():
         faults.append(f"There is no group {group}; make it first, and put the people into it who approve.")
+    if said := fault_of_words(reason):
+        faults.append(said)
     if faults:
         raise PublishingError(faults)
     before = ReviewSetting.objects.filter(rule_set=rule_set).first()

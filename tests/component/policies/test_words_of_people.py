@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change
+from policies.models import AuditEvent, Change
 from scheduler.history.holds import HoldError, lift_hold, make_hold
 from scheduler.webhooks.keeping import Wanted, WebhookError, make_webhook
 from tests.builders import make_rule_set
-from tests.component.pages import opened
+from tests.component.pages import opened, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -77,6 +78,30 @@ def test_what_deceived_before_can_be_put_right() -> None:
     made = opened(make_rule_set(), title="a")
     Change.objects.filter(pk=made.pk).update(title=DECEIVING)
     assert publishing.describe_change(change=made, by="sam", expected_digest="", title="b").title == "b"
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: publishing.set_review(approvals=1, by="sam", reason=DECEIVING),
+        lambda: publishing.set_gate_level(rule_set="web", check="cost", level="off", by="sam", reason=DECEIVING),
+        lambda: publishing.put_back(name="batch", by="sam", reason=DECEIVING),
+        lambda: publishing.claim(keys=[], keeper=publishing.Keeper("shop"), by="sam", reason=DECEIVING),
+    ],
+)
+def test_no_setting_no_mark_and_no_class_put_back_has_a_reason_that_deceives(act: Any) -> None:
+    with pytest.raises(publishing.PublishingError, match=r"U\+202E"):
+        act()
+    assert not AuditEvent.objects.exists()
+
+
+@pytest.mark.parametrize("page", ["reviewsetting", "gatesetting"])
+def test_a_page_of_settings_says_so_beside_the_field(admin_client: Client, page: str) -> None:
+    publish_all(make_rule_set("web"))
+    typed = {"rule_set": "web", "approvals": "1", "check_name": "cost", "level": "warning", "reason": DECEIVING}
+    answer = admin_client.post(f"/admin/policies/{page}/add/", typed, secure=True)
+    assert "The text holds U+202E" in text_of(answer)
+    assert not AuditEvent.objects.filter(kind__endswith=".set").exists()
 
 
 def test_no_legal_hold_is_made_or_lifted_with_words_that_deceive() -> None:
