@@ -16,7 +16,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -408,16 +407,25 @@ def _typed(values: Sequence[object]) -> npt.NDArray[Any] | list[str] | None:
     if kinds == {bool}:
         return np.array(values, dtype=np.bool_)
     if kinds == {int}:
-        return np.array(values, dtype=np.int64)
+        return np.array(values, dtype=np.int64) if all(map(_fits, values)) else None
     return list(map(str, values)) if kinds == {str} else None
 
 
+def _fits(value: object) -> bool:
+    """Return whether a number has 64 bits; JSON may hold larger ones."""
+    return isinstance(value, int) and -(2**63) <= value < 2**63
+
+
 def _token(value: object) -> Hashable:
+    """Return what is equal for equal values of one type only: 1, 1.0 and true are three, and so are NaN and infinity."""
     if isinstance(value, EvaluationFault):
         return type(value)
-    if isinstance(value, str | int | bool):
-        return type(value), value
-    return type(value), msgspec.json.encode(value, order="sorted") if value is not None else None
+    if isinstance(value, list):
+        return list, tuple(map(_token, value))
+    if isinstance(value, dict):
+        return dict, frozenset((_token(key), _token(inner)) for key, inner in value.items())
+    # NaN isn't equal to itself, and 0.0 is to -0.0; what CEL gives for bytes can't be hashed.
+    return type(value), value if isinstance(value, str | int) else repr(value)
 
 
 class _Count:

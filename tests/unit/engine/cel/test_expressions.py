@@ -266,6 +266,46 @@ class TestEvaluate:
         evaluate("size(node.spec.x)", cycle)
         evaluate("type(node.spec.x[0]) == int", cycle, Result.BOOLEAN)
 
+    def test_floats_that_json_can_not_write_are_told_apart(self) -> None:
+        cycle = cycle_of(
+            [node(f"n{place}", {"x": text}) for place, text in enumerate(["inf", "-inf", "nan", "0", "-0"])]
+        )
+        assert evaluate("double(node.metadata.labels.x) > pod.metadata.?x.orValue(0.5)", cycle, Result.BOOLEAN) == [
+            True, False, False, False, False,
+        ]  # fmt: skip
+        evaluate("double(node.metadata.labels.x)", cycle)
+        evaluate("1.0 / double(node.metadata.labels.x)", cycle)
+        evaluate("[double(node.metadata.labels.x)][size(pod.metadata.name) - 3]", cycle)
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            pytest.param("{1: node.metadata.name, 2: ''}[size(pod.metadata.name) - 2] == 'n1'", id="by number"),
+            pytest.param(
+                "{true: node.metadata.name, false: ''}[has(pod.metadata.name)] == 'n1'", id="by true or false"
+            ),
+            pytest.param(
+                "{1u: node.metadata.name}[uint(size(pod.metadata.name) - 2)] == 'n1'", id="by unsigned number"
+            ),
+        ],
+    )
+    def test_a_map_of_the_node_has_keys_of_any_type(self, source: str) -> None:
+        assert evaluate(source, cycle_of([node("n1"), node("n2")]), Result.BOOLEAN) == [True, False]
+
+    @pytest.mark.parametrize(
+        ("source", "values"),
+        [
+            pytest.param("[bytes(node.spec.x)] == [bytes(pod.metadata.key)]", ["at", "to"], id="bytes"),
+            pytest.param("node.spec.x > pod.metadata.size", [2**63, 1], id="a number beyond 64 bits with a sign"),
+        ],
+    )
+    def test_what_python_has_no_like_for_meets_the_pod_all_the_same(self, source: str, values: list[object]) -> None:
+        cycle = cycle_of(
+            [node(f"n{place}", x=value) for place, value in enumerate(values)],
+            pod={"metadata": {"name": "web", "since": "2026-01-01T00:00:00.000000001Z", "limit": "90m", "key": "at", "size": 3}},
+        )  # fmt: skip
+        assert evaluate(source, cycle, Result.BOOLEAN) == [True, False]
+
     def test_a_member_is_missing_but_null_is_there(self) -> None:
         cycle = cycle_of([node("n1", x=None), node("n2"), node("n3", x={"y": None}), node("n4", x="text")])
         assert evaluate("has(node.spec.x)", cycle, Result.BOOLEAN) == [True, False, True, True]
