@@ -15,8 +15,9 @@ from policies.engine.objects.node import Path
 _NODE, _POD, _COUNT = "node", "pod", "count"
 _SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "params": _POD, "now": _POD}
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
-# Kinds of types whose values can't be taken out of CEL and handed back.
-_NOT_CARRIED = frozenset({"abstract_type", "type", "function", "error"})
+# Kinds of types whose values can't be taken out of CEL and handed back, also inside a list or a map. Times would lose their
+# nanoseconds.
+_NOT_CARRIED = frozenset({"type", "function", "error", "well_known"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,20 @@ class _Splitter:
             self.split(child)
 
     def _can_be_carried(self, expr: syntax_pb2.Expr) -> bool:
-        if _may_be_optional(expr):
-            return False
-        kind = self.checked.type_map[expr.id].WhichOneof("type_kind") if expr.id in self.checked.type_map else None
+        return not (_may_be_optional(expr) or self._kind(expr) == "abstract_type" or self._may_be_lost(expr))
+
+    def _may_be_lost(self, expr: syntax_pb2.Expr) -> bool:
+        """Return whether the value is one that would come back as another one, or not at all; or may have such in it."""
+        kind = self._kind(expr)
         if kind == "primitive":
-            return bool(self.checked.type_map[expr.id].primitive != checked_pb2.Type.UINT64)
-        return kind not in _NOT_CARRIED and kind != "well_known"  # times would lose their nanoseconds
+            return bool(self.checked.type_map[expr.id].primitive == checked_pb2.Type.UINT64)
+        return kind in _NOT_CARRIED or any(map(self._may_be_lost, children(expr)))
+
+    def _kind(self, expr: syntax_pb2.Expr) -> str | None:
+        if expr.id not in self.checked.type_map:
+            return None
+        kind: str | None = self.checked.type_map[expr.id].WhichOneof("type_kind")
+        return kind
 
 
 def _sources(expr: syntax_pb2.Expr) -> set[str]:

@@ -28,6 +28,7 @@ from policies.engine.ruleset import ScoreRule
 from policies.engine.scores.expression import ExpressionScore
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+SIZED = {"metadata": {"name": "web", "size": 3}}
 _LONG = f"[{', '.join(map(str, range(350)))}]"
 RUNAWAY = f"{_LONG}.all(a, {_LONG}.all(b, a + b >= 0))"
 DEEP = "[1].all(a, [1].all(b, [1].all(c, a + b + c > 0)))"
@@ -295,6 +296,25 @@ class TestEvaluate:
     @pytest.mark.parametrize(
         ("source", "values"),
         [
+            pytest.param(
+                "[node.spec.x].map(text, timestamp(text)).exists(time, time > timestamp(pod.metadata.since))",
+                ["2026-01-01T00:00:00.000000002Z", "2026-01-01T00:00:00.000000001Z"],
+                id="times in a list",
+            ),
+            pytest.param(
+                "{'at': timestamp(node.spec.x)}[pod.metadata.key] > timestamp(pod.metadata.since)",
+                ["2026-01-01T00:00:00.000000002Z", "2026-01-01T00:00:00.000000001Z"],
+                id="a time in a map",
+            ),
+            pytest.param(
+                "dyn(duration(node.spec.x)) > dyn(duration(pod.metadata.limit))", ["2h", "1h"], id="a length of time"
+            ),
+            pytest.param(
+                "[uint(node.spec.x)][size(pod.metadata.name) - 3] > 18446744073709551614u",
+                ["18446744073709551615", "1"],
+                id="a number without sign in a list",
+            ),
+            pytest.param("[type(node.spec.x)][size(pod.metadata.name) - 3] == int", [1, "1"], id="a type in a list"),
             pytest.param("[bytes(node.spec.x)] == [bytes(pod.metadata.key)]", ["at", "to"], id="bytes"),
             pytest.param("node.spec.x > pod.metadata.size", [2**63, 1], id="a number beyond 64 bits with a sign"),
         ],
@@ -305,6 +325,10 @@ class TestEvaluate:
             pod={"metadata": {"name": "web", "since": "2026-01-01T00:00:00.000000001Z", "limit": "90m", "key": "at", "size": 3}},
         )  # fmt: skip
         assert evaluate(source, cycle, Result.BOOLEAN) == [True, False]
+
+    def test_numbers_without_sign_do_not_become_others_on_the_way(self) -> None:
+        values = evaluate("dyn(uint(node.spec.x)) + pod.metadata.size", cycle_of([node("n1", x=1)], pod=SIZED))
+        assert isinstance(values[0], EvaluationFault)
 
     def test_a_member_is_missing_but_null_is_there(self) -> None:
         cycle = cycle_of([node("n1", x=None), node("n2"), node("n3", x={"y": None}), node("n4", x="text")])
