@@ -11,7 +11,8 @@ from policies.engine.rule import Cycle, Detail, Scope, Score
 from policies.engine.ruleset import ScoreRule
 
 MAX_SCORE = 100
-# Up to this distance of the bounds the arithmetic fits into 64 bits.
+# Numbers of 64 bits are below this one, and up to this distance of the bounds so is what is worked out with them.
+_LIMIT = 2**63
 _MAX_SPAN = 2**53
 
 
@@ -68,7 +69,7 @@ class ExpressionScore(Score):
         if not known:
             return np.zeros(len(values), dtype=np.int64)
         low, high = self._bounds or (Fraction(min(known)), Fraction(max(known)))
-        if len(known) == len(values) and _is_whole([*known, low, high]) and high - low < _MAX_SPAN:
+        if len(known) == len(values) and _are_whole([*known, low, high]) and high - low < _MAX_SPAN:
             return _map_whole(np.array(known, dtype=np.int64), int(low), int(high))
         return np.array([0 if number is None else _map(number, low, high) for number in numbers], dtype=np.int64)
 
@@ -79,8 +80,10 @@ def _number(value: Value) -> int | Fraction | None:
     return value if isinstance(value, int) else Fraction(value)
 
 
-def _is_whole(numbers: list[int | Fraction]) -> bool:
-    return all(isinstance(number, int) or number.denominator == 1 for number in numbers)
+def _are_whole(numbers: list[int | Fraction]) -> bool:
+    """Return whether all of them are whole numbers of 64 bits."""
+    whole = all(isinstance(number, int) or number.denominator == 1 for number in numbers)
+    return whole and min(numbers) >= -_LIMIT and max(numbers) < _LIMIT
 
 
 def _map_whole(numbers: Numbers, low: int, high: int) -> Numbers:

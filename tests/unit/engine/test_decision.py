@@ -173,6 +173,22 @@ class TestScores:
         answer = decided(ranked(-5, 10, 15, 20, 99), scores=[rank_score(bounds=[10, 20])])
         assert [column.raw.tolist() for column in answer.scores] == [[0, 0, 50, 100, 100]]
 
+    @pytest.mark.parametrize(
+        ("expression", "bounds", "raw"),
+        [
+            pytest.param("double(node.metadata.labels.rank) * 1e20", [0, 50], [0, 0, 100], id="beyond both bounds"),
+            pytest.param("1e20", [0, 50], [100, 100, 100], id="all of them"),
+            pytest.param("1e20", None, [100, 100, 100], id="all of them, without bounds"),
+            pytest.param("18446744073709551615u", None, [100, 100, 100], id="an unsigned number"),
+            pytest.param("int(node.metadata.labels.rank)", [1e20, 1.0000000000000002e20], [0, 0, 0], id="bounds"),
+        ],
+    )
+    def test_numbers_beyond_64_bits_are_mapped_like_others(
+        self, expression: str, bounds: list[float] | None, raw: list[int]
+    ) -> None:
+        answer = decided(ranked(-1, 0, 1), scores=[{"name": "x", "expression": expression, "bounds": bounds}])
+        assert [column.raw.tolist() for column in answer.scores] == [raw]
+
     def test_without_bounds_the_nodes_at_hand_are_the_bounds(self) -> None:
         score = {"name": "x", "expression": "int(node.metadata.labels.rank)"}
         assert decided(ranked(5, 7, 9), scores=[score]).points.tolist() == [0, 5, 10]
