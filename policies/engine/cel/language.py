@@ -135,8 +135,13 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope
         message = f"{len(source)} characters; at most {MAX_LENGTH} are allowed: split it into several rules"
         raise ExpressionError(message)
     compiled = _compile(source, scope)
-    if not any(compiled.return_type() == allowed for allowed in types):
-        message = f"gives {compiled.return_type().name().lower()}, but {wanted} is needed"
+    try:
+        given = compiled.return_type()
+    except RuntimeError as error:  # CEL looks at keys when the map is made, and here
+        message = "gives a map whose keys can't be keys: these are texts, whole numbers, true and false"
+        raise ExpressionError(message, 1, 1) from error
+    if not any(given == allowed for allowed in types):
+        message = f"gives {given.name().lower()}, but {wanted} is needed"
         raise ExpressionError(message, 1, 1)
     return bytes(compiled.serialize())
 

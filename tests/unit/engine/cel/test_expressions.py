@@ -580,6 +580,8 @@ class TestRefusal:
             pytest.param("'a'", Result.NUMBER, "gives string, but a number is needed", id="a text for a number"),
             pytest.param("true", Result.NUMBER, "gives bool, but a number is needed", id="a boolean for a number"),
             pytest.param("now", Result.NUMBER, "gives timestamp", id="a time for a number"),
+            pytest.param("{null: 1}", Result.NUMBER, "gives a map whose keys can't be", id="a map of no such keys"),
+            pytest.param("[{1.5: 1}]", Result.BOOLEAN, "gives a map whose keys can't be", id="a list of such maps"),
         ],
     )
     def test_a_wrong_type_is_refused_before_anything_runs(self, source: str, result: Result, message: str) -> None:
