@@ -174,7 +174,11 @@ def said_by(row: AuditEvent) -> Said:
     Raises:
         msgspec.DecodeError: a newer Berth wrote it, or it was damaged.
     """
-    return _decode(bytes(row.body))
+    try:
+        return _decode(bytes(row.body))
+    except RecursionError as error:
+        message = "it is nested too deeply"
+        raise msgspec.DecodeError(message) from error
 
 
 def is_as_written(row: AuditEvent) -> bool:

@@ -59,7 +59,7 @@ def facts_in(encoded: bytes | memoryview) -> Facts:
     try:
         body = _decode_body(encoded)
         kind, name = owner_of(decode_object(body.pod, _pods).metadata)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return Facts()
     return Facts(kind, name, as_lines(_refusing(body.answer.filters)) if body.answer else "")
 

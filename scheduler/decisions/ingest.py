@@ -6,7 +6,6 @@ for it is still on its writer's disk. So Redis may lose, repeat and mix up.
 """
 
 import logging
-import struct
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,7 +23,16 @@ from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.journal_uses import note_journal_uses
 from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import NewDecision, NewOutcome, Outcome, parts_of, read_outcome, store_json, unpack
+from scheduler.decisions.record import (
+    UNREADABLE,
+    NewDecision,
+    NewOutcome,
+    Outcome,
+    parts_of,
+    read_outcome,
+    store_json,
+    unpack,
+)
 from scheduler.decisions.recorder import End, Gap, Mark
 from scheduler.decisions.settling import settle_shadows, subject_of
 from scheduler.decisions.shipping import Corrupt
@@ -139,7 +147,7 @@ class _Batch:
         )
         try:
             self._read(shipment, checkpoint)
-        except (msgspec.DecodeError, struct.error, ValueError, IndexError) as error:
+        except (*UNREADABLE, IndexError) as error:
             self._dead_letter(shipment, f"it can't be read: {error}")
 
     def _read(self, shipment: Shipment, checkpoint: Checkpoint) -> None:
@@ -221,7 +229,7 @@ class _Batch:
             row = Decision(**{**fields, "at": datetime.fromisoformat(fields["at"]), "body": store_json(fields["body"])})
             leaf = leaf_hash(exact_bytes(row))
             new = msgspec.convert(row, NewDecision, from_attributes=True)
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        except (*UNREADABLE, KeyError, TypeError) as error:
             logger.error("an entry of the stream becomes a dead letter: %s", error)  # noqa: TRY400 - the entry is at fault
             data = msgspec.msgpack.encode(arrived.raw)
             self._dead_letters.append(DeadLetter(reason=f"it is no record: {error}", data=data, at=self._now))

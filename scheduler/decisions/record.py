@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -37,7 +38,7 @@ from scheduler.decisions.columns import (
     store_answer,
     store_order,
 )
-from scheduler.decisions.frames import Number
+from scheduler.decisions.frames import MOST_BYTES, Number
 from scheduler.decisions.masking import NO_MASKS, NOTE, Found, Masks, masked_faults
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.models import Outcome as OutcomeRow
@@ -53,6 +54,8 @@ SUSPENDED_BY = "suspendedBy"
 # The first byte of a stored body: JSON as version 0.1.0 wrote it, a Body, or the whole record as its writer had it on disk,
 # which is what the ledger proves; zstd stands behind it.
 AS_JSON, AS_COLUMNS, AS_RECORD = b"\x00", b"\x01", b"\x02"
+# What reading bytes raises that nobody wrote so; of a thousand brackets msgspec says that they are too deep.
+UNREADABLE = (msgspec.DecodeError, struct.error, ValueError, RecursionError)
 
 
 def new_id() -> str:
@@ -581,7 +584,7 @@ class _Decompressor(threading.local):
     """One for each thread: making one takes twice as long as its work on a record."""
 
     def __init__(self) -> None:
-        self.decompress = zstandard.ZstdDecompressor().decompress
+        self.decompress = partial(zstandard.ZstdDecompressor().decompress, allow_extra_data=False)
 
 
 _zstd = _Decompressor()
@@ -594,6 +597,10 @@ def decompress(data: bytes) -> bytes:
         ValueError: the data is damaged.
     """
     try:
+        # It takes that much memory before it reads on: a flipped bit can say a petabyte.
+        if zstandard.frame_content_size(data) > MOST_BYTES:
+            message = f"it says that it is longer than {MOST_BYTES} bytes"
+            raise ValueError(message)
         return _zstd.decompress(data)
     except zstandard.ZstdError as error:
         message = f"it can't be decompressed: {error}"
@@ -608,7 +615,7 @@ def read_body(stored: bytes) -> Body:
     """
     try:
         return _decode_body(body_bytes(stored))
-    except (msgspec.DecodeError, struct.error) as error:
+    except (msgspec.DecodeError, struct.error, RecursionError) as error:
         message = f"the Decision's body can't be read: {error}"
         raise ValueError(message) from error
 

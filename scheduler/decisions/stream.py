@@ -208,7 +208,7 @@ class DecisionStream:
 def _arrived(entry_id: bytes, members: dict[bytes, bytes]) -> list[Arrived]:
     try:
         shipments = _decode(members[_SHIPMENTS]) if _SHIPMENTS in members else [_of_former_version(members)]
-    except (msgspec.DecodeError, KeyError, ValueError):
+    except (msgspec.DecodeError, KeyError, ValueError, RecursionError):
         return [Arrived(entry_id, None, members)]
     return [Arrived(entry_id, shipment, {}) for shipment in shipments]
 

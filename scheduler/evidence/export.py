@@ -9,13 +9,11 @@ with proofs that they are its begin. A Decision whose details retention deleted 
 import base64
 import html
 import json
-import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Any
 
 import msgspec
-import zstandard
 from django.db.models import Q, QuerySet
 
 from policies.engine import ruleset as engine
@@ -25,7 +23,7 @@ from policies.publishing.actors import By, name_of
 from policies.publishing.revisions import load_revision
 from policies.wording import assignment_sentence, priority_class_sentence, rule_sentence, suspension_sentence
 from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import Head, read_outcome, split
+from scheduler.decisions.record import UNREADABLE, Head, read_outcome, split
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.archive import Archive, Lines
 from scheduler.evidence.csv_text import line
@@ -332,7 +330,7 @@ def _said(log: str, record: bytes) -> dict[str, Any]:
     """Return what a record says; nothing of one that can't be read: an archive holds it all the same, for `berth-verify` to name."""
     try:
         found = said_of(log, record)
-    except (ValueError, struct.error, msgspec.DecodeError):
+    except UNREADABLE:
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -366,7 +364,7 @@ def _exact(row: Decision) -> bytes:
     """Return a Decision's record; as it is stored where that is damaged."""
     try:
         return exact_bytes(row)
-    except (ValueError, struct.error, msgspec.DecodeError, zstandard.ZstdError):
+    except ValueError:
         return bytes(row.body)
 
 

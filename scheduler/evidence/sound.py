@@ -4,7 +4,6 @@ A stretch is sound where each leaf has one row, where that says what its record 
 the tiles. Any other one is left to `scheduler.evidence.verify`, which reads it again and finds out why. PostgreSQL only.
 """
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -13,14 +12,22 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import django
-import msgspec
 import psycopg
 from django.db import DataError, connection
 from msgspec.structs import astuple
 
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.facts import Facts, facts_in
-from scheduler.decisions.record import Head, Outcome, encode_columns, parts_of, read_outcome, record_of, split
+from scheduler.decisions.record import (
+    UNREADABLE,
+    Head,
+    Outcome,
+    encode_columns,
+    parts_of,
+    read_outcome,
+    record_of,
+    split,
+)
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, leaf_hash
 from scheduler.models import LedgerTile
@@ -117,7 +124,7 @@ def read_stretch(log: str, span: Span) -> Stretch | None:
                 if number != following:
                     return None
                 numbers[row[_PROCESS]] = began, number + 1, index
-    except (_DoubtError, DataError, msgspec.DecodeError, struct.error, ValueError):
+    except (_DoubtError, DataError, *UNREADABLE):
         return None
     found = b"".join(hashes)
     return Stretch(found, numbers) if len(hashes) == until - first and found == _logged(log, span) else None

@@ -3,7 +3,6 @@
 A log needs a Source and its name in `scheduler.ledger.logs`; whoever verifies or exports goes through all of them.
 """
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,7 +10,6 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
-import zstandard
 from django.db import connection, models
 from django.db.models.functions import Cast, Replace
 from django.utils import timezone
@@ -21,7 +19,7 @@ from policies.publishing.audit import is_as_written
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.facts import Facts, facts_in
 from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import AS_RECORD, Head, Outcome, read_outcome, split
+from scheduler.decisions.record import AS_RECORD, UNREADABLE, Head, Outcome, read_outcome, record_of, split
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.models import Decision, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
@@ -126,9 +124,6 @@ class _Decisions(_Rows):
     _facts = Facts.__struct_fields__
     _columns = (*_heads, *_facts, "process", "ledger_index", "body")
 
-    def __init__(self) -> None:
-        self._decompress = zstandard.ZstdDecompressor().decompress
-
     def _found(self, row: Sequence[Any]) -> Found:
         columns = dict(zip(self._columns, row, strict=True))
         stored, index = bytes(columns["body"]), int(columns["ledger_index"])
@@ -138,14 +133,14 @@ class _Decisions(_Rows):
             return Found(index, name, None, "", writer, number)
         try:
             exact, fault = self._exact(columns, stored)
-        except (ValueError, struct.error, msgspec.DecodeError, zstandard.ZstdError) as error:
+        except UNREADABLE as error:
             return Found(index, name, b"", f"its body can't be read: {error}", writer, number)
         return Found(index, name, exact, fault, writer, number)
 
     def _exact(self, columns: dict[str, Any], stored: bytes) -> tuple[bytes, str]:
         if stored[:1] != AS_RECORD:
             return exact_bytes(Decision(**_as_django(columns) | {"body": stored})), ""
-        exact = self._decompress(stored[1:])
+        exact = record_of(stored)
         head, body = split(exact)
         return exact, _difference(columns, head, body)
 
@@ -197,7 +192,7 @@ class _Outcomes(_Rows):
             return Found(index, name, None)
         try:
             said = read_outcome(body)
-        except (ValueError, msgspec.DecodeError) as error:
+        except UNREADABLE as error:
             return Found(index, name, body, f"its body can't be read: {error}")
         fields = {each: getattr(said, each) for each in self._names}
         columns["decision"] = str(UUID(str(columns["decision"]))) if columns["decision"] else ""

@@ -5,7 +5,6 @@ each checkpoint its root is compared, so that every checkpoint is proved to be t
 stored while this runs is left to the next run.
 """
 
-import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ import msgspec
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
 from scheduler.decisions.frames import Kind as FrameKind
-from scheduler.decisions.record import split
+from scheduler.decisions.record import UNREADABLE, split
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.holds import faults_of_holds
@@ -597,7 +596,7 @@ def _decision_number(letter: DeadLetter) -> int | None:
         if letter.kind == FrameKind.DECISION:
             return split(data)[0].sequence
         return msgspec.msgpack.decode(data, type=_Refused).sequence
-    except (msgspec.DecodeError, struct.error, ValueError):
+    except UNREADABLE:
         return None
 
 

@@ -151,7 +151,7 @@ def _noted() -> tuple[Counter[Noted], bool]:
         has_begun = has_begun or event.kind == Kind.LOSS_BEGIN
         try:
             found.update(map(_text, rows_in(msgspec.json.decode(bytes(event.body)))))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue  # the log of events says what is wrong with it
     return found, has_begun
 

@@ -75,6 +75,22 @@ class TestDamage:
             "it can't be read", "it is no record",
         }  # fmt: skip
 
+    def test_what_is_nested_too_deeply_or_says_to_be_vast_is_dead_letter_and_holds_up_no_other(
+        self, history: RealHistory, stream: DecisionStream
+    ) -> None:
+        record(history, 1)
+        deep = b"\x91" * 100_000 + b"\xc0"
+        vast = b"\x28\xb5\x2f\xfd\xe0" + (1 << 50).to_bytes(8, "little") + b"\x01\x00\x00"
+        history.spool.append([(Kind.GAP, [b"\x95\x01\x01\xa0\xd6\xff\x00\x00\x00\x00" + deep])])
+        history.spool.append([(Kind.DECISION, [b"\x00\x00\x00\x00\x02" + vast])])
+        record(history, 1)
+        stream._redis.xadd(STREAM, {b"d": b"[" * 100_000})
+        stream._redis.xadd(STREAM, {b"r": b"\x91\x97\xa1w\x01\x01\x01\x01\xc4\x00" + deep})
+        history.settle()
+        assert sequences() == [1, 2]
+        assert DeadLetter.objects.count() == 4
+        assert not stream.length()
+
     @pytest.mark.parametrize(
         "wrong",
         [

@@ -37,6 +37,7 @@ from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import opened
 from tests.component.policies.test_changes import person
 from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign, without_triggers
+from tests.ledgers import faults as named
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +45,8 @@ BERTH_VERIFY = Path(__file__).parents[3] / "deploy" / "berth-verify"
 TRIALS = int(os.environ.get("VERIFY_TRIALS", "40"))
 SEED = int(os.environ.get("VERIFY_SEED", "0"))
 Files = dict[str, bytes]
+# What zstd would take a petabyte of memory for.
+VAST = b"\x28\xb5\x2f\xfd\xe0" + (1 << 50).to_bytes(8, "little") + b"\x01\x00\x00"
 
 
 def load() -> Any:
@@ -319,8 +322,13 @@ def test_a_file_that_stands_in_an_archive_twice_is_named(history: Ledgered, tmp_
 
 
 @pytest.mark.parametrize(
-    "body", [b"x", b"\x02", b"[]", b'{"kind": "loss", "more": 1, "revision": 99999999999}', bytes(40)]
-)
+    "body",
+    [
+        b"x", b"\x02", b"[]", b'{"kind": "loss", "more": 1, "revision": 99999999999}', bytes(40), b"[" * 100_000,
+        b"\x02" + VAST, b"\x00" + VAST,
+    ],
+    ids=lambda body: repr(body[:20]),
+)  # fmt: skip
 def test_rows_that_somebody_damaged_are_in_the_archive_and_named(
     history: Ledgered, tmp_path: Path, body: bytes
 ) -> None:
@@ -330,6 +338,8 @@ def test_rows_that_somebody_damaged_are_in_the_archive_and_named(
     AuditEvent.objects.filter(pk=event).update(body=body)
     for model in (Decision, OutcomeRow):
         model.objects.filter(ledger_index=7).update(body=body)
+    said = " ".join(named(history.verify()))
+    assert all(f"{log}: leaf" in said for log in (DECISIONS, OUTCOMES, EVENTS))
     files = exported()
     assert "NO: its record can" in files["index.html"].decode()
     faults = " ".join(check(packed(files, tmp_path / "e.tar"))[0])

@@ -330,6 +330,10 @@ class Tampering:
         body[self.random.randrange(len(body))] ^= 1 << self.random.randrange(8)
         return self.change(row, body=bytes(body))
 
+    def lengthen_a_body(self) -> str:
+        row = self.row()
+        return self.change(row, body=bytes(row.body) + self.random.randbytes(9))
+
     def flip_a_tile(self) -> str:
         tile = self.random.choice(list(LedgerTile.objects.all()))
         hashes = bytearray(tile.hashes)
@@ -477,7 +481,7 @@ class Tampering:
     @property
     def ways(self) -> list[Callable[[], str]]:
         return [
-            self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.lengthen_a_tile, self.flip_a_checkpoint,
+            self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.lengthen_a_body, self.flip_a_tile, self.lengthen_a_tile, self.flip_a_checkpoint,
             self.flip_when_it_was_signed, self.flip_the_head, self.remove_a_checkpoint, self.lose_how_far_a_writer_is_stored, self.insert_a_checkpoint_again,
             self.insert_a_tile, self.place_what_was_never_bound, self.insert_beside, self.insert_before_the_first, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
             self.truncate, self.sign_with_another_key, self.sign_with_the_stolen_key, self.roll_back,
