@@ -69,6 +69,11 @@ def _send(url: str, note: str) -> None:
         answer.read()
 
 
+def is_any_kept(folder: Path) -> bool:
+    """Whether a folder has a file of checkpoints."""
+    return any(folder.glob(f"*{_SUFFIX}"))
+
+
 def kept(log: str, folder: Path) -> Iterator[Kept]:
     """Iterate over the checkpoints of a log that files have, as they were written.
 
@@ -78,7 +83,7 @@ def kept(log: str, folder: Path) -> Iterator[Kept]:
     path = folder / f"{log}{_SUFFIX}"
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
             yield Kept(f"{path.name}, line {number}", _note_in(line))
 

@@ -15,7 +15,7 @@ from policies.wording import counted
 from scheduler.evidence.verify import LogReport, Progress, verify
 from scheduler.ledger.keys import KeyFileError, known_verifiers, read_public
 from scheduler.ledger.note import Verifier
-from scheduler.ledger.outside import checkpoint_dir
+from scheduler.ledger.outside import checkpoint_dir, is_any_kept
 
 _TELL_SECONDS = 2.0
 
@@ -51,7 +51,11 @@ class Command(BerthCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Verify, write."""
         del args
-        folder = options["checkpoints"] or checkpoint_dir()
+        given: Path | None = options["checkpoints"]
+        if given is not None and not is_any_kept(given):
+            message = f"there are no checkpoints in {given}: no file LOG.checkpoints is there"
+            raise CommandError(message)
+        folder = given or checkpoint_dir()
         resume = _Resume(options["resume"], self._say_progress if options["output"] == "text" else lambda *_: None)
         try:
             verifiers = read_public(options["keys"]) if options["keys"] else known_verifiers()

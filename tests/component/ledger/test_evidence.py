@@ -567,6 +567,52 @@ def test_each_of_many_random_changes_is_found_and_named(history: Ledgered, tmp_p
     assert missed == []
 
 
+def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:
+    path, missed = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar"), []
+    data = path.read_bytes()
+    for seed in range(SEED, SEED + 5 * TRIALS):
+        random, changed = Random(seed), bytearray(data)
+        at = random.randrange(len(data))
+        changed[at] ^= 1 << random.randrange(8)
+        path.write_bytes(changed)
+        if not check(path)[0]:
+            missed.append((seed, at))
+    assert missed == []
+
+
+def test_what_stands_between_and_behind_the_files_of_an_archive_is_named(history: Ledgered, tmp_path: Path) -> None:
+    path = packed(exported(), tmp_path / "e.tar")
+    data = path.read_bytes()
+    for hidden in (b"hidden", data):
+        path.write_bytes(data + hidden)
+        assert check(path)[0] == ["archive: something was put behind manifest, or a file's head was changed"]
+    with tarfile.open(path) as tar:
+        table = tar.getmember("outcomes.csv")
+    at = table.offset_data + table.size
+    path.write_bytes(data[:at] + b"x" + data[at + 1 :])
+    assert check(path)[0] == ["archive: something was put behind outcomes.csv, or a file's head was changed"]
+
+
+def test_what_is_given_as_checkpoints_and_is_none_is_named(history: Ledgered, tmp_path: Path) -> None:
+    path = packed(exported(), tmp_path / "e.tar")
+    lines = (history.outside / "decisions.checkpoints").read_bytes().splitlines(keepends=True)
+    given = tmp_path / "given"
+    for data, where in [
+        (b"", "given"),
+        (b"words", "given"),
+        (SIGNER.sign("berth/others\n0\n\n").encode(), "given"),
+        (b"".join([*lines[:-1], lines[-1][:40]]), f"given, line {len(lines)}"),
+        (lines[0] + b'{"note": "\xff"}\n', "given, line 2"),
+        (lines[0] + b"{}\n", "given, line 2"),
+    ]:
+        given.write_bytes(data)
+        assert check(path, kept=berth_verify.read_kept([str(given)]))[0] == [
+            f"checkpoints: {tmp_path}/{where} is no checkpoint of Berth"
+        ]
+    (history.outside / "README").write_text("why these were kept")
+    assert check(path, kept=berth_verify.read_kept([str(history.outside)]))[0] == []
+
+
 def test_an_archive_cut_off_is_no_archive(history: Ledgered, tmp_path: Path) -> None:
     path = packed(exported(), tmp_path / "e.tar")
     data = path.read_bytes()

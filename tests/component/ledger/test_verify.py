@@ -518,6 +518,18 @@ class TestCommand:
         with pytest.raises(CommandError, match=f"leaf 42: Decision {row.pk} .*its column best says 'node-x'"):
             call_command("verify", "--keys", keys, "--output", "json")
 
+    def test_a_folder_without_checkpoints_is_refused_and_damaged_ones_are_named(
+        self, history: Ledgered, keys: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(CommandError, match=r"there are no checkpoints in .*elsewhere"):
+            call_command("verify", "--keys", keys, "--checkpoints", str(tmp_path / "elsewhere"))
+        path = history.outside / "decisions.checkpoints"
+        data = bytearray(path.read_bytes())
+        data[data.index(b"berth/decisions")] ^= 0x80
+        path.write_bytes(data)
+        with pytest.raises(CommandError, match=r"decisions: decisions\.checkpoints, line 1: "):
+            call_command("verify", "--keys", keys, "--checkpoints", str(history.outside))
+
     def test_it_goes_on_where_it_was(self, history: Ledgered, keys: str, tmp_path: Any, capsys: Any) -> None:
         for _ in range(2):
             call_command("verify", "--keys", keys, "--resume", str(tmp_path / "run"))
