@@ -1,9 +1,10 @@
 """Legal holds: what may not be pruned until somebody lifts the hold."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
+import msgspec
 from django.db import transaction
 from django.db.models import Q
 
@@ -11,6 +12,7 @@ from policies.models import AuditEvent
 from policies.models.audit import digest_of
 from policies.publishing import AuditKind, fault_of_words, record_event
 from policies.publishing.actors import By, name_of
+from policies.publishing.audit import said_by
 from scheduler.models import LegalHold
 
 
@@ -56,7 +58,12 @@ def make_hold(
         holds = in_words(made)
         digests = ("", digest_of(holds))
         record_event(
-            AuditKind.HOLD_MAKE, by=by, thing=_thing(made), digests=digests, reason=made.reason, more={"holds": holds}
+            AuditKind.HOLD_MAKE,
+            by=by,
+            thing=_thing(made),
+            digests=digests,
+            reason=made.reason,
+            more={"holds": holds, "row": _columns(made)},
         )
     return made
 
@@ -86,13 +93,23 @@ def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
             thing=_thing(lifted),
             digests=digests,
             reason=reason.strip(),
-            more={"held": held},
+            more={"held": held, "lifted_at": _time(lifted.lifted_at)},
         )
     return lifted
 
 
 def _thing(hold: LegalHold) -> tuple[str, str]:
     return "LegalHold", str(hold.pk)
+
+
+def _columns(hold: LegalHold) -> dict[str, str]:
+    """Return what a hold holds, and when it was made, to the microsecond; words leave that out, and a name may look like several."""
+    names = {name: getattr(hold, name) for name in ("pod_namespace", "pod_name", "pod_uid")}
+    return names | {name: _time(getattr(hold, name)) for name in ("from_at", "until_at", "made_at")}
+
+
+def _time(at: datetime | None) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" if at else ""
 
 
 def in_words(hold: LegalHold) -> str:
@@ -135,13 +152,25 @@ def held_by(hold: LegalHold) -> Q:
     return wanted
 
 
+class _Lifting(NamedTuple):
+    """What an AuditEvent says of the lifting of a hold: who did it, why, and when; nothing of when in those of before."""
+
+    by: str
+    reason: str
+    at: str
+
+
 class _Noted(NamedTuple):
-    """What AuditEvents say of a hold: what it holds, by its digest, why, who made it, and whether it was lifted."""
+    """What AuditEvents say of a hold: what it holds, by its digest and columns, why, who made it, and who lifted it.
+
+    Those of before have no columns.
+    """
 
     digest: str
+    columns: dict[str, str]
     reason: str
     made_by: str
-    is_lifted: bool
+    lifting: _Lifting | None = None
 
 
 def faults_of_holds() -> list[str]:
@@ -162,12 +191,14 @@ def faults_of_holds() -> list[str]:
         said = noted.get(number)
         if said is None:
             faults.append(f"legal hold {number} was planted: no AuditEvent says that it was made")
-        elif (digest_of(in_words(row)), row.reason, row.made_by) != (said.digest, said.reason, said.made_by):
+        elif not _is_as_made(row, said):
             faults.append(f"legal hold {number} is not what was noted when {said.made_by} made it: it was changed")
-        elif row.lifted_at is not None and not said.is_lifted:
+        elif row.lifted_at is not None and said.lifting is None:
             faults.append(f"legal hold {number} was lifted, and no AuditEvent says by whom")
-        elif row.lifted_at is None and number in before and before[number].is_lifted:
+        elif row.lifted_at is None and number in before and before[number].lifting is not None:
             faults.append(f"legal hold {number} is in force, and an AuditEvent says that it was lifted")
+        elif said.lifting is not None and row.lifted_at is not None and not _is_as_lifted(row, said.lifting):
+            faults.append(f"legal hold {number} is not what was noted when {said.lifting.by} lifted it: it was changed")
     faults += [
         f"legal hold {number} was removed: an AuditEvent says that {said.made_by} made it: {said.reason}"
         for number, said in before.items()
@@ -182,7 +213,24 @@ def _noted() -> dict[str, _Noted]:
     for event in events.iterator():
         number = event.thing_name
         if event.kind == AuditKind.HOLD_MAKE:
-            found[number] = _Noted(event.after, event.reason, event.by, is_lifted=False)
+            found[number] = _Noted(event.after, _more(event).get("row", {}), event.reason, event.by)
         elif number in found:
-            found[number] = found[number]._replace(is_lifted=True)
+            lifting = _Lifting(event.by, event.reason, _more(event).get("lifted_at", ""))
+            found[number] = found[number]._replace(lifting=lifting)
     return found
+
+
+def _more(event: AuditEvent) -> Mapping[str, Any]:
+    try:
+        return said_by(event).more
+    except msgspec.DecodeError:
+        return {}  # the log of events says what is wrong with it
+
+
+def _is_as_made(row: LegalHold, said: _Noted) -> bool:
+    made = (digest_of(in_words(row)), row.reason, row.made_by)
+    return made == (said.digest, said.reason, said.made_by) and said.columns in ({}, _columns(row))
+
+
+def _is_as_lifted(row: LegalHold, said: _Lifting) -> bool:
+    return (row.lifted_by, row.lift_reason) == (said.by, said.reason) and said.at in ("", _time(row.lifted_at))

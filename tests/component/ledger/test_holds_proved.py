@@ -1,24 +1,30 @@
 """Legal holds are proved by the AuditEvents of their making and lifting: what was done to them past Berth is named."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from policies.publishing import record_event
 from scheduler.history.holds import lift_hold, make_hold
 from scheduler.ledger.events import append_events
 from scheduler.models import LegalHold
 from tests.ledgers import AT, Ledgered, faults
+
+HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def held(ledgered: Ledgered) -> Ledgered:
-    """Two holds, of which the second was lifted."""
+    """Three holds, of which the second was lifted."""
     ledgered.record(4)
     for namespace in ("shop", "bank"):
         make_hold(by="ann", now=AT, reason=f"case of {namespace}", pod_namespace=namespace)
+    make_hold(by="ann", now=AT, reason="case of tea", pod_namespace="tea", pod_uid="u", until_at=AT)
     lift_hold(number=LegalHold.objects.get(pod_namespace="bank").pk, by="ben", now=AT, reason="closed")
     append_events(timezone.now())
     ledgered.sign()
@@ -47,6 +53,15 @@ def change(namespace: str, **fields: object) -> None:
         (lambda: change("shop", reason="none"), "is not what was noted when ann made it: it was changed"),
         (lambda: change("shop", made_by="eve"), "is not what was noted when ann made it: it was changed"),
         (lambda: change("shop", lifted_at=AT), "was lifted, and no AuditEvent says by whom"),
+        (lambda: change("bank", lifted_by="eve"), "is not what was noted when ben lifted it: it was changed"),
+        (lambda: change("bank", lift_reason="none"), "is not what was noted when ben lifted it: it was changed"),
+        (lambda: change("bank", lifted_at=AT - HOUR), "is not what was noted when ben lifted it: it was changed"),
+        (lambda: change("shop", made_at=AT - HOUR), "is not what was noted when ann made it: it was changed"),
+        (lambda: change("tea", until_at=AT + SECOND), "is not what was noted when ann made it: it was changed"),
+        (
+            lambda: change("tea", pod_namespace="tea, UID u", pod_uid=""),
+            "is not what was noted when ann made it: it was changed",
+        ),
         (lambda: change("bank", lifted_at=None), "is in force, and an AuditEvent says that it was lifted"),
         (
             lambda: LegalHold.objects.create(reason="x", pod_namespace="all", made_by="eve", made_at=AT),
@@ -58,3 +73,18 @@ def test_what_was_done_to_a_hold_past_berth_is_named(held: Ledgered, do: Callabl
     do()
     (found,) = faults(held.verify())
     assert found.endswith(said)
+
+
+def test_a_hold_of_which_an_earlier_version_noted_words_alone_is_as_it_was_noted(
+    ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_columns(*arguments: Any, more: dict[str, Any], **others: Any) -> Any:
+        return record_event(*arguments, more={"holds": more["holds"]} if "holds" in more else {}, **others)
+
+    monkeypatch.setattr("scheduler.history.holds.record_event", without_columns)
+    made = make_hold(by="ann", now=AT, reason="case of shop", pod_namespace="shop")
+    lift_hold(number=made.pk, by="ben", now=AT, reason="closed")
+    append_events(timezone.now())
+    assert faults(ledgered.verify()) == []
+    change("shop", lift_reason="none")
+    assert len(faults(ledgered.verify())) == 1
