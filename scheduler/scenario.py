@@ -158,13 +158,27 @@ def _template(
     if not isinstance(metadata, dict):
         message = "metadata is no object"
         raise ScenarioError(message)
-    made = {"namespace": namespace, "labels": {**(metadata.get("labels") or {}), **(labels or {})}}
+    made: dict[str, Any] = {"namespace": namespace, "labels": {**_labels(metadata), **(labels or {})}}
     if metadata.get("annotations"):
         made["annotations"] = metadata["annotations"]
     if owner is not None:
         made["ownerReferences"] = [{**owner, "controller": True}]
     spec = _with_requests({key: value for key, value in _member(document, "spec").items() if key != "nodeName"})
-    return Template(name=name, pod={"metadata": made, "spec": spec}, running=running)
+    pod = {"metadata": made, "spec": spec}
+    try:
+        msgspec.msgpack.encode(pod)
+    except (UnicodeEncodeError, OverflowError) as error:
+        message = "the manifest holds half of a character (a lone surrogate), or a number of more than 64 bits"
+        raise ScenarioError(message) from error
+    return Template(name=name, pod=pod, running=running)
+
+
+def _labels(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    found = metadata.get("labels") or {}
+    if not isinstance(found, dict):
+        message = "metadata.labels is no object"
+        raise ScenarioError(message)
+    return found
 
 
 def _with_requests(spec: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +194,10 @@ def _container(container: Any) -> Any:
     resources = container.get("resources") if isinstance(container, dict) else None
     if not isinstance(resources, dict) or not isinstance(resources.get("limits"), dict):
         return container
-    requests = {**resources["limits"], **(resources.get("requests") or {})}
+    requests = resources.get("requests") or {}
+    if not isinstance(requests, dict):
+        return container  # which makes no Pod
+    requests = {**resources["limits"], **requests}
     return {**container, "resources": {**resources, "requests": requests}}
 
 

@@ -101,3 +101,6 @@ def convert_object(json: Any, kind: type[T]) -> T:
         return msgspec.convert(json, kind)
     except msgspec.ValidationError:
         return msgspec.convert(without_nulls(json), kind)
+    except UnicodeEncodeError as error:  # YAML can write it
+        message = "a text holds half of a character (a lone surrogate)"
+        raise msgspec.ValidationError(message) from error

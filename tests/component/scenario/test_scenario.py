@@ -86,6 +86,22 @@ def test_what_makes_no_pods_is_refused(document: object, says: str) -> None:
         template_of(document)
 
 
+@pytest.mark.parametrize(
+    ("pod", "says"),
+    [
+        ({"metadata": {"labels": ["web"]}}, "metadata.labels is no object"),
+        ({"metadata": {"labels": {"app": "\ud800"}}}, "half of a character"),
+        ({"spec": {"nodeSelector": {"disk": "\ud800"}}}, "half of a character"),
+        ({"spec": {"containers": [{"resources": {"limits": {}, "requests": ["cpu"]}}]}}, "the template makes no Pod"),
+        ({"spec": {"containers": [], "overhead": {"cpu": 10**30}}}, "more than 64 bits"),
+        ({"spec": {"containers": [], "priority": 10**30}}, "more than 64 bits"),
+    ],
+)
+def test_a_pod_with_what_no_pod_has_is_refused(pod: dict[str, Any], says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        work_out(template_of({"metadata": {}, "spec": {}, **pod}), 2, rules_of(None), cluster())
+
+
 class Server:
     """Stands in for the API server."""
 
