@@ -25,6 +25,7 @@ _MICROSECOND = timedelta(microseconds=1)
 NOT_READ = "they can't be read"
 NO_SNAPSHOT = "the Snapshot that they were made on isn't there, or can't be read: pruned, or never stored"
 NOT_KEPT = "no Assignment took the Pod then, so that its nodes were not kept; a rule set would apply to it"
+GONE = "they were pruned while the backtest ran"
 IN_PART = "time was up then before all rules were asked"
 # Replays decide these again by the rules that had decided; what other rules would do to the Pod, its filter says.
 OTHER_VERBS = {

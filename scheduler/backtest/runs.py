@@ -34,7 +34,7 @@ from policies.publishing.gates import engine_version
 from policies.publishing.silence import is_silent
 from policies.publishing.standing import edit_of
 from scheduler.background import run_command
-from scheduler.backtest.deciding import Decider
+from scheduler.backtest.deciding import GONE, Decider
 from scheduler.backtest.results import ChunkResult, Line, Result, by_pod, decode, encode, pack, summed, unpack
 from scheduler.models import Backtest, BacktestChunk, Decision
 
@@ -302,6 +302,9 @@ class Worker:
         noted = _Noted(chunk)
         rows = decisions_of(backtest).filter(process=chunk.process, sequence__gte=chunk.first, sequence__lte=chunk.last)
         found = self._decider_of(backtest).chunk(rows.order_by("sequence").iterator(chunk_size=200), noted)
+        gone = chunk.decisions - found.decided - sum(found.undecided.values())
+        if gone > 0:
+            found.undecided[GONE] = gone
         mine = BacktestChunk.objects.filter(pk=chunk.pk, state=_ChunkState.RUNNING, attempts=chunk.attempts)
         if not mine.update(state=_ChunkState.DONE, result=pack(found)):
             raise CancelledError

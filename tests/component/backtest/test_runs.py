@@ -218,6 +218,18 @@ def test_what_cannot_be_decided_is_counted_with_why(corpus: Corpus) -> None:
     assert (result.decisions, result.decided) == (80, 74)
 
 
+def test_what_is_pruned_while_it_runs_is_counted_as_undecided(corpus: Corpus, small_chunks: None) -> None:
+    row = start_backtest(change=planting(), by="ops", span=Span())
+    runs.plan(row)
+    Decision.objects.filter(pod_name__in=["p1", "p30"]).delete()
+    Worker(row.pk).work()
+    row.refresh_from_db()
+    result = result_of(row)
+    assert result is not None
+    assert (result.decisions, result.decided, row.total) == (80, 76, 80)
+    assert [(each.why, each.decisions) for each in result.undecided] == [("they were pruned while the backtest ran", 4)]
+
+
 def test_rules_that_read_what_was_not_recorded_are_not_guessed_about(corpus: Corpus) -> None:
     result, _ = found_by(opened(make_rule_set("web", filters=[{"builtin": "NoVolumeZoneConflict"}])))
     (left,) = result.undecided
