@@ -1,7 +1,7 @@
 """Reading a request's head, strictly: what two readers could take for two things is refused, not guessed.
 
-A head has one form for everybody: lines end in CR LF, a field stands on one line, there is one Host, and the body's length is said
-once, in digits, or is said to be `chunked`. RFC 9112 lets servers accept more. tests/unit/http_server compares with h11 what is taken.
+A head has one form for everybody: lines end in CR LF, a field stands on one line, there is one Host, which a target with a host names
+too, and the body's length is said once, in digits, or is said to be `chunked`. RFC 9112 lets servers accept more. tests/unit/http_server compares with h11 what is taken.
 """
 
 import re
@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 END = b"\r\n\r\n"
 
-_LINE = re.compile(rb"([A-Z]{1,20}) (?:https?://[!-.0-~]+)?(/[!-~]*|\*) HTTP/1\.([01])")
+_LINE = re.compile(rb"([A-Z]{1,20}) (?:https?://([!-.0-~]+))?(/[!-~]*|\*) HTTP/1\.([01])")
 # One way to match, whatever it is: blanks that two parts of it could take cost 0.1 s for a field of 4 KiB.
 _FIELD = re.compile(rb"([!#$%&'*+\-.^`|~0-9A-Za-z_]+):([\t -~\x80-\xff]*)")
 _LENGTH = re.compile("[0-9]{1,15}")
@@ -103,7 +103,7 @@ def _parse(head: bytes, limits: HeadLimits) -> Head:
     line = _LINE.fullmatch(first)
     if line is None:
         raise RefusedError(400, "Bad Request")
-    method, target, minor = line.groups()
+    method, authority, target, minor = line.groups()
     path, _, query = target.partition(b"?")
     environ: dict[str, Any] = {
         "REQUEST_METHOD": method.decode(),
@@ -114,6 +114,10 @@ def _parse(head: bytes, limits: HeadLimits) -> Head:
     }
     for text in lines:
         _read_field(text, environ)
+    # To readers that go by RFC 9112, 3.2.2, the target's host is the request's; others look at Host.
+    host = environ.get("HTTP_HOST", "")
+    if authority is not None and authority.decode().lower() != host.lower():
+        raise RefusedError(400, "Bad Request")
     return _framed(environ, is_1_1=minor == b"1")
 
 

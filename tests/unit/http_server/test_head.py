@@ -70,7 +70,7 @@ def test_a_head_says_where_its_body_ends_and_whether_more_comes(fields: bytes, e
 
 
 def test_fields_of_one_name_are_joined_and_those_with_an_underscore_dropped() -> None:
-    head = b"GET http://berth/a%20b?c=d HTTP/1.0\r\nA: 1\r\na:  2 \r\nCookie: a=1\r\nCookie: b=2\r\nX_Forwarded: y"
+    head = b"GET http://Berth/a%20b?c=d HTTP/1.0\r\nHost: berth\r\nA: 1\r\na:  2 \r\nCookie: a=1\r\nCookie: b=2\r\nX_Forwarded: y"
     environ, _, keeps_open, _ = parse(head, LIMITS)
     assert (environ["PATH_INFO"], environ["QUERY_STRING"], keeps_open) == ("/a b", "c=d", False)
     assert (environ["HTTP_A"], environ["HTTP_COOKIE"]) == ("1,2", "a=1; b=2")
@@ -103,6 +103,10 @@ def test_fields_of_one_name_are_joined_and_those_with_an_underscore_dropped() ->
         pytest.param(b"POST / HTTP/1.1\r\nHost: a\nTransfer-Encoding: chunked", 400, id="a bare LF"),
         pytest.param(b"POST / HTTP/1.1\r\nHost: a\rTransfer-Encoding: chunked", 400, id="a bare CR"),
         pytest.param(b"POST / HTTP/1.1\r\nHost: a\r\nA: b\x00", 400, id="a NUL"),
+        pytest.param(b"POST http://b/ HTTP/1.1\r\nHost: a", 400, id="a target of another host"),
+        pytest.param(b"POST http://a:80/ HTTP/1.1\r\nHost: a", 400, id="a target of another port"),
+        pytest.param(b"POST http://a@b/ HTTP/1.1\r\nHost: b", 400, id="a target with a name before its host"),
+        pytest.param(b"GET http://a/ HTTP/1.0", 400, id="a target's host alone"),
         pytest.param(b"\r\nPOST / HTTP/1.1\r\nHost: a", 400, id="an empty line first"),
         pytest.param(b"POST  / HTTP/1.1\r\nHost: a", 400, id="two spaces"),
         pytest.param(b"post / HTTP/1.1\r\nHost: a", 400, id="a small method"),
