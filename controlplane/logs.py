@@ -4,6 +4,7 @@ import datetime
 import json
 import logging
 import re
+from http.client import responses
 
 from policies.origin import current_origin
 
@@ -60,12 +61,12 @@ class JSONFormatter(_Formatter):
 
 
 class WithoutPath(logging.Filter):
-    """Leaves the path out of what `django.request` says: on the extender a client may have put a secret there."""
+    """Leaves out of what `django.request` says what clients sent: the path, where a secret may be, and the method."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record, with the reason only (django.utils.log.log_response gives reason and path)."""
-        if isinstance(record.args, tuple) and record.args:
-            record.msg, record.args = "%s", record.args[:1]
+        """Keep the record, with the reason of its status only."""
+        if status := getattr(record, "status_code", 0):
+            record.msg, record.args = responses.get(status, "refused"), ()
         return True
 
 

@@ -3,11 +3,12 @@
 import json
 import logging
 import sys
+from http import HTTPStatus
 
 import pytest
 from django.test import Client
 
-from controlplane.logs import JSONFormatter, KeyValueFormatter
+from controlplane.logs import JSONFormatter, KeyValueFormatter, WithoutPath
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -58,3 +59,16 @@ def test_a_refusal_is_one_short_line(auditor: Client, caplog: pytest.LogCaptureF
     found = json.loads(JSONFormatter("admin").format(made))
     assert found["message"] == "Forbidden (Permission denied): /admin/auth/group/add/"
     assert "traceback" not in found
+
+
+@pytest.mark.parametrize("status", [404, 405, 500])
+def test_the_extender_says_of_a_request_neither_its_path_nor_its_method(status: int) -> None:
+    forms = {404: ("%s: %s", "Not Found"), 405: ("Method Not Allowed (%s): %s", "SECRET"), 500: ("at %s", "/secret")}
+    text, first = forms[status]
+    logger = logging.getLogger("django.request")
+    made = logger.makeRecord(
+        "django.request", logging.WARNING, "", 1, text, (first, "/secret")[: text.count("%s")], None
+    )
+    made.status_code = status
+    assert WithoutPath().filter(made)
+    assert made.getMessage() == HTTPStatus(status).phrase
