@@ -6,7 +6,7 @@ under their Go names (NodeNames), and read back whatever their case. Kubernetes 
 
 from collections.abc import Sequence
 from itertools import starmap
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -107,7 +107,8 @@ _decode_body = msgspec.json.Decoder(_Body).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
-_decode_number = msgspec.json.Decoder(int).decode
+# Go's int64, which NumPDBViolations is; larger ones can't be answered either.
+_decode_number = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
 

@@ -13,6 +13,7 @@ from scheduler.extender.request.wire import (
     WireError,
     decode_args,
     decode_json,
+    decode_preemption,
     encode_error,
     encode_filter_result,
     encode_names,
@@ -160,6 +161,21 @@ class TestDecodeArgs:
         except WireError as error:
             message = str(error)
             assert message.isprintable()
+
+
+class TestDecodePreemption:
+    @pytest.mark.parametrize("number", ["9223372036854775807", "-9223372036854775808", "0", "null"])
+    def test_violations_are_whole_numbers_of_64_bits(self, number: str) -> None:
+        sent = f'{{"Pod":{{}},"NodeNameToMetaVictims":{{"n1":{{"Pods":[],"NumPDBViolations":{number}}}}}}}'.encode()
+        (victims,) = decode_preemption(sent).victims.values()
+        assert victims.pdb_violations == (json.loads(number) or 0)
+
+    @pytest.mark.parametrize("number", ["9223372036854775808", "-9223372036854775809", "9" * 400, "1.5", "true"])
+    @pytest.mark.parametrize("member", ["NodeNameToVictims", "NodeNameToMetaVictims"])
+    def test_others_are_refused_in_words(self, member: str, number: str) -> None:
+        sent = f'{{"Pod":{{}},"{member}":{{"n1":{{"Pods":[],"NumPDBViolations":{number}}}}}}}'.encode()
+        with pytest.raises(WireError, match=f"{member} is not a map of victims"):
+            decode_preemption(sent)
 
 
 class TestDecodeJSON:
