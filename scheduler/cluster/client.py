@@ -28,6 +28,7 @@ from scheduler.cluster.errors import (
     APIUnavailableError,
     error_of_answer,
 )
+from scheduler.cluster.nesting import bounded
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
@@ -127,7 +128,7 @@ class LineStream(Iterator[bytes]):
                 self.received_at = time.monotonic()
                 lines = (rest + chunk if rest else chunk).split(b"\n")
                 rest = lines.pop()
-                yield from lines
+                yield from map(bounded, lines)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             # ValueError: what ssl raises when `abort` shut the socket between two reads.
             if not self._aborted:
@@ -293,7 +294,7 @@ class Client:
             method, path, query=query, body=body, content_type=content_type, read_timeout=timeout_seconds
         )
         try:
-            return response.read()
+            return bounded(response.read())
         except (urllib3.exceptions.HTTPError, OSError) as error:
             response.close()
             raise _fault(error, f"{method} {path}") from error

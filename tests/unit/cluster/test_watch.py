@@ -208,6 +208,22 @@ def test_a_line_cut_short_is_read_again(tmp_path: Path) -> None:
         assert seen.lists == 1
 
 
+def test_an_object_nested_without_end_keeps_no_other_from_being_seen(tmp_path: Path) -> None:
+    """kube-apiserver takes managedFields of thousands of levels from whoever may create a Pod."""
+    deep = b'[{"manager":"x","fieldsV1":' + b'{"f:a":' * 5000 + b"{}" + b"}" * 5000 + b"}]"
+    listed, added = (pod_json(name, version=version) for name, version in (("a", "10"), ("b", "11")))
+    for pod in (listed, added):
+        pod["metadata"]["managedFields"] = "deep"
+    page, event = list_json([listed, pod_json("c")], version="10"), event_json("ADDED", added) + b"\n"
+    script = lists_and_watches(
+        in_turn(Answer(body=page.replace(b'"deep"', deep))),
+        in_turn(Answer(stream=[event.replace(b'"deep"', deep), line("ADDED", "d", 12), OPEN_SECONDS])),
+    )
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.told) == 4)
+        assert [name for _, name in seen.told] == ["a", "c", "b", "d"]
+
+
 def test_a_half_open_connection_is_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A watch that says nothing, not even a bookmark, is opened again."""
     script = lists_and_watches(

@@ -1,0 +1,56 @@
+"""Answers that are nested deeper than reading by recursion can take."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.cluster.nesting import MOST_LEVELS, bounded
+
+DEEP = 5000
+
+
+def nested(levels: int, inside: str = "1", opening: str = '{"f:a":', closing: str = "}") -> str:
+    return opening * levels + inside + closing * levels
+
+
+def depth_of(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(depth_of, inner), default=0) if isinstance(value, dict | list) else 0
+
+
+def test_what_is_nested_as_objects_are_is_the_text_that_came() -> None:
+    text = f"[{nested(MOST_LEVELS)}{', {}' * 1000}]".encode()
+    assert bounded(text) is text
+
+
+@pytest.mark.parametrize(("opening", "closing"), [('{"f:a":', "}"), ("[", "]"), ('[{"a":[],"b":', ',"c":{}}]')])
+def test_what_is_nested_too_deeply_is_emptied_and_all_else_stays(opening: str, closing: str) -> None:
+    deep = nested(DEEP, "1", opening, closing)
+    text = f'{{"before":[1,"a"],"deep":{deep},"behind":{{"b":[]}}}}'.encode()
+    with pytest.raises(RecursionError):
+        msgspec.json.decode(text)
+    found = msgspec.json.decode(bounded(text))
+    assert depth_of(found.pop("deep")) == MOST_LEVELS - 1
+    assert found == {"before": [1, "a"], "behind": {"b": []}}
+
+
+def test_brackets_within_texts_are_no_levels() -> None:
+    texts = ["{" * DEEP, "]" * DEEP, '\\"{[' * DEEP, "\\"]
+    text = json.dumps({"texts": texts, "deep": 0}).replace("0", nested(DEEP)).encode()
+    assert msgspec.json.decode(bounded(text))["texts"] == texts
+
+
+@pytest.mark.parametrize("cut", [1, DEEP, 7 * DEEP, 8 * DEEP - 1])
+def test_a_deep_text_that_is_cut_short_is_still_refused(cut: int) -> None:
+    with pytest.raises((msgspec.DecodeError, RecursionError)):
+        msgspec.json.decode(bounded(f"[{nested(DEEP)},{nested(400)}]".encode()[:-cut]))
+
+
+@given(st.text(alphabet='{}[]"\\,:1', max_size=60))
+def test_what_is_no_json_is_taken_by_no_reader(text: str) -> None:
+    sent = f"{nested(DEEP)}{text}".encode()
+    with pytest.raises((msgspec.DecodeError, RecursionError)):
+        msgspec.json.decode(bounded(sent + b"]"))
