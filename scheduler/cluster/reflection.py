@@ -22,6 +22,9 @@ SHORTEST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 30.0
 # The longest pause while no server answers at all: asking costs nobody anything, and it is missed when it is back.
 LONGEST_ABSENCE_SECONDS = 3.0
+# The longest pause that a server can ask for. kube-apiserver v1.36.3 asks for 32 s at most (flowcontrol's dropped_requests_tracker.go);
+# a proxy before it may say days, or more than a thread can wait for.
+LONGEST_ASKED_SECONDS = 60.0
 SHORTEST_WATCH_SECONDS = 290
 LONGEST_WATCH_SECONDS = 590
 # A watch that stayed open this long worked. A shorter one counts as a fault, or a server that closes each
@@ -151,7 +154,7 @@ class Reflection(Generic[T]):
         )
         longest = LONGEST_ABSENCE_SECONDS if absent else LONGEST_BACKOFF_SECONDS
         self._back_off(lasted_seconds=lasted_seconds, longest_seconds=longest)
-        self.delay_seconds = max(self.delay_seconds, error.retry_after_seconds or 0.0)
+        self.delay_seconds = max(self.delay_seconds, min(error.retry_after_seconds or 0.0, LONGEST_ASKED_SECONDS))
         gone = isinstance(error, APIGoneError)
         self.failing = self.failing or not gone
         if gone and self._continue_token:

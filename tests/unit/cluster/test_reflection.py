@@ -247,6 +247,13 @@ class TestFaults:
         reflection.on_fault(APIUnavailableError("busy", status=429, retry_after_seconds=12.0))
         assert reflection.delay_seconds == 12.0
 
+    @pytest.mark.parametrize("seconds", [86_400.0, 99_999_999_999.0, float("inf")])
+    def test_no_server_is_left_alone_for_longer_than_a_minute(self, seconds: float) -> None:
+        """A proxy's Retry-After may say days, or more than a thread can wait for: that ended the watch."""
+        reflection = listed()
+        reflection.on_fault(APIUnavailableError("busy", status=503, retry_after_seconds=seconds))
+        assert reflection.delay_seconds == 60.0
+
     def test_failing_until_something_is_heard_again(self) -> None:
         """A 410 and the end of a watch are no faults."""
         reflection = listed()
@@ -383,10 +390,10 @@ class ServerWithHistory(RuleBasedStateMachine):
 TestAnyOrderEndsAsAFreshListWould = ServerWithHistory.TestCase
 
 
-@given(lasted=st.lists(st.floats(0, 600), max_size=40), retry=st.one_of(st.none(), st.floats(0, 20)))
+@given(lasted=st.lists(st.floats(0, 600), max_size=40), retry=st.one_of(st.none(), st.floats(0)))
 def test_delay_stays_between_its_bounds_whatever_happens(lasted: list[float], retry: float | None) -> None:
-    """0.2 to 30 s, or what the server asks for."""
+    """0.2 to 30 s, or what the server asks for, up to a minute."""
     reflection = listed()
     for seconds in lasted:
         reflection.on_fault(APIUnavailableError("away", retry_after_seconds=retry), lasted_seconds=seconds)
-        assert 0.2 <= reflection.delay_seconds <= 30.0
+        assert 0.2 <= reflection.delay_seconds <= max(30.0, min(retry or 0.0, 60.0))
