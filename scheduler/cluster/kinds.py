@@ -147,6 +147,10 @@ class Kind(Generic[T]):
         except msgspec.DecodeError as error:
             message = f"list of {self.name}: {error}"
             raise APIUnavailableError(message) from error
+        if not raw.metadata.resource_version:
+            # Every list has one. Taken for an empty list, `{}` of something before the API server would be: all are gone.
+            message = f"list of {self.name}: the answer has no resourceVersion, so it is none"
+            raise APIUnavailableError(message)
         objects: dict[str, T] = {}
         for item in raw.items or ():
             object_ = self._read_or_none(item)

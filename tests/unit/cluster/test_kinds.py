@@ -41,7 +41,7 @@ def test_read_page_gives_nodes_with_their_json() -> None:
 @pytest.mark.parametrize("metadata", [b"", b'"metadata":null,', b'"metadata":{"labels":null},'])
 def test_read_page_gives_nodes_that_lack_nearly_everything(metadata: bytes) -> None:
     """Go writes and reads them too."""
-    node = NODES.read_page(b'{"items":[{%b"status":null}]}' % metadata).objects[""]
+    node = NODES.read_page(b'{"metadata":{"resourceVersion":"3"},"items":[{%b"status":null}]}' % metadata).objects[""]
     assert (node.name, node.labels, node.images) == ("", {}, {})
 
 
@@ -51,7 +51,7 @@ def test_read_page_takes_a_list_without_items() -> None:
     assert page.objects == {}
 
 
-@pytest.mark.parametrize("page", [b"", b"<html>", b"[]", b'{"items": [1'])
+@pytest.mark.parametrize("page", [b"", b"<html>", b"[]", b'{"items": [1', b"{}", b'{"status":"ok","items":[]}'])
 def test_read_page_refuses_what_is_no_list(page: bytes) -> None:
     """A proxy's answer is a fault of the connection, not an empty cluster."""
     with pytest.raises(APIUnavailableError):
@@ -132,7 +132,8 @@ def test_read_page_gives_objects_by_namespace_and_name() -> None:
 @pytest.mark.parametrize("name", sorted(ALL_KINDS))
 def test_null_stands_for_a_member_that_is_not_there(name: str) -> None:
     """As Go reads it."""
-    page = OBJECTS[name].read_page(b'{"items":[{"metadata":{"name":"a","namespace":null},"spec":null}]}')
+    items = b'[{"metadata":{"name":"a","namespace":null},"spec":null}]'
+    page = OBJECTS[name].read_page(b'{"metadata":{"resourceVersion":"3"},"items":%b}' % items)
     assert set(page.objects) == {"/a"}
 
 
