@@ -71,11 +71,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
         known = next((each for each in live.pauses if each.target == target), None)
         name = known.name if known else _name_for(target, {each.name for each in live.pauses})
         spec = {"target": target, "reason": reason} | ({"until": until} if until else {})
-        document = {"apiVersion": engine.API_VERSION, "kind": "Pause", "metadata": {"name": name}, "spec": spec}
-        try:
-            value = read_pause(document)
-        except RuleSetError as error:
-            raise PublishingError(error.faults) from error
+        value = _read_pause(name, spec)
         _check_end(value)
         change = _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason, act="pause")
         _record(audit.Kind.PAUSE, change, target, by, reason, until=until)
@@ -89,6 +85,7 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         check_shown(expected_digest, live.number)
         edits = pauses_of(target, live)
         if not edits:
+            _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
             raise PublishingError([f"{wording.target_in_words(target)} isn't paused; load the page again."])
         change = _make(f"Resume {wording.target_in_words(target)}", edits, by, reason, act="pause")
         _record(audit.Kind.RESUME, change, target, by, reason)
@@ -158,6 +155,19 @@ def _check_replaced(there: engine.Exemption | None, replaces: str | None) -> Non
     if there is not None and replaces is not None and replaces != digest_of_shown(there):
         said = f"There is an Exemption {there.name} already: {wording.suspension_sentence(there)}."
         raise OvertakenError([said, "Give this one another name; or add it again, and it takes the other's place."])
+
+
+def _read_pause(name: str, spec: Mapping[str, Any]) -> engine.Pause:
+    """Check what a Pause says.
+
+    Raises:
+        PublishingError: with every fault in it.
+    """
+    document = {"apiVersion": engine.API_VERSION, "kind": "Pause", "metadata": {"name": name}, "spec": spec}
+    try:
+        return read_pause(document)
+    except RuleSetError as error:
+        raise PublishingError(error.faults) from error
 
 
 def pauses_of(target: str, live: engine.Revision) -> list[Edit]:

@@ -4,7 +4,8 @@ import secrets
 from typing import Any
 
 from django.contrib.auth.models import Group, User
-from django.core.management.base import CommandParser
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from controlplane.roles import ROLES
@@ -22,8 +23,17 @@ class Command(BerthCommand):
         parser.add_argument("--role", choices=[*ROLES, "superuser"], default="Operator", help="what the account may do")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the account, or say that it is there."""
+        """Make the account, or say that it is there.
+
+        Raises:
+            CommandError: no account can have this name.
+        """
         name = options["username"]
+        try:
+            User(username=name).clean_fields(exclude=["password"])
+        except ValidationError as error:
+            message = f"username: {' '.join(error.messages)}"
+            raise CommandError(message, returncode=1) from error
         password = secrets.token_urlsafe(15)
         with transaction.atomic():
             user, created = User.objects.get_or_create(username=name, defaults={"is_staff": True})

@@ -32,14 +32,21 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Look page by page, and write."""
+        """Look page by page, and write.
+
+        Raises:
+            CommandError: what is asked for can't be looked for.
+        """
         del args
+        if options["limit"] < 0:
+            message = f"--limit: at least 0, which is all of them, not {options['limit']}"
+            raise CommandError(message, returncode=1)
         given = {name: options[name] for name in _FILTERS}
         given |= {name: options[option] for option, name in _NAMES.items()}
         try:
             search = parse_search(given, sees_addresses=True)
         except SearchError as error:
-            raise CommandError(str(error), returncode=1) from error
+            raise CommandError(_by_option(error), returncode=1) from error
         left = options["limit"] or None
         place: UUID | None = None
         while left is None or left > 0:
@@ -49,6 +56,12 @@ class Command(BerthCommand):
             left = left - len(page.rows) if left is not None else None
             if (place := page.older) is None:
                 return
+
+
+def _by_option(error: SearchError) -> str:
+    """Return what is wrong, each with the option that it is wrong with."""
+    options = {name: option for option, name in _NAMES.items()}
+    return "\n".join(f"--{options.get(name, name)}: {message}" for name, message in error.faults.items())
 
 
 def _as_text(row: AuditEvent) -> str:

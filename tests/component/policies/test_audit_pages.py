@@ -190,8 +190,12 @@ def test_the_command_writes_lines_for_people_and_documents_for_programs(history:
     assert (found["ok"], found["by"], found["address"], found["revision"]) == (True, "ops", "192.0.2.7", 1)
     assert len(run("--limit", "1").splitlines()) == 1
     assert run("--since", "2099-01-01") == ""
-    with pytest.raises(CommandError, match="from: 'soon' is no day and no moment"):
+    with pytest.raises(CommandError, match=r"^--since: 'soon' is no day and no moment"):
         run("--since", "soon")
+    with pytest.raises(CommandError, match=r"^--until: 'late' is no day and no moment"):
+        run("--until", "late")
+    with pytest.raises(CommandError, match=r"^--limit: at least 0"):
+        run("--limit", "-5")
 
 
 def run(*arguments: str) -> str:

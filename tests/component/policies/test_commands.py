@@ -259,6 +259,14 @@ def test_createoperator_prints_a_password_once() -> None:
     assert "password:" not in _run("createoperator", "ops")
 
 
+@pytest.mark.parametrize("name", ["", " ", "a b", "anna\n", "a/b", "x" * 151])
+def test_createoperator_makes_no_account_of_a_name_that_nobody_could_have(name: str) -> None:
+    with pytest.raises(CommandError, match=r"username: .*(blank|valid|150)") as refused:
+        _run("createoperator", name)
+    assert refused.value.returncode == 1
+    assert not User.objects.exists()
+
+
 def test_createoperator_prints_the_password_first_and_makes_no_account_where_nobody_reads_it() -> None:
     assert _run("createoperator", "ops").startswith("password: ")
 

@@ -153,6 +153,9 @@ class TestVerbs:
             publishing.exempt(name="cart", spec=exemption_document(until="2020-01-01T00:00:00Z")["spec"], by="ops")
         with pytest.raises(PublishingError, match="isn't paused"):
             publishing.resume(target="everything", by="ops", reason="")
+        for target in ("web", "RuleSet/", "RuleSet/a/b/c", ""):
+            with pytest.raises(PublishingError, match=r"must be everything|is needed"):
+                publishing.resume(target=target, by="ops", reason="")
         assert (live().pauses, live().exemptions) == ([], [])
         auditor = person("audrey", "Auditor")
         with pytest.raises(PublishingError, match="audrey may not"):
