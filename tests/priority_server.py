@@ -57,7 +57,7 @@ class PriorityServer(Client):
         document = json.loads(body) if body else {}
         match method:
             case "GET":
-                return json.dumps({"metadata": {}, "items": list(self.classes.values())}).encode()
+                return json.dumps({"metadata": {"resourceVersion": "1"}, "items": list(self.classes.values())}).encode()
             case "POST" if is_dry:
                 return self._asked(document)
             case "POST":
