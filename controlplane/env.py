@@ -383,9 +383,9 @@ def _patterns(text: str) -> tuple[str, ...]:
     return names
 
 
-def _at_most(most: float) -> Callable[[str], float]:
+def _at_most(most: float, kind: type[int] | type[float] = float) -> Callable[[str], float]:
     def read(text: str) -> float:
-        value = _positive(float)(text)
+        value = _positive(kind)(text)
         if value > most:
             raise ValueError(text)
         return value
@@ -484,6 +484,13 @@ def _long_enough(text: str) -> str:
 
 
 _PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
+# A hundred years, for who means for ever: with more, moments would be asked for that Python and databases can't write.
+_MOST_DAYS = 36_500
+_MOST_HOURS, _MOST_MINUTES, _MOST_SECONDS = _MOST_DAYS * 24, _MOST_DAYS * 1440, _MOST_DAYS * 86_400
+_DAYS = (_at_most(_MOST_DAYS, int), f"a whole number of days above 0, at most {_MOST_DAYS:,}")
+# What a process waits for.
+_MOST_WAITED = 86_400
+_WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST_WAITED:,}")
 _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
     "local": (_boolean, "true or false"),
@@ -509,8 +516,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_hosts": (_names, "host names, by commas"),
     "extender_secret_path": (_matching(_SECRET_PATH), "32 to 128 letters, digits, - or _"),
     "extender_calls_per_second": (_positive(float), "a number of calls above 0"),
-    "extender_revision_poll_seconds": (_positive(float), "a number of seconds above 0"),
-    "extender_deadline_seconds": (_positive(float), "a number of seconds above 0"),
+    "extender_revision_poll_seconds": _WAITED,
+    "extender_deadline_seconds": _WAITED,
     "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
     "scheduler_names": (_some_names, "names of schedulers, by commas, at least one, none of them kube-scheduler's"),
@@ -527,16 +534,19 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "review_required": (_boolean, "true or false"),
     "review_roll_backs": (_boolean, "true or false"),
     "review_pauses": (_boolean, "true or false"),
-    "exemption_notice_days": (_positive(int), "a whole number of days above 0"),
+    "exemption_notice_days": _DAYS,
     "review_approvals": (_positive(int), "a whole number above 0"),
     "gate_required": (_boolean, "true or false"),
     "gate_checks": (
         _gate_checks,
         f"CHECK=LEVEL by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
     ),
-    "gate_max_age_seconds": (_positive(int), "a whole number of seconds above 0"),
+    "gate_max_age_seconds": (
+        _at_most(_MOST_SECONDS, int),
+        f"a whole number of seconds above 0, at most {_MOST_SECONDS:,}",
+    ),
     "rest_writes_per_minute": (_positive(int), "a whole number above 0"),
-    "assignment_idle_days": (_positive(int), "a whole number of days above 0"),
+    "assignment_idle_days": _DAYS,
     "oidc_issuer": (_issuer, "an https:// URL without query (http:// on loopback alone)"),
     "oidc_client_id": (str, "a name"),
     "oidc_client_secret": (str, "a secret"),
@@ -546,17 +556,20 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "oidc_role_claim": (str, "the name of a claim"),
     "oidc_roles": (_roles, f"VALUE=ROLE by commas; roles are {', '.join(SIGN_IN_ROLES)}"),
     "sign_in_failures": (_positive(int), "a whole number above 0"),
-    "lock_out_minutes": (_positive(int), "a whole number of minutes above 0"),
-    "session_hours": (_positive(int), "a whole number of hours above 0"),
-    "token_max_days": (_positive(int), "a whole number of days above 0"),
+    "lock_out_minutes": (
+        _at_most(_MOST_MINUTES, int),
+        f"a whole number of minutes above 0, at most {_MOST_MINUTES:,}",
+    ),
+    "session_hours": (_at_most(_MOST_HOURS, int), f"a whole number of hours above 0, at most {_MOST_HOURS:,}"),
+    "token_max_days": _DAYS,
     "token_requests_per_minute": (_positive(int), "a whole number above 0"),
     "token_review_audience": (_matching(_AUDIENCE), "a name without spaces, such as berth"),
     "token_review_roles": (
         _account_roles,
         f"NAMESPACE/NAME=ROLE by commas, * for any text; roles are {', '.join(_REVIEWED_ROLES)}",
     ),
-    "retention_days": (_positive(int), "a whole number of days above 0"),
-    "retention_details_days": (_positive(int), "a whole number of days above 0"),
+    "retention_days": _DAYS,
+    "retention_details_days": _DAYS,
     "history_budget_bytes": (_positive(int), "a whole number of bytes above 0"),
     "history_database_url": (
         _matching(_SQLITE, _POSTGRES),
@@ -568,7 +581,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),
     "webhook_ca_file": (str, "a path"),
     "webhook_seconds": (_at_most(30.0), "a number of seconds above 0, at most 30"),
-    "notice_days": (_positive(int), "a whole number of days above 0"),
+    "notice_days": _DAYS,
     "log_format": (_one_of(get_args(LogFormat)), "one of " + ", ".join(get_args(LogFormat))),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

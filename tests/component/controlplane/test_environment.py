@@ -126,6 +126,26 @@ def test_a_wrong_number_is_refused(value: str) -> None:
     assert "a whole number of bytes above 0" in fault
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "unit"),
+    [
+        *((f"BERTH_{name}_DAYS", 36_500, "days") for name in ("RETENTION", "NOTICE", "TOKEN_MAX", "ASSIGNMENT_IDLE")),
+        ("BERTH_EXEMPTION_NOTICE_DAYS", 36_500, "days"),
+        ("BERTH_SESSION_HOURS", 876_000, "hours"),
+        ("BERTH_LOCK_OUT_MINUTES", 52_560_000, "minutes"),
+        ("BERTH_GATE_MAX_AGE_SECONDS", 3_153_600_000, "seconds"),
+        ("BERTH_EXTENDER_DEADLINE_SECONDS", 86_400, "seconds"),
+        ("BERTH_EXTENDER_REVISION_POLL_SECONDS", 86_400, "seconds"),
+    ],
+)
+def test_a_time_is_a_hundred_years_at_most_and_one_that_is_waited_for_a_day(name: str, most: int, unit: str) -> None:
+    decode({name: str(most)})
+    for value in (most + 1, 99_999_999_999_999):
+        (fault,) = _faults({name: str(value)})
+        assert fault.startswith(f"{name}='{value}' is not a ")
+        assert fault.endswith(f"number of {unit} above 0, at most {most:,}")
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
 def test_a_wrong_rate_of_requeues_is_refused(value: str) -> None:
     assert _faults({"BERTH_REQUEUES_PER_SECOND": value}) == [
