@@ -44,20 +44,20 @@ class Server:
         self.place = place
         httpx = _httpx()
         headers = {"Accept": "application/json", "User-Agent": "berth-command/0.1"}
+        # What refuses such a header later quotes it: the token would stand on the terminal and in CI's log.
+        if not all("!" <= character <= "~" for character in place.token):
+            message = "The token has characters that no token has: copy it anew."
+            raise CommandError(message)
         if place.token:
             headers["Authorization"] = f"Bearer {place.token}"
-        try:
-            self._client = httpx.Client(
-                base_url=place.server,
-                headers=headers,
-                verify=_verify(place),
-                timeout=httpx.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS),
-                # A redirection could take the token to somebody else.
-                follow_redirects=False,
-            )
-        except UnicodeEncodeError as error:
-            message = "The token has characters that no token has: copy it anew."
-            raise CommandError(message) from error
+        self._client = httpx.Client(
+            base_url=place.server,
+            headers=headers,
+            verify=_verify(place),
+            timeout=httpx.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS),
+            # A redirection could take the token to somebody else.
+            follow_redirects=False,
+        )
 
     def close(self) -> None:
         """Close the connections."""

@@ -85,6 +85,21 @@ def test_the_token_is_sent_and_is_in_no_message(berth: Berth, stub: Stub) -> Non
     assert "a-token" not in ran.out + ran.err
 
 
+@pytest.mark.parametrize("token", ["hunter2\nhunter2", "hunter2\x00", "hunter2\x7f", "hunter2 hunter2", "hünter2"])
+def test_a_token_that_can_be_none_is_refused_before_anything_is_asked_and_not_shown(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    kept = tmp_path / "token"
+    kept.write_text(token)
+    monkeypatch.delenv("BERTH_TOKEN", raising=False)
+    monkeypatch.setenv("BERTH_TOKEN_FILE", str(kept))
+    ran = berth("whoami")
+    assert ran.code == 1
+    assert "copy it anew" in ran.err
+    assert "nter2" not in ran.err + ran.out
+    assert not stub.asked
+
+
 def test_a_token_is_read_from_a_file(berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
     monkeypatch.delenv("BERTH_TOKEN")
