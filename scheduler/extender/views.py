@@ -88,6 +88,8 @@ def _message(data: Any) -> str:
 class VerbView(APIView):
     """A verb. `answers` is the process's; `verb` names the method of it."""
 
+    # Of OPTIONS, REST framework would make an answer that describes the class.
+    http_method_names = ("post",)
     permission_classes = (AllowedCaller, FromNoPage)
     throttle_classes = (CallRate,)
     answers: VerbHandlers | None = None

@@ -56,6 +56,14 @@ def test_where_a_decision_must_be_recorded_and_cannot_be_kube_scheduler_is_told(
     assert body.body == b'{"Error":"Berth has no room to record its Decisions"}'
 
 
+@pytest.mark.parametrize("method", ["OPTIONS", "GET", "PUT", "TRACE"])
+def test_a_verb_is_asked_by_post_alone_and_says_so(method: str) -> None:
+    call = VerbView.as_view(verb="filter", answers=Answering())
+    answer = call(RequestFactory().generic(method, "/filter", headers={"Host": "localhost"}))
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+    assert answer.content == f'{{"Error":"Method \\"{method}\\" not allowed."}}'.encode()
+
+
 class Answering(VerbHandlers):
     """Answers, or isn't ready; each with a Decision."""
 
