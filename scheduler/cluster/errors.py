@@ -147,7 +147,7 @@ def error_of_answer(*, status: int, body: bytes, retry_after: str | None, contex
     """
     try:
         answer = msgspec.structs.replace(msgspec.json.decode(body, type=StatusObject), code=status)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body[:LONGEST_PLAIN_MESSAGE].decode(errors="replace").strip()
         answer = StatusObject(message=text, code=status)
     seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None

@@ -181,7 +181,7 @@ class Kind(Generic[T]):
     def _read_or_none(self, raw: msgspec.Raw) -> T | None:
         try:
             return self._read(raw)
-        except (msgspec.ValidationError, ObjectError, QuantityError):
+        except (msgspec.ValidationError, UnicodeDecodeError, ObjectError, QuantityError):
             logger.exception("object_unreadable kind=%s object=%.200s", self.name, bytes(raw).decode(errors="replace"))
             return None
 

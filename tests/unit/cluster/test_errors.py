@@ -58,3 +58,11 @@ def test_answer_tells_the_causes() -> None:
     error = errors.error_of_answer(status=504, body=body, retry_after=None, context="")
     assert error.causes == (errors.RESOURCE_VERSION_TOO_LARGE,)
     assert error.fields == ("x",)
+
+
+@pytest.mark.parametrize("body", [b'{"message":"caf\xe9"}', b"[" * 5000, b'{"details":' * 5000])
+def test_a_refusal_that_no_reader_takes_is_its_beginning(body: bytes) -> None:
+    """What stands before the API server may answer in another encoding."""
+    error = errors.error_of_answer(status=502, body=body, retry_after=None, context="GET /x")
+    assert isinstance(error, errors.APIUnavailableError)
+    assert str(error) == f"GET /x: 502 : {body[:200].decode(errors='replace')}"

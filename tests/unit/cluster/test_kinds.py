@@ -67,6 +67,11 @@ def test_read_page_leaves_out_an_object_that_it_cannot_read(caplog: pytest.LogCa
     assert [record.getMessage().split()[0] for record in caplog.records] == ["object_unreadable"] * 2
 
 
+def test_read_page_leaves_out_an_object_that_is_not_utf_8() -> None:
+    page = list_json([pod_json("latin"), pod_json("good")], version="3").replace(b'"latin"', b'"lat\xeen"')
+    assert [pod.name for pod in PODS.read_page(page).objects.values()] == ["good"]
+
+
 def test_read_event_gives_what_was_seen() -> None:
     """ADDED and MODIFIED carry the object, DELETED its last state."""
     for type_ in ("ADDED", "MODIFIED", "DELETED"):
