@@ -7,11 +7,9 @@ import msgspec
 
 from policies.engine.objects.metadata import Metadata, decode_object
 from policies.engine.objects.owners import DEPLOYMENT, deployment_behind
+from scheduler.cluster.texts import stored
 from scheduler.decisions.columns import StoredFilter
 from scheduler.decisions.record import body_bytes
-
-# As Kubernetes' own names have at most.
-_MOST_CHARACTERS = 253
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -70,12 +68,7 @@ def owner_of(metadata: Metadata) -> tuple[str, str]:
     if owner is None:
         return "", ""
     deployment = deployment_behind(owner, metadata)
-    return (DEPLOYMENT, _stored(deployment)) if deployment else (_stored(owner.kind), _stored(owner.name))
-
-
-def _stored(text: str) -> str:
-    """Return what a database stores and indexes of a text that whoever made the Pod could choose."""
-    return text.replace("\0", "")[:_MOST_CHARACTERS]
+    return (DEPLOYMENT, stored(deployment)) if deployment else (stored(owner.kind), stored(owner.name))
 
 
 def as_lines(names: Iterable[str]) -> str:

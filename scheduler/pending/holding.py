@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from policies.engine.objects.metadata import Metadata, decode_object
+from scheduler.cluster.texts import stored
 from scheduler.decisions.facts import owner_of
 from scheduler.decisions.matrix import Refusal
 
@@ -103,15 +104,15 @@ def _unbound(pod: _Pod) -> Unbound:
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
-        scheduler_name=pod.spec.scheduler_name,
+        scheduler_name=stored(pod.spec.scheduler_name),
         owner_kind=kind,
         owner_name=name,
         priority=pod.spec.priority,
         created_at=pod.metadata.creation_timestamp,
         since=tried.last_transition_time or pod.metadata.creation_timestamp,
-        condition=tried.reason,
-        message=_stored(tried.message, _LONGEST_MESSAGE),
-        nominated_node=pod.status.nominated_node_name,
+        condition=stored(tried.reason),
+        message=stored(tried.message, _LONGEST_MESSAGE),
+        nominated_node=stored(pod.status.nominated_node_name),
     )
 
 
@@ -140,15 +141,15 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
         return Hold("", GATES_LEFT)
     if counted := reasons_in(message):
         reason, _ = max(counted, key=lambda each: (each[1], each[0] in rules))
-        return Hold(rules.get(reason, ""), _stored(reason, _LONGEST_REASON))
+        return Hold(rules.get(reason, ""), stored(reason, _LONGEST_REASON))
     told = next((reason for reason in rules if reason in message), "")
     if told:
-        return Hold(rules[told], _stored(told, _LONGEST_REASON))
+        return Hold(rules[told], stored(told, _LONGEST_REASON))
     # A message that says of nodes that they aren't available, and not why, is that of a rule without a reason.
     if message and not (refusals and _AVAILABLE in message):
-        return Hold("", _stored(message, _LONGEST_REASON))
+        return Hold("", stored(message, _LONGEST_REASON))
     if refusals:
-        return Hold(refusals[0].rule, _stored(refusals[0].reason or refusals[0].code, _LONGEST_REASON))
+        return Hold(refusals[0].rule, stored(refusals[0].reason or refusals[0].code, _LONGEST_REASON))
     return Hold("", NOT_TRIED)
 
 
@@ -203,8 +204,3 @@ def _next_of_queue(queued: dict[str, Any], now: datetime) -> str:
         case "gated":
             return "once its scheduling gates are taken off"
     return "when the cluster changes so that a rule that refused it can let it pass, else after five minutes"
-
-
-def _stored(text: str, longest: int) -> str:
-    """Return what a database stores of a text."""
-    return text.replace("\0", "")[:longest]

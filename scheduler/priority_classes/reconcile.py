@@ -23,6 +23,7 @@ from policies import publishing
 from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement, Revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
+from scheduler.cluster.texts import stored
 from scheduler.priority_classes.execute import Outcome, apply, read_classes
 from scheduler.priority_classes.plan import Act, Found, Replacement, Step, ending, plan
 from scheduler.priority_classes.users import Counter
@@ -153,7 +154,7 @@ def _write_down(step: Step, begun: Replacement) -> None:
 
 
 def _finish(rows: QuerySet[PriorityClassReplacement], state: str, message: str) -> None:
-    rows.update(state=state, message=message, ended_at=Now())
+    rows.update(state=state, message=_stored(message), ended_at=Now())
 
 
 def _end_replacements(outcomes: Sequence[Outcome]) -> None:
@@ -190,7 +191,7 @@ def _look_again_after(outcome: Outcome) -> float:
 
 def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
     version = outcome.step.wanted.version if outcome.step.wanted else 0
-    message = _message(outcome, row if row is not None and row.version == version else None)
+    message = _stored(_message(outcome, row if row is not None and row.version == version else None))
     fields = {"state": outcome.state, "message": message, "version": version} | _facts(outcome.found)
     if row is None or (row.state, row.version) != (outcome.state, version):
         fields["changed_at"] = Now()
@@ -214,6 +215,11 @@ def _message(outcome: Outcome, row: ClusterPriorityClass | None) -> str:
     return outcome.message
 
 
+def _stored(text: str) -> str:
+    """Return a text of the cluster, or one that quotes it, as the database stores it."""
+    return stored(text, longest=len(text))
+
+
 def _facts(found: Found | None) -> dict[str, Any]:
     if found is None:
         return {"present": False, "managed": False, "made_by_berth": False}
@@ -222,7 +228,7 @@ def _facts(found: Found | None) -> dict[str, Any]:
         "value": found.value,
         "global_default": found.global_default,
         "preemption_policy": found.preemption_policy,
-        "description": found.description,
+        "description": _stored(found.description),
         "managed": found.is_managed,
         "made_by_berth": found.is_made_by_berth,
     }

@@ -21,6 +21,7 @@ from policies.models import PriorityClassLook, PriorityClassUser
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APIUnavailableError
 from scheduler.cluster.kinds import PODS
+from scheduler.cluster.texts import stored
 
 logger = logging.getLogger("berth.priority_classes")
 
@@ -76,7 +77,7 @@ def count(pods: Iterable[_Pod]) -> dict[Key, Count]:
     for pod in pods:
         if not pod.spec.priority_class_name:
             continue
-        kind, name = workload_of(pod.metadata)
+        kind, name = map(stored, workload_of(pod.metadata))
         priority = pod.spec.priority or 0
         key = Key(pod.spec.priority_class_name, pod.metadata.namespace, kind, name, priority)
         found = counts.setdefault(key, Count())

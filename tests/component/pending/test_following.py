@@ -41,6 +41,20 @@ def test_pods_of_every_scheduler_are_kept_as_long_as_they_wait() -> None:
     assert {name: row.reason for name, row in rows.items()} == {"a": "Insufficient memory"}
 
 
+def test_a_pod_with_texts_that_no_database_stores_keeps_the_others_none_the_less() -> None:
+    cluster = Cluster()
+    cluster.add("a", "0/3 nodes are available: 3 Insufficient cpu.")
+    cluster.add("b", scheduler="night\0shift")
+    cluster.add("c", scheduler="s" * 9_000, job="j\0ob")
+    rows = cluster.follow()
+    assert {name: row.scheduler_name for name, row in rows.items()} == {
+        "a": "default-scheduler",
+        "b": "nightshift",
+        "c": "s" * 253,
+    }
+    assert rows["c"].owner_name == "job"
+
+
 def test_berths_rule_is_named_by_the_newest_decision_and_a_later_one_takes_its_place(history: History) -> None:
     publish_all(rules("data"), make_assignment("all", "team", match={}))
     asking, cluster = Asking(history), Cluster()

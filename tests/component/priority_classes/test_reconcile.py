@@ -118,6 +118,20 @@ def test_system_classes_are_shown_and_never_touched(server: PriorityServer) -> N
     assert server.changes == []
 
 
+def test_a_description_that_no_database_stores_holds_up_nothing(server: PriorityServer) -> None:
+    """The API server takes a NUL, PostgreSQL doesn't."""
+    save()
+    publish_classes()
+    server.have("theirs", value=5, description="for\0us")
+    look(server)
+    server.have("batch", description="changed\0")
+    make_due()
+    look(server)
+    rows = ClusterPriorityClass.objects.in_bulk()
+    assert (rows["theirs"].description, rows["batch"].state) == ("forus", "drifted")
+    assert rows["batch"].message == "Changed in the cluster since Berth applied it: description is “changed”."
+
+
 def test_a_refusal_is_kept_in_the_api_servers_words_and_tried_again(server: PriorityServer) -> None:
     server.have("mine", value=1, globalDefault=True)
     save(globalDefault=True)

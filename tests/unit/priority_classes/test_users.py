@@ -57,6 +57,12 @@ def test_pods_are_counted_by_workload_and_number() -> None:
     assert counts[Key("batch", "shop", "Deployment", "web", 1000)].examples == ["web-1", "web-2"]
 
 
+def test_owners_names_are_kept_as_a_database_stores_them() -> None:
+    """The API server takes any text as an owner's kind and name, which whoever makes a Pod chooses."""
+    counts = counted(pod("a", owner=("J\0ob", "night\0ly")), pod("b", owner=("Job", "n" * 9_000)))
+    assert {(key.kind, key.name) for key in counts} == {("Job", "nightly"), ("Job", "n" * 253)}
+
+
 def test_a_replica_set_of_nobody_is_the_workload() -> None:
     assert {key.kind for key in counted(pod("a", owner=("ReplicaSet", "web-abc")))} == {"ReplicaSet"}
 
