@@ -47,11 +47,13 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
             if mode == "hang":
                 time.sleep(_HANGS)
                 return
-            status = {"fail": 503, "redirect": 302}.get(mode, 200)
-            said = b"I am ill" if mode == "fail" else b"ok"
+            status = {"fail": 503, "redirect": 302, "quote": 404, "move": 301}.get(mode, 200)
+            said = {"fail": b"I am ill", "quote": b"Cannot POST " + self.path.encode()}.get(mode, b"ok")
             self.send_response(status)
             if mode == "redirect":
                 self.send_header("Location", forbidden)
+            if mode == "move":
+                self.send_header("Location", f"https://127.0.0.1{self.path}/")
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)

@@ -4,22 +4,28 @@ An HTTP client of a library would look the name up again, follow redirects, ask 
 piece: here is a connection, to that address.
 """
 
+import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
+from urllib.parse import unquote
 
 import h11
 import msgspec
 
 from scheduler.webhooks.targets import Target
 
-# Of an answer so much is read, and kept.
+# Of an answer so much is kept.
 MAX_HEAD: Final = 500
+# So much is read: what it repeats of the URL is to be found whole.
+_MAX_READ: Final = 3_000
 _MAX_HEADERS: Final = 16_384
 _CHUNK: Final = 4_096
 _SUCCESS, _REDIRECT, _REFUSED = 200, 300, 400
+# What of a URL may be a secret: a piece that is too long for a word.
+_PIECE = re.compile(r"[^/?&=]{8,}")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -55,7 +61,8 @@ def post(
 
     try:
         with _connected(target, address, left, ca_file) as connection:
-            return _ask(connection, _request(target, body, headers), left)
+            status, said = _ask(connection, _request(target, body, headers), left)
+            return Answer(status, _without_url(said, target)[:MAX_HEAD])
     except TimeoutError:
         return Answer(None, f"no answer within {seconds:g} s")
     except ssl.SSLCertVerificationError as error:
@@ -97,7 +104,19 @@ def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> tuple[h
     return h11.Request(method="POST", target=target.path, headers=list(fields.items())), body
 
 
-def _ask(connection: socket.socket, request: tuple[h11.Request, bytes], left: Callable[[], float]) -> Answer:
+def _without_url(said: str, target: Target) -> str:
+    """Return what a receiver said without what it repeats of the URL: that may be a secret, and errors and redirects quote it."""
+    for piece in sorted(_secrets_of(target.path), key=len, reverse=True):
+        said = said.replace(piece, "…")
+    return said
+
+
+def _secrets_of(path: str) -> Iterator[str]:
+    for text in (path, unquote(path)):
+        yield from _PIECE.findall(text)
+
+
+def _ask(connection: socket.socket, request: tuple[h11.Request, bytes], left: Callable[[], float]) -> tuple[int, str]:
     head, body = request
     protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEADERS)
     pieces = [protocol.send(head), protocol.send(h11.Data(data=body)), protocol.send(h11.EndOfMessage())]
@@ -107,8 +126,8 @@ def _ask(connection: socket.socket, request: tuple[h11.Request, bytes], left: Ca
     said = _beginning(connection, protocol, left).decode(errors="replace")
     if _REDIRECT <= response.status_code < _REFUSED:
         where = dict(response.headers).get(b"location", b"").decode(errors="replace")
-        said = f"it redirects to {where[:MAX_HEAD] or 'nowhere'}, which isn't followed: enter the final URL"
-    return Answer(response.status_code, said.replace("\0", ""))
+        said = f"it redirects, which isn't followed: enter the final URL. It leads to {where or 'nowhere'}"
+    return response.status_code, said.replace("\0", "")
 
 
 def _response(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> h11.Response:
@@ -125,11 +144,11 @@ def _beginning(connection: socket.socket, protocol: h11.Connection, left: Callab
     """Return what the answer begins with. Its status is known: what fails from here on only cuts it."""
     said = b""
     try:
-        while len(said) < MAX_HEAD and isinstance(event := _next(connection, protocol, left), h11.Data):
+        while len(said) < _MAX_READ and isinstance(event := _next(connection, protocol, left), h11.Data):
             said += event.data
     except (OSError, h11.ProtocolError):
-        return said[:MAX_HEAD]
-    return said[:MAX_HEAD]
+        return said
+    return said
 
 
 def _next(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> object:

@@ -133,6 +133,27 @@ def test_each_notice_arrives_signed_and_in_order_though_the_receiver_fails_hangs
     assert receiver.taken("forbidden") == [], "nothing went where the redirect led"
 
 
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("quote", "Cannot POST /hooks/…?sig=…"),
+        ("move", "it redirects, which isn't followed: enter the final URL. It leads to https://127.0.0.1/hooks/…?sig=…/"),
+    ],
+)  # fmt: skip
+def test_what_a_receiver_repeats_of_the_url_is_kept_and_logged_nowhere(
+    mode: str, says: str, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of Slack's and Teams' URLs the path is the secret."""
+    row = hook(f"http://127.0.0.1:{receiver.port}/hooks/T0B0XXXXXX?sig=a%2Bsecret")
+    waiting(row, 1)
+    receiver.does(mode)
+    queue.deliver(now=Clock())
+    row.refresh_from_db()
+    assert (Delivery.objects.get().said, row.said) == (says, says)
+    assert "T0B0" not in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_an_address_that_is_not_named_is_never_connected_to(receiver: Receiver) -> None:
     row, clock = hook(f"http://127.0.0.2:{receiver.forbidden_port}/in"), Clock()
     waiting(row, 1)
