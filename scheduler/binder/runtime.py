@@ -27,7 +27,7 @@ from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.decisions.recorder import Preemptor
-from scheduler.metrics import REVISION
+from scheduler.metrics import REVISION, show_misses_of
 from scheduler.models import BinderState, Wake
 from scheduler.serving.outcomes import MissedEnds, record_outcomes
 from scheduler.serving.probes import listen
@@ -158,6 +158,7 @@ class Runtime:
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         REVISION.set(revision.number)
+        show_misses_of({assignment.rule_set for assignment in revision.revision.assignments})
         self.live.require(always_read() | revision.reads)
         self.loop.serve(revision)
 

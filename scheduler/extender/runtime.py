@@ -20,7 +20,7 @@ from scheduler.extender.verbs.bind import Binder
 from scheduler.extender.verbs.context import RequestContexts
 from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
-from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
+from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE, show_misses_of
 from scheduler.models import Caller, Process
 from scheduler.serving.outcomes import MissedEnds, record_outcomes
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, missing_parts
@@ -137,6 +137,7 @@ class Runtime:
         self.reads.served()
         self.answers.serving(revision)
         REVISION.set(revision.number)
+        show_misses_of({assignment.rule_set for assignment in revision.revision.assignments})
         self._changed.set()
 
     def _run_heartbeats(self) -> None:

@@ -36,6 +36,10 @@ DECISION_HEADER = "Berth-Decision"
 # The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well.
 HAS_ERROR = frozenset({"filter", "bind"})
 _SECONDS = {verb: SECONDS.labels(verb) for verb in ("filter", "prioritize", "bind", "preempt")}
+# Shown from 0 on, so that an alert rings at the first one: Prometheus sees no rise in a counter that begins above 0.
+for _verb in _SECONDS:
+    for _outcome in ("not_ready", "failed"):
+        CALLS.labels(_verb, _outcome)
 _JSON = "application/json"
 _CHUNK = 1 << 20
 _INGEST_FACTOR = 4

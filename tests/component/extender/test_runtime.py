@@ -5,13 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import RequestFactory
+from prometheus_client import generate_latest
 
+from policies.engine.decision import CompiledRevision
+from policies.engine.ruleset import Revision
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.runtime import FORGET_SECONDS, Runtime
 from scheduler.extender.verbs.context import NotReadyError
 from scheduler.extender.verbs.handlers import Reply, VerbHandlers
 from scheduler.extender.views import VerbView
 from scheduler.models import Process
+from tests.builders import make_assignment, make_rule_set
 
 pytestmark = pytest.mark.django_db
 
@@ -46,6 +50,17 @@ def test_a_process_puts_itself_on_the_list_and_takes_itself_off() -> None:
     assert list(Process.objects.values_list("id", "role")) == [(runtime.heartbeat.process_id, "extender")]
     runtime.heartbeat.leave()
     assert not Process.objects.exists()
+
+
+def test_what_alerts_wait_for_is_counted_from_nought_before_it_happens() -> None:
+    """Prometheus sees no rise in a counter that begins at 1: the first miss, and the first fault, would ring nowhere."""
+    rule_set = make_rule_set("not-missed-yet")
+    revision = Revision(number=1, rule_sets=[rule_set], assignments=[make_assignment("all", "not-missed-yet")])
+    Runtime()._on_revision(CompiledRevision(revision))
+    shown = generate_latest().decode()
+    assert 'berth_deadline_misses_total{rule_set="not-missed-yet"} 0.0' in shown
+    for verb in ("filter", "prioritize", "bind", "preempt"):
+        assert f'berth_extender_calls_total{{outcome="failed",verb="{verb}"}}' in shown
 
 
 @pytest.mark.parametrize(("verb", "status"), [("filter", 200), ("prioritize", 503)])
