@@ -41,6 +41,8 @@ logger = logging.getLogger("berth.signin")
 ADMINISTRATOR = "Administrator"
 # What a provider may take for one answer.
 TIMEOUT_SECONDS = 10.0
+# How far its clock may be from ours.
+CLOCKS_APART_SECONDS = 60.0
 # OpenID Connect Core 2, ID Token.
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,255}")
 _NAME = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ſ@.+_-]{1,140}")
@@ -71,14 +73,26 @@ def _document(issuer: str) -> Mapping[str, Any]:
     url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     answer = requests.get(url, timeout=TIMEOUT_SECONDS)
     answer.raise_for_status()
-    found = answer.json()
+    found = _members(answer.json(), url)
     if found.get("issuer") != issuer:
         message = f"{url} is of issuer {found.get('issuer')!r}; BERTH_OIDC_ISSUER has to be the same text"
         raise ProviderError(message)
     if missing := [name for name in _ENDPOINTS.values() if not found.get(name)]:
         message = f"{url} names no {' and no '.join(missing)}"
         raise ProviderError(message)
-    return dict(found)
+    return found
+
+
+def _members(said: Any, where: str) -> dict[str, Any]:
+    """Return what the provider said as the object that it has to be.
+
+    Raises:
+        ProviderError: it is none.
+    """
+    if not isinstance(said, dict):
+        message = f"{where} gave no JSON object"
+        raise ProviderError(message)
+    return said
 
 
 def _setting(name: str, *default: Any) -> Any:
@@ -132,13 +146,64 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
             logger.warning("a sign-in at the provider failed", extra={"fault": str(fault)})
             return None
 
+    def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return the tokens for a code."""
+        return _members(super().get_token(payload), self.OIDC_OP_TOKEN_ENDPOINT)
+
+    def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return a person's claims."""
+        return _members(super().get_userinfo(access_token, id_token, payload), self.OIDC_OP_USER_ENDPOINT)
+
+    def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
+        """Return the provider's key for a token: the one that its header names; a provider with a single key need name none.
+
+        Not the parent's, which takes each key to have a name, and one that doesn't say its algorithm to be of RS256.
+
+        Raises:
+            ProviderError: there is none, or the token is signed in another way than the setting says.
+        """
+        header = jwt.get_unverified_header(token)
+        if header.get("alg") != self.OIDC_RP_SIGN_ALGO:
+            message = f"the token is signed by {header.get('alg')!r}; BERTH_OIDC_SIGNING_ALGORITHM has {self.OIDC_RP_SIGN_ALGO}"
+            raise ProviderError(message)
+        answer = requests.get(self.OIDC_OP_JWKS_ENDPOINT, timeout=TIMEOUT_SECONDS)
+        answer.raise_for_status()
+        keys = _members(answer.json(), self.OIDC_OP_JWKS_ENDPOINT).get("keys")
+        named = header.get("kid")
+        fitting = [key for key in keys if self._may_sign(key, named)] if isinstance(keys, list) else []
+        if not fitting or (named is None and len(fitting) > 1):
+            message = f"{self.OIDC_OP_JWKS_ENDPOINT} has no key {named!r} for {self.OIDC_RP_SIGN_ALGO}, or several without a name"
+            raise ProviderError(message)
+        return jwt.PyJWK(fitting[-1], algorithm=self.OIDC_RP_SIGN_ALGO)
+
+    def _may_sign(self, key: Any, named: str | None) -> bool:
+        algorithm = self.OIDC_RP_SIGN_ALGO
+        return (
+            isinstance(key, dict)
+            and key.get("kty") == ("RSA" if algorithm.startswith("RS") else "EC")
+            and key.get("use", "sig") == "sig"
+            and key.get("alg", algorithm) == algorithm
+            and (named is None or key.get("kid") == named)
+        )
+
+    def _verify_jws(self, payload: str, key: Any) -> dict[str, Any]:
+        """Return what a signed token says; of a provider whose clock is a little ahead it is of a moment to come."""
+        algorithms = [self.OIDC_RP_SIGN_ALGO]
+        return jwt.decode(
+            payload, key, algorithms=algorithms, leeway=CLOCKS_APART_SECONDS, options={"verify_aud": False}
+        )
+
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
         """Return what a token says.
 
         Raises:
-            ProviderError: it is of another issuer, or for another client (OpenID Connect Core 1.0, section 3.1.3.7).
+            ProviderError: it is of another issuer, or for another client (OpenID Connect Core 1.0, section 3.1.3.7), or has no end.
         """
         said: dict[str, Any] = super().verify_token(token, **kwargs)
+        # Claims that come signed have none; they are asked for without a nonce.
+        if "nonce" in kwargs and "exp" not in said:
+            message = "a token that never ends isn't taken"
+            raise ProviderError(message)
         audience = said.get("aud", [])
         audiences = audience if isinstance(audience, list) else [audience]
         if said.get("iss") != settings.BERTH.oidc_issuer or self.OIDC_RP_CLIENT_ID not in audiences:

@@ -1,6 +1,8 @@
 """Signing in: what a provider's claims make of somebody, whose tokens are taken, who is locked out, what pages may load."""
 
+import json
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from types import SimpleNamespace
@@ -8,16 +10,18 @@ from typing import Any
 
 import jwt
 import pytest
+import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
+from django.urls import path
 from msgspec.structs import replace
 
-from controlplane import sign_in_form
+from controlplane import provider, sign_in_form
 from controlplane.accounts import LocalAccounts, address
 from controlplane.models import Identity
 from controlplane.provider import Provider, ProviderError, account, roles_of
@@ -134,12 +138,123 @@ def test_a_token_for_us_is_taken(backend: Provider) -> None:
 
 @pytest.mark.parametrize(
     "members",
-    [{"iss": "https://evil.example"}, {"aud": "other"}, {"aud": ["berth"], "azp": "other"}, {"nonce": "m"}, {"exp": 1}],
-    ids=["issuer", "audience", "authorised party", "nonce", "expired"],
+    [
+        {"iss": "https://evil.example"},
+        {"aud": "other"},
+        {"aud": ["berth"], "azp": "other"},
+        {"nonce": "m"},
+        {"exp": 1},
+        {"iat": time.time() + 3_600},
+    ],
+    ids=["issuer", "audience", "authorised party", "nonce", "expired", "of an hour to come"],
 )
 def test_any_other_token_is_refused(backend: Provider, members: dict[str, Any]) -> None:
     with pytest.raises((SuspiciousOperation, jwt.PyJWTError)):
         backend.verify_token(token(**members), nonce="n")
+
+
+def test_a_token_without_an_end_is_refused(backend: Provider) -> None:
+    said = {"iss": ISSUER, "aud": "berth", "sub": "7", "nonce": "n"}
+    with pytest.raises(ProviderError, match="never ends"):
+        backend.verify_token(jwt.encode(said, KEY, algorithm="RS256", headers={"kid": "one"}), nonce="n")
+
+
+class Asked:
+    """A provider that is asked by HTTP, from memory: its answers by URL."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, settings: Any, *, algorithm: str = "RS256") -> None:
+        settings.ROOT_URLCONF = __name__
+        settings.BERTH = replace(settings.BERTH, oidc_roles={"kube-ops": "Operator"})
+        settings.OIDC_RP_SIGN_ALGO = algorithm
+        self.algorithm = algorithm
+        self.key = {**jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": "one"}
+        endpoints = {
+            "authorization_endpoint": "a",
+            "token_endpoint": "token",
+            "userinfo_endpoint": "who",
+            "jwks_uri": "keys",
+        }
+        self.answers: dict[str, Any] = {
+            f"{ISSUER}/.well-known/openid-configuration": {"issuer": ISSUER, **endpoints},
+            "keys": {"keys": [{"kty": "oct"}, {**self.key, "use": "enc"}, self.key]},
+            "who": OPS | {"groups": ["kube-ops"]},
+        }
+        self.gives()
+        provider._document.cache_clear()
+        for method in ("get", "post"):
+            monkeypatch.setattr(requests, method, self._answer)
+
+    def gives(self, kid: str | None = "one", **members: Any) -> None:
+        said = {"iss": ISSUER, "aud": "berth", "sub": "7", "nonce": "n", "exp": time.time() + 600, **members}
+        signed = jwt.encode(said, KEY, algorithm=self.algorithm, headers={"kid": kid} if kid else {})
+        self.answers["token"] = {"id_token": signed, "access_token": "x"}
+
+    def _answer(self, url: str, **_: Any) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code, answer._content = 200, json.dumps(self.answers[url]).encode()
+        return answer
+
+    def signed_in(self) -> Any:
+        request = RequestFactory().get("/oidc/callback/?code=c&state=s")
+        request.session = {}  # type: ignore[assignment]
+        return Provider().authenticate(request, nonce="n", code_verifier="v")
+
+
+urlpatterns = [path("oidc/callback/", lambda _: HttpResponse(), name="oidc_authentication_callback")]
+
+
+@pytest.fixture
+def asked(provided: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Asked]:
+    yield Asked(monkeypatch, settings)
+    provider._document.cache_clear()
+
+
+def test_a_provider_whose_clock_is_a_little_ahead_lets_people_in(asked: Asked) -> None:
+    asked.gives(iat=time.time() + 20, nbf=time.time() + 20)
+    assert asked.signed_in().username == "sam"
+
+
+def test_a_provider_with_one_key_need_not_name_it(asked: Asked) -> None:
+    asked.gives(kid=None)
+    del asked.key["kid"]
+    assert asked.signed_in().username == "sam"
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512"])
+def test_keys_need_not_say_their_algorithm(
+    algorithm: str, provided: None, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    assert Asked(monkeypatch, settings, algorithm=algorithm).signed_in().username == "sam"
+    provider._document.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("url", "answer"),
+    [
+        (f"{ISSUER}/.well-known/openid-configuration", ["issuer"]),
+        ("token", []),
+        ("token", {"id_token": None}),
+        ("token", {"id_token": 7}),
+        ("who", None),
+        ("who", "sam"),
+        ("keys", {}),
+        ("keys", {"keys": "one"}),
+        ("keys", {"keys": [7, {"kid": "one"}, {"kid": "one", "kty": "RSA"}]}),
+    ],
+)
+def test_whatever_a_provider_answers_nobody_is_let_in_and_nothing_breaks(asked: Asked, url: str, answer: Any) -> None:
+    asked.answers[url] = answer
+    assert asked.signed_in() is None
+    assert not User.objects.exists()
+
+
+def test_a_token_signed_in_another_way_is_refused_and_the_setting_is_named(
+    asked: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked.algorithm = "RS512"
+    asked.gives()
+    assert asked.signed_in() is None
+    assert "BERTH_OIDC_SIGNING_ALGORITHM" in caplog.records[-1].fault  # type: ignore[attr-defined]
 
 
 def test_claims_of_somebody_else_are_refused(backend: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
