@@ -37,6 +37,8 @@ ACCOUNT: Final = "system:serviceaccount:"
 _ISSUER: Final = "kubernetes"
 _TIMEOUT_SECONDS = 5.0
 _MAX_VIA = 150
+# As long as the name of an account may be; a ServiceAccount's can be twice that.
+_MAX_NAME = 150
 # Reviews within a minute of tokens that weren't taken before: of one address, of all, and at once. Each is a request to the API
 # server, and holds one of the admin's eight threads.
 OF_ADDRESS, IN_ALL, AT_ONCE = 30, 120, 4
@@ -191,11 +193,11 @@ def caller_of_review(token: str, address: str) -> Caller:
 
 def _account(name: str, roles: set[str]) -> User:
     review = msgspec.structs.replace(current_origin(), via="TokenReview")
-    username = ACCOUNT + name.replace("/", ":")
+    subject = ACCOUNT + name.replace("/", ":")
     with coming_from(review):
-        identity = Identity.objects.select_related("user").filter(issuer=_ISSUER, subject=username).first()
+        identity = Identity.objects.select_related("user").filter(issuer=_ISSUER, subject=subject).first()
         if identity is None and roles:
-            identity = _new(username)
+            identity = _new(subject)
         if identity is not None and set(identity.user.groups.values_list("name", flat=True)) != roles:
             with transaction.atomic():
                 identity.user.groups.set(Group.objects.filter(name__in=roles))
@@ -203,21 +205,30 @@ def _account(name: str, roles: set[str]) -> User:
         message = f"The ServiceAccount {name} has no role here (BERTH_TOKEN_REVIEW_ROLES)."
         raise RefusedError(message)
     if not identity.user.is_active:
-        message = f"The account {username} is inactive."
+        message = f"The account {identity.user.username} is inactive."
         raise RefusedError(message)
     return identity.user
 
 
-def _new(username: str) -> Identity:
+def _new(subject: str) -> Identity:
     """Make the account, which nobody signs in to: it has no password, and no page is for it."""
+    username = _short(subject)
     try:
         with transaction.atomic():
             user = User.objects.create_user(username)
-            return Identity.objects.create(user=user, issuer=_ISSUER, subject=username)
+            return Identity.objects.create(user=user, issuer=_ISSUER, subject=subject)
     except IntegrityError:
         # Two requests of a new ServiceAccount at once; or somebody's account is called so, and is theirs.
-        found = Identity.objects.select_related("user").filter(issuer=_ISSUER, subject=username).first()
+        found = Identity.objects.select_related("user").filter(issuer=_ISSUER, subject=subject).first()
         if found is None:
             message = f"Another account is called {username}: rename it."
             raise RefusedError(message) from None
         return found
+
+
+def _short(subject: str) -> str:
+    """Return an account's name for a ServiceAccount: a long one's beginning, with a digest by which it is this one's alone."""
+    if len(subject) <= _MAX_NAME:
+        return subject
+    digest = hashlib.sha256(subject.encode()).hexdigest()[:16]
+    return f"{subject[: _MAX_NAME - len(digest) - 1]}-{digest}"

@@ -132,6 +132,19 @@ def test_it_comes_in_with_an_account_of_its_own_and_its_roles(server: FakeServer
     assert (User.objects.filter(username=DEPLOYER).count(), AuditEvent.objects.count()) == (1, events)
 
 
+def test_names_longer_than_an_accounts_give_an_account_each(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ServiceAccount's name may have 253 characters, its namespace's 63."""
+    roles = {"ci/*": "Operator"}
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, token_review_roles=roles))
+    for name in ("d" * 253, "d" * 252 + "e"):
+        server.status["user"] = {"username": f"system:serviceaccount:ci:{name}"}
+        assert [asked().status_code, asked().status_code] == [200, 200]
+    names = User.objects.filter(username__startswith="system:serviceaccount:ci:ddd").values_list("username", flat=True)
+    assert [len(name) for name in names] == [150, 150]
+
+
 def test_each_request_is_judged_anew(server: FakeServer) -> None:
     assert asked().status_code == 200
     server.status["authenticated"] = False
