@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -477,12 +478,33 @@ def _matching(*patterns: re.Pattern[str]) -> Callable[[str], str]:
     return read
 
 
+def _server(*patterns: re.Pattern[str]) -> Callable[[str], str]:
+    """Return a reader of URLs that is sure of host and port: a / or # in a password would make another one of them, and an error quote it."""
+
+    def read(text: str) -> str:
+        if _SQLITE.fullmatch(_matching(*patterns)(text)):
+            return text
+        parts = urlsplit(text)
+        is_cut = bool(parts.netloc) and "@" in text and "@" not in parts.netloc
+        # Asked for, a wrong port is a ValueError; it quotes what stands there.
+        if parts.fragment or is_cut or parts.port == 0:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
 def _long_enough(text: str) -> str:
     if len(text) < _MIN_SECRET_LENGTH:
         raise ValueError(text)
     return text
 
 
+_ENCODED = "; in a password @, /, ?, # and % as %40, %2F, %3F, %23 and %25"
+_DATABASE = (
+    _server(_SQLITE, _POSTGRES),
+    f"sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR{_ENCODED}",
+)
 _PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
 # A hundred years, for who means for ever: with more, moments would be asked for that Python and databases can't write.
 _MOST_DAYS = 36_500
@@ -496,11 +518,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "local": (_boolean, "true or false"),
     "state_dir": (lambda text: Path(text).resolve(), "a directory"),
     "secret_key": (_long_enough, f"at least {_MIN_SECRET_LENGTH} characters"),
-    "database_url": (
-        _matching(_SQLITE, _POSTGRES),
-        "sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR",
-    ),
-    "redis_url": (_matching(_REDIS), "redis://HOST:PORT/N or rediss://HOST:PORT/N"),
+    "database_url": _DATABASE,
+    "redis_url": (_server(_REDIS), f"redis://HOST:PORT/N or rediss://HOST:PORT/N{_ENCODED}"),
     "kubeconfig": (str, "a path"),
     "scheduler_config": (str, "a path"),
     "allowed_hosts": (_names, "host names, by commas"),
@@ -571,10 +590,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "retention_days": _DAYS,
     "retention_details_days": _DAYS,
     "history_budget_bytes": (_positive(int), "a whole number of bytes above 0"),
-    "history_database_url": (
-        _matching(_SQLITE, _POSTGRES),
-        "sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR",
-    ),
+    "history_database_url": _DATABASE,
     "ledger_key_file": (str, "a path"),
     "ledger_checkpoint_dir": (str, "a directory"),
     "ledger_webhook_url": (_matching(_WEB), "https://… or http://…"),

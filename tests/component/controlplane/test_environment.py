@@ -112,6 +112,16 @@ def test_all_wrong_variables_are_named_at_once() -> None:
         ("BERTH_DATABASE_URL", "mysql://u:hunter2@h/db"),
         ("BERTH_REDIS_URL", "http://:hunter2@h"),
         ("BERTH_SECRET_KEY", "hunter2"),
+        ("BERTH_DATABASE_URL", "postgresql://u:p@h:hunter2/db"),
+        ("BERTH_DATABASE_URL", "postgresql://u:hunter2#x@h:5432/db"),
+        ("BERTH_DATABASE_URL", "postgresql://u:1#hunter2@h:5432/db"),
+        ("BERTH_DATABASE_URL", "postgresql://u:1?hunter2@h:5432/db"),
+        ("BERTH_DATABASE_URL", "postgresql://u:hunter2@[::1/db"),
+        ("BERTH_HISTORY_DATABASE_URL", "postgresql://u:hunter2@h:99999/db"),
+        ("BERTH_REDIS_URL", "redis://:hunter2/x@h:6379/0"),
+        ("BERTH_REDIS_URL", "redis://:1/hunter2@h:6379/0"),
+        ("BERTH_REDIS_URL", "redis://:hunter2#x@h:6379/0"),
+        ("BERTH_REDIS_URL", "redis://:p@h:hunter2/0"),
     ],
 )
 def test_a_wrong_secret_is_named_and_not_shown(name: str, value: str) -> None:
@@ -181,8 +191,11 @@ def test_every_new_name_of_a_renamed_setting_is_one_and_no_former_name_is() -> N
     "url",
     [
         "sqlite:////var/lib/berth/db.sqlite3",
+        "sqlite:////var/lib/berth #1/what?/db.sqlite3",
         "postgresql://u:p%40ss@db.example.org:5432/berth",
         "postgresql:///berth?host=/run/postgresql",
+        "postgresql:///berth?host=/run/post@gresql",
+        "postgresql://u@[::1]/berth?sslmode=require",
     ],
 )
 def test_database_urls_in_the_accepted_forms_are_taken(url: str) -> None:
