@@ -1,4 +1,4 @@
-"""The commands of kubernetes.md in docs/, as its reader types them, at a real API server: installed, labelled, and taken out again.
+"""The commands of kubernetes.md in docs/, as its reader types them, at a real API server: installed, labelled, upgraded, and taken out again.
 
 No kubelet is here: what waits for Pods, and what runs inside one, is asked for its object alone.
 """
@@ -23,6 +23,8 @@ INSTALL = ROOT / "docs" / "kubernetes.md"
 _WAITS = re.compile(
     r"^kubectl -n berth (?:wait --for=\S+ --timeout=\S+|rollout status|exec -it|port-forward) (\S+).*$", re.MULTILINE
 )
+# What an upgrade stops first.
+STOPPED = ("deployment/berth-beat", "statefulset/berth-worker")
 # As the worker makes it of a document (scheduler/priority_classes/execute.py).
 OF_A_RULE = f"""
 apiVersion: scheduling.k8s.io/v1
@@ -54,9 +56,16 @@ def typed(block: str, folder: Path, cluster: Cluster) -> None:
     assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
 
 
+def images(cluster: Cluster) -> set[str]:
+    """Return the images of Berth's own Pods."""
+    path = "--output=jsonpath={.items[*].spec.template.spec.containers[0].image}"
+    named = kubectl(cluster, "-n", "berth", "get", "deployment,statefulset,job", path).split()
+    return {image for image in named if image.startswith("REGISTRY/")}
+
+
 @pytest.mark.usefixtures("kinds_of_others")
 def test_the_commands_of_the_page_install_berth_and_take_it_out_again(cluster: Cluster, folder: Path) -> None:
-    secrets, ledger, apply, label, delete = blocks("sh", INSTALL)
+    secrets, ledger, apply, label, upgrade, delete = blocks("sh", INSTALL)
     assert apply.count("\n") == 5
     for block in (secrets, ledger, apply, label):
         typed(block, folder, cluster)
@@ -66,15 +75,14 @@ def test_the_commands_of_the_page_install_berth_and_take_it_out_again(cluster: C
     }
     assert wanted <= names_of(cluster, documents)
     assert "berth-extended" in kubectl(cluster, "get", "namespace", "shop", "--output=jsonpath={.metadata.labels}")
-    image = kubectl(
-        cluster,
-        "-n",
-        "berth",
-        "get",
-        "deploy/berth-admin",
-        "--output=jsonpath={.spec.template.spec.containers[0].image}",
-    )
-    assert image == "REGISTRY/berth:TAG"
+    assert images(cluster) == {"REGISTRY/berth:TAG"}
+
+    own = folder / "deploy" / "kubernetes" / "own" / "kustomization.yaml"
+    own.write_text(own.read_text().replace("newTag: TAG", "newTag: NEXT"))
+    typed(upgrade, folder, cluster)
+    assert images(cluster) == {"REGISTRY/berth:NEXT"}
+    replicas = kubectl(cluster, "-n", "berth", "get", *STOPPED, "--output=jsonpath={.items[*].spec.replicas}")
+    assert replicas == "1 1", "what was stopped for it runs again"
 
     kubectl(cluster, "apply", "-f", "-", given=OF_A_RULE)
     typed(delete, folder, cluster)
