@@ -80,6 +80,14 @@ def exchange(stack: Stack, statements: str) -> None:
                 )
 
 
+def may_anybody(stack: Stack, what: str) -> bool:
+    """Whether whoever has an account on the server may do that to the restored database."""
+    name = f"{urlsplit(stack.database_url).path[1:]}_restored"
+    with psycopg.connect(stack.database_url) as connection:
+        row = connection.execute("SELECT has_database_privilege('public', %s, %s)", (name, what)).fetchone()
+    return bool(row and row[0])
+
+
 def chain(stack: Stack) -> list[int]:
     """The numbers of the Revisions."""
     return [number for (number,) in stack.sql("SELECT number FROM policies_revision ORDER BY number")]
@@ -109,6 +117,7 @@ def test_a_restored_database_verifies_and_goes_on_under_running_extenders(stack:
         stack.manage("ledger", "checkpoint")
         typed(back_up, stack, folder, BERTH_LEDGER_CHECKPOINT_DIR=str(checkpoints))
         typed(restore, stack, folder)
+        assert not may_anybody(stack, "CONNECT, TEMPORARY"), "a dump doesn't have who may connect"
 
         # A Revision that the backup doesn't have: its number is given a second time.
         stack.publish(rules("blue")[0])
