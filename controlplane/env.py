@@ -339,7 +339,7 @@ _ISSUER = re.compile(r"(?P<scheme>https?)://(?P<host>[^/:?#@\s]+|\[[0-9a-fA-F:]+
 _SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
 _SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _REDIS = re.compile(r"rediss?://.+")
-_WEB = re.compile(r"https?://[^/\s]+(/\S*)?")
+_WEB = re.compile(r"https?://[^/\s@]+(/\S*)?")
 # As long as a name in Kubernetes: a domain, a slash, and 63 characters.
 _PATTERN = re.compile(r"\*?[^*\s]{1,317}\*?|\*")
 _MOST_PATTERNS = 100
@@ -593,7 +593,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "history_database_url": _DATABASE,
     "ledger_key_file": (str, "a path"),
     "ledger_checkpoint_dir": (str, "a directory"),
-    "ledger_webhook_url": (_matching(_WEB), "https://… or http://…"),
+    "ledger_webhook_url": (_server(_WEB), "https://… or http://…, without user and password"),
     "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),
     "webhook_ca_file": (str, "a path"),
     "webhook_seconds": (_at_most(30.0), "a number of seconds above 0, at most 30"),

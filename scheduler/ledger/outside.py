@@ -3,6 +3,7 @@
 A file `LOG.checkpoints` has a line of JSON for each: {"at", "note"}.
 """
 
+import http.client
 import json
 import logging
 import os
@@ -11,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
@@ -50,7 +51,7 @@ def publish(log: str, note: str, at: datetime) -> None:
     if settings.BERTH.ledger_webhook_url:
         try:
             _send(settings.BERTH.ledger_webhook_url, note)
-        except (OSError, urllib.error.URLError) as error:
+        except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
             LEDGER_UNPUBLISHED.labels("webhook").inc()
             logger.error("a checkpoint of %s can't be sent to BERTH_LEDGER_WEBHOOK_URL: %s", log, error)  # noqa: TRY400
 
@@ -63,10 +64,20 @@ def _append(path: Path, line: str) -> None:
         os.fsync(file.fileno())
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for the fault that it is: what follows it is a GET, without the note."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return no request to go on with."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 def _send(url: str, note: str) -> None:
     request = urllib.request.Request(url, data=note.encode(), headers={"Content-Type": "text/plain; charset=utf-8"})  # noqa: S310 - env.py takes http(s) alone
-    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - as above
-        answer.read()
+    # The status says it all: whatever else the receiver answers isn't waited for.
+    _OPENER.open(request, timeout=_SECONDS).close()
 
 
 def is_any_kept(folder: Path) -> bool:

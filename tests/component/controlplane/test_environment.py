@@ -122,6 +122,8 @@ def test_all_wrong_variables_are_named_at_once() -> None:
         ("BERTH_REDIS_URL", "redis://:1/hunter2@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:hunter2#x@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:p@h:hunter2/0"),
+        ("BERTH_LEDGER_WEBHOOK_URL", "https://u:hunter2@h/x"),
+        ("BERTH_LEDGER_WEBHOOK_URL", "https://h:hunter2/x"),
     ],
 )
 def test_a_wrong_secret_is_named_and_not_shown(name: str, value: str) -> None:

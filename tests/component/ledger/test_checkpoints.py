@@ -2,8 +2,10 @@
 
 import json
 import logging
+import socket
 import stat
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,40 @@ def test_a_webhook_gets_each_checkpoint(environment: Any, ledgered: Ledgered) ->
         thread.join()
         server.server_close()
     assert got == [LedgerCheckpoint.objects.get().note.encode()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"no HTTP\r\n\r\n", "no HTTP"),
+        (b"", "closed connection"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "302"),
+        # What comes behind the status isn't read.
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", ""),
+    ],
+)
+def test_whatever_a_webhook_answers_every_log_is_signed(
+    answer: bytes, says: str, environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[bytes] = []
+
+    def answers(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    asked.append(connection.recv(65_536).split(b" ")[0])
+                    connection.sendall(answer)
+
+    ledgered.record(3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answers, args=[server], daemon=True).start()
+        environment(ledger_webhook_url=f"http://127.0.0.1:{server.getsockname()[1]}/x")
+        assert sign_checkpoints(AT) == 2
+        server.shutdown(socket.SHUT_RDWR)
+    assert asked == [b"POST", b"POST"], "nothing follows a redirect"
+    assert ("can't be sent" in caplog.text) is bool(says)
+    assert says in caplog.text
 
 
 def test_a_place_outside_that_fails_stops_nothing(
