@@ -1,7 +1,9 @@
 """Accounts: who may sign in by a password, from where they come, what who guesses sees; what is logged and written down; which are kept."""
 
 import logging
+import re
 import time
+from ipaddress import ip_address
 from typing import Any
 
 from axes.signals import user_locked_out
@@ -27,6 +29,7 @@ logger = logging.getLogger("berth.signin")
 
 # A name that was typed may be a password in the wrong field: no more of it is kept than tells accounts apart.
 _MAX_NAME = 150
+_WITH_PORT = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<four>[0-9.]+))(?::[0-9]{1,5})?")
 
 
 class LocalAccounts(ModelBackend):
@@ -59,8 +62,16 @@ class LocalAccounts(ModelBackend):
 
 def address(request: HttpRequest) -> str:
     """Return the address that failures are counted by: the connection's, or the one that our own proxy adds as the last."""
+    peer = str(request.META.get("REMOTE_ADDR", ""))
+    if not settings.BERTH.behind_tls_proxy:
+        return peer
     said = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
-    return str(said if said and settings.BERTH.behind_tls_proxy else request.META.get("REMOTE_ADDR", ""))
+    # Some proxies add the connection's port, by which each one would count as another.
+    found = _WITH_PORT.fullmatch(said)
+    try:
+        return str(ip_address((found["six"] or found["four"]) if found else said))
+    except ValueError:
+        return peer
 
 
 def locked_out(request: HttpRequest, response: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:

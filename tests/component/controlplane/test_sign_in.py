@@ -380,6 +380,29 @@ def test_failures_count_by_the_address_that_our_own_proxy_says(
     assert address(request) == expected
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("192.0.2.9:53122", "192.0.2.9"),
+        ("[2001:db8::9]:443", "2001:db8::9"),
+        ("[2001:db8::9]", "2001:db8::9"),
+        ("2001:db8::9", "2001:db8::9"),
+        ("unknown", "10.0.0.1"),
+        ("192.0.2.9:x", "10.0.0.1"),
+    ],
+)
+def test_an_address_that_a_proxy_says_with_a_port_counts_without_it(
+    said: str, expected: str, rf: RequestFactory, client: Client, settings: Any
+) -> None:
+    """Each connection has a port of its own: by it nobody would ever be locked out. What is no address is no column's value."""
+    settings.BERTH = replace(settings.BERTH, behind_tls_proxy=True)
+    named: dict[str, Any] = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": f"1.2.3.4, {said}"}
+    assert address(rf.get("/", **named)) == expected
+    typed = {"username": "sam", "password": "wrong"}
+    statuses = [client.post("/admin/login/", typed, **named).status_code for _ in range(settings.AXES_FAILURE_LIMIT)]
+    assert statuses[-1] == 429
+
+
 def test_pages_may_load_and_run_nothing_from_elsewhere(client: Client) -> None:
     policy = client.get("/admin/login/").headers["Content-Security-Policy"]
     directives = {part.split()[0]: part.split()[1:] for part in policy.split(";")}
