@@ -147,10 +147,7 @@ def test(request: HttpRequest, number: int) -> HttpResponse:
     """Ask for a test."""
     row = get_object_or_404(Webhook, pk=number)
     made = keeping.send_test(row, by=person(request), now=timezone.now())
-    if row.is_active:
-        messages.success(request, f"Delivery {made.pk} is on its way: the log below says what comes of it.")
-    else:
-        messages.warning(request, f"Delivery {made.pk} waits: {row.name} is off.")
+    _tell_of(request, made, f"Delivery {made.pk} is on its way: the log below says what comes of it.")
     return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
 
 
@@ -172,8 +169,16 @@ def again(request: HttpRequest, number: int) -> HttpResponse:
     """Ask for a delivery once more."""
     row = get_object_or_404(Delivery.objects.select_related("webhook", "notice"), pk=number)
     made = keeping.send_again(row, by=person(request), now=timezone.now())
-    messages.success(request, f"Sent again, as delivery {made.pk}.")
+    _tell_of(request, made, f"Sent again, as delivery {made.pk}.")
     return HttpResponseRedirect(reverse("webhook", args=[row.webhook_id]))
+
+
+def _tell_of(request: HttpRequest, made: Delivery, words: str) -> None:
+    """Show what becomes of a delivery that somebody asked for: to a webhook that is off nothing is sent."""
+    if made.webhook.is_active:
+        messages.success(request, words)
+    else:
+        messages.warning(request, f"Delivery {made.pk} waits: {made.webhook.name} is off.")
 
 
 def _secret(request: HttpRequest, row: Webhook, secret: str) -> HttpResponse:

@@ -132,6 +132,16 @@ def test_the_log_says_what_came_of_each_delivery(root: Client) -> None:
     assert "failed 3 times in a row" in text_of(get(root, LIST))
 
 
+def test_what_is_sent_by_hand_to_a_webhook_that_is_off_is_said_to_wait(root: Client) -> None:
+    row, _ = made(root)
+    Webhook.objects.update(is_active=False)
+    tested = root.post(page(row, "test/"), follow=True)
+    first = Delivery.objects.get()
+    again = root.post(f"/admin/scheduler/deliveries/{first.pk}/again/", follow=True)
+    for answer, number in ((tested, first.pk), (again, first.pk + 1)):
+        assert f"Delivery {number} waits: {row.name} is off." in text_of(answer)
+
+
 def test_a_delivery_leads_to_what_its_notice_is_about(root: Client) -> None:
     row, _ = made(root)
     now = timezone.now()
