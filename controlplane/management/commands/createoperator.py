@@ -23,17 +23,8 @@ class Command(BerthCommand):
         parser.add_argument("--role", choices=[*ROLES, "superuser"], default="Operator", help="what the account may do")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the account, or say that it is there.
-
-        Raises:
-            CommandError: no account can have this name.
-        """
-        name = options["username"]
-        try:
-            User(username=name).clean_fields(exclude=["password"])
-        except ValidationError as error:
-            message = f"username: {' '.join(error.messages)}"
-            raise CommandError(message, returncode=1) from error
+        """Make the account, or say that it is there."""
+        name = _checked(options["username"])
         password = secrets.token_urlsafe(15)
         with transaction.atomic():
             user, created = User.objects.get_or_create(username=name, defaults={"is_staff": True})
@@ -49,3 +40,18 @@ class Command(BerthCommand):
             self.stdout.write(f"password: {password}")
             self.stdout.flush()
         self.stdout.write(f"The account {name} was made, role {options['role']}.")
+
+
+def _checked(name: str) -> str:
+    """Return a name as the page of signing in reads it, by the rules of the admin's own form.
+
+    Raises:
+        CommandError: it can be no account's.
+    """
+    name = User.normalize_username(name)
+    try:
+        User._meta.get_field("username").clean(name, None)  # noqa: SLF001 - documented
+    except ValidationError as error:
+        message = f"username: {' '.join(error.messages)}"
+        raise CommandError(message, returncode=1) from error
+    return name

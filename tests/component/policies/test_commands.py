@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
+from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.http import HttpRequest
 from django.test.utils import CaptureQueriesContext
 
 from policies import checking, manifests, publishing
@@ -277,6 +279,20 @@ def test_createoperator_prints_the_password_first_and_makes_no_account_where_nob
     with pytest.raises(BrokenPipeError):
         call_command("createoperator", "dora", stdout=Closed())
     assert not User.objects.filter(username="dora").exists()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "dora\nThe account eve was made", "x" * 151, "../dora"])
+def test_createoperator_refuses_a_name_that_nobody_could_sign_in_by(name: str) -> None:
+    with pytest.raises(CommandError):
+        _run("createoperator", name)
+    assert not User.objects.exists()
+
+
+def test_createoperator_reads_a_name_as_the_page_of_signing_in_does() -> None:
+    said = _run("createoperator", "Ｄora")
+    assert "The account Dora was made" in said
+    password = said.removeprefix("password: ").splitlines()[0]
+    assert authenticate(HttpRequest(), username="Dora", password=password) is not None
 
 
 def test_many_documents_take_few_statements(tmp_path: Path) -> None:
