@@ -494,6 +494,11 @@ def _server(*patterns: re.Pattern[str]) -> Callable[[str], str]:
     return read
 
 
+def _whole(unit: str, most: int) -> tuple[Callable[[str], float], str]:
+    """Return how a whole number above 0 is read, and the words for what is accepted."""
+    return _at_most(most, int), f"a whole number of {unit} above 0, at most {most:,}"
+
+
 def _long_enough(text: str) -> str:
     if len(text) < _MIN_SECRET_LENGTH:
         raise ValueError(text)
@@ -508,8 +513,7 @@ _DATABASE = (
 _PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
 # A hundred years, for who means for ever: with more, moments would be asked for that Python and databases can't write.
 _MOST_DAYS = 36_500
-_MOST_HOURS, _MOST_MINUTES, _MOST_SECONDS = _MOST_DAYS * 24, _MOST_DAYS * 1440, _MOST_DAYS * 86_400
-_DAYS = (_at_most(_MOST_DAYS, int), f"a whole number of days above 0, at most {_MOST_DAYS:,}")
+_DAYS = _whole("days", _MOST_DAYS)
 # What a process waits for.
 _MOST_WAITED = 86_400
 _WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST_WAITED:,}")
@@ -560,10 +564,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
         _gate_checks,
         f"CHECK=LEVEL by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
     ),
-    "gate_max_age_seconds": (
-        _at_most(_MOST_SECONDS, int),
-        f"a whole number of seconds above 0, at most {_MOST_SECONDS:,}",
-    ),
+    "gate_max_age_seconds": _whole("seconds", _MOST_DAYS * 86_400),
     "rest_writes_per_minute": (_positive(int), "a whole number above 0"),
     "assignment_idle_days": _DAYS,
     "oidc_issuer": (_issuer, "an https:// URL without query (http:// on loopback alone)"),
@@ -575,11 +576,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "oidc_role_claim": (str, "the name of a claim"),
     "oidc_roles": (_roles, f"VALUE=ROLE by commas; roles are {', '.join(SIGN_IN_ROLES)}"),
     "sign_in_failures": (_positive(int), "a whole number above 0"),
-    "lock_out_minutes": (
-        _at_most(_MOST_MINUTES, int),
-        f"a whole number of minutes above 0, at most {_MOST_MINUTES:,}",
-    ),
-    "session_hours": (_at_most(_MOST_HOURS, int), f"a whole number of hours above 0, at most {_MOST_HOURS:,}"),
+    "lock_out_minutes": _whole("minutes", _MOST_DAYS * 1440),
+    "session_hours": _whole("hours", _MOST_DAYS * 24),
     "token_max_days": _DAYS,
     "token_requests_per_minute": (_positive(int), "a whole number above 0"),
     "token_review_audience": (_matching(_AUDIENCE), "a name without spaces, such as berth"),
