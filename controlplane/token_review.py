@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -127,7 +126,7 @@ class _Review(msgspec.Struct):
 
 @lru_cache(maxsize=4)
 def _client(kubeconfig: str) -> Client:
-    return Client.connect(Path(kubeconfig) if kubeconfig else None)
+    return Client.connect(kubeconfig)
 
 
 def service_account_of(token: str, audience: str, client: Client) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -279,8 +278,7 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
 
 def connect() -> Client:
     """Return a client of the cluster that is scheduled."""
-    kubeconfig = settings.BERTH.kubeconfig
-    return Client.connect(Path(kubeconfig) if kubeconfig else None)
+    return Client.connect(settings.BERTH.kubeconfig)
 
 
 def live_snapshot(client: Client, reads: frozenset[str]) -> Snapshot:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 from django.conf import settings
@@ -98,7 +97,7 @@ def takes_of_cluster(name: str, before: Revision, after: Revision) -> Takes:
     Raises:
         APIError: the API server is away, or refuses.
     """
-    client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+    client = Client.connect(settings.BERTH.kubeconfig)
     labels = {key: found.metadata.labels or {} for key, found in list_all(client, NAMESPACES).items()}
     return takes(name, before, after, _pods(client, labels), datetime.now(UTC))
 

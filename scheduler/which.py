@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -54,7 +53,7 @@ def which_of_cluster(named: str) -> Which:
     if not is_name(namespace) or not is_name(name):
         message = "name a Pod as NAMESPACE/NAME"
         raise AskedError(message)
-    client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+    client = Client.connect(settings.BERTH.kubeconfig)
     try:
         body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
         pod = Pod.from_json(msgspec.json.decode(body))

@@ -1,7 +1,6 @@
 """What documents would change, here and in the cluster: published in a transaction that is rolled back."""
 
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -132,9 +131,8 @@ def _add_gate(
 
 
 def _read_cluster() -> tuple[list[Found], str]:
-    kubeconfig = settings.BERTH.kubeconfig
     try:
-        return read_classes(Client.connect(Path(kubeconfig) if kubeconfig else None)), ""
+        return read_classes(Client.connect(settings.BERTH.kubeconfig)), ""
     except APIError as error:
         return [], str(error)
 

@@ -5,7 +5,6 @@ import threading
 import time
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -57,7 +56,7 @@ class Runtime:
             identity: in the Lease; that of the state folder when it isn't given.
         """
         configured = settings.BERTH
-        client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
+        client = Client.connect(configured.kubeconfig, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
         self.live.require(always_read())
         self.revisions = RevisionHolder(

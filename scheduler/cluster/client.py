@@ -170,14 +170,14 @@ class Client:
         self._access: _Access | None = None
 
     @classmethod
-    def connect(cls, kubeconfig: Path | None, *, pool_size: int = POOL_SIZE) -> "Client":
+    def connect(cls, kubeconfig: Path | str | None, *, pool_size: int = POOL_SIZE) -> "Client":
         """Make a client; neither the API server nor the file need be there yet.
 
         Without a usable configuration every call raises APIConfigurationError, and the next one looks again.
 
         Args:
-            kubeconfig: a kubeconfig file (its current context is used), or None for the in-cluster
-            configuration.
+            kubeconfig: a kubeconfig file (its current context is used); without one, as BERTH_KUBECONFIG by default, the
+                in-cluster configuration.
             pool_size: connections that are kept open; each watch holds one.
         """
 
@@ -186,7 +186,7 @@ class Client:
             from kubernetes.client.configuration import Configuration
 
             configuration = Configuration()
-            if kubeconfig is None:
+            if not kubeconfig:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # not annotated there
             else:
                 config.load_kube_config(  # type: ignore[no-untyped-call]  # not annotated there

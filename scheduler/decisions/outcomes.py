@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -82,8 +81,7 @@ def find_outcomes() -> int:
 
 @lru_cache(maxsize=1)
 def _finder() -> "Finder":
-    kubeconfig = settings.BERTH.kubeconfig
-    return Finder(Client.connect(Path(kubeconfig) if kubeconfig else None))
+    return Finder(Client.connect(settings.BERTH.kubeconfig))
 
 
 class Finder:

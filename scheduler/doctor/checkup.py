@@ -455,7 +455,7 @@ _NEEDED = {(verb, resource) for resource in ("nodes", "pods", "namespaces") for 
 
 
 def _api_server(*, quick: bool) -> Iterator[Part]:
-    client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+    client = Client.connect(settings.BERTH.kubeconfig)
     try:
         version = msgspec.json.decode(client.get(path="/version", timeout_seconds=_REACH_SECONDS))
         yield Part("API server", "ok", f"Kubernetes {version.get('gitVersion', 'of an unknown version')}")

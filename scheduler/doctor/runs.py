@@ -1,7 +1,6 @@
 """Canaries that people ask for in the admin: one row a run, carried out by a worker, kept with what came of it."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -65,7 +64,7 @@ def carry_out(number: UUID, *, client: Any = None) -> None:
     wish = Wish(namespace=row.namespace, scheduler_name=row.scheduler_name, verbs=configured_verbs())
     report = _broken(wish)
     try:
-        client = client or Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        client = client or Client.connect(settings.BERTH.kubeconfig)
         report = run(client, wish, on_step=lambda step: _note(number, step))
     finally:
         mine.update(state=CanaryRun.State.DONE, step="", ended_at=datetime.now(UTC), report=msgspec.to_builtins(report))

@@ -5,7 +5,6 @@ import math
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -47,7 +46,7 @@ class Runtime:
 
     def __init__(self) -> None:
         configured = settings.BERTH
-        client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
+        client = Client.connect(configured.kubeconfig, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client)
         self.callers = Callers()
         self.reads = WatchedKinds(self.live)

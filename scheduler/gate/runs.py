@@ -10,7 +10,6 @@ import math
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
@@ -65,8 +64,7 @@ def connect() -> Client:
     Raises:
         APIError: there is none, or it is away.
     """
-    kubeconfig = settings.BERTH.kubeconfig
-    return Client.connect(Path(kubeconfig) if kubeconfig else None)
+    return Client.connect(settings.BERTH.kubeconfig)
 
 
 def _silent(phase: str, done: int, total: int) -> None:

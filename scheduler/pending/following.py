@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -47,8 +46,7 @@ def follow_pending() -> int:
 
 @lru_cache(maxsize=1)
 def _follower() -> "Follower":
-    kubeconfig = settings.BERTH.kubeconfig
-    return Follower(lambda: Client.connect(Path(kubeconfig) if kubeconfig else None))
+    return Follower(lambda: Client.connect(settings.BERTH.kubeconfig))
 
 
 class Follower:

@@ -1,6 +1,5 @@
 """How Celery runs the watch of PriorityClasses: beside the tasks of each worker."""
 
-from pathlib import Path
 from typing import Any
 
 from celery import bootsteps
@@ -23,8 +22,7 @@ class PriorityClassWatch(bootsteps.StartStopStep):  # type: ignore[misc] # Celer
         from scheduler.cluster.client import Client
         from scheduler.priority_classes.watch import watch_priority_classes
 
-        kubeconfig = settings.BERTH.kubeconfig
-        self._watch = watch_priority_classes(Client.connect(Path(kubeconfig) if kubeconfig else None))
+        self._watch = watch_priority_classes(Client.connect(settings.BERTH.kubeconfig))
         self._watch.start()
 
     def stop(self, parent: Any) -> None:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -50,8 +49,7 @@ def look_after_priority_classes() -> bool:
 
 @lru_cache(maxsize=1)
 def _client() -> Client:
-    kubeconfig = settings.BERTH.kubeconfig
-    return Client.connect(Path(kubeconfig) if kubeconfig else None)
+    return Client.connect(settings.BERTH.kubeconfig)
 
 
 def look(client: Client) -> bool:

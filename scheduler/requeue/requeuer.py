@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -84,8 +83,7 @@ def requeue_waiting_pods() -> int:
 
 @lru_cache(maxsize=1)
 def _requeuer() -> "Requeuer":
-    kubeconfig = settings.BERTH.kubeconfig
-    client = Client.connect(Path(kubeconfig) if kubeconfig else None)
+    client = Client.connect(settings.BERTH.kubeconfig)
     return Requeuer(client, per_second=settings.BERTH.requeues_per_second)
 
 

@@ -187,7 +187,7 @@ class Command(BerthCommand):
             timeout_seconds=options["timeout"],
             image=options["image"],
         )
-        client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        client = Client.connect(settings.BERTH.kubeconfig)
         with _ended_by_sigterm():
             report = run(client, wish)
         self._write(options, msgspec.to_builtins(report), "\n".join(_report_lines(report)))
@@ -202,7 +202,7 @@ class Command(BerthCommand):
         self._write(options, {"ok": True, "manifest": text}, text.rstrip("\n"))
 
     def _rights(self, options: dict[str, Any]) -> None:
-        client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        client = Client.connect(settings.BERTH.kubeconfig)
         try:
             lacks = lacking(client, options["namespace"], _read_by_live_rules(), reviews_tokens=_reviews_tokens())
         except APIError as error:

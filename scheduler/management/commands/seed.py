@@ -51,7 +51,7 @@ class Command(BerthCommand):
         self.stdout.write(f"{len(published.rule_sets)} example rule sets are published: {names}")
 
     def _seed_workload(self, path: Path, wait_seconds: float) -> None:
-        client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        client = Client.connect(settings.BERTH.kubeconfig)
         deadline = time.monotonic() + wait_seconds
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             collection = _COLLECTIONS[document["kind"]].format(namespace=document["metadata"]["namespace"])

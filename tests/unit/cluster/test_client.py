@@ -36,11 +36,14 @@ class TestConnect:
             Client.connect(path).get(path="/version")
         assert caught.value.__cause__ is not None
 
-    def test_refuses_the_in_cluster_configuration_outside_a_cluster(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("nothing", [None, ""])
+    def test_refuses_the_in_cluster_configuration_outside_a_cluster(
+        self, monkeypatch: pytest.MonkeyPatch, nothing: str | None
+    ) -> None:
         """Nothing else is taken instead."""
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         with pytest.raises(errors.APIConfigurationError):
-            Client.connect(None).get(path="/version")
+            Client.connect(nothing).get(path="/version")
 
     def test_takes_up_a_kubeconfig_that_comes_later(self, tmp_path: Path) -> None:
         """Berth may start before the cluster has written its kubeconfig."""
