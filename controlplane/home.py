@@ -19,7 +19,8 @@ from scheduler.admin.inbox import newest_unread
 from scheduler.admin.links import node_url, pod_url
 from scheduler.admin.pending import says_of_pending
 from scheduler.admin.processes import STALE_AFTER
-from scheduler.admin.traffic import last_call, lost_decisions, says_of_traffic
+from scheduler.admin.traffic import last_call, says_of_traffic
+from scheduler.decisions.missing import absent
 from scheduler.decisions.reading import recorded
 from scheduler.decisions.replica import unless_away
 from scheduler.models import Process
@@ -87,7 +88,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "revision": current,
         "serving": _serving(current.number, now),
         "called": last_call(now),
-        "lost": lost_decisions(),
+        "lost": sum(absent()),
         # None: the history's replica is away.
         "history": unless_away(lambda: {"lately": says_of_traffic(now), "newest": _newest()}),
         "cluster": status,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import F, QuerySet, Sum
+from django.db.models import QuerySet
 from django.db.models.functions import Length
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -12,6 +12,7 @@ from policies.admin.base import ReadOnlyAdmin
 from policies.admin.frame import display
 from scheduler.admin.decision_list import list_page
 from scheduler.admin.decision_page import decision_page
+from scheduler.decisions.missing import absent
 from scheduler.decisions.reading import recorded
 from scheduler.models import DeadLetter, Decision, DecisionGap
 
@@ -84,14 +85,13 @@ class DeadLetterAdmin(ReadOnlyAdmin):
 
 def lost_sentence() -> str:
     """Return how many Decisions are lost, and how many missing; empty when none is."""
-    rows = DecisionGap.objects.order_by("may_return").values_list("may_return")
-    counts: dict[bool, int] = dict(rows.annotate(number=Sum(F("last") - F("first") + 1)))
-    if not counts:
+    gone = absent()
+    number = sum(gone)
+    if not number:
         return ""
     newest = DecisionGap.objects.values_list("at", flat=True)[0]
-    lost, absent = counts.get(False, 0), counts.get(True, 0)
-    many = (
-        "1 Decision was answered and is" if lost + absent == 1 else f"{lost + absent} Decisions were answered and are"
-    )
+    many = "1 Decision was answered and is" if number == 1 else f"{number} Decisions were answered and are"
     said = f"{many} not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
-    return f"{said} {absent} of them may still come: their process is gone. See Decision gaps." if absent else said
+    if not gone.may_return:
+        return said
+    return f"{said} {gone.may_return} of them may still come: their process is gone. See Decision gaps."

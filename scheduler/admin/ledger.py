@@ -8,7 +8,6 @@ import msgspec
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
-from django.db.models import F, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -22,12 +21,13 @@ from policies.admin.base import person
 from policies.admin.panels import add_panel, add_revision_words
 from policies.models import Change, Revision
 from policies.wording import counted
+from scheduler.decisions.missing import absent
 from scheduler.evidence.standing import Proof, Signing, UnprovedError, prove, signings, standings
 from scheduler.evidence.verifications import UnderWayError, ask, reports_of
 from scheduler.ledger.keys import KeyFileError, known_verifiers
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Verifier
-from scheduler.models import DecisionGap, Verification
+from scheduler.models import Verification
 
 # Who sees archives sees what they are proved by.
 SEE, EXPORT = "scheduler.view_evidenceexport", "scheduler.export_evidence"
@@ -64,7 +64,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "is_checked": is_checked and bool(verifiers),
         "public_keys": [str(each) for each in verifiers],
         "key_fault": key_fault,
-        "missing": _missing(),
+        "missing": sum(absent()),
         "form": form,
         "proof": proof,
         "proof_json": msgspec.json.format(msgspec.json.encode(proof)).decode() if proof else "",
@@ -160,9 +160,3 @@ def _prove(form: RowForm, verifiers: list[Verifier]) -> tuple[Proof | None, str]
         return prove(given["log"], given["key"].strip(), verifiers), ""
     except UnprovedError as error:
         return None, str(error)
-
-
-def _missing() -> int:
-    """Return how many Decisions were numbered and never came."""
-    total = DecisionGap.objects.aggregate(total=Sum(F("last") - F("first") + 1))["total"]
-    return int(total or 0)

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Sum
-
 from policies.wording import ago, duration
 from scheduler.decisions.traffic import BINS, Traffic, VerbTraffic, traffic_now
-from scheduler.models import Caller, DecisionGap
+from scheduler.models import Caller
 
 # Units of a sparkline's drawing: a column is one wide.
 _HEIGHT = 20
@@ -39,11 +37,6 @@ def last_call(now: datetime) -> dict[str, str] | None:
         "ago": ago((now - row.last_at).total_seconds()),
         "exact": f"{row.last_at:%Y-%m-%d %H:%M:%S} UTC",
     }
-
-
-def lost_decisions() -> int:
-    """Return how many Decisions were answered and are not in the history."""
-    return int(DecisionGap.objects.aggregate(number=Sum(F("last") - F("first") + 1))["number"] or 0)
 
 
 def _span(found: Traffic, now: datetime) -> str:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.db.models import F, Sum
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -17,7 +16,8 @@ from policies import publishing
 from policies.api.base import Door, by_of
 from policies.models import Change, Revision
 from policies.publishing import Kind, lifecycle
-from scheduler.models import DecisionGap, PendingLook, Process
+from scheduler.decisions.missing import absent
+from scheduler.models import PendingLook, Process
 from scheduler.pending.listing import pending
 
 _MOST_NAMES = 1_000
@@ -76,7 +76,6 @@ class StatusView(Door):
         now, live = timezone.now(), publishing.current_revision()
         made = Revision.objects.filter(number=live.number).first()
         look = PendingLook.objects.first()
-        lost = DecisionGap.objects.filter(may_return=False).aggregate(all=Sum(F("last") - F("first") + 1))["all"]
         shown = {
             "revision": {
                 "number": live.number,
@@ -102,7 +101,7 @@ class StatusView(Door):
                 "fault": look.fault if look else "",
             },
             "open_changes": Change.objects.filter(state__in=lifecycle.OPEN).count(),
-            "lost_decisions": lost or 0,
+            "lost_decisions": absent().lost,
             "paused": [each.value.target for each in publishing.suspended(now) if not each.has_ended],
         }
         return Response(StatusSerializer(shown).data)

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Iterable
 
 from django.db import DatabaseError, connection
-from django.db.models import F, Sum
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.models import DeadLetter, DecisionGap
+from scheduler.decisions.missing import absent
+from scheduler.models import DeadLetter
 
 logger = logging.getLogger("berth.decisions")
 
@@ -17,20 +17,15 @@ logger = logging.getLogger("berth.decisions")
 class _Gaps(Collector):
     def collect(self) -> Iterable[Metric]:
         try:
-            rows = DecisionGap.objects.order_by("may_return").values_list("may_return")
-            found: dict[bool, int] = dict(rows.annotate(number=Sum(F("last") - F("first") + 1)))
+            gone = absent()
             unread = DeadLetter.objects.count()
         except DatabaseError as error:
             connection.close()
             logger.warning("lost Decisions can't be counted, the database is unreachable: %s", error)
             return []
         return [
-            CounterMetricFamily(
-                "berth_decisions_lost", "Decisions that were answered and are lost", found.get(False, 0)
-            ),
-            GaugeMetricFamily(
-                "berth_decisions_missing", "Decisions not stored whose process is gone", found.get(True, 0)
-            ),
+            CounterMetricFamily("berth_decisions_lost", "Decisions that were answered and are lost", gone.lost),
+            GaugeMetricFamily("berth_decisions_missing", "Decisions not stored whose process is gone", gone.may_return),
             GaugeMetricFamily("berth_dead_letters", "Records that could not be stored, kept as they came", unread),
         ]
 

@@ -6,9 +6,10 @@ nobody can know, so it stands among the gaps until it arrives.
 """
 
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import F, Sum
 from django.db.models.functions import Now
 
 from scheduler.decisions.storing import hold_up_others
@@ -17,6 +18,24 @@ from scheduler.models import Checkpoint, DecisionGap, Process
 # A process that wasn't heard of for this long is taken for gone, and what it had shipped for stored.
 SILENT = timedelta(seconds=30)
 REASON = "not stored, and the process is gone: in its state folder, in Redis, or lost"
+
+
+class Absent(NamedTuple):
+    """How many Decisions were answered and are not in the history: lost for good, and those that may still come."""
+
+    lost: int
+    may_return: int
+
+
+def absent() -> Absent:
+    """Return how many Decisions the gaps are of.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    rows = DecisionGap.objects.order_by("may_return").values_list("may_return")
+    numbers: dict[bool, int] = dict(rows.annotate(number=Sum(F("last") - F("first") + 1)))
+    return Absent(lost=numbers.get(False, 0), may_return=numbers.get(True, 0))
 
 
 def database_now() -> datetime:
