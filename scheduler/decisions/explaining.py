@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policies import compiler
-from policies.engine.cel import Expression, Result, seen_by, shown
+from policies.engine.cel import Expression, Result, seen_by, shown, values_at
 from policies.engine.decision import CompiledRuleSet
 from policies.engine.errors import DeadlineError, ObjectError, RuleSetError
 from policies.engine.explain import explain_node
-from policies.engine.objects.node import MISSING, spelled, trace
+from policies.engine.objects.node import spelled
 from policies.engine.objects.pod import Pod
 from policies.engine.params import overridden
 from policies.engine.pauses import without_rules
@@ -245,11 +245,7 @@ def _seen(
         return {}
     if recorded.cycle is not None:
         return _seen_of(expression, recorded.cycle, nodes[:_MAX_NAMES])
-    seen: dict[str, Any] = {}
-    for root, value in (("pod", recorded.body.get("pod")), ("params", params)):
-        for path in expression.reads[root]:
-            found = trace(value, path)
-            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
+    seen = values_at(expression.reads, {"pod": recorded.body.get("pod"), "params": params})
     return seen | {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in expression.reads[root]}
 
 

@@ -15,7 +15,7 @@ from policies.engine.cel.cost import (
 from policies.engine.cel.expressions import Answers, Expression, Result, Value, cost_of
 from policies.engine.cel.language import EvaluationFault
 from policies.engine.cel.oversize import TOO_LARGE, TooLarge
-from policies.engine.cel.seen import Seen, seen_by, shown
+from policies.engine.cel.seen import Seen, seen_by, shown, values_at
 from policies.engine.cel.victim_expression import VictimExpression
 
 __all__ = [
@@ -44,4 +44,5 @@ __all__ = [
     "shown",
     "too_costly",
     "too_costly_together",
+    "values_at",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cel.expr import checked_pb2, syntax_pb2
 
-from policies.engine.cel.syntax import Tree, children, put_variable, subtree, unpack
+from policies.engine.cel.syntax import Tree, children, free_names, put_variable, subtree, unpack
 from policies.engine.objects.node import Path
 
 _NODE, _POD, _COUNT = "node", "pod", "count"
@@ -74,18 +74,7 @@ class _Splitter:
 
 def _sources(expr: syntax_pb2.Expr) -> set[str]:
     """Return what a sub-expression depends on; a loop variable that isn't its own counts as a source."""
-    kind = expr.WhichOneof("expr_kind")
-    if kind == "ident_expr":
-        name = expr.ident_expr.name
-        if name in _SOURCE_OF:
-            return {_SOURCE_OF[name]}
-        return {_COUNT} if name.startswith("@count") else {name}
-    if kind == "comprehension_expr":
-        loop = expr.comprehension_expr
-        own = {loop.iter_var, loop.iter_var2, loop.accu_var}
-        inner = (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result)
-        return _sources(loop.iter_range) | (set().union(*map(_sources, inner)) - own)
-    return set().union(*map(_sources, children(expr)))
+    return {_COUNT if name.startswith("@count") else _SOURCE_OF.get(name, name) for name in free_names(expr)}
 
 
 def _may_be_optional(expr: syntax_pb2.Expr) -> bool:

@@ -1,7 +1,7 @@
 """What an expression saw of one node, for people: each path, count and the time with its value."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import numpy as np
 from policies.engine.cel.expressions import Expression, Result
 from policies.engine.cel.language import EvaluationFault
 from policies.engine.errors import ExpressionError
-from policies.engine.objects.node import MISSING, spelled, trace
+from policies.engine.objects.node import MISSING, Path, spelled, trace
 from policies.engine.rule import Cycle
 
 Seen = dict[str, Any]
@@ -23,12 +23,8 @@ _COUNT_CALL = re.compile(r"\b(?:node|topology|cluster)\s*\.\s*count\s*\(")
 def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
     """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
     info = cycle.table.infos[row]
-    objects = {"pod": cycle.pod.json, "node": info.node.json, "params": dict(cycle.params), "usage": info.usage}
-    seen: Seen = {}
-    for root in ("pod", "node", "usage", "params"):
-        for path in expression.reads[root]:
-            found = trace(objects[root], path)
-            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
+    objects = {"pod": cycle.pod.json, "node": info.node.json, "usage": info.usage, "params": dict(cycle.params)}
+    seen = values_at(expression.reads, objects)
     for call in _count_calls(expression.source):
         try:
             (value,) = Expression(call, Result.NUMBER).evaluate(cycle, np.array([row], dtype=np.intp)).listed()
@@ -37,6 +33,16 @@ def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
         seen[call] = value.message if isinstance(value, EvaluationFault) else value
     if expression.reads_now:
         seen["now"] = cycle.now.isoformat()
+    return seen
+
+
+def values_at(reads: Mapping[str, Sequence[Path]], objects: Mapping[str, object]) -> Seen:
+    """Return what stands in these objects where an expression reads them: each path -> the value, None for nothing."""
+    seen: Seen = {}
+    for root, json in objects.items():
+        for path in reads[root]:
+            found = trace(json, path)
+            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
     return seen
 
 

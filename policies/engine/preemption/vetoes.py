@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policies.engine.cel import TOO_LARGE, VictimExpression, shown
+from policies.engine.cel import TOO_LARGE, VictimExpression, shown, values_at
 from policies.engine.decision import CompiledRuleSet
-from policies.engine.objects.node import MISSING, spelled, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import go_on
@@ -156,11 +155,7 @@ def _of_rule(
 
 def _seen(expression: VictimExpression, case: Case) -> dict[str, Any]:
     objects = case.objects
-    seen: dict[str, Any] = {}
-    for root in ("victim", "pod", "node", "params"):
-        for path in expression.reads[root]:
-            found = trace(objects.get(root), path)
-            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
+    seen = values_at(expression.reads, {root: objects.get(root) for root in ("victim", "pod", "node", "params")})
     if expression.reads_now:
         seen["now"] = case.now.isoformat()
     return seen
