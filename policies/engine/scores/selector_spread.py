@@ -19,6 +19,13 @@ _ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone
 _REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
 
 
+def _more_for_fewer(counts: Numbers, most: int) -> Any:
+    """Score by how far counts stay below the most; in floats, cut off only at the end, as in Go: whole numbers come to other scores."""
+    if most == 0:
+        return np.full(len(counts), float(MAX_SCORE))
+    return float(MAX_SCORE) * ((most - counts).astype(np.float64) / float(most))
+
+
 class SelectorSpreadPriority(Score):
     """Nodes score higher the fewer Pods they and their zone have of the same Service, ReplicaSet and so on.
 
@@ -39,11 +46,7 @@ class SelectorSpreadPriority(Score):
         if pod.spec.topology_spread_constraints:
             return np.zeros(len(rows), dtype=np.int64)
         counts = count_matching(table, self._selector(cycle), pod.namespace)[rows]
-        most = int(counts.max(initial=0))
-        # In floats, and cut off only at the end, as in Go: whole numbers come to other scores.
-        scores = np.full(len(rows), float(MAX_SCORE))
-        if most > 0:
-            scores = float(MAX_SCORE) * ((most - counts).astype(np.float64) / float(most))
+        scores = _more_for_fewer(counts, int(counts.max(initial=0)))
         zones = table.coded("zone", _read_zone)
         codes = zones.codes[rows]
         zoned = codes != zones.code_of.get("", -1)
@@ -57,10 +60,7 @@ class SelectorSpreadPriority(Score):
     def _with_zones(self, scores: Any, counts: Numbers, codes: Any, zoned: Any, size: int) -> Any:
         sums = np.zeros(size, dtype=np.int64)
         np.add.at(sums, codes[zoned], counts[zoned])
-        most = int(sums.max(initial=0))
-        zone_scores = np.full(len(counts), float(MAX_SCORE))
-        if most > 0:
-            zone_scores = float(MAX_SCORE) * ((most - sums[codes]).astype(np.float64) / float(most))
+        zone_scores = _more_for_fewer(sums[codes], int(sums.max(initial=0)))
         return scores * (1.0 - _ZONE_WEIGHT) + _ZONE_WEIGHT * zone_scores
 
 
@@ -123,9 +123,6 @@ class ServiceAntiAffinityPriority(Score):
             labelled = codes != column.code_of.get(None, -1)
             sums = np.zeros(len(column.values), dtype=np.int64)
             np.add.at(sums, codes, counts)
-            everywhere = int(counts.sum())
-            scores = np.full(len(rows), float(MAX_SCORE))
-            if everywhere > 0:
-                scores = float(MAX_SCORE) * ((everywhere - sums[codes]).astype(np.float64) / float(everywhere))
+            scores = _more_for_fewer(sums[codes], int(counts.sum()))
             total += np.where(labelled, scores / float(len(self._keys)), 0.0)
         return np.asarray(total.astype(np.int64))
