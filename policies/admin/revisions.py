@@ -366,13 +366,13 @@ def _document(row: Revision) -> SafeString:
     return format_html(folded, copyable(text), whole)
 
 
-def _first_lines(row: Revision, which: str, most: int = _FIRST) -> SafeString:
+def _first_lines(row: Revision, which: str) -> SafeString:
     """Return the first lines of a list, and a link to all of it where there are more."""
-    return _once(row, which, lambda: _make_first_lines(row, which, most))
+    return _once(row, which, lambda: _make_first_lines(row, which))
 
 
-def _make_first_lines(row: Revision, which: str, most: int) -> SafeString:
-    lines, number = _lines(row, which, 0, most)
+def _make_first_lines(row: Revision, which: str) -> SafeString:
+    lines, number = _lines(row, which, 0, _FIRST)
     if not lines:
         return SafeString("none")
     items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))

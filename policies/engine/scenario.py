@@ -84,7 +84,6 @@ def place_pods(
     pods: Iterable[Pod],
     now: datetime,
     *,
-    after: int = -1,
     give_way: Callable[[], None] = go_on,
 ) -> Placed:
     """Place Pods one after another, until one gets no node.
@@ -94,7 +93,6 @@ def place_pods(
         snapshot: the cluster before.
         pods: in their order; each with a uid and JSON of its own.
         now: the moment that rules see.
-        after: the row that the scheduler picked last, see `scheduling.pick`.
         give_way: as of a Cycle.
 
     Raises:
@@ -104,7 +102,7 @@ def place_pods(
     before, name = balance_of(snapshot), ""
     landed: list[str] = []
     stop = None
-    placer = _Placer(revision, now, after)
+    placer = _Placer(revision, now)
     for number, pod in enumerate(waiting, 1):
         rule_set = placer.rule_set_for(pod, snapshot)
         name = name or (rule_set.name if rule_set is not default_profile() else "")
@@ -127,8 +125,9 @@ def place_pods(
 class _Placer:
     """Decides as `scheduler.binder.cycle.Profile` does. For one run: it remembers the last node."""
 
-    def __init__(self, revision: CompiledRevision, now: datetime, after: int) -> None:
-        self._revision, self._now, self._after = revision, now, after
+    def __init__(self, revision: CompiledRevision, now: datetime) -> None:
+        self._revision, self._now = revision, now
+        self._after = -1  # no row was picked yet
         self._judge = Judge()
         self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
 
