@@ -52,7 +52,7 @@ def hold_up_others(now: datetime) -> None:
 
 
 def insert(model: type[models.Model], rows: Sequence[Row]) -> list[tuple[Row, str]]:
-    """Insert rows inside the transaction that there is; give those that the database refuses, each with its words.
+    """Insert rows inside the transaction that there is; return those that the database refuses, each with its words.
 
     Args:
         model: of the rows.
@@ -61,21 +61,13 @@ def insert(model: type[models.Model], rows: Sequence[Row]) -> list[tuple[Row, st
     Raises:
         django.db.DatabaseError: the database is away.
     """
-    words = _refusal(model, rows)
-    if not words:
-        return []
-    if len(rows) == 1:
-        logger.error("a row is refused: %s", words)
-        return [(rows[0], words)]
-    # Few are at fault; they must not hold up the others.
-    middle = len(rows) // 2
-    return [*insert(model, rows[:middle]), *insert(model, rows[middle:])]
+    return _insert(model, rows, None)
 
 
 def insert_leaves(
     model: type[Decision | Outcome], log: str, rows: Sequence[Leaf], leaves: Sequence[bytes], now: datetime
 ) -> list[tuple[Leaf, str]]:
-    """Insert rows and append their leaves to the ledger; give the rows that the database refuses, which get no leaf.
+    """Insert rows and append their leaves to the ledger; return the rows that the database refuses, which get no leaf.
 
     Args:
         model: of the rows.
@@ -91,25 +83,27 @@ def insert_leaves(
     if not rows:
         return []
     appender = Appender(log, now, unlogged=model._default_manager.count)  # noqa: SLF001 - Django's name for it
-    refused = _insert_numbered(model, rows, appender.size)
+    refused = _insert(model, rows, appender.size)
     left_out = {id(row) for row, _words in refused}
     appender.append([leaf for row, leaf in zip(rows, leaves, strict=True) if id(row) not in left_out])
     return refused
 
 
-def _insert_numbered(model: type[models.Model], rows: Sequence[Leaf], first: int) -> list[tuple[Leaf, str]]:
-    for number, row in enumerate(rows, start=first):
-        row.ledger_index = number
+def _insert(model: type[models.Model], rows: Sequence[Any], first: int | None) -> list[tuple[Any, str]]:
+    """Insert rows; return those that the database refuses. Where the first has a place in the ledger, those stored follow it."""
+    if first is not None:
+        for number, row in enumerate(rows, start=first):
+            row.ledger_index = number
     words = _refusal(model, rows)
     if not words:
         return []
     if len(rows) == 1:
         logger.error("a row is refused: %s", words)
         return [(rows[0], words)]
+    # Few are at fault; they must not hold up the others.
     middle = len(rows) // 2
-    refused = _insert_numbered(model, rows[:middle], first)
-    refused += _insert_numbered(model, rows[middle:], first + middle - len(refused))
-    return refused
+    refused = _insert(model, rows[:middle], first)
+    return refused + _insert(model, rows[middle:], None if first is None else first + middle - len(refused))
 
 
 def _refusal(model: type[models.Model], rows: Sequence[Any]) -> str:
