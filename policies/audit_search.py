@@ -4,30 +4,28 @@ Nothing is counted: a page begins behind an event (`before`) or ends in front of
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from django.db.models import Q
-from django.utils.dateparse import parse_date, parse_datetime
 
 from policies.models import AuditEvent, ChangeEdit
 from policies.models.audit import first_id_at
 from policies.origin import Door
-
-MAX_LIMIT: Final = 1_000
-_LONGEST = 500
-_LARGEST = 2**31 - 1
-
-
-class SearchError(ValueError):
-    """What was asked for can't be looked for: messages by parameter."""
-
-    def __init__(self, faults: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{name}: {message}" for name, message in faults.items()))
-        self.faults = dict(faults)
+from policies.parameters import (
+    SearchError,
+    column_is,
+    day_or_moment,
+    number_is,
+    one_of,
+    page_limit,
+    read_parameters,
+    start_of,
+    whole_number,
+)
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -91,55 +89,6 @@ def parse_search(given: Mapping[str, str], *, sees_addresses: bool, also: Iterab
     return Search(values=values, **{name: value for name, value in found.items() if name in _PLACES})
 
 
-def read_parameters(
-    given: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]], *, what: str, also: Iterable[str] = ()
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what each parameter of a search says, and what is wrong with the others. Empty ones are left out.
-
-    Args:
-        given: parameters.
-        readers: how each is read; raises ValueError, with words, for what is none.
-        what: what is looked for.
-        also: parameters that are somebody else's.
-    """
-    found, faults, theirs = dict[str, Any](), dict[str, str](), frozenset(also)
-    for name, text in given.items():
-        if name in theirs or not text:
-            continue
-        if name not in readers:
-            faults[name] = f"isn't a filter of {what}; there are {', '.join(readers)}"
-        elif len(text) > _LONGEST or "\0" in text:
-            faults[name] = f"is longer than {_LONGEST} characters, or holds a NUL"
-        else:
-            try:
-                found[name] = readers[name](text)
-            except ValueError as error:
-                faults[name] = str(error)
-    return found, faults
-
-
-def _is(column: str, text: str) -> Q:
-    return Q(**{column: text})
-
-
-def _number_is(column: str, text: str) -> Q:
-    return Q(**{column: _number(text)})
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST):
-        message = f"{text[:40]!r} is not a whole number from 0 to {_LARGEST}"
-        raise ValueError(message)
-    return int(text)
-
-
-def _limit(text: str) -> int:
-    if not (found := _number(text)):
-        message = f"a page has 1 to {MAX_LIMIT} events"
-        raise ValueError(message)
-    return min(found, MAX_LIMIT)
-
-
 def _key(text: str) -> UUID:
     try:
         return UUID(text)
@@ -149,10 +98,7 @@ def _key(text: str) -> UUID:
 
 
 def _door(text: str) -> Q:
-    if text not in set(Door):
-        message = f"{text[:40]!r} is none of {', '.join(Door)}"
-        raise ValueError(message)
-    return Q(door=text)
+    return Q(door=one_of(list(Door), text))
 
 
 def _kind(text: str) -> Q:
@@ -167,7 +113,7 @@ def _thing(text: str) -> Q:
         message = f"{text[:40]!r} is no thing: write its kind and its name, such as RuleSet/web or Account/ann"
         raise ValueError(message)
     if kind == "Change" and name.isdigit():
-        return Q(change=_number(name))
+        return Q(change=whole_number(name))
     changes = ChangeEdit.objects.filter(kind=kind, name=name).values("change")
     return Q(thing_kind=kind, thing_name=name) | Q(change__in=changes)
 
@@ -181,36 +127,27 @@ def _until(text: str) -> Q:
 
 
 def _moment(text: str, *, ends: bool) -> datetime:
-    """Read a day, which begins or ends there, or a moment; UTC where it says no zone.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    try:
-        if (day := parse_date(text)) is not None:
-            return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=ends)
-        # A + that nobody encoded arrives as a space.
-        found = parse_datetime(text.replace(" ", "+") if "T" in text else text)
-        if found is not None:
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    message = f"{text[:40]!r} is no day and no moment: 2026-11-22, or 2026-11-22T21:30, in UTC"
-    raise ValueError(message)
+    """Read a moment, or a day, which begins or ends there."""
+    found = day_or_moment(text)
+    return found if isinstance(found, datetime) else start_of(found) + timedelta(days=ends)
 
 
 FILTERS: Final = (
     Filter("kind", "What", "A kind, such as change.publish; change. for all acts on Changes", _kind),
-    Filter("by", "Who", "The account's name, or the name of a command's user", partial(_is, "by")),
-    Filter("via", "Through", "A token's name, the schedule, the provider", partial(_is, "via")),
+    Filter("by", "Who", "The account's name, or the name of a command's user", partial(column_is, "by")),
+    Filter("via", "Through", "A token's name, the schedule, the provider", partial(column_is, "via")),
     Filter("door", "Door", "admin, rest, command, beat or process", _door),
     Filter("thing", "Thing", "Its kind and name: RuleSet/web, Account/ann, Revision/7", _thing),
-    Filter("change", "Change", "Its number", partial(_number_is, "change")),
-    Filter("revision", "Revision", "The number of the Revision that was made", partial(_number_is, "revision")),
-    Filter("request", "Request", "Its id, as the answer and the log have it", partial(_is, "request_id")),
-    Filter("address", "Address", "Exactly as it is shown", partial(_is, "address")),
+    Filter("change", "Change", "Its number", partial(number_is, "change")),
+    Filter("revision", "Revision", "The number of the Revision that was made", partial(number_is, "revision")),
+    Filter("request", "Request", "Its id, as the answer and the log have it", partial(column_is, "request_id")),
+    Filter("address", "Address", "Exactly as it is shown", partial(column_is, "address")),
     Filter("from", "From", "A day or a moment, UTC", _since),
     Filter("to", "To", "A day, with all of it, or a moment; UTC", _until),
 )
 BY_NAME: Final = {each.name: each for each in FILTERS}
-_PLACES: Final[Mapping[str, Callable[[str], Any]]] = {"before": _key, "after": _key, "limit": _limit}
+_PLACES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "before": _key,
+    "after": _key,
+    "limit": partial(page_limit, "events"),
+}

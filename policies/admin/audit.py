@@ -19,10 +19,11 @@ from policies.admin.base import change_url, revision_url
 from policies.admin.narrowing import Chip, Narrowing, fields_of, given_of, with_values, without
 from policies.admin.panels import add_panel, panels_of
 from policies.admin.versions import copyable
-from policies.audit_search import BY_NAME, FILTERS, Page, Search, SearchError, parse_search
+from policies.audit_search import BY_NAME, FILTERS, Page, Search, parse_search
 from policies.audit_words import KINDS, how_of, sentence_of, thing_of, title_of, who_of
 from policies.models import Assignment, AuditEvent, Change, PriorityClass, Revision, RuleSet
 from policies.origin import Door
+from policies.parameters import SearchError
 
 SEE, SEE_ADDRESSES = "policies.view_auditevent", "policies.see_addresses"
 _BADLY_ASKED = 400

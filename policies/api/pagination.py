@@ -16,9 +16,9 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 from rest_framework.views import APIView
 
-from policies.audit_search import FILTERS, SearchError, parse_search
+from policies.audit_search import FILTERS, parse_search
+from policies.parameters import MAX_LIMIT, SearchError
 
-MAX_LIMIT = 1_000
 _LIMIT = 100
 _MAX_CURSOR = 2_000
 _URL = {"type": "string", "nullable": True, "format": "uri"}

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from policies.admin.base import revision_url
 from policies.admin.narrowing import PLACES, Chip, Narrowing, fields_of, given_of, with_values, without
-from policies.audit_search import SearchError
+from policies.parameters import SearchError
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.decisions.grouping import WAYS, Group, groups_of
 from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, parse_search

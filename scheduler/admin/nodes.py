@@ -9,8 +9,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url
-from policies.audit_search import SearchError
 from policies.models import RuleSet
+from policies.parameters import SearchError
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.node_story import node_story
 from scheduler.decisions.search import SPANS, Search, parse_search

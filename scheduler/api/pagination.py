@@ -8,8 +8,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from policies.api.pagination import KeyPages
-from policies.audit_search import SearchError
-from scheduler.decisions.search import FILTERS, MAX_LIMIT, SPANS, parse_search
+from policies.parameters import MAX_LIMIT, SearchError
+from scheduler.decisions.search import FILTERS, SPANS, parse_search
 
 _PLACES = (
     OpenApiParameter("span", str, enum=list(SPANS), description="The last quarter of an hour, hour, day, …"),

@@ -12,7 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from policies.api.base import Door
-from policies.api.pagination import MAX_LIMIT, RowPages
+from policies.api.pagination import RowPages
+from policies.parameters import MAX_LIMIT
 from scheduler.models import PendingPod
 from scheduler.pending.listing import (
     by_owner,

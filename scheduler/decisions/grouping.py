@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from policies.audit_search import SearchError
-from scheduler.decisions.search import MAX_LIMIT, Page, Search
+from policies.parameters import MAX_LIMIT, SearchError
+from scheduler.decisions.search import Page, Search
 from scheduler.models import Decision
 
 WAYS = {"pod": "Pod", "rule": "rule that refused", "reason": "reason", "node": "best node"}

@@ -4,8 +4,8 @@ Nothing is counted. A page begins behind a row (`before`) or ends in front of on
 an index; where others have to look at each row, a page looks at so many rows, or for so long, and says how far it came.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -13,10 +13,19 @@ from uuid import UUID
 
 import msgspec
 from django.db.models import F, Q
-from django.utils.dateparse import parse_date, parse_datetime
 
-from policies.audit_search import SearchError, read_parameters
 from policies.models import ChangeEvent, Revision
+from policies.parameters import (
+    SearchError,
+    column_is,
+    day_or_moment,
+    number_is,
+    one_of,
+    page_limit,
+    read_parameters,
+    start_of,
+    whole_number,
+)
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.reading import recorded
 from scheduler.models import FOUND_NO_NODE, Decision
@@ -24,13 +33,11 @@ from scheduler.models import FOUND_NO_NODE, Decision
 VERBS = ("filter", "prioritize", "bind", "preempt", "schedule")
 ANSWERS = {"none": "no node", "some": "some nodes refused", "all": "every node", "error": "error"}
 SPANS = {"15m": "15 min", "hour": "hour", "day": "day", "yesterday": "yesterday", "week": "7 days"}
-MAX_LIMIT = 1_000
 # A page looks at so many rows for what no index has: at few of them first, then at twice as many each time, as long as it took less
 # than this. On a disk that is slow it looks at fewer, so that whoever asked sees how far it came.
 MOST_LOOKED_AT = 50_000
 LOOKED_AT_FIRST = 250
 LONG_SECONDS = 0.05
-_LARGEST = 2**31 - 1
 _LARGEST_SEQUENCE = 2**63 - 1
 _ORDER = ("-at", "-sequence", "-id")
 _LENGTHS = {
@@ -223,66 +230,21 @@ def parse_search(given: Mapping[str, str], now: datetime, *, also: Iterable[str]
 def _times(known: Mapping[str, Any], now: datetime) -> tuple[datetime | None, datetime | None]:
     span = known.get("span")
     if span == "yesterday":
-        today = datetime.combine(now.astimezone(UTC).date(), time(), UTC)
+        today = start_of(now.astimezone(UTC).date())
         return today - timedelta(days=1), today
     if span:
         return now - _LENGTHS[span], None
     until = known.get("to")
     if isinstance(until, date) and not isinstance(until, datetime):
-        until = datetime.combine(until, time(), UTC) + timedelta(days=1)
+        until = start_of(until) + timedelta(days=1)
     since = known.get("from")
     if isinstance(since, date) and not isinstance(since, datetime):
-        since = datetime.combine(since, time(), UTC)
+        since = start_of(since)
     return since, until
 
 
-def _moment(text: str) -> datetime | date:
-    """Read a day, or a moment; UTC where it says no zone.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    try:
-        if (day := parse_date(text)) is not None and day < date.max:
-            return day
-        # A + that nobody encoded arrives as a space.
-        found = parse_datetime(text.replace(" ", "+") if "T" in text else text)
-        if found is not None:
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    message = f"{text[:40]!r} is no day and no moment: 2026-11-22, or 2026-11-22T21:30, in UTC"
-    raise ValueError(message)
-
-
 def _span(text: str) -> str:
-    return _one_of(SPANS, text)
-
-
-def _one_of(choices: Iterable[str], text: str) -> str:
-    if text not in choices:
-        message = f"{text[:40]!r} is none of {', '.join(choices)}"
-        raise ValueError(message)
-    return text
-
-
-def _number(text: str, largest: int = _LARGEST) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and int(text) <= largest):
-        message = f"{text[:40]!r} is not a whole number from 0 to {largest}"
-        raise ValueError(message)
-    return int(text)
-
-
-def _limit(text: str) -> int:
-    """Read how many rows a page has: at least one; of more than MAX_LIMIT as many.
-
-    Raises:
-        ValueError: it is no number, or none.
-    """
-    if not (found := _number(text)):
-        message = f"a page has 1 to {MAX_LIMIT} Decisions"
-        raise ValueError(message)
-    return min(found, MAX_LIMIT)
+    return one_of(SPANS, text)
 
 
 def _key(text: str) -> Key:
@@ -293,32 +255,24 @@ def _key(text: str) -> Key:
     """
     moment, *of_row = text.split("~")
     try:
-        at = _moment(moment)
+        at = day_or_moment(moment)
         if not isinstance(at, datetime):
-            return Key(datetime.combine(at, time(), UTC))
+            return Key(start_of(at))
         if not of_row:
             return Key(at)
         sequence, name = of_row
-        return Key(at, _number(sequence, _LARGEST_SEQUENCE), UUID(name))
+        return Key(at, whole_number(sequence, _LARGEST_SEQUENCE), UUID(name))
     except (ValueError, TypeError) as error:
         message = f"{text[:60]!r} is no place in the list: take it from the link of a page"
         raise ValueError(message) from error
-
-
-def _is(column: str, text: str) -> Q:
-    return Q(**{column: text})
 
 
 def _contains(column: str, text: str) -> Q:
     return Q(**{f"{column}__icontains": text})
 
 
-def _number_is(column: str, text: str) -> Q:
-    return Q(**{column: _number(text)})
-
-
-def _choice_is(column: str, choices: Iterable[str], text: str) -> Q:
-    return Q(**{column: _one_of(choices, text)})
+def _choice_is(column: str, choices: Collection[str], text: str) -> Q:
+    return Q(**{column: one_of(choices, text)})
 
 
 def _pod(text: str) -> Q:
@@ -347,7 +301,7 @@ def _rule(text: str) -> Q:
 
 
 def _answer(text: str) -> Q:
-    match _one_of(ANSWERS, text):
+    match one_of(ANSWERS, text):
         case "none":
             return FOUND_NO_NODE
         case "some":
@@ -363,11 +317,11 @@ def _seldom_answer(text: str) -> Q:
 
 
 def _refused(text: str) -> Q:
-    return Q(feasible=0) if _BOOLEANS[_one_of(_BOOLEANS, text)] else Q(feasible__gt=0)
+    return Q(feasible=0) if _BOOLEANS[one_of(_BOOLEANS, text)] else Q(feasible__gt=0)
 
 
 def _missed(text: str) -> Q:
-    return Q(placed_best=not _BOOLEANS[_one_of(_BOOLEANS, text)])
+    return Q(placed_best=not _BOOLEANS[one_of(_BOOLEANS, text)])
 
 
 def _publisher(text: str) -> Q:
@@ -386,7 +340,7 @@ def _named(names: Sequence[str]) -> dict[str, str]:
 _YES_NO = {"true": "yes", "false": "no"}
 FILTERS = (
     Filter(name="q", title="Pod", help="Any part of its name, namespace/name, or a UID.", condition=_pod),
-    Filter(name="pod_namespace", title="namespace", help="The Pod's, whole.", condition=partial(_is, "pod_namespace"), leads=8),
+    Filter(name="pod_namespace", title="namespace", help="The Pod's, whole.", condition=partial(column_is, "pod_namespace"), leads=8),
     Filter(name="owner", title="owner", help="What the Pod belongs to: Deployment/web, or web.", condition=_owner,
            leads=4, leads_by=_owner_name),
     Filter(name="node", title="node", help="It was the best, or the Pod was placed there.", condition=_node),
@@ -399,32 +353,32 @@ FILTERS = (
            condition=_missed, choices=_YES_NO, leads=3, leads_for=("true",)),
     Filter(name="verb", title="verb", help="What was asked.", condition=partial(_choice_is, "verb", VERBS),
            choices=_named(VERBS), leads=9),
-    Filter(name="rule_set", title="rule set", help="Which decided.", condition=partial(_is, "rule_set"), leads=7),
+    Filter(name="rule_set", title="rule set", help="Which decided.", condition=partial(column_is, "rule_set"), leads=7),
     Filter(name="rule_set_version", title="version", help="Of the rule set.",
-           condition=partial(_number_is, "rule_set_version"), is_number=True),
-    Filter(name="assignment", title="Assignment", help="Which took the Pod.", condition=partial(_is, "assignment")),
-    Filter(name="revision", title="Revision", help="Which was served.", condition=partial(_number_is, "revision"),
+           condition=partial(number_is, "rule_set_version"), is_number=True),
+    Filter(name="assignment", title="Assignment", help="Which took the Pod.", condition=partial(column_is, "assignment")),
+    Filter(name="revision", title="Revision", help="Which was served.", condition=partial(number_is, "revision"),
            leads=6, is_number=True),
     Filter(name="publisher", title="publisher", help="Who made the Revision.", condition=_publisher),
     Filter(name="approver", title="approver", help="Who approved the Change that made the Revision.", condition=_approver),
     Filter(name="mode", title="mode", help="Whether it was answered, or tried beside.",
            condition=partial(_choice_is, "mode", ("enforce", "shadow")), choices=_named(("enforce", "shadow"))),
     Filter(name="divergence", title="divergence", help="Of a shadow: what it would have done.",
-           condition=partial(_is, "divergence"), choices=_named([str(each) for each in Divergence])),
-    Filter(name="best", title="best node", help="By its points.", condition=partial(_is, "best")),
-    Filter(name="placed_on", title="placed on", help="The node that the Pod got.", condition=partial(_is, "placed_on"), leads=5),
-    Filter(name="pod_name", title="Pod's name", help="Whole.", condition=partial(_is, "pod_name"), leads=2),
-    Filter(name="pod_uid", title="UID", help="The Pod's.", condition=partial(_is, "pod_uid"), leads=1),
+           condition=partial(column_is, "divergence"), choices=_named([str(each) for each in Divergence])),
+    Filter(name="best", title="best node", help="By its points.", condition=partial(column_is, "best")),
+    Filter(name="placed_on", title="placed on", help="The node that the Pod got.", condition=partial(column_is, "placed_on"), leads=5),
+    Filter(name="pod_name", title="Pod's name", help="Whole.", condition=partial(column_is, "pod_name"), leads=2),
+    Filter(name="pod_uid", title="UID", help="The Pod's.", condition=partial(column_is, "pod_uid"), leads=1),
     Filter(name="refused", title="refused", help="true: no node; false: at least one.", condition=_refused, choices=_YES_NO,
            leads=3, leads_for=("true",)),
-    Filter(name="process", title="process", help="Which decided.", condition=partial(_is, "process")),
+    Filter(name="process", title="process", help="Which decided.", condition=partial(column_is, "process")),
 )  # fmt: skip
 BY_NAME = {each.name: each for each in FILTERS}
 _OTHERS: dict[str, Callable[[str], Any]] = {
     "span": _span,
-    "from": _moment,
-    "to": _moment,
+    "from": day_or_moment,
+    "to": day_or_moment,
     "before": _key,
     "after": _key,
-    "limit": _limit,
+    "limit": partial(page_limit, "Decisions"),
 }

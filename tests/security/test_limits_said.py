@@ -8,9 +8,8 @@ import pytest
 from django.conf import settings
 
 from controlplane import doors, sign_in_form, token_review
-from policies import differences, manifests
+from policies import differences, manifests, parameters
 from policies.admin import fields, rule_forms
-from policies.api import pagination
 from policies.checking import limits as checking
 from policies.engine import quantity, reading, validation
 from policies.engine.cel import cost, functions, language, oversize
@@ -117,7 +116,7 @@ ROWS = {
     "names": f"| a Pod's name, namespace and UID | {objects.MAX_NAME_LENGTH} characters each |",
     "reads": f"within {cost.MAX_EXPRESSION_MILLISECONDS} ms; {oversize.MOST_VALUES:,} values, {oversize.MOST_DEEP} deep |",
     "names in a field": f"| names in a field of a form, by commas | {fields._MOST_NAMES:,} |",
-    "REST's limit": f"| REST: `limit`, a place in a list | {pagination.MAX_LIMIT:,} rows a page;",
+    "REST's limit": f"| REST: `limit`, a place in a list | {parameters.MAX_LIMIT:,} rows a page;",
     "sign-ins by password": (
         f"| sign-ins by password | {sign_in_form.AT_ONCE} compared at once, of the admin's eight threads; {sign_in_form.OF_ADDRESS} wrong ones a minute "
         "of an address,"

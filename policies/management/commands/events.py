@@ -7,10 +7,11 @@ import msgspec
 from django.core.management.base import CommandError, CommandParser
 
 from policies import publishing
-from policies.audit_search import BY_NAME, MAX_LIMIT, SearchError, parse_search
+from policies.audit_search import BY_NAME, parse_search
 from policies.audit_words import how_of, sentence_of
 from policies.management.command import BerthCommand
 from policies.models import AuditEvent
+from policies.parameters import MAX_LIMIT, SearchError
 
 # Options that are named otherwise than the filters of URLs: `--from` is no name in Python.
 _NAMES = {"since": "from", "until": "to"}

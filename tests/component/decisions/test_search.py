@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from policies import publishing
-from policies.audit_search import SearchError
+from policies.parameters import SearchError
 from scheduler.admin.decision_list import verdict_of
 from scheduler.decisions import grouping, search
 from scheduler.decisions.reading import recorded
