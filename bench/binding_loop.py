@@ -94,7 +94,7 @@ def scheduler_config(kubeconfig: Path) -> Json:
 
 
 def kube(running: Cluster, folder: Path, program: Path) -> Scheduler:
-    """Iterate over kube-scheduler, with its default profile."""
+    """Return kube-scheduler, with its default profile."""
     config = folder / "kube-scheduler.yaml"
     config.write_text(yaml.safe_dump(scheduler_config(running.kubeconfig)))
 
@@ -109,7 +109,7 @@ def kube(running: Cluster, folder: Path, program: Path) -> Scheduler:
 
 
 def berths_loop(running: Cluster, folder: Path) -> Scheduler:
-    """Iterate over Berth's binding loop.
+    """Return Berth's binding loop.
 
     All of Berth is started; when it has bound a first Pod, the loop's process is stopped while Pods are created, and
     then killed. So it starts with the Pods there, as kube-scheduler does, and nothing else of Berth starts beside it.

@@ -101,7 +101,7 @@ def _copy_again() -> float:
 
 
 def _encoded() -> Iterator[tuple[str, Any]]:
-    """Iterate over a Decision of each verb, ready to be written."""
+    """Yield a Decision of each verb, ready to be written."""
     from bench.engine import NOW, make_cluster, make_pod
     from policies.engine.decision import decide
     from policies.engine.default_set import default_rule_set

@@ -255,7 +255,7 @@ class _Change(NamedTuple):
 
 
 def _changes_in(line: str) -> Iterator[_Change]:
-    """Iterate over what a line says to have become something else. It takes time in proportion to the line."""
+    """Iterate over what a line says has become something else. It takes time in proportion to the line."""
     quoted, sentence = _quoted(line, 0), _sentence(line, 0)
     while found := min(filter(None, (quoted, sentence)), default=None):
         yield found
@@ -300,7 +300,7 @@ def _marked_pair(before: str, after: str, quotes: str) -> Iterator[str]:
 
 
 def _differing(old: Sequence[str], new: Sequence[str], codes: Sequence[Opcode]) -> Iterator[str]:
-    """Return what differs of two long texts, to stand before them: their end may be far below; nothing if most of them does."""
+    """Yield what differs of two long texts, to stand before them: their end may be far below; nothing if most of them does."""
     sides = [
         (tag, text)
         for kind, *places in codes

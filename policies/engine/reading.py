@@ -136,7 +136,7 @@ class Reader:
 
 
 def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
-    """Iterate over a fault for each part of a value that can't be stored as JSON and handed to an expression as it is."""
+    """Yield a fault for each part of a value that can't be stored as JSON and handed to an expression as it is."""
     if isinstance(value, str):
         if fault := _text_fault(value):
             yield Fault(path, fault)

@@ -84,7 +84,7 @@ def which(revision: Revision, pod: Pod, namespace_labels: Labels, now: datetime)
 
 
 def lines_of(found: Which) -> Iterator[str]:
-    """Iterate over it in lines for people."""
+    """Iterate over the lines that say it to people."""
     if found.assignment:
         yield f"{found.pod} gets rule set {found.rule_set} by Assignment {found.assignment}"
     else:

@@ -145,15 +145,15 @@ class Runtime:
 
     def _prepare(self, revision: CompiledRevision) -> None:
         """Watch what a Revision reads, and decide once by each rule set, so that its columns are there before a Pod waits."""
-        book = Profile(revision)
+        profile = Profile(revision)
         former = self.revisions.current.reads if self.revisions.current else frozenset()
-        self.live.require(book.reads | former)
+        self.live.require(profile.reads | former)
         self.live.wait_until_synced(LISTED_WITHIN_SECONDS)
-        missing = self.live.wait_until_listed(book.reads, LISTED_WITHIN_SECONDS)
+        missing = self.live.wait_until_listed(profile.reads, LISTED_WITHIN_SECONDS)
         if missing:
             logger.warning("Revision %s reads what isn't listed yet: %s", revision.number, ", ".join(sorted(missing)))
         snapshot = self.live.snapshot()
-        book.warm(Pod.from_json({}), snapshot, now=datetime.now(UTC))
+        profile.warm(Pod.from_json({}), snapshot, now=datetime.now(UTC))
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         REVISION.set(revision.number)

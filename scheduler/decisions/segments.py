@@ -73,7 +73,7 @@ class Segments:
         """Read frames from a position on, of one segment, `most_bytes` or one frame at most.
 
         Args:
-            start: behind a frame, or the begin of a segment.
+            start: behind a frame, or the beginning of a segment.
             end: what is written so far. None for a dead writer: all that is there.
             most_bytes: how much to read.
 

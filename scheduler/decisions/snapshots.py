@@ -165,7 +165,7 @@ def is_same(change: Change) -> bool:
 
 
 def _node_change(old: NodeInfo | None, new: NodeInfo, masks: Masks, found: Found) -> NodeChange:
-    """Pods stay, go and come at the end: what both have at the begin and at the end isn't written."""
+    """Pods stay, go and come at the end: what both have at the beginning and at the end isn't written."""
     old_pods = old.pods if old else ()
     new_pods = new.pods
     shorter = min(len(old_pods), len(new_pods))

@@ -236,7 +236,7 @@ class _Export:
             level, count = level + 1, count >> TILE_HEIGHT
 
     def _former_checkpoints(self, log: str, size: int) -> Iterator[str]:
-        """Iterate over the checkpoints before the last one, each with the proof that it is the begin of it."""
+        """Iterate over the checkpoints before the last one, each with the proof that it is the beginning of it."""
         read = subtrees_of(tile_reader(log))
         for row in LedgerCheckpoint.objects.filter(log=log).order_by("size", "at").iterator(chunk_size=_CHUNK):
             self._on_step(0)

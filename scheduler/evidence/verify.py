@@ -1,7 +1,7 @@
 """Verifies the ledger of a live database: its rows, trees and checkpoints against each other and against what stands outside.
 
 The tree is built anew from the bytes of the rows; of rows that retention deleted, from the hashes that stay. At the size of
-each checkpoint its root is compared, so that every checkpoint is proved to be the begin of the next one. What is
+each checkpoint its root is compared, so that every checkpoint is proved to be the beginning of the next one. What is
 stored while this runs is left to the next run.
 """
 

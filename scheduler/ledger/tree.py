@@ -205,7 +205,7 @@ def check_inclusion(*, leaf: bytes, index: int, size: int, root: bytes, proof: I
 
 
 def prove_consistency(read: ReadSubtree, old: int, new: int) -> list[bytes]:
-    """Return the proof that a tree of a size is the begin of a later one (RFC 6962, 2.1.2)."""
+    """Return the proof that a tree of a size is the beginning of a later one (RFC 6962, 2.1.2)."""
     return [] if old in {0, new} else list(_consistency(read, old, 0, new, is_whole=True))
 
 
@@ -224,7 +224,7 @@ def _consistency(read: ReadSubtree, old: int, start: int, end: int, *, is_whole:
 
 
 def check_consistency(*, old: int, old_root: bytes, new: int, new_root: bytes, proof: Sequence[bytes]) -> None:
-    """Check that a tree is the begin of a later one (RFC 9162, 2.1.4.2).
+    """Check that a tree is the beginning of a later one (RFC 9162, 2.1.4.2).
 
     Raises:
         ProofError: that isn't proved.
@@ -241,7 +241,7 @@ def check_consistency(*, old: int, old_root: bytes, new: int, new_root: bytes, p
     at, last = old - 1, new - 1
     while at & 1:
         at, last = at >> 1, last >> 1
-    wrong = f"the tree of {old} leaves is not the begin of the tree of {new}"
+    wrong = f"the tree of {old} leaves is not the beginning of the tree of {new}"
     if not steps:
         raise ProofError(wrong)
     found_old = found_new = steps[0]

@@ -31,6 +31,27 @@ def test_no_docstring_opens_with_a_private_word() -> None:
     assert opened == set()
 
 
+def test_generators_yield_and_functions_return() -> None:
+    wrong = {
+        f"{named(path)}:{each.lineno} {each.name}"
+        for path in _modules()
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (first := (ast.get_docstring(each) or "").partition(" ")[0])
+        and ((first == "Return" and _yields(each)) or (first == "Yield" and not _yields(each)))
+    }
+    assert wrong == set()
+
+
+def _yields(function: ast.AST) -> bool:
+    """Whether it is a generator itself, whatever the functions inside it are."""
+    inside = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    return any(
+        isinstance(each, ast.Yield | ast.YieldFrom) or (not isinstance(each, inside) and _yields(each))
+        for each in ast.iter_child_nodes(function)
+    )
+
+
 def test_constants_are_explained_by_comments_above_them() -> None:
     below = {
         f"{named(path)}:{after.lineno}"

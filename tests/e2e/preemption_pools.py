@@ -295,6 +295,6 @@ _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 @contextmanager
 def at_once(threads: int) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]]:
-    """Return a function that does something to many at once, and raises what one of them raised."""
+    """Yield a function that does something to many at once, and raises what one of them raised."""
     with ThreadPoolExecutor(threads) as pool:
         yield lambda do, many: list(pool.map(do, many))

@@ -24,7 +24,7 @@ RESERVED = OBJECTS | COUNTED.keys() | {"now"}
 MAX_LOOPS = 2
 
 _CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
-# How the names begin of what reads a part of the clock, in a zone or in UTC. Nothing else of CEL's begins so.
+# How the names of what reads a part of the clock begin, in a zone or in UTC. Nothing else of CEL's begins so.
 CLOCK: Final = "get"
 # The function that a zone goes through, and its overload. No author can spell it.
 ZONE, ZONE_OVERLOAD = "@zone", "berth_zone"

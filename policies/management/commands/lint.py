@@ -35,7 +35,7 @@ class Command(BaseCommand):
 
 
 def lint_file(path: Path) -> Iterator[str]:
-    """Iterate over a line for each fault of a file."""
+    """Yield a line for each fault of a file."""
     try:
         documents = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
     except RuleSetError as error:

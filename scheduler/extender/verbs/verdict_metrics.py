@@ -53,7 +53,7 @@ class Verdicts(Collector):
             self._counts = {key: counts for key, counts in self._counts.items() if key in kept}
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """Iterate over the counts to Prometheus."""
+        """Yield the counts for Prometheus."""
         family = CounterMetricFamily(
             "berth_verdicts", "What filter rules said of nodes", labels=["rule_set", "rule", "verdict"]
         )

@@ -164,7 +164,7 @@ class Command(BerthCommand):
         return extenders
 
     def _ask(self) -> dict[str, Any]:
-        """Ask on the terminal. RequestContexts go to standard error, so that the YAML can be written to a file."""
+        """Ask on the terminal. Questions go to standard error, so that the YAML can be written to a file."""
         answers: dict[str, Any] = {}
         for name, question, shown, read in _QUESTIONS:
             if name in {"cert_file", "key_file", "server_name"} and not answers.get("ca_file"):

@@ -16,7 +16,7 @@ from scheduler.api import canaries
 
 @pytest.fixture
 def application(db: None) -> Iterator[Callable[..., Any]]:
-    """Return it, as behind a proxy with HTTPS. The connection stays: Django's own test client keeps it likewise."""
+    """Yield it, as behind a proxy with HTTPS. The connection stays: Django's own test client keeps it likewise."""
     handler = WSGIHandler()
     signals = (request_started, request_finished)
     for signal in signals:

@@ -27,7 +27,7 @@ _CONFIGURATION = "post_hooks: []\ncontent_type_overrides:\n  application/yaml: t
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the name of the generated package."""
+    """Yield the name of the generated package."""
     folder = tmp_path_factory.mktemp("generated")
     (folder / "schema.json").write_text(json.dumps(schema(), default=str), encoding="utf-8")
     (folder / "configuration.yml").write_text(_CONFIGURATION, encoding="utf-8")

@@ -344,7 +344,7 @@ class ServerWithHistory(RuleBasedStateMachine):
             self.serve_watch(int(request.resource_version), size)
 
     def serve_page(self, request: ListPage) -> None:
-        """Return one Pod a page; later pages show the state at the first one."""
+        """Answer with one Pod a page; later pages show the state at the first one."""
         if request.continue_token:
             version, _, start = request.continue_token.partition("/")
             if int(version) < self.compacted:
@@ -361,7 +361,7 @@ class ServerWithHistory(RuleBasedStateMachine):
             self.follow(change)
 
     def serve_watch(self, version: int, size: int) -> None:
-        """Yield events, and a bookmark when there are no more."""
+        """Send events, and a bookmark when there are no more."""
         events = [entry for entry in self.history if entry[0] > version]
         for _, type_, pod in events[:size]:
             change = self.reflection.on_event(seen(type_, pod))
