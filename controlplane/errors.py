@@ -11,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import resolve, reverse
 
 from controlplane.roles import ROLES
+from policies.wording import listed
 
 _PAGES = "/admin/"
 # Where a request's account keeps the last permission that it was refused.
@@ -109,5 +110,4 @@ def _who_may(permission: str) -> str:
     names = [*(name for name in ROLES if name in found), *sorted(found - ROLES.keys())]
     if not names:
         return "An administrator may, or can say who does."
-    may = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-    return f"Who has the role {may} may: ask one of them, or an administrator for the role."
+    return f"Who has the role {listed(names)} may: ask one of them, or an administrator for the role."

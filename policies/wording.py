@@ -1,7 +1,7 @@
 """Rules and changes in words, for pages, Revisions and commands. Pure: engine values in, sentences out."""
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -31,6 +31,12 @@ AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 def counted(number: int, word: str) -> str:
     """Return how many there are of a thing: 1 node, 1,200 nodes."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as people say them: one; one and another; one, another and a third."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def duration(seconds: float) -> str:

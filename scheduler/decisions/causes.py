@@ -4,7 +4,7 @@ The Pod, the rules and the cluster are what an answer follows from. What alone l
 the difference; what the second can't do without had a part in it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge
+from policies.wording import listed
 from scheduler.decisions.matrix import passing
 from scheduler.decisions.record import Body, read_body
 from scheduler.decisions.replay import ReplayError, Replays, Snapshots
@@ -84,19 +85,14 @@ def _told(verdicts: Mapping[tuple[str, ...], _Verdict]) -> Causes:
     if len(alone) == 1:
         sentence = f"It was {alone[0]}: with nothing else changed, the answer is the new one."
     elif alone:
-        sentence = f"{_and(alone)} changed, and either would have made the difference."
+        sentence = f"{listed(alone)} changed, and either would have made the difference."
     else:
-        sentence = f"It took several changes together: {_and(needed or FACTORS)}."
+        sentence = f"It took several changes together: {listed(needed or FACTORS)}."
     return Causes(sentence=f"{sentence[0].upper()}{sentence[1:]}", alone=alone, needed=needed)
 
 
 def _all_but(factor: str) -> tuple[str, ...]:
     return tuple(each for each in FACTORS if each != factor)
-
-
-def _and(words: Iterable[str]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _side_of(decision: Decision, replays: Replays, snapshots: Snapshots) -> _Side:

@@ -25,7 +25,7 @@ from policies.engine.scheduling import document_with_default_filters
 from policies.engine.validation import read_rule_set
 from policies.models import RuleSetVersion
 from policies.publishing import rule_set_held
-from policies.wording import rule_sentence
+from policies.wording import listed, rule_sentence
 from scheduler.decisions.matrix import Matrix, matrix_of
 from scheduler.decisions.reading import (
     body_of,
@@ -348,5 +348,5 @@ def _them(nodes: list[str]) -> str:
 def named(nodes: list[str]) -> str:
     """Return names of nodes for people: some of them, and how many more."""
     if len(nodes) <= _MAX_NAMES:
-        return nodes[0] if len(nodes) == 1 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"
-    return f"{', '.join(nodes[:_MAX_NAMES])} and {len(nodes) - _MAX_NAMES:,} more"
+        return listed(nodes)
+    return listed([*nodes[:_MAX_NAMES], f"{len(nodes) - _MAX_NAMES:,} more"])

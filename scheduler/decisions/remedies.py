@@ -12,7 +12,7 @@ from policies.engine.errors import DeadlineError, ExpressionError, ObjectError
 from policies.engine.explain import explain_node
 from policies.engine.objects.pod import Pod
 from policies.engine.rule import Cycle
-from policies.wording import counted
+from policies.wording import counted, listed
 from scheduler.decisions.explaining import named
 from scheduler.decisions.near_misses import NearMisses, near_misses_of
 from scheduler.decisions.reading import read_decision
@@ -110,7 +110,7 @@ def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> R
             f"by {misses.fewest} rules or more."
         )
     said += [
-        f"Nearest is {near.node}, refused by {_and([rule for rule, _ in near.refusals])}."
+        f"Nearest is {near.node}, refused by {listed(rule for rule, _ in near.refusals)}."
         for near in misses.nearest
         if misses.fewest > 1
     ]
@@ -127,8 +127,3 @@ def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> R
         nearest=help_of or {near.node: [] for near in misses.nearest},
         fault=fault,
     )
-
-
-def _and(words: list[str]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
