@@ -1,7 +1,11 @@
 """What Berth's commands have in common."""
 
+from typing import Any
+
 from django.core.checks import Tags
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.manifests import to_json
 
 
 class BerthCommand(BaseCommand):
@@ -11,3 +15,9 @@ class BerthCommand(BaseCommand):
     """
 
     requires_system_checks = (Tags.security,)
+
+    def refused(self, said: str, output: str, **more: Any) -> CommandError:
+        """Return the error that a refusal ends with; where JSON was asked for, it is an object on standard output, too."""
+        if output == "json":
+            self.stdout.write(to_json({"ok": False, **more, "error": said}))
+        return CommandError(said, returncode=1)

@@ -4,7 +4,7 @@ import getpass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from controlplane.models import Token
@@ -48,7 +48,7 @@ class Command(BerthCommand):
                 kept = f"{told['token']['name']} of {told['token']['owner']} until {told['token']['expires_at']}"
                 self.stderr.write(f"The token {kept}. Its secret is shown this once:")
         except TokenError as error:
-            raise CommandError("\n".join(error.messages)) from error
+            raise self.refused("\n".join(error.messages), options["output"]) from error
         self.stdout.write(manifests.to_json({"ok": True, **told}) if options["output"] == "json" else text)
 
 

@@ -96,9 +96,7 @@ class Command(BerthCommand):
             found = self._do(options)
         except (CommandError, PublishingError) as error:
             said = str(error) if isinstance(error, CommandError) else "\n".join(error.messages)
-            if as_json:
-                self.stdout.write(manifests.to_json({"ok": False, "error": said}))
-            raise CommandError(said) from error
+            raise self.refused(said, options["output"]) from error
         if as_json:
             shown = [msgspec.to_builtins(_shown(each)) for each in found]
             self.stdout.write(manifests.to_json({"ok": True, "changes": shown}))

@@ -3,7 +3,7 @@
 import getpass
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from policies import manifests, publishing
 from policies.management.command import BerthCommand
@@ -42,7 +42,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--output", choices=["text", "json"], default="text")
 
 
-def run(command: BaseCommand, act: Any, output: str) -> None:
+def run(command: BerthCommand, act: Any, output: str) -> None:
     """Do it, and say what came of it.
 
     Raises:
@@ -51,10 +51,7 @@ def run(command: BaseCommand, act: Any, output: str) -> None:
     try:
         change: Change = act()
     except publishing.PublishingError as error:
-        if output == "json":
-            refused = {"ok": False, "change": None, "revision": None, "state": None, "error": str(error)}
-            command.stdout.write(manifests.to_json(refused))
-        raise CommandError("\n".join(error.messages), returncode=1) from error
+        raise command.refused("\n".join(error.messages), output, change=None, revision=None, state=None) from error
     number = change.revision.number if change.revision else None
     if output == "json":
         done = {"ok": True, "change": change.pk, "revision": number, "state": change.state}

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
@@ -74,19 +74,17 @@ class Command(BerthCommand):
         try:
             self._run(options)
         except BacktestError as error:
-            if options["output"] == "json":
-                self.stdout.write(to_json({"ok": False, "error": str(error)}))
-            raise CommandError(str(error), returncode=1) from error
+            raise self.refused(str(error), options["output"]) from error
 
     def _run(self, options: dict[str, Any]) -> None:
         if options["cancel"] is not None:
             row = _backtest(options["cancel"])
             done = cancel_backtest(backtest=row, by=getpass.getuser())
-            self.stdout.write(f"{row} is cancelled." if done else f"{row} had ended.")
+            self._say(row, f"{row} is cancelled." if done else f"{row} had ended.", options["output"])
             return
         row = _backtest(options["resume"]) if options["resume"] is not None else _start(options)
         if options["queue"]:
-            self.stdout.write(f"Workers run {row}; its page shows how far it is.")
+            self._say(row, f"Workers run {row}; its page shows how far it is.", options["output"])
             return
         Worker(row.pk, self._say_progress).work()
         row.refresh_from_db()
@@ -98,6 +96,11 @@ class Command(BerthCommand):
             )
             raise BacktestError(message)
         self._write(row, result, options["output"])
+
+    def _say(self, row: Backtest, said: str, output: str) -> None:
+        row.refresh_from_db()
+        found = {"ok": True, "backtest": row.pk, "state": row.state, "says": [said]}
+        self.stdout.write(to_json(found) if output == "json" else said)
 
     def _say_progress(self, row: Backtest) -> None:
         row.refresh_from_db()

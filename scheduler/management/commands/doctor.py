@@ -55,6 +55,9 @@ class Command(BerthCommand):
         "Look at every part of the wiring; make or lint kube-scheduler's configuration. Exit 1 when something is wrong."
     )
 
+    # What is wrong may stand in what was written.
+    _has_written = False
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare what there is."""
         _add_output(parser)
@@ -72,7 +75,7 @@ class Command(BerthCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the part that is asked for."""
         del args
-        {
+        part = {
             None: self._checkup,
             "configuration": self._configuration,
             "lint": self._lint,
@@ -81,7 +84,13 @@ class Command(BerthCommand):
             "rights": self._rights,
             "alerts": self._alerts,
             "dashboard": self._dashboard,
-        }[options["part"]](options)
+        }[options["part"]]
+        try:
+            part(options)
+        except CommandError as error:
+            if self._has_written:
+                raise
+            raise self.refused(str(error), options["output"]) from error
 
     def _checkup(self, options: dict[str, Any]) -> None:
         found = check(scheduler_config=options["scheduler_config"], urls=tuple(options["berth_url"]))
@@ -226,6 +235,7 @@ class Command(BerthCommand):
 
     def _write(self, options: dict[str, Any], document: dict[str, Any], text: str) -> None:
         self.stdout.write(to_json(document) if options["output"] == "json" else text)
+        self._has_written = True
 
 
 @contextlib.contextmanager

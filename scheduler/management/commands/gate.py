@@ -7,7 +7,7 @@ from argparse import SUPPRESS
 from typing import Any
 
 import msgspec
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from policies import publishing
 from policies.management.command import BerthCommand
@@ -40,13 +40,20 @@ class Command(BerthCommand):
         if options["taken"]:
             _carry_out_taken(options["taken"])
             return
+        try:
+            self._run(options)
+        except PublishingError as error:
+            raise self.refused(" ".join(error.messages), options["output"], results=[]) from error
+
+    def _run(self, options: dict[str, Any]) -> None:
         change = Change.objects.filter(pk=options["change"]).first()
         if change is None:
-            message = f"There is no Change {options['change']}."
-            raise CommandError(message)
+            raise PublishingError([f"There is no Change {options['change']}."])
         if options["queue"]:
-            _ask(change)
-            self.stdout.write(f"A worker runs the gate of {change}; its page shows how far it is.")
+            run = publishing.run_gate(change=change, by=getpass.getuser())
+            said = f"A worker runs the gate of {change}; its page shows how far it is."
+            found = {"ok": True, "state": run.state, "says": [said]}
+            self.stdout.write(to_json(found) if options["output"] == "json" else said)
             return
         run = _run_here(change)
         gate = publishing.gate_of(change)
@@ -61,18 +68,10 @@ class Command(BerthCommand):
             sys.exit(1)
 
 
-def _ask(change: Change) -> GateRun:
-    try:
-        return publishing.run_gate(change=change, by=getpass.getuser())
-    except PublishingError as error:
-        raise CommandError(" ".join(error.messages)) from error
-
-
 def _run_here(change: Change) -> GateRun:
-    run = publishing.take_gate(_ask(change).pk)
+    run = publishing.take_gate(publishing.run_gate(change=change, by=getpass.getuser()).pk)
     if run is None:
-        message = f"A worker runs the gate of {change} already; its page shows how far it is."
-        raise CommandError(message)
+        raise PublishingError([f"A worker runs the gate of {change} already; its page shows how far it is."])
     carry_out(run, deciding_seconds=math.inf)
     run.refresh_from_db()
     return run

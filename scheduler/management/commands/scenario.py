@@ -48,9 +48,7 @@ class Command(BerthCommand):
         try:
             found = _found(options)
         except ScenarioError as error:
-            if options["output"] == "json":
-                self.stdout.write(to_json({"ok": False, "error": str(error)}))
-            raise CommandError(str(error), returncode=1) from error
+            raise self.refused(str(error), options["output"]) from error
         if options["output"] == "json":
             self.stdout.write(to_json({"ok": True, **msgspec.to_builtins(found), "says": found.sentences}))
         else:

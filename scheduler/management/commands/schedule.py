@@ -4,8 +4,6 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.binder.once import LeaseHeldError, NotReadyError, Passed, schedule_once
@@ -29,9 +27,7 @@ class Command(BerthCommand):
         try:
             passed = schedule_once(options["wait_seconds"])
         except (LeaseHeldError, NotReadyError) as error:
-            if options["output"] == "json":
-                self.stdout.write(to_json({"ok": False, "error": str(error)}))
-            raise CommandError(str(error), returncode=1) from error
+            raise self.refused(str(error), options["output"]) from error
         if options["output"] == "json":
             self.stdout.write(to_json({"ok": True, "bound": passed.bound, "waiting": passed.waiting}))
         else:

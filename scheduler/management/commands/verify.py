@@ -61,7 +61,7 @@ class Command(BerthCommand):
             verifiers = read_public(options["keys"]) if options["keys"] else known_verifiers()
             reports = verify(verifiers, folder, resume.progress, resume.tell, options["processes"])
         except (KeyFileError, OSError, msgspec.DecodeError) as error:
-            raise CommandError(str(error)) from error
+            raise self.refused(str(error), options["output"]) from error
         resume.end()
         ok = all(report.ok for report in reports)
         if options["output"] == "json":

@@ -34,9 +34,11 @@ class Command(BerthCommand):
         asked: str = options["pod"]
         try:
             found = _of_file(Path(asked)) if asked.endswith(_FILES) else which_of_cluster(asked)
+        except CommandError as error:
+            raise self.refused(str(error), options["output"]) from error
         except (OSError, ValueError, AskedError) as error:
             message = f"{asked}: {error}"
-            raise CommandError(message, returncode=1) from error
+            raise self.refused(message, options["output"]) from error
         if options["output"] == "json":
             self.stdout.write(to_json({"ok": True, **msgspec.to_builtins(found)}))
         else:

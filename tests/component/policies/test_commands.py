@@ -252,6 +252,46 @@ def test_export_gives_what_a_change_makes_only_when_asked(manifest: Path) -> Non
         _run("export", change=999)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["backtest", "999"],
+        ["change", "show", "999"],
+        ["doctor", "lint", "missing"],
+        ["gate", "999"],
+        ["pause", "RuleSet/missing", "--reason", "it is away"],
+        ["scenario", "missing.yaml", "--pods", "2"],
+        ["token", "create", "--owner", "nobody", "--scopes", "read"],
+        ["verify", "--keys", "missing"],
+        ["which", "missing.yaml"],
+        ["which", "default/web"],
+    ],
+    ids=" ".join,
+)
+def test_a_refusal_is_an_object_where_json_is_asked_for(asked: list[str]) -> None:
+    out = io.StringIO()
+    with pytest.raises(CommandError) as refused:
+        call_command(*asked, "--output", "json", stdout=out)
+    said = json.loads(out.getvalue())
+    assert (said["ok"], said["error"]) == (False, str(refused.value))
+    assert refused.value.returncode == 1
+
+
+def test_what_is_left_to_workers_is_an_object_where_json_is_asked_for(manifest: Path) -> None:
+    change = opened(make_rule_set(filters=[TEAM_FILTER]), by="alice")
+    said = json.loads(_run("gate", str(change.pk), "--queue", "--output", "json"))
+    assert said == {
+        "ok": True,
+        "state": "queued",
+        "says": [f"A worker runs the gate of {change}; its page shows how far it is."],
+    }
+    queued = json.loads(_run("backtest", str(change.pk), "--queue", "--output", "json"))
+    assert (queued["ok"], queued["state"]) == (True, "queued")
+    for _ in range(2):
+        said = json.loads(_run("backtest", "--cancel", str(queued["backtest"]), "--output", "json"))
+        assert (said["ok"], said["state"]) == (True, "cancelled")
+
+
 def test_createoperator_prints_a_password_once() -> None:
     said = _run("createoperator", "ops")
     user = User.objects.get()
