@@ -51,10 +51,6 @@ class GateSettingAdmin(SettingAdmin):
     empty_title = "No gate setting yet"
     empty_text = "The environment's levels hold (BERTH_GATE_CHECKS). A setting here asks for more, of Changes that touch a rule set."
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Administrators alone."""
-        return request.user.has_perm("policies.add_gatesetting")
-
     def save_model(self, request: HttpRequest, obj: GateSetting, form: Any, change: Any) -> None:
         """Set it by the one place where state changes."""
         del change

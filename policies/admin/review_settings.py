@@ -53,10 +53,6 @@ class ReviewSettingAdmin(SettingAdmin):
     empty_title = "No review setting yet"
     empty_text = "The environment's settings hold (BERTH_REVIEW_REQUIRED). A setting here asks for more, of every Change or of a rule set's."
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Administrators alone."""
-        return request.user.has_perm("policies.add_reviewsetting")
-
     def save_model(self, request: HttpRequest, obj: ReviewSetting, form: Any, change: Any) -> None:
         """Set it by the one place where state changes."""
         del change

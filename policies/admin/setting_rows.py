@@ -54,6 +54,10 @@ class SettingAdmin(ReadOnlyAdmin):
         found: QuerySet[Any] = rows.annotate(replaced_by=Subquery(newer.values("pk")[:1]))
         return found
 
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Administrators alone."""
+        return request.user.has_perm(f"{self.opts.app_label}.add_{self.opts.model_name}")
+
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
         """Leave the form to who adds a row: a page that shows one has none of its fields."""
         if obj is not None:

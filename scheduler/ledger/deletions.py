@@ -148,7 +148,7 @@ def _said(event: AuditEvent, verifiers: Sequence[Verifier]) -> tuple[list[Deleti
         text, by = open_note(note, verifiers)
         is_signed = text.partition("\n")[0] in map(_origin, by)
     except NoteError:
-        pass
+        pass  # signed by none of them
     return [each for line in text.splitlines()[1:] if (each := _read(line, event.at)) is not None], is_signed
 
 
