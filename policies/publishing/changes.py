@@ -297,8 +297,9 @@ def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Chang
     if ORDER in wrong and orders_of(row) is not None:
         wrong.remove(ORDER)
     if wrong:
-        named = ", ".join(moved_names(row)) or "nothing has"
-        raise PublishingError([f"{kind} {name} hasn't moved since; what has: {named}." for kind, name in sorted(wrong)])
+        named = ", ".join(moved_names(row))
+        others = f"what has: {named}" if named else "nothing that the Change touches has"
+        raise PublishingError([f"{kind} {name} hasn't moved since; {others}." for kind, name in sorted(wrong)])
 
 
 def _take_order(row: Change, orders: Orders, by: By, *, theirs: bool) -> None:

@@ -273,7 +273,12 @@ def _lack_of_distance(actor: Actor, standing: Standing) -> str:
 
 
 def _check_approval(actor: Actor, standing: Standing) -> str:
-    return _lack_of_distance(actor, standing) or _repetition(actor, standing) or _check_base(actor, standing)
+    return (
+        _lack_of_distance(actor, standing)
+        or _check_content(actor, standing)
+        or _repetition(actor, standing)
+        or _check_base(actor, standing)
+    )
 
 
 def _repetition(actor: Actor, standing: Standing) -> str:

@@ -99,6 +99,7 @@ def test_where_no_review_is_required_a_draft_is_published_as_it_is() -> None:
     assert not refusal("publish", ROLES["operator"], standing("draft", needed=0))
     assert not refusal("publish", ROLES["command"], standing("draft", needed=0))
     assert refusal("publish", ROLES["operator"], standing("draft", needed=0, is_empty=True)) == "It holds no edit."
+    assert refusal("approve", ROLES["approver"], standing("in_review", is_empty=True)) == "It holds no edit."
 
 
 def test_what_was_published_in_an_emergency_waits_for_somebody_elses_approval() -> None:
