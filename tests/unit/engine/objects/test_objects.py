@@ -201,6 +201,10 @@ class TestReading:
         with pytest.raises(ObjectError, match="Node"):
             Node.from_json(json)
 
+    def test_half_of_a_character_in_a_members_name_is_refused_in_words(self) -> None:
+        with pytest.raises(ObjectError, match=r"Pod: a text holds half of a character \(a lone surrogate\)"):
+            Pod.from_json({"metadata": {"\ud800": 1}})
+
     def test_pods_are_the_same_straight_from_bytes(self) -> None:
         json = make_pod(requests={"cpu": "1"}, labels={"a": "b"})
         direct = Pod(msgspec.json.decode(msgspec.json.encode(json), type=PodObject))
