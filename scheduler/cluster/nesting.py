@@ -18,7 +18,8 @@ _LEFT = 600
 _BEFORE, _BEHIND = b"[" * _LEFT, b"]" * _LEFT
 
 _look_at = msgspec.json.Decoder(msgspec.Raw).decode
-_TEXT_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+# A text may end with the answer, and is never read twice: of one that isn't closed, each quote in it would be tried as the first.
+_TEXT_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def bounded(text: bytes) -> bytes:

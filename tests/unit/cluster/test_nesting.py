@@ -1,6 +1,7 @@
 """Answers that are nested deeper than reading by recursion can take."""
 
 import json
+import time
 
 import msgspec
 import pytest
@@ -47,6 +48,13 @@ def test_brackets_within_texts_are_no_levels() -> None:
 def test_a_deep_text_that_is_cut_short_is_still_refused(cut: int) -> None:
     with pytest.raises((msgspec.DecodeError, RecursionError)):
         msgspec.json.decode(bounded(f"[{nested(DEEP)},{nested(400)}]".encode()[:-cut]))
+
+
+def test_a_text_without_an_end_takes_time_in_proportion_to_its_length() -> None:
+    quotes = '\\"' * 30_000
+    began = time.process_time()
+    bounded(f'{"[" * DEEP}"{quotes}'.encode())
+    assert time.process_time() - began < 1
 
 
 @given(st.text(alphabet='{}[]"\\,:1', max_size=60))
