@@ -221,7 +221,8 @@ class LogVerifier:
         log = self._source.log
         # Before the database's, which has each of them earlier.
         outside = list(kept(log, self._folder)) if self._folder is not None else []
-        rows = LedgerCheckpoint.objects.filter(log=log).order_by("size", "at")
+        # By their numbers at last: of two that are the same the later one was inserted.
+        rows = LedgerCheckpoint.objects.filter(log=log).order_by("size", "at", "pk")
         notes: list[tuple[str, str, tuple[int, datetime] | None]] = [
             (f"checkpoint {row.pk} of the database", row.note, (row.size, row.at)) for row in rows.iterator()
         ]
