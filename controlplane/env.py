@@ -485,7 +485,8 @@ def _server(*patterns: re.Pattern[str]) -> Callable[[str], str]:
         if _SQLITE.fullmatch(_matching(*patterns)(text)):
             return text
         parts = urlsplit(text)
-        is_cut = bool(parts.netloc) and "@" in text and "@" not in parts.netloc
+        # A cut password stands behind a colon; without one an @ belongs to the path, as in https://host/@team.
+        is_cut = ":" in parts.netloc and "@" in text and "@" not in parts.netloc
         # Asked for, a wrong port is a ValueError; it quotes what stands there.
         if parts.fragment or is_cut or parts.port == 0:
             raise ValueError(text)
@@ -591,7 +592,10 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "history_database_url": _DATABASE,
     "ledger_key_file": (str, "a path"),
     "ledger_checkpoint_dir": (str, "a directory"),
-    "ledger_webhook_url": (_server(_WEB), "https://… or http://…, without user and password"),
+    "ledger_webhook_url": (
+        _server(_WEB),
+        "https://… or http://…, without user and password; behind a port @ in the path as %40",
+    ),
     "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),
     "webhook_ca_file": (str, "a path"),
     "webhook_seconds": (_at_most(30.0), "a number of seconds above 0, at most 30"),

@@ -204,6 +204,11 @@ def test_database_urls_in_the_accepted_forms_are_taken(url: str) -> None:
     assert decode({"BERTH_DATABASE_URL": url}).database_url == url
 
 
+def test_a_path_of_the_checkpoints_webhook_may_hold_an_at_sign() -> None:
+    url = "https://hooks.example.org/services/@berth?to=ops@example.org"
+    assert decode({"BERTH_LEDGER_WEBHOOK_URL": url}).ledger_webhook_url == url
+
+
 def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"{KEY}\n")
     assert decode({"BERTH_SECRET_KEY_FILE": str(tmp_path / "key")}).secret_key == KEY
