@@ -98,9 +98,14 @@ def convert_object(json: Any, kind: type[T]) -> T:
         msgspec.ValidationError: a field has the wrong type.
     """
     try:
-        return msgspec.convert(json, kind)
+        return _convert(json, kind)
     except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(json), kind)
+        return _convert(without_nulls(json), kind)
+
+
+def _convert(json: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(json, kind)
     except UnicodeEncodeError as error:  # YAML can write it
         message = "a text holds half of a character (a lone surrogate)"
         raise msgspec.ValidationError(message) from error

@@ -188,6 +188,11 @@ class TestReading:
         with pytest.raises(ObjectError, match="Pod"):
             Pod.from_json(json)
 
+    @pytest.mark.parametrize("metadata", [{"\ud800": 1}, {"namespace": None, "\ud800": 1}])
+    def test_half_of_a_character_in_a_members_name_is_refused_beside_null_too(self, metadata: dict[str, Any]) -> None:
+        with pytest.raises(ObjectError, match="half of a character"):
+            Pod.from_json({"metadata": metadata})
+
     @pytest.mark.parametrize(
         "json",
         [
