@@ -68,7 +68,10 @@ def which(revision: Revision, pod: Pod, namespace_labels: Labels, now: datetime)
         elif why:
             passed.append(PassedOver(each.name, why))
         elif each.mode == "shadow":
-            shadows.append(each.name)
+            if out is not None and (paused := out.rule_set(each.rule_set)) is not None:
+                passed.append(PassedOver(each.name, [f"{_suspended('its rule set', paused)}: it isn't evaluated"]))
+            else:
+                shadows.append(each.name)
         else:
             chosen = each
     found = Which(pod=named, revision=revision.number, shadows=shadows, passed_over=passed, hidden=hidden)

@@ -102,6 +102,14 @@ def test_what_is_out_of_force_is_said() -> None:
     assert len(which(made, POD, {}, later).because) == 1
 
 
+def test_a_shadow_whose_rule_set_is_paused_is_not_said_to_be_evaluated() -> None:
+    made = revision(assigned("watched", mode="shadow"), suspensions=(make_pause("whole", "RuleSet/web"),))
+    assert CompiledRevision(made).choose(POD, Snapshot.of([], []), EPOCH).shadows == []
+    assert list(lines_of(which(made, POD, {}, EPOCH)))[1:] == [
+        "  not watched: its rule set is out of force by Pause whole: it isn't evaluated"
+    ]
+
+
 def test_where_everything_is_paused_nothing_is_asked() -> None:
     made = revision(assigned("all"), suspensions=(make_pause("stop", "everything"),))
     found = which(made, POD, {}, EPOCH)
