@@ -3,7 +3,7 @@
 Where that Snapshot isn't there any more, or it takes too long, it is said as far as the record itself shows it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,8 +14,9 @@ from policies.engine.objects.pod import Pod
 from policies.engine.rule import Cycle
 from policies.wording import counted, listed
 from scheduler.decisions.explaining import named
+from scheduler.decisions.matrix import refusals_of
 from scheduler.decisions.near_misses import NearMisses, near_misses_of
-from scheduler.decisions.reading import read_decision
+from scheduler.decisions.reading import Read, read_decision
 from scheduler.decisions.record import read_body
 from scheduler.decisions.replay import ReplayError, Replays, Snapshots
 from scheduler.decisions.time_limit import TimeLimit
@@ -46,8 +47,10 @@ def remedies_of(decision: Decision) -> Remedies:
         return Remedies(
             sentences=[], fault=f"a Decision of {decision.verb} refuses no node by itself: look at the filter before it"
         )
+    if decision.error:
+        return Remedies(sentences=[f"No rule was asked: {decision.error}."])
     try:
-        recorded = read_decision(decision).answer
+        recorded = read_decision(decision)
     except ValueError as error:
         return Remedies(sentences=[], fault=f"the body of the Decision can't be read: {error}")
     if not decision.rule_set:
@@ -58,10 +61,32 @@ def remedies_of(decision: Decision) -> Remedies:
         misses = near_misses_of(answer)
         helping = {near.node: explained(near.node) for near in misses.nearest}
     except DeadlineError:
-        return _told(near_misses_of(recorded), {}, fault=f"Only as far as it is recorded: {limit.over}.")
+        return _told(near_misses_of(recorded.answer), {}, fault=f"Only as far as it is recorded: {limit.over}.")
     except (ReplayError, ObjectError, ExpressionError, ValueError) as error:
-        return _told(near_misses_of(recorded), {}, fault=f"Only as far as it is recorded: {error}.")
-    return _told(misses, helping, fault="")
+        return _told(near_misses_of(recorded.answer), {}, fault=f"Only as far as it is recorded: {error}.")
+    beside, others = _refused_beside(recorded, misses.allowed)
+    return _told(msgspec.structs.replace(misses, allowed=others), helping, beside, fault="")
+
+
+def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
+    """Return why nodes that no rule refuses were refused all the same, in sentences, and those of them that weren't.
+
+    By the Pods nominated to them, with which Berth's own scheduler asks once more; or since there was no time for all rules.
+    """
+    said, left = [], list(allowed)
+    for each in refusals_of(recorded.answer):
+        refused = set(each.nodes)
+        nodes = [name for name in left if name in refused]
+        if nodes:
+            left = [name for name in left if name not in refused]
+            said.append(
+                f"Without the Pods nominated there {counted(len(nodes), 'node')} would be allowed, {named(nodes)}: "
+                f"beside these, rule {each.rule} refuses it (“{each.reason or each.code}”)."
+            )
+    if left and recorded.notes.get("missed"):
+        said.append(f"There was no time for all rules. Asked again, they let it onto {named(left)}.")
+        left = []
+    return said, left
 
 
 def _whole(decision: Decision, limit: TimeLimit) -> tuple[Answer, Callable[[str], list[str]]]:
@@ -92,8 +117,8 @@ def _whole(decision: Decision, limit: TimeLimit) -> tuple[Answer, Callable[[str]
     return answer, explained
 
 
-def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> Remedies:
-    said = []
+def _told(misses: NearMisses, help_of: dict[str, list[str]], beside: Sequence[str] = (), *, fault: str) -> Remedies:
+    said = [*beside]
     if misses.allowed:
         said.append(
             f"Berth's rules let it onto {named(misses.allowed)}: what keeps it from there is its scheduler's own filters, or the "
@@ -104,7 +129,7 @@ def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> R
         f"{named(each.nodes)}."
         for each in misses.alone
     ]
-    if not misses.alone and not misses.allowed and misses.nodes and misses.is_whole:
+    if not misses.alone and not misses.allowed and not beside and misses.nodes and misses.is_whole:
         said.append(
             f"No single rule keeps it waiting: {'the node' if misses.nodes == 1 else f'each of the {misses.nodes:,} nodes'} is refused "
             f"by {misses.fewest} rules or more."

@@ -1,0 +1,101 @@
+"""What would let a Pod run where no rule of its own refuses it: Pods nominated to the node, no time, nobody asked."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision
+from policies.engine.errors import DeadlineError
+from policies.engine.failures import Conditions
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from scheduler.binder.cycle import Profile
+from scheduler.binder.recording import cycle_entry
+from scheduler.decisions.record import Entry
+from scheduler.decisions.remedies import remedies_of
+from scheduler.models import Decision
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.component.pages import publish_all
+from tests.recording import History
+
+pytestmark = pytest.mark.django_db
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+POD = Pod.from_json(make_pod("web-1", requests={"cpu": "800m"}, priority=0))
+SNAPSHOT = Snapshot.of([Node.from_json(make_node("n1", cpu="1"))])
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "spool")
+    yield made
+    made.spool.close()
+
+
+@pytest.fixture
+def revision() -> CompiledRevision:
+    """A rule set that wants Redis."""
+    rules = make_rule_set(filters=[{"builtin": "PodFitsResources"}], failures={"redis": "refuse"})
+    publish_all(rules, make_assignment())
+    return CompiledRevision(publishing.current_revision())
+
+
+def scheduled(history: History, revision: CompiledRevision, snapshot: Snapshot = SNAPSHOT, **more: Any) -> Decision:
+    """A cycle that finds no node."""
+    placement = Profile(revision).place(POD, snapshot, snapshot.table.all_rows(), now=AT, **more)
+    assert placement.row == -1
+    history.recorder.record(cycle_entry(placement, 0.001, {}))
+    history.settle()
+    return Decision.objects.get()
+
+
+def test_a_node_that_nominated_pods_fill_is_not_said_to_be_allowed(
+    history: History, revision: CompiledRevision
+) -> None:
+    first = Pod.from_json(make_pod("first", requests={"cpu": "800m"}, priority=5))
+    found = remedies_of(scheduled(history, revision, SNAPSHOT.changed({}, nominated={"n1": [first]})))
+    (said,) = found.sentences
+    assert said == (
+        "Without the Pods nominated there 1 node would be allowed, n1: beside these, rule PodFitsResources refuses it "
+        "(“Insufficient cpu”)."
+    )
+
+
+def test_a_node_that_there_was_no_time_for_is_not_said_to_be_kept_by_others(
+    history: History, revision: CompiledRevision
+) -> None:
+    def give_way() -> None:
+        raise DeadlineError
+
+    found = remedies_of(scheduled(history, revision, give_way=give_way))
+    assert found.sentences == ["There was no time for all rules. Asked again, they let it onto n1."]
+
+
+def test_where_no_rule_was_asked_it_says_why(history: History, revision: CompiledRevision) -> None:
+    away = Conditions(snapshot_age_seconds=0.0, redis_reachable=False)
+    assert remedies_of(scheduled(history, revision, conditions=away)).sentences == [
+        "No rule was asked: Berth can't reach Redis."
+    ]
+
+
+def test_where_the_extender_asked_no_rule_it_says_why(history: History, revision: CompiledRevision) -> None:
+    rules: dict[str, Any] = {
+        "revision": revision,
+        "assignment": make_assignment(),
+        "rule_set": revision.rule_sets["web"],
+    }
+    fallback: dict[str, Any] = {
+        "error": "Berth can't reach Redis",
+        "notes": {"fallback": "refuse"},
+        "nodes": 3,
+        "feasible": 0,
+    }
+    history.recorder.record(Entry(verb="filter", pod=POD, now=AT, **rules, **fallback))
+    history.settle()
+    found = remedies_of(Decision.objects.get())
+    assert (found.sentences, found.fault) == (["No rule was asked: Berth can't reach Redis."], "")
