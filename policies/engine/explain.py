@@ -1,9 +1,10 @@
 """Why a rule says what it says of a node: what it saw, what it wanted, and what would change the answer. Pure.
 
-A filter is asked again about the one node; scores are those of `decision.decide` over all nodes of the Snapshot. So
-the answers are the engine's own. Sentences are for people and may change; programs read the members.
+A filter is asked again about the one node, and once more beside the Pods that are nominated to it; scores are those of
+`decision.decide`, or of the answer that is given, over the nodes asked about. So the answers are the engine's own. Sentences are for people and may change; programs read the members.
 """
 
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -84,8 +85,17 @@ class _Question(NamedTuple):
         return self.cycle.table.infos[self.row].name
 
 
-def explain_node(rule_set: CompiledRuleSet, cycle: Cycle, name: str) -> NodeExplanation:
+def explain_node(
+    rule_set: CompiledRuleSet, cycle: Cycle, name: str, rows: Rows | None = None, answer: Answer | None = None
+) -> NodeExplanation:
     """Explain every rule of a rule set for one node. The rule set's own params are taken, whatever the cycle's are.
+
+    Args:
+        rule_set: the rules.
+        cycle: the Pod, the Snapshot and the moment.
+        name: the node.
+        rows: the nodes asked about, this one among them, which scores are given over; all of the Snapshot without it.
+        answer: what the rule set says of these; worked out without it.
 
     Raises:
         ObjectError: no node of the Snapshot is called so.
@@ -101,13 +111,19 @@ def explain_node(rule_set: CompiledRuleSet, cycle: Cycle, name: str) -> NodeExpl
     question = _Question(cycle, row, f" (version {rule_set.version})" if rule_set.version else "")
     rules: list[Explanation] = []
     for rule, made in rule_set.filters:
-        refused = any(found.mode == "enforce" and found.code != Code.SUCCESS for found in rules)
-        rules.append(_explain_filter(question, rule, made, asked=not refused))
-    answer = decide(rule_set, cycle, cycle.table.all_rows())
+        rules.append(_explain_filter(question, rule, made, asked=not any(map(_refuses, rules))))
+    if not any(map(_refuses, rules)):
+        rules += _beside_nominated(question, rule_set)
+    rows = cycle.table.all_rows() if rows is None else rows
+    answer = decide(rule_set, cycle, rows) if answer is None else answer
     if answer.missed:
         raise DeadlineError
-    index = next(iter(np.flatnonzero(answer.scored == row).tolist()), None)
-    scores = [_explain_score(question, number, made, answer, index) for number, (_, made) in enumerate(rule_set.scores)]
+    scored = rows[answer.scored]
+    index = next(iter(np.flatnonzero(scored == row).tolist()), None)
+    scores = [
+        _explain_score(question, number, made, answer, index, scored)
+        for number, (_, made) in enumerate(rule_set.scores)
+    ]
     return NodeExplanation(
         pod=f"{cycle.pod.namespace}/{cycle.pod.name}",
         node=name,
@@ -119,7 +135,30 @@ def explain_node(rule_set: CompiledRuleSet, cycle: Cycle, name: str) -> NodeExpl
     )
 
 
-def _explain_filter(question: _Question, rule: FilterRule, made: Filter, *, asked: bool) -> Explanation:
+def _refuses(found: Explanation) -> bool:
+    return found.mode == "enforce" and found.code != Code.SUCCESS
+
+
+def _beside_nominated(question: _Question, rule_set: CompiledRuleSet) -> list[Explanation]:
+    """Return the first filter that refuses the node beside the Pods that are nominated to it, where one does."""
+    cycle, name = question.cycle, question.name
+    together = cycle.snapshot.with_nominated(cycle.pod) if cycle.snapshot.nominated else None
+    if together is None or together.node(name) is cycle.snapshot.node(name):
+        return []
+    alone = cycle.snapshot.changed({name: together.node(name)}, nominated={})
+    beside = Cycle(pod=cycle.pod, snapshot=alone, now=cycle.now, params=cycle.params, give_way=cycle.give_way)
+    asked = _Question(beside, alone.table.row_of[name], question.version)
+    found = (
+        _explain_filter(asked, rule, made, asked=True, where=", beside the Pods nominated there")
+        for rule, made in rule_set.filters
+        if rule.mode == "enforce"
+    )
+    return list(islice(filter(_refuses, found), 1))
+
+
+def _explain_filter(
+    question: _Question, rule: FilterRule, made: Filter, *, asked: bool, where: str = ""
+) -> Explanation:
     cycle, row = question.cycle, question.row
     status = made.filter(cycle, _only(row)).at(0)
     detail = made.detail_of_pass(cycle, row) if status is None else made.detail(cycle, row, status)
@@ -129,7 +168,7 @@ def _explain_filter(question: _Question, rule: FilterRule, made: Filter, *, aske
     else:
         verb = "refused" if asked else "wasn't asked, and would have refused"
         verb = verb if rule.mode == "enforce" else f"(mode {rule.mode}, so that it doesn't count) would have refused"
-        sentence = f'{head}{verb} {question.name}: "{status.reason}"'
+        sentence = f'{head}{verb} {question.name}{where}: "{status.reason}"'
     return Explanation(
         rule=rule.key,
         kind="filter",
@@ -152,7 +191,9 @@ def _sentence(*parts: str) -> str:
     )
 
 
-def _explain_score(question: _Question, number: int, made: Score, answer: Answer, index: int | None) -> Explanation:
+def _explain_score(
+    question: _Question, number: int, made: Score, answer: Answer, index: int | None, scored: Rows
+) -> Explanation:
     column = answer.scores[number]
     rule = column.rule
     head = f"score {rule.key}{question.version} "
@@ -163,7 +204,7 @@ def _explain_score(question: _Question, number: int, made: Score, answer: Answer
     raw = int(column.raw[index])
     weights = sum(each.rule.weight for each in answer.scores if each.rule.mode == "enforce")
     share = raw * _MAX_POINTS * rule.weight / (_MAX_SCORE * weights) if rule.mode == "enforce" else 0.0
-    detail = made.detail(question.cycle, question.row, answer.scored)
+    detail = made.detail(question.cycle, question.row, scored)
     if rule.mode == "enforce":
         adds = f"weight {rule.weight} of {weights} adds {share:.2f} of {_MAX_POINTS} points"
     else:

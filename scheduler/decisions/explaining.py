@@ -11,7 +11,7 @@ import msgspec
 
 from policies import compiler
 from policies.engine.cel import Expression, Result, seen_by, shown, values_at
-from policies.engine.decision import CompiledRuleSet
+from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError, RuleSetError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import spelled
@@ -21,7 +21,7 @@ from policies.engine.pauses import without_rules
 from policies.engine.preemption.vetoes import Veto
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
-from policies.engine.scheduling import document_with_default_filters
+from policies.engine.scheduling import default_profile, document_with_default_filters, judge, with_default_filters
 from policies.engine.validation import read_rule_set
 from policies.models import RuleSetVersion
 from policies.publishing import rule_set_held
@@ -41,6 +41,8 @@ from scheduler.models import Decision
 
 _PASSED, _NOT_EVALUATED = -1, -2
 _MAX_NAMES = 5
+# The verbs that are about nodes of which the best is looked for.
+_SCORING = ("filter", "prioritize", "schedule")
 _NOT_RECORDED = "(not recorded)"
 
 
@@ -70,7 +72,8 @@ class _Recorded(NamedTuple):
 def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
     """Return a Decision in words and as a table; of one node also what would change each rule's word on it."""
     body = body_of(decision)
-    rule_set = _rule_set_of(decision, body)
+    own = _rule_set_of(decision, body)
+    rule_set = _asked(decision, own)
     recorded = _recorded(decision, body, rule_set)
     sentences = list(_sentences(recorded, rule_set, node))
     matrix = matrix_of(read_decision(decision).answer, best=decision.best)
@@ -97,16 +100,29 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
     if preemption := preemption_of(recorded.body):
         report["preemption"] = preemption
     if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
-        report |= _of_node(rule_set, recorded.cycle, node)
+        report |= _of_node(own, recorded, recorded.cycle, node)
     return report
 
 
-def _of_node(rule_set: RuleSet, cycle: Cycle, node: str) -> dict[str, Any]:
-    """Return what would change each rule's word on a node; or why that isn't worked out."""
-    limit = TimeLimit()
-    cycle = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=cycle.params, give_way=limit.give_way)
+def _of_node(own: RuleSet | None, recorded: _Recorded, cycle: Cycle, node: str) -> dict[str, Any]:
+    """Return what would change each rule's word on a node; or why that isn't worked out. `own` is without the default filters."""
+    limit, decision = TimeLimit(), recorded.decision
+    rule_set = CompiledRuleSet(own) if own else default_profile()
+    if own and decision.verb == "schedule":
+        rule_set = with_default_filters(rule_set)
+    names = list(recorded.body.get("nodes") or []) if decision.verb in _SCORING else []
+    # Scores are given over the nodes asked about; one that wasn't is scored beside these.
+    rows = cycle.table.rows(names if node in names else [*names, node]) if names else cycle.table.all_rows()
+    rows = rows[rows >= 0]
+    cycle = Cycle(
+        pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=rule_set.params, give_way=limit.give_way
+    )
     try:
-        return {"node": msgspec.to_builtins(explain_node(CompiledRuleSet(rule_set), cycle, node))}
+        if decision.verb == "prioritize":
+            answer = decide(rule_set, cycle, rows, filtering=False)
+        else:
+            answer = judge(rule_set, cycle, rows)
+        return {"node": msgspec.to_builtins(explain_node(rule_set, cycle, node, rows, answer))}
     except DeadlineError:
         return {"nodeFault": limit.over}
 
@@ -118,7 +134,7 @@ def sentences_of(decision: Decision, body: dict[str, Any]) -> list[Sentence]:
         decision: the Decision.
         body: as `body_of` gives it.
     """
-    rule_set = _in_force(decision, body, _held(decision))
+    rule_set = _asked(decision, _in_force(body, _held(decision)))
     return list(_sentences(_Recorded(decision, body, None), rule_set, "", with_seen=False))
 
 
@@ -166,7 +182,7 @@ def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
         rule_set = read_rule_set(compiler.rule_set_document(version)) if version else None
     except RuleSetError:
         return None
-    return _in_force(decision, body, rule_set)
+    return _in_force(body, rule_set)
 
 
 def _held(decision: Decision) -> RuleSet | None:
@@ -180,14 +196,21 @@ def _held(decision: Decision) -> RuleSet | None:
     return found if found and found.version == decision.rule_set_version else None
 
 
-def _in_force(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:
+def _in_force(body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:
     """Return a rule set with the params that the Assignment gave, and without the rules that were out of force."""
     if rule_set is not None and (given := (body.get("notes") or {}).get("params")):
         spec = msgspec.structs.replace(rule_set.spec, params=overridden(rule_set.spec.params, given))
         rule_set = msgspec.structs.replace(rule_set, spec=spec)
     if rule_set is not None:
         rule_set = without_rules(rule_set, rules_out_of_force(body))
-    # Berth's own scheduler asks it behind the classic default set, which alone has no version.
+    return rule_set
+
+
+def _asked(decision: Decision, rule_set: RuleSet | None) -> RuleSet | None:
+    """Return the document of all that was asked: Berth's own scheduler asks a rule set behind the classic default set.
+
+    That one alone has no version.
+    """
     is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
     return document_with_default_filters(rule_set) if is_behind else rule_set
 

@@ -3,6 +3,7 @@
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from policies.engine.decision import CompiledRuleSet, decide
+from policies import publishing
+from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
 from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -19,13 +21,16 @@ from policies.engine.preemption.vetoes import Candidate, narrow
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.victims import Victim
+from scheduler.binder.cycle import Profile
+from scheduler.binder.recording import cycle_entry
+from scheduler.decisions.explaining import explain_decision
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import NodesEntry, store_json
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
-from tests.component.pages import change_url, get, publish, text_of
-from tests.recording import row_of
+from tests.component.pages import change_url, get, publish, publish_all, text_of
+from tests.recording import History, row_of
 
 pytestmark = pytest.mark.django_db
 
@@ -344,3 +349,66 @@ def test_params_in_force_and_what_canaries_drew_are_said(rule_set: RuleSet, audi
         assert f"- {line}\n" in said
         assert line in text_of(get(auditor, change_url("decision", made.pk)))
     assert "It read params.weight = 7 and" in said
+
+
+def of_node(decision: Decision, node: str) -> dict[str, Any]:
+    found: dict[str, Any] = explain_decision(decision, node)["node"]
+    return found
+
+
+def test_scores_of_a_node_are_those_that_were_given_over_the_nodes_asked_about(tmp_path: Path) -> None:
+    publish_all(
+        make_rule_set("web", scores=[{"name": "long", "expression": "size(node.metadata.name)"}]),
+        make_assignment("all", "web"),
+    )
+    revision = CompiledRevision(publishing.current_revision())
+    rule_set = revision.rule_sets["web"]
+    snapshot = Snapshot.of(Node.from_json(make_node(name)) for name in ("n1", "n22", "n-far-longer"))
+    names = ["n1", "n22"]
+    rows = snapshot.table.rows(names)
+    answer = decide(rule_set, Cycle(pod=POD, snapshot=snapshot, now=AT), rows, filtering=False)
+    history = History(tmp_path / "spool")
+    history.recorder.record(
+        NodesEntry(verb="prioritize", pod=POD, now=AT, revision=revision, assignment=make_assignment("all", "web"),
+                   rule_set=rule_set, snapshot=snapshot, names=names, rows=rows, answer=answer)
+    )  # fmt: skip
+    history.settle()
+    decision = Decision.objects.get()
+    found = {name: of_node(decision, name) for name in names}
+    assert {name: each["points"] for name, each in found.items()} == {"n1": 0, "n22": 10}
+    assert found["n22"]["rules"][0]["raw"] == 100
+    # What wasn't asked about would have been scored beside what was.
+    assert of_node(decision, "n-far-longer")["points"] == 10
+    history.spool.close()
+
+
+def scheduled(folder: Path, pod: Pod, snapshot: Snapshot) -> Decision:
+    """A cycle of Berth's own scheduler that finds no node."""
+    publish_all(make_rule_set(), make_assignment())
+    profile = Profile(CompiledRevision(publishing.current_revision()))
+    placement = profile.place(pod, snapshot, snapshot.table.all_rows(), now=AT)
+    assert placement.row == -1
+    history = History(folder / "spool")
+    history.recorder.record(cycle_entry(placement, 0.001, {}))
+    history.settle()
+    history.spool.close()
+    return Decision.objects.get()
+
+
+def test_a_node_that_nominated_pods_fill_is_explained_with_them(tmp_path: Path) -> None:
+    first = Pod.from_json(make_pod("first", requests={"cpu": "800m"}, priority=5))
+    snapshot = Snapshot.of([Node.from_json(make_node("n1", cpu="1"))]).changed({}, nominated={"n1": [first]})
+    asked = Pod.from_json(make_pod("web-1", requests={"cpu": "800m"}, priority=0))
+    found = of_node(scheduled(tmp_path, asked, snapshot), "n1")
+    assert found["feasible"] is False
+    assert found["rules"][-1]["sentence"] == (
+        'filter PodFitsResources refused n1, beside the Pods nominated there: "Insufficient cpu". The Pod needs 800m cpu, '
+        "n1 has 200m of 1,000m free. Would fit if 600m cpu were freed."
+    )
+
+
+def test_a_node_is_explained_with_what_berths_own_scheduler_always_asks(tmp_path: Path) -> None:
+    asked = Pod.from_json(make_pod("web-1", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]))
+    found = of_node(scheduled(tmp_path, asked, Snapshot.of([Node.from_json(make_node("n1"))])), "n1")
+    refusing = [rule["rule"] for rule in found["rules"] if rule["code"] != "Success"]
+    assert (found["feasible"], refusing) == (False, ["CheckResourceClaims"])
