@@ -224,12 +224,19 @@ def _sentences(
     filters = {rule.key: rule for rule in rule_set.spec.filters} if rule_set else {}
     scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
     params = rule_set.spec.params if rule_set else {}
+    refused: set[str] = set()
     for column in body.get("filters") or []:
         name = column.get("rule", "")
+        head, verdicts = f"filter {name}{version}", column.get("verdicts") or []
         wanted, expression = _wanted(filters.get(name))
-        for verdict, group in _groups(nodes, column.get("verdicts") or [], node):
+        for verdict, group in _groups(nodes, verdicts, node):
             seen = _seen(expression if with_seen else None, recorded, params, group)
-            yield _filter_sentence(column, f"filter {name}{version}", verdict, group, wanted, seen)
+            if verdict == _NOT_EVALUATED:
+                yield from _unasked(column, head, body, group, refused, wanted, seen)
+            else:
+                yield _filter_sentence(column, head, verdict, group, wanted, seen)
+        if column.get("mode", "enforce") == "enforce":
+            refused |= {each for each, verdict in zip(nodes, verdicts, strict=False) if verdict >= 0}
     for column in body.get("scores") or []:
         name = column.get("rule", "")
         wanted, expression = _wanted(scores.get(name))
@@ -283,8 +290,30 @@ def _seen_of(expression: Expression, cycle: Cycle, nodes: list[str]) -> dict[str
     return merged
 
 
+def _unasked(
+    column: dict[str, Any],
+    head: str,
+    body: dict[str, Any],
+    nodes: list[str],
+    refused: set[str],
+    wanted: str,
+    seen: dict[str, Any],
+) -> Iterator[Sentence]:
+    """Iterate over why a rule wasn't asked about nodes: `refused` are those that earlier rules had refused."""
+    before = [name for name in nodes if name in refused]
+    others = [name for name in nodes if name not in refused]
+    if before:
+        yield _filter_sentence(column, head, _NOT_EVALUATED, before, wanted, seen, "an earlier rule had refused")
+    is_missed = column.get("rule") in ((body.get("notes") or {}).get("missed") or ())
+    if others and is_missed:
+        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, "there was no time left for")
+    # Berth's own scheduler asks once more about nodes that Pods are nominated to, and about no others.
+    elif others:
+        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, "no Pods nominated there concern")
+
+
 def _filter_sentence(
-    column: dict[str, Any], head: str, verdict: int, nodes: list[str], wanted: str, seen: dict[str, Any]
+    column: dict[str, Any], head: str, verdict: int, nodes: list[str], wanted: str, seen: dict[str, Any], why: str = ""
 ) -> Sentence:
     statuses = column.get("statuses") or []
     status = statuses[verdict] if 0 <= verdict < len(statuses) else {}
@@ -293,7 +322,7 @@ def _filter_sentence(
     if verdict == _NOT_EVALUATED:
         code, sentence = (
             "NotEvaluated",
-            f"{head} wasn't asked about {named(nodes)}: an earlier rule had refused {_them(nodes)}",
+            f"{head} wasn't asked about {named(nodes)}: {why} {_them(nodes)}",
         )
     elif verdict == _PASSED:
         code, sentence = "Success", f"{head} lets {named(nodes)} pass"

@@ -157,24 +157,30 @@ class _Cells:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._made: dict[tuple[int, int], Cell] = {}
+        self._made: dict[tuple[int, int, bool], Cell] = {}
 
     def of(self, codes: Sequence[int]) -> list[Cell]:
         """Return the cells of a row, by what stands in its columns."""
-        return [self._cell(index, code) for index, code in enumerate(codes)]
+        filters, cells, refused = self._answer.filters, [], False
+        for index, code in enumerate(codes):
+            cells.append(self._cell(index, code, refused=refused))
+            refused |= index < len(filters) and code >= 0 and filters[index].rule.mode == "enforce"
+        return cells
 
-    def _cell(self, index: int, code: int) -> Cell:
-        found = self._made.get((index, code))
+    def _cell(self, index: int, code: int, *, refused: bool) -> Cell:
+        found = self._made.get((index, code, refused))
         if found is None:
             filters = self._answer.filters
-            found = _filter_cell(filters[index], code) if index < len(filters) else _score_cell(code)
-            self._made[index, code] = found
+            found = _filter_cell(filters[index], code, refused=refused) if index < len(filters) else _score_cell(code)
+            self._made[index, code, refused] = found
         return found
 
 
-def _filter_cell(column: FilterColumn, code: int) -> Cell:
+def _filter_cell(column: FilterColumn, code: int, *, refused: bool) -> Cell:
     if code == NOT_EVALUATED:
-        return Cell(text="·", kind="none", reason="not evaluated: an earlier rule had refused the node")
+        # Else there was no time, or it was asked once more about nodes with nominated Pods alone.
+        why = ": an earlier rule had refused the node" if refused else ""
+        return Cell(text="·", kind="none", reason=f"not evaluated{why}")
     if code < 0:
         return Cell(text="✓", kind="good", reason="passes")
     status = column.statuses[code] if code < len(column.statuses) else None

@@ -13,7 +13,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
-from policies.engine.errors import RuleSetError
+from policies.engine.errors import DeadlineError, RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -382,12 +382,12 @@ def test_scores_of_a_node_are_those_that_were_given_over_the_nodes_asked_about(t
     history.spool.close()
 
 
-def scheduled(folder: Path, pod: Pod, snapshot: Snapshot) -> Decision:
-    """A cycle of Berth's own scheduler that finds no node."""
+def scheduled(folder: Path, pod: Pod, snapshot: Snapshot, *, row: int = -1, **more: Any) -> Decision:
+    """A cycle of Berth's own scheduler that finds no node, or the one of a row."""
     publish_all(make_rule_set(), make_assignment())
     profile = Profile(CompiledRevision(publishing.current_revision()))
-    placement = profile.place(pod, snapshot, snapshot.table.all_rows(), now=AT)
-    assert placement.row == -1
+    placement = profile.place(pod, snapshot, snapshot.table.all_rows(), now=AT, **more)
+    assert placement.row == row
     history = History(folder / "spool")
     history.recorder.record(cycle_entry(placement, 0.001, {}))
     history.settle()
@@ -405,6 +405,29 @@ def test_a_node_that_nominated_pods_fill_is_explained_with_them(tmp_path: Path) 
         'filter PodFitsResources refused n1, beside the Pods nominated there: "Insufficient cpu". The Pod needs 800m cpu, '
         "n1 has 200m of 1,000m free. Would fit if 600m cpu were freed."
     )
+
+
+def test_a_rule_that_was_asked_once_more_about_some_nodes_is_not_said_to_stand_behind_a_refusal(tmp_path: Path) -> None:
+    first = Pod.from_json(make_pod("first", requests={"cpu": "800m"}, priority=5))
+    small, large = (Node.from_json(make_node(name, cpu=cpu)) for name, cpu in (("n1", "1"), ("n2", "4")))
+    snapshot = Snapshot.of([small, large]).changed({}, nominated={"n1": [first]})
+    asked = Pod.from_json(make_pod("web-1", requests={"cpu": "800m"}, priority=0))
+    found = explain_decision(scheduled(tmp_path, asked, snapshot, row=1))
+    assert found["rules"][-1]["sentence"].startswith("filter PodFitsResources (version 1) ")
+    assert [rule["sentence"].partition(") ")[2] for rule in found["rules"] if rule["code"] == "NotEvaluated"] == [
+        "wasn't asked about n2: no Pods nominated there concern it."
+    ]
+    cells = {row["nodes"][0]: row["cells"][-1]["reason"] for row in found["matrix"]["rows"]}
+    assert cells == {"n1": "Insufficient cpu", "n2": "not evaluated"}
+
+
+def test_a_rule_that_there_was_no_time_for_is_said_to_be_one(tmp_path: Path) -> None:
+    def give_way() -> None:
+        raise DeadlineError
+
+    snapshot = Snapshot.of([Node.from_json(make_node("n1"))])
+    found = explain_decision(scheduled(tmp_path, Pod.from_json(make_pod("web-1")), snapshot, give_way=give_way))
+    assert found["rules"][0]["sentence"].endswith("wasn't asked about n1: there was no time left for it.")
 
 
 def test_a_node_is_explained_with_what_berths_own_scheduler_always_asks(tmp_path: Path) -> None:
