@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import Node, NodeInfo
@@ -148,7 +148,8 @@ def preview(
         # On a branch of its own: columns that one side reads are that side's.
         live = _side("what is live", rules.live, name, pod, snapshot.branched({}), now, limit)
     both = side_by_side(draft.judged, live.judged if live else None)
-    test, notes = _test(drafted.rule_sets[name], pod, snapshot, now, both, limit)
+    given = _given(drafted, name, pod, snapshot, now)
+    test, notes = _test(drafted.rule_sets[name], given, pod, snapshot, now, both, limit)
     return Preview(
         pod=f"{pod.namespace}/{pod.name}",
         draft=draft,
@@ -260,9 +261,18 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _test(
-    rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, now: datetime, both: Sequence[Both], limit: TimeLimit
+    rule_set: CompiledRuleSet,
+    given: CompiledRuleSet | None,
+    pod: Pod,
+    snapshot: Snapshot,
+    now: datetime,
+    both: Sequence[Both],
+    limit: TimeLimit,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a test of a few nodes, at least one of each group as far as there is room, with what the rules say of these alone; none when time is up."""
+    """Return a test of a few nodes, at least one of each group as far as there is room, with what the rules say of these alone; none when time is up.
+
+    Tests run with the rule set's own params and all of its rules; `given` is what the Pod's Assignment makes of it.
+    """
     infos = [info for name in _chosen(both) if (info := snapshot.node(name)) is not None]
     nodes = [_slim_node(info.node.json) for info in infos]
     made = [each for _, each in (*rule_set.filters, *rule_set.scores)]
@@ -272,7 +282,10 @@ def _test(
     small = Snapshot.of(map(Node.from_json, nodes), map(Pod.from_json, pods))
     cycle = Cycle(pod=Pod.from_json(slim), snapshot=small, now=now, params=rule_set.params, give_way=limit.give_way)
     answer = decide(rule_set, cycle, cycle.table.all_rows())
-    if answer.missed:
+    as_given = answer
+    if given is not None and given is not rule_set:
+        as_given = _decided(given, cycle)
+    if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
     if answer.best:
@@ -283,7 +296,20 @@ def _test(
     test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _reads_now(rule_set) else {}
     test["expect"] = expect | ({"reasons": dict(sorted(reasons.items()))} if reasons else {})
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
-    return test, _left_out(infos, pods, set(answer.feasible), whole, counts=counts)
+    said = _left_out(infos, pods, set(as_given.feasible), whole, counts=counts)
+    if others := sorted(set(answer.feasible) ^ set(as_given.feasible)):
+        said.append(
+            f"The test goes by the rule set's own params and all of its rules, which say something else of {_some(others)} than "
+            "with what the Pod's Assignment gives and what is out of force for it"
+        )
+    return test, said
+
+
+def _decided(rule_set: CompiledRuleSet, cycle: Cycle) -> Answer:
+    cycle = Cycle(
+        pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=rule_set.params, give_way=cycle.give_way
+    )
+    return decide(rule_set, cycle, cycle.table.all_rows())
 
 
 def _left_out(

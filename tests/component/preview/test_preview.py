@@ -105,6 +105,20 @@ def test_params_are_those_of_the_pods_assignment() -> None:
     assert found.draft.judged.feasible == {"n-data"}
 
 
+def test_a_test_that_goes_by_other_params_than_the_pods_assignment_says_so() -> None:
+    rule = {"name": "zone", "expression": "node.metadata.labels.team == params.team", "reason": "another"}
+    publish_all(
+        make_rule_set("web", filters=[rule], params={"team": "a"}),
+        make_assignment("all", "web", params={"team": "data"}),
+    )
+    found = preview(POD, "web", rules_of(None), cluster())
+    assert found.test["expect"]["feasible"] == ["n0"]
+    assert found.notes == [
+        "The test goes by the rule set's own params and all of its rules, which say something else of n-data, n0 than "
+        "with what the Pod's Assignment gives and what is out of force for it"
+    ]
+
+
 def test_what_cannot_be_previewed_says_why(change: Change) -> None:
     with pytest.raises(PreviewError, match="has no rule set none"):
         preview(POD, "none", rules_of(change.pk), cluster())
