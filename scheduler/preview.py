@@ -241,7 +241,7 @@ def _says(side: Side) -> str:
     return (
         said
         if judged.scored or not judged.feasible
-        else f"{said}; it has no scores, so the scheduler's own choose among them"
+        else f"{said}; it has no scores{' that count' if judged.matrix.scores else ''}, so the scheduler's own choose among them"
     )
 
 
@@ -288,10 +288,12 @@ def _test(
     if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
-    if answer.best:
-        expect["best"] = answer.best
+    # Of scores in mode shadow all nodes are as good as each other.
+    best = answer.best if any(column.rule.mode == "enforce" for column in answer.scores) else ""
+    if best:
+        expect["best"] = best
     reasons = {name: status.reason for name, status in answer.refused()}
-    test = {"name": _name(pod, answer.best, answer.feasible), "pod": slim, "nodes": nodes}
+    test = {"name": _name(pod, best, answer.feasible), "pod": slim, "nodes": nodes}
     test |= {"pods": pods} if pods else {}
     test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _reads_now(rule_set) else {}
     test["expect"] = expect | ({"reasons": dict(sorted(reasons.items()))} if reasons else {})

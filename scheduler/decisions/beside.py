@@ -68,10 +68,10 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         names: the nodes asked about.
-        best: the feasible node with the highest total, of equals the first by name; empty without scores.
+        best: the feasible node with the highest total, of equals the first by name; empty without scores that count.
         points: its points, 0..10.
         ties: how many other nodes have its total.
-        scored: whether there are scores.
+        scored: whether there are scores that count.
         missed: the rules that there was no time for.
     """
 
@@ -88,7 +88,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, answer: Answer) -> "Judged":
         """Sum up an answer."""
-        best = answer.best
+        scored = any(column.rule.mode == "enforce" for column in answer.scores)
+        best = answer.best if scored else ""
         totals = answer.totals.tolist() if best else []
         names = [answer.name_at(position) for position in answer.scored.tolist()] if best else []
         top = totals[names.index(best)] if best else 0
@@ -98,7 +99,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
             best=best,
             points=int(answer.points[names.index(best)]) if best else 0,
             ties=totals.count(top) - 1 if best else 0,
-            scored=bool(answer.scores),
+            scored=scored,
             missed=answer.missed,
             refusals=refusals_of(answer),
             matrix=matrix_of(answer, best=best, most=_EVERY_ROW),

@@ -95,6 +95,17 @@ def test_a_rule_set_of_which_nothing_is_live_has_one_side() -> None:
     )
 
 
+def test_scores_in_mode_shadow_have_no_winner() -> None:
+    publish_all(make_rule_set("web", scores=[SCORE | {"mode": "shadow"}]), make_assignment("all", "web"))
+    found = preview(POD, "web", rules_of(None), cluster())
+    assert found.sentences[0] == (
+        "By what is live, 7 of 7 nodes pass; it has no scores that count, so the scheduler's own choose among them"
+    )
+    assert not any(both.draft.best for both in found.both)
+    assert found.test["name"] == "billing-1 may use n-data, n0"
+    assert "best" not in found.test["expect"]
+
+
 def test_params_are_those_of_the_pods_assignment() -> None:
     rule = {"name": "zone", "expression": "node.metadata.labels.team == params.team", "reason": "another"}
     publish_all(
@@ -113,10 +124,11 @@ def test_a_test_that_goes_by_other_params_than_the_pods_assignment_says_so() -> 
     )
     found = preview(POD, "web", rules_of(None), cluster())
     assert found.test["expect"]["feasible"] == ["n0"]
-    assert found.notes == [
+    (said,) = found.notes
+    assert said == (
         "The test goes by the rule set's own params and all of its rules, which say something else of n-data, n0 than "
         "with what the Pod's Assignment gives and what is out of force for it"
-    ]
+    )
 
 
 def test_what_cannot_be_previewed_says_why(change: Change) -> None:
