@@ -202,7 +202,7 @@ def _in_force(body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:
         spec = msgspec.structs.replace(rule_set.spec, params=overridden(rule_set.spec.params, given))
         rule_set = msgspec.structs.replace(rule_set, spec=spec)
     if rule_set is not None:
-        rule_set = without_rules(rule_set, rules_out_of_force(body))
+        rule_set = without_rules(rule_set, rules_out_of_force(body, rule_set.name))
     return rule_set
 
 

@@ -259,10 +259,13 @@ def suspended_by(body: dict[str, Any]) -> list[str]:
     ]
 
 
-def rules_out_of_force(body: dict[str, Any]) -> set[str]:
-    """Return the names of the rules that a Pause or an Exemption had out of force for the Pod."""
+def rules_out_of_force(body: dict[str, Any], rule_set: str) -> set[str]:
+    """Return the names of the rules of a rule set that a Pause or an Exemption had out of force for the Pod.
+
+    What is noted is about the rule sets in mode shadow, too, which may have rules of the same names.
+    """
     found = [Target.parse(each["target"]) for each in (body.get("notes") or {}).get(SUSPENDED_BY) or ()]
-    return {target.rule for target in found if target.rule}
+    return {target.rule for target in found if target.rule and target.name == rule_set}
 
 
 def chosen_by(body: dict[str, Any]) -> list[str]:

@@ -317,6 +317,12 @@ class TestSuspensions:
         assert decision["chosenBy"] == ["rule team of rule set web was out of force by Pause storm"]
         assert "team" not in {each["rule"] for each in decision["rules"]}
 
+    def test_a_rule_of_the_same_name_in_another_rule_set_stays_in_force(self, rule_set: RuleSet) -> None:
+        notes = {"suspendedBy": [{"kind": "Pause", "name": "storm", "target": "RuleSet/watched-beside/team"}]}
+        decision = record(rule_set, notes=notes)
+        found = explain_decision(decision)["rules"]
+        assert {each["rule"]: each["wanted"] for each in found}["team"] == TEAM_FILTER["expression"]
+
     def test_a_pod_about_which_nothing_decided_is_said_to_be_so(self) -> None:
         notes = {"suspendedBy": [{"kind": "Pause", "name": "all", "target": "everything"}]}
         row(nodes=2, feasible=2, body=store_json({"notes": notes}))
