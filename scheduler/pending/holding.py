@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from policies.engine.objects.metadata import Metadata, decode_object
-from scheduler.cluster.texts import stored
+from scheduler.cluster.texts import moment, stored
 from scheduler.decisions.facts import owner_of
 from scheduler.decisions.matrix import Refusal
 
@@ -55,7 +55,7 @@ class _Condition(msgspec.Struct, rename="camel"):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: str | None = None
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -109,7 +109,7 @@ def _unbound(pod: _Pod) -> Unbound:
         owner_name=name,
         priority=pod.spec.priority,
         created_at=pod.metadata.creation_timestamp,
-        since=tried.last_transition_time or pod.metadata.creation_timestamp,
+        since=moment(tried.last_transition_time or "") or pod.metadata.creation_timestamp,
         condition=stored(tried.reason),
         message=stored(tried.message, _LONGEST_MESSAGE),
         nominated_node=stored(pod.status.nominated_node_name),

@@ -20,6 +20,7 @@ from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle, Scope, go_on
 from policies.engine.status import PASSED
 from policies.engine.time_rules import next_change, time_filters
+from scheduler.cluster.texts import moment
 
 Cause = Literal["", "revision", "time"]
 # A filter's key, its verdict for each node (negative unless it refused), and the reasons that verdicts stand for.
@@ -49,7 +50,7 @@ class _Condition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: str | None = None
 
 
 class _Status(msgspec.Struct):
@@ -62,7 +63,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     uid: str
     creation_timestamp: datetime
     resource_version: str = ""
-    deletion_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
 
 
 class _WaitingObject(msgspec.Struct):
@@ -93,7 +94,7 @@ def _waiting(json: dict[str, Any], pod: _WaitingObject) -> ListedPod | None:
         created_at=metadata.creation_timestamp,
         resource_version=metadata.resource_version,
         message=tried.message,
-        refused_at=tried.last_transition_time or metadata.creation_timestamp,
+        refused_at=moment(tried.last_transition_time or "") or metadata.creation_timestamp,
         json=json,
     )
 

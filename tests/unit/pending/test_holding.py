@@ -152,6 +152,15 @@ def test_a_pod_that_was_refused_waits_since_then_and_belongs_to_its_deployment()
     assert (pod.condition, pod.message) == ("Unschedulable", "0/1 nodes are available: 1 x.")
 
 
+@pytest.mark.parametrize(
+    "at", ["10000-01-01T11:59:59Z", "-0001-12-31T12:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:01Z"]
+)
+def test_a_pod_that_was_refused_at_a_time_that_none_here_can_be_waits_since_it_was_created(at: str) -> None:
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": at}
+    (pod,) = unbound_pods(listed(status_conditions=[refused]))
+    assert (pod.since, pod.condition) == (pod.created_at, "Unschedulable")
+
+
 def test_a_pod_that_has_a_node_or_is_being_deleted_does_not_wait() -> None:
     assert unbound_pods(listed(spec_nodeName="n1")) == []
     assert unbound_pods(listed(metadata_deletionTimestamp="2026-05-01T11:59:00Z")) == []

@@ -135,6 +135,15 @@ class TestWaitingPods:
         (found,) = waiting_pods([waiting("a", conditions=[{"type": "PodScheduled", "status": "False"}])])
         assert found.refused_at == found.created_at
 
+    @pytest.mark.parametrize(
+        "at", ["10000-01-01T11:59:59Z", "-0001-12-31T12:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:01Z"]
+    )
+    def test_a_time_that_none_here_can_be_keeps_no_other_pod_from_being_tried_again(self, at: str) -> None:
+        odd = {"type": "PodScheduled", "status": "False", "message": "no", "lastTransitionTime": at}
+        found, other = waiting_pods([waiting("a", conditions=[odd]), waiting("b")])
+        assert found.refused_at == found.created_at
+        assert other.name == "b"
+
 
 class TestRecordedRefusal:
     def test_each_node_stands_under_the_first_filter_that_refused_it(self) -> None:
