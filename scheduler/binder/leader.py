@@ -168,7 +168,8 @@ class Elector:
 
     def _try(self) -> bool:
         found = self._store.read()
-        self.holder = (found.spec.holder_identity or "") if found else ""
+        # It is written into the database, and PostgreSQL takes no NUL, which the API server does.
+        self.holder = (found.spec.holder_identity or "").replace("\0", "") if found else ""
         if found is not None and not self._store.is_free(found, self.identity, default_seconds=DURATION_SECONDS):
             return False
         try:
@@ -190,8 +191,8 @@ class Elector:
         }
         if found is not None:
             kept = found.spec.holder_identity == holder or not holder
-            spec["acquireTime"] = (found.spec.acquire_time or now) if kept else now
-            spec["leaseTransitions"] = (found.spec.lease_transitions or 0) + (0 if kept else 1)
+            spec["acquireTime"] = (found.spec.acquired_at or now) if kept else now
+            spec["leaseTransitions"] = found.spec.lease_transitions or 0 if kept else found.spec.transitions_and_one
         self._store.write(found.metadata.resource_version if found else "", spec)
 
     def _release(self) -> None:

@@ -13,6 +13,10 @@ import msgspec
 
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
+from scheduler.cluster.texts import moment
+
+# The API server refuses a Lease that says to have changed hands more often.
+MOST_TRANSITIONS = 2**31 - 1
 
 
 class Metadata(msgspec.Struct, rename="camel", frozen=True):
@@ -29,6 +33,16 @@ class Spec(msgspec.Struct, rename="camel", frozen=True):
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
     acquire_time: str | None = None
+
+    @property
+    def transitions_and_one(self) -> int:
+        """How often the Lease has changed hands when it does once more; from 0 on again where the number would be refused."""
+        return ((self.lease_transitions or 0) + 1) % (MOST_TRANSITIONS + 1)
+
+    @property
+    def acquired_at(self) -> str:
+        """Since when its holder has it; "" where the Lease doesn't say it, or gives a time that the API server wouldn't take back."""
+        return self.acquire_time if self.acquire_time and moment(self.acquire_time) else ""
 
 
 class Lease(msgspec.Struct, frozen=True):

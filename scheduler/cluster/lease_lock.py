@@ -153,7 +153,7 @@ class LeaseLock:
         if found is not None:
             version = found.metadata.resource_version
             note = (found.metadata.annotations or {}).get(NOTE, "")
-            transitions = (found.spec.lease_transitions or 0) + 1
+            transitions = found.spec.transitions_and_one
         spec = _spec(self._identity) | {"acquireTime": timestamp(), "leaseTransitions": transitions}
         try:
             return self._store.write(version, spec, {NOTE: note}).metadata.resource_version

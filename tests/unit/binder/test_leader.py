@@ -89,6 +89,41 @@ def test_the_first_one_leads_and_the_second_waits_until_the_lease_was_seen_uncha
     assert server.lease["spec"]["leaseTransitions"] == 1
 
 
+def test_a_lease_that_changed_hands_as_often_as_a_lease_can_say_is_taken_all_the_same() -> None:
+    server, clock = Server(), Clock()
+    elector(server, clock, "a").step()
+    assert server.lease is not None
+    server.lease["spec"]["leaseTransitions"] = 2**31 - 1
+    second = elector(server, clock, "b")
+    second.step()
+
+    clock.now += DURATION_SECONDS + 0.1
+    second.step()
+
+    assert second.leads()
+    assert server.lease["spec"]["leaseTransitions"] == 0
+
+
+def test_a_time_that_the_api_server_gives_and_does_not_take_is_not_written_back() -> None:
+    server, clock = Server(), Clock()
+    first = elector(server, clock, "a")
+    first.step()
+    assert server.lease is not None
+    server.lease["spec"]["acquireTime"] = "10000-01-01T11:59:59.000000Z"
+
+    first.step()
+
+    assert server.lease["spec"]["acquireTime"] == server.lease["spec"]["renewTime"]
+
+
+def test_who_has_the_lease_is_told_as_a_database_takes_it() -> None:
+    server, clock = Server(), Clock()
+    elector(server, clock, "a\0b").step()
+    second = elector(server, clock, "c")
+    second.step()
+    assert (second.holder, second.leads()) == ("ab", False)
+
+
 def test_a_holder_that_can_not_renew_stops_leading_before_anyone_can_take_over() -> None:
     server, clock = Server(), Clock()
     first = elector(server, clock, "a")

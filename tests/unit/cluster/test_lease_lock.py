@@ -137,6 +137,13 @@ class TestHolding:
         assert server.lease is not None
         assert server.lease["spec"]["holderIdentity"] == ""
 
+    def test_one_that_changed_hands_as_often_as_a_lease_can_say_is_taken(self, server: Server) -> None:
+        hold_and_give_back(server.lock("a"))
+        assert server.lease is not None
+        server.lease["spec"]["leaseTransitions"] = 2**31 - 1
+        with server.lock("b").hold(1):
+            assert server.lease["spec"]["leaseTransitions"] == 0
+
     def test_another_process_waits_no_longer_than_asked(self, server: Server) -> None:
         with server.lock("one").hold(1):
             began = server.now
