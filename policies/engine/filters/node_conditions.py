@@ -10,7 +10,7 @@ import numpy as np
 from policies.engine.objects.columns import unschedulable
 from policies.engine.objects.node import NodeInfo, Taint
 from policies.engine.objects.table import Rows, Table
-from policies.engine.objects.tolerations import NO_SCHEDULE, tolerates
+from policies.engine.objects.tolerations import NO_SCHEDULE, Tolerated
 from policies.engine.rule import NODE, Cycle, Detail, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
@@ -46,7 +46,7 @@ class CheckNodeUnschedulable(Filter):
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Refuse nodes with spec.unschedulable."""
         cordoned = unschedulable(cycle.table)[rows] != 0
-        if not np.logical_or.reduce(cordoned) or tolerates(cycle.pod.spec.tolerations, _CORDONED):
+        if not np.logical_or.reduce(cordoned) or _CORDONED in Tolerated(cycle.pod.spec.tolerations):
             return Verdicts.success(len(rows))
         return Verdicts.refusing(cordoned, UNSCHEDULABLE)
 

@@ -1,7 +1,7 @@
 """The Pod tolerates the node's taints."""
 
 from policies.engine.objects.table import Rows
-from policies.engine.objects.tolerations import NO_EXECUTE, NO_SCHEDULE, match_tolerated, tolerates
+from policies.engine.objects.tolerations import NO_EXECUTE, NO_SCHEDULE, Tolerated, match_tolerated
 from policies.engine.rule import NODE, Cycle, Detail, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
@@ -23,10 +23,11 @@ class PodToleratesNodeTaints(Filter):
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
         """Name the taints that the Pod doesn't tolerate."""
         node = cycle.table.infos[row].node
+        tolerated = Tolerated(cycle.pod.spec.tolerations)
         untolerated = [
             f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
             for taint in node.parsed.spec.taints or ()
-            if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerates(cycle.pod.spec.tolerations, taint)
+            if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and taint not in tolerated
         ]
         listed = ", ".join(untolerated)
         taints = "the taint" if len(untolerated) == 1 else "the taints"
