@@ -21,6 +21,7 @@ from django.db import transaction
 from scheduler.cluster.bind import decision_named, is_name
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
+from scheduler.cluster.texts import stored
 from scheduler.decisions.record import Outcome
 from scheduler.decisions.settling import settle_shadows
 from scheduler.decisions.storing import hold_up_others, known_outcomes, note_outcomes, store_outcomes
@@ -188,7 +189,7 @@ class Finder:
             outcome,
             kind=OutcomeRow.Kind.BOUND.value,
             node_name=read.spec.node_name,
-            by=read.spec.scheduler_name,
+            by=stored(read.spec.scheduler_name),
             decision=named if about.get(named) == pod.uid else "",
         )
 

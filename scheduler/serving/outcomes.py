@@ -11,6 +11,7 @@ from scheduler.cluster.bind import decision_named
 from scheduler.cluster.kinds import PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
+from scheduler.cluster.texts import stored
 from scheduler.decisions.record import Outcome
 from scheduler.decisions.recorder import Recorder
 from scheduler.models import Outcome as OutcomeRow
@@ -97,7 +98,7 @@ def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime) -> Iter
     was_waiting = before is not None and not before.spec.node_name
     # Who comes late, and who missed the moment, can't tell who bound it; who answered about the Pod can say where it is.
     if node_name and (is_awaited or (was_waiting and change.kind != "deleted")):
-        yield _outcome(pod, _Kind.BOUND, now, by=pod.spec.scheduler_name, decision=_decision_of(pod, before))
+        yield _outcome(pod, _Kind.BOUND, now, by=stored(pod.spec.scheduler_name), decision=_decision_of(pod, before))
     disruption = _disruption_of(pod)
     if change.kind == "deleted":
         yield _end(pod, disruption, now)
@@ -116,7 +117,7 @@ def _end(pod: Pod, disruption: str, now: datetime) -> Outcome:
 def _disruption_of(pod: Pod) -> str:
     """Return why the Pod was made to go, as its condition DisruptionTarget says; "" where it doesn't."""
     conditions = (found for found in pod.parsed.status.conditions or () if found.type == DISRUPTED)
-    return next((found.reason or DISRUPTED for found in conditions if found.status == "True"), "")
+    return next((stored(found.reason) or DISRUPTED for found in conditions if found.status == "True"), "")
 
 
 def _decision_of(pod: Pod, before: Pod | None) -> str:

@@ -33,6 +33,7 @@ class Cluster:
     def __init__(self) -> None:
         self.pods: dict[tuple[str, str], tuple[str, str]] = {}
         self.annotations: dict[str, dict[str, str]] = {}
+        self.scheduler = "default-scheduler"
         self.asked: list[str] = []
         self.listed = self.listed_whole = 0
         self.fails_after: int | None = None
@@ -65,7 +66,7 @@ class Cluster:
     def _pod(self, namespace: str, name: str) -> Any:
         uid, node = self.pods[namespace, name]
         metadata = {"uid": uid, "annotations": self.annotations.get(name)}
-        spec = {"schedulerName": "default-scheduler"} | ({"nodeName": node} if node else {})
+        spec = {"schedulerName": self.scheduler} | ({"nodeName": node} if node else {})
         return {"metadata": metadata, "spec": spec}
 
 
@@ -121,6 +122,14 @@ def test_what_is_found_is_a_record_with_the_decision_that_the_binding_names_wher
     found = read_outcome(bytes(rows["own"].body))
     assert (found.pod_uid, found.by, found.at) == ("uid-own", "default-scheduler", LATER)
     assert (rows["own"].sequence, rows["own"].process[:7]) == (0, "worker@")
+
+
+def test_a_pod_whose_schedulers_name_holds_what_no_database_takes_has_its_outcome(cluster: Cluster) -> None:
+    decide("web")
+    cluster.put("web", node="n1")
+    cluster.scheduler = "mine\0"
+    assert look(cluster) == 1
+    assert [row.by for row in OutcomeRow.objects.all()] == ["mine"]
 
 
 def test_every_decision_about_the_pod_has_it_and_no_other(cluster: Cluster) -> None:

@@ -78,6 +78,17 @@ def test_how_a_pod_ended_is_told_by_its_node_and_its_condition(node: str, disrup
     assert (end.kind, end.node_name, end.reason) == (kind, node, disrupted)
 
 
+def test_texts_of_whoever_made_the_pod_are_kept_as_a_database_takes_them() -> None:
+    odd, nameless = pod("n1", disrupted="Odd\0" + "y" * 1_000), pod("n1", disrupted="\0")
+    (end,) = said(change("deleted", odd, odd))
+    assert end.reason == "Odd" + "y" * 250
+    (end,) = said(change("deleted", nameless, nameless))
+    assert end.reason == "DisruptionTarget"
+    bound = make_pod("web")
+    bound["spec"] |= {"schedulerName": "mine\0", "nodeName": "n1"}
+    assert [each.by for each in said(change("modified", Pod.from_json(bound), pod()))] == ["mine"]
+
+
 def test_a_pod_that_was_bound_and_gone_in_one_look_has_both() -> None:
     assert kinds(change("deleted", pod("n1"), pod()), is_awaited=True) == ["bound", "deleted"]
 
