@@ -169,7 +169,8 @@ def _read_cursor(text: str, order: Sequence[str]) -> tuple[str, list[Any]]:
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
         raise _no_cursor() from error
     plain = all(isinstance(value, str | int) and "\0" not in str(value) for value in values)
-    if way not in {"b", "f"} or len(values) != len(order) or not plain:
+    # A tuple, not a set: `way` may be a list or an object, which no set can be asked about.
+    if way not in ("b", "f") or len(values) != len(order) or not plain:
         raise _no_cursor()
     return way, values
 

@@ -1,5 +1,8 @@
 """What all lists and errors of REST have alike: pages by keys, chosen fields, nothing unknown, problem details, limits, ids."""
 
+import base64
+import json
+
 import msgspec
 import pytest
 from django.conf import settings
@@ -47,6 +50,13 @@ def test_pages_follow_each_other_there_and_back(auditor: Client, classes: list[s
 def test_what_is_no_page_is_refused(auditor: Client, query: str) -> None:
     problem = told(ask(auditor, "get", f"/revisions?{query}"), 400)
     assert [each["path"] for each in problem["faults"]] == [query.partition("=")[0]]
+
+
+@pytest.mark.parametrize("way", [[], {}, None, 1, "x"])
+def test_a_cursor_that_goes_no_way_is_refused(auditor: Client, way: object) -> None:
+    cursor = base64.urlsafe_b64encode(json.dumps([way, 1]).encode()).decode().rstrip("=")
+    problem = told(ask(auditor, "get", f"/revisions?cursor={cursor}"), 400)
+    assert [each["path"] for each in problem["faults"]] == ["cursor"]
 
 
 @pytest.mark.parametrize("path", ["/revisions?limit=1&limit=2", "/priority-classes?fields=name&fields=value"])
