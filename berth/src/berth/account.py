@@ -24,10 +24,13 @@ def login(given: Namespace) -> Answer:
         message = "No token was given: make one in the admin under Tokens, or by `manage.py token create`."
         raise CommandError(message)
     place = Place(server, token, given.ca_file)
-    found = Server(place).get("/whoami")
+    asked = Server(place)
+    with asked.reading():
+        found = asked.get("/whoami")
+        name = who(found)
     path = keep(place)
     return Answer(
-        {"server": server, "kept": str(path), **found}, [f"{server} knows you as {who(found)}.", f"Kept in {path}."]
+        {"server": server, "kept": str(path), **found}, [f"{server} knows you as {name}.", f"Kept in {path}."]
     )
 
 
@@ -53,7 +56,7 @@ def whoami(server: Server, given: Namespace) -> Answer:
 
 def who(found: dict[str, Any]) -> str:
     """Return an account's name."""
-    return str(found.get("account") or "nobody")
+    return str(found["account"] or "nobody")
 
 
 def status(server: Server, given: Namespace) -> Answer:

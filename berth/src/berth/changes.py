@@ -108,7 +108,7 @@ def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _check_digest(found: dict[str, Any], given: Namespace) -> None:
-    digest = str(found.get("digest", ""))
+    digest = str(found["digest"])
     if given.digest and not digest.startswith(given.digest):
         message = f"Change {given.number} isn't what you looked at: its digest is {digest[:12]} now. `berth changes {given.number}` shows it."
         raise CommandError(message)
@@ -139,7 +139,8 @@ def _done(found: dict[str, Any]) -> Answer:
 
 
 def _outcome(found: dict[str, Any], nothing: str) -> str:
-    change, revision = found.get("change"), found.get("revision")
+    # Where they are missing nothing was done by Berth: that is no "nothing was to be done".
+    change, revision = found["change"], found["revision"]
     number = change.get("number") if isinstance(change, dict) else change
     if revision:
         made = revision.get("number") if isinstance(revision, dict) else revision

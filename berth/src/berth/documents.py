@@ -198,5 +198,6 @@ def diff(server: Server, given: Namespace) -> Answer:
     return Answer(
         {"differs": differs, "drift": found.get("drift", []), "documents": found.get("documents", [])},
         lines or ["What is live is what the files hold."],
+        ok=found["ok"],
         exit_code=WOULD_CHANGE if differs else 0,
     )

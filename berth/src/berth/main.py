@@ -62,7 +62,8 @@ def _run(given: Namespace) -> Answer:
     )
     server = Server(place)
     try:
-        return COMMANDS[given.command](server, given)
+        with server.reading():
+            return COMMANDS[given.command](server, given)
     finally:
         server.close()
 

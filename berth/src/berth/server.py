@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -42,6 +43,7 @@ class Server:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._has_answered = False
         httpx = _httpx()
         headers = {"Accept": "application/json", "User-Agent": "berth-command/0.1"}
         # What refuses such a header later quotes it: the token would stand on the terminal and in CI's log.
@@ -63,13 +65,33 @@ class Server:
         """Close the connections."""
         self._client.close()
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Say that something else answered where an answer hasn't what each of Berth's has.
+
+        Raises:
+            NotReachedError: a member is missing, or is something else.
+        """
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            if not self._has_answered:
+                raise
+            why = f"its answer can't be read ({type(error).__name__}: {error})"
+            raise self._something_else(why) from error
+
     def get(self, path: str, **query: Any) -> Any:
         """Return what a path holds; parameters without a value are left out."""
         return self._json(self._call("GET", path, query=query))
 
     def text(self, path: str, **query: Any) -> str:
-        """Return a path's text."""
-        return str(self._call("GET", path, query=query, accept="*/*").text)
+        """Return a path's text, which is YAML: a page of something else isn't kept in its place."""
+        answer = self._call("GET", path, query=query, accept="*/*")
+        sent = str(answer.headers.get("Content-Type", ""))
+        if not sent.startswith("application/yaml"):
+            why = f"it sent {sent or 'nothing'} where YAML was asked for"
+            raise self._something_else(why)
+        return str(answer.text)
 
     def post(
         self, path: str, body: Mapping[str, Any] | None = None, *, headers: Mapping[str, str] | None = None
@@ -130,26 +152,32 @@ class Server:
             said = str(error) or type(error).__name__
             message = f"{self.place.server} can't be reached: {said}. Is BERTH_SERVER right?"
             raise NotReachedError(message) from error
+        self._has_answered = True
         if answer.is_success:
             return answer
         raise self._refused(answer)
 
     def _json(self, answer: Any) -> Any:
-        if not answer.content:
-            return {}
+        why = "it sent no JSON"
         try:
-            return answer.json()
-        except ValueError as error:
-            message = f"{self.place.server} answers, but isn't Berth: it sent no JSON."
-            raise NotReachedError(message) from error
+            found = answer.json()
+        except (ValueError, RecursionError) as error:
+            raise self._something_else(why) from error
+        if not isinstance(found, dict):
+            why = "what it sent is no object"
+            raise self._something_else(why)
+        return found
+
+    def _something_else(self, why: str) -> NotReachedError:
+        return NotReachedError(f"{self.place.server} answers, but isn't Berth: {why}.")
 
     def _refused(self, answer: Any) -> CommandError:
         try:
             problem = answer.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             problem = None
         status = answer.status_code
-        if not isinstance(problem, dict):
+        if answer.is_redirect or not isinstance(problem, dict):
             where = f"{self.place.server} answered {status} to {answer.request.method} {answer.request.url.path}"
             if answer.is_redirect:
                 where += f", and sends on to {answer.headers.get('Location', 'nowhere')}: name that server itself"

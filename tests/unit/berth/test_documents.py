@@ -166,7 +166,7 @@ def test_an_owner_who_stands_against_it_is_named_and_so_is_the_remedy(berth: Ber
 
 def test_an_export_is_the_servers_bytes(berth: Berth, stub: Stub, tmp_path: Path) -> None:
     text = "kind: RuleSet\nmetadata:\n  name: web\n  description: 'at 22:30  '\n---\nkind: Assignment\nmetadata: {name: all}\n"
-    stub.answer("GET", "/export", text)
+    stub.answer("GET", "/export", text, Content_Type="application/yaml; charset=utf-8")
 
     assert berth("export").out == text
 
@@ -177,12 +177,23 @@ def test_an_export_is_the_servers_bytes(berth: Berth, stub: Stub, tmp_path: Path
 
 
 def test_an_export_writes_no_file_outside_of_its_folder(berth: Berth, stub: Stub, tmp_path: Path) -> None:
-    stub.answer("GET", "/export", "kind: RuleSet\nmetadata: {name: ../../web}\n")
+    text = "kind: RuleSet\nmetadata: {name: ../../web}\n"
+    stub.answer("GET", "/export", text, Content_Type="application/yaml")
 
     ran = berth("export", "--directory", str(tmp_path / "in"))
 
     assert ran.code == 1
     assert list(tmp_path.rglob("*.yaml")) == []
+
+
+@pytest.mark.parametrize("sent", ["text/html", "application/json"])
+def test_a_page_of_something_else_is_no_export(berth: Berth, stub: Stub, tmp_path: Path, sent: str) -> None:
+    stub.answer("GET", "/export", "<html>a portal</html>", Content_Type=sent)
+
+    for arguments in ((), ("--directory", str(tmp_path))):
+        ran = berth("export", *arguments)
+        assert (ran.code, ran.out) == (3, "")
+        assert f"isn't Berth: it sent {sent} where YAML was asked for" in ran.err
 
 
 def test_diff_shows_live_against_files(berth: Berth, stub: Stub, file: str) -> None:

@@ -26,6 +26,20 @@ def nobody(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nobody")
+def test_login_keeps_nothing_where_something_else_answers(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.answer("GET", "/whoami", {"status": "UP"})
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret-token\n"))
+
+    ran = berth("login", stub.url)
+
+    assert ran.code == 3
+    assert "isn't Berth" in ran.err
+    assert not (tmp_path / "config").exists()
+
+
+@pytest.mark.usefixtures("nobody")
 def test_login_keeps_what_was_tried_for_this_account_alone(
     berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

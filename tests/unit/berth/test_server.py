@@ -37,6 +37,46 @@ def test_who_isnt_berth_ends_with_3(berth: Berth, stub: Stub, status: int, body:
     assert len(stub.asked) == 1
 
 
+@pytest.mark.parametrize("body", ["", "null", "[]", '"up"', '{"status": "UP"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (("pause", "everything", "--reason", "x"), ("POST", "/pauses")),
+        (("resume", "everything"), ("DELETE", "/pauses/everything")),
+        (("rollback", "3", "--reason", "x"), ("POST", "/revisions/3/rollback")),
+        (("status",), ("GET", "/status")),
+        (("whoami",), ("GET", "/whoami")),
+        (("changes",), ("GET", "/changes")),
+        (("publish", "7"), ("GET", "/changes/7")),
+    ],
+)
+def test_what_answers_in_json_and_isnt_berth_ends_with_3(
+    berth: Berth, stub: Stub, arguments: tuple[str, ...], asked: tuple[str, str], body: str
+) -> None:
+    stub.answer(*asked, body)
+
+    ran = berth(*arguments)
+
+    assert (ran.code, ran.out) == (3, "")
+    assert "isn't Berth" in ran.err
+
+
+def test_a_redirection_with_json_ends_with_3(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/status", {"detail": "moved"}, 302, Location="https://x.org/")
+
+    ran = berth("status")
+
+    assert ran.code == 3
+    assert "sends on to https://x.org/" in ran.err
+
+
+def test_an_answer_that_is_no_plan_is_no_diff_without_a_difference(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    (tmp_path / "web.yaml").write_text("kind: RuleSet\n")
+    stub.answer("POST", "/changes/plan", {"status": "UP"})
+
+    assert berth("diff", str(tmp_path / "web.yaml")).code == 3
+
+
 def test_problem_details_are_told_in_sentences_with_place_and_remedy(berth: Berth, stub: Stub) -> None:
     faults = [
         {"path": "web.yaml: spec.order", "message": "must be a whole number", "line": 4},
