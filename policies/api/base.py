@@ -28,6 +28,13 @@ IF_MATCH = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="The ETag of what you looked at. 428 without it, 412 when it is another by now.",
 )
+# Of acts that go by no digest: one that is sent along holds, too.
+MAY_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag of what you looked at, where that is to be compared: 412 when it is another by now.",
+)
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from policies import publishing
 from policies.api import change_shapes as shapes
 from policies.api.asked import asked_of
-from policies.api.base import IF_MATCH, Door, MayView, ReadOnlyViewSet, by_of, expected_of, tagged, tags_of
+from policies.api.base import IF_MATCH, MAY_MATCH, Door, MayView, ReadOnlyViewSet, by_of, expected_of, tagged, tags_of
 from policies.api.documents import EXAMPLES, read_whole
 from policies.api.problems import FaultsError, OvertakenProblem
 from policies.models import Change, ChangeEdit
@@ -44,6 +44,7 @@ _MATCHED = (
     "schedule",
     "expire",
 )
+_MAY_BE_MATCHED = ("withdraw", "reopen", "comment", "request_review", "gate")
 
 
 class ChangeViewSet(ReadOnlyViewSet):
@@ -55,7 +56,11 @@ class ChangeViewSet(ReadOnlyViewSet):
     lookup_field = "pk"
     lookup_url_kwarg = "number"
     lookup_value_converter = "int"
-    parameters = {"list": _FILTERS, **dict.fromkeys(_MATCHED, (IF_MATCH,))}
+    parameters = {
+        "list": _FILTERS,
+        **dict.fromkeys(_MATCHED, (IF_MATCH,)),
+        **dict.fromkeys(_MAY_BE_MATCHED, (MAY_MATCH,)),
+    }
     has_etag = True
 
     def get_queryset(self) -> QuerySet[Change]:

@@ -7,6 +7,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from policies.api.asked import Asked
+from policies.api.base import IF_MATCH, MAY_MATCH
 from policies.api.details import MEDIA_TYPE
 
 _REQUEST_ID = {
@@ -30,7 +31,8 @@ _OF_WRITES = {
     "409": "As things stand it can't be done; the text says why, and what to do.",
     "422": "A document has faults; each says where.",
 }
-_MATCHED = {"412": "What you looked at is another by now.", "428": "If-Match is missing."}
+_OVERTAKEN = {"412": "What you looked at is another by now."}
+_UNLOOKED = {"428": "If-Match is missing."}
 
 
 class FaultOfProblemSerializer(serializers.Serializer[Any]):
@@ -74,12 +76,14 @@ class Schema(AutoSchema):
     def _get_response_bodies(self, direction: Any = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
         told = dict(_ALWAYS)
-        if self.method in {"POST", "PUT", "PATCH"}:
-            told |= _WITH_A_BODY
         if self.method != "GET":
-            told |= _OF_WRITES
-        if any(each.name == "If-Match" for each in self.get_override_parameters()):
-            told |= _MATCHED
+            # A DELETE may say its reason in a body.
+            told |= _WITH_A_BODY | _OF_WRITES
+        takes = self.get_override_parameters()
+        if IF_MATCH in takes or MAY_MATCH in takes:
+            told |= _OVERTAKEN
+        if IF_MATCH in takes:
+            told |= _UNLOOKED
         for code, text in told.items():
             bodies.setdefault(code, self._problem(text))
         for code, body in bodies.items():

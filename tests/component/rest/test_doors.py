@@ -3,6 +3,7 @@
 `WRITE=yes` writes the table anew.
 """
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,29 @@ def test_what_a_token_does_is_said_to_be_done_through_it_by_its_owner(monkeypatc
             kinds |= {kind for kind, *_ in said}
             assert {tuple(of) for _kind, *of in said} <= {("rest", "owner", "token token ", True)}, (path, method)
     assert {"canary.ask", "change.approve", "change.open", "change.publish", "export", "pause", "roll-back"} <= kinds
+
+
+@pytest.mark.parametrize(
+    ("sent", "headers"), [("application/json", {"If-Match": '"another"'}), ("application/x-www-form-urlencoded", {})]
+)
+def test_a_write_after_another_look_or_with_a_form_is_answered_as_the_schema_says(
+    sent: str, headers: dict[str, str]
+) -> None:
+    world, who = World(), people()
+    undeclared, answered = set(), set()
+    for path, method in operations():
+        if method == "get":
+            continue
+        body = json.dumps(BODIES.get((path, method)) or {}) if sent == "application/json" else "a=1"
+        with transaction.atomic():
+            looked = world.headers(path) | headers
+            answer = who["Operator"].generic(method.upper(), world.path(path), body, sent, headers=looked)
+            transaction.set_rollback(True)
+        answered.add(answer.status_code)
+        if str(answer.status_code) not in schema()["paths"][path][method]["responses"]:
+            undeclared.add((path, method, answer.status_code))
+    assert not undeclared
+    assert answered & {412, 415}
 
 
 def test_every_write_has_what_it_is_asked_with() -> None:
