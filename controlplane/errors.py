@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.auth.models import Group
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -19,10 +20,18 @@ REFUSED = "refused_permission"
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Answer what can't be read as a request."""
-    del exception
+    """Answer what can't be read as a request: of a list's filter that there isn't, which one."""
+    if isinstance(exception, DisallowedModelAdminLookup):
+        text = f"This list can't be narrowed by {_refused_filter(request, exception)}."
+        return _page(request, 400, "That can't be asked", text, "Take it out of the address, or choose on the page.")
     text = "The link or the form that led here asks for something that can't be: a number that is none, a column that isn't there."
     return _page(request, 400, "That can't be asked", text, "Go back, and ask anew from the page itself.")
+
+
+def _refused_filter(request: HttpRequest, exception: Exception) -> str:
+    """Return the parameter that Django's message names, with its value. Escapes make visible what else steers the reader's eye."""
+    found = [name for name in request.GET if f" {name} " in str(exception)]
+    return " or ".join(f"{name[:80]!r}, {request.GET[name][:80]!r}" for name in found) or "what its address asks for"
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

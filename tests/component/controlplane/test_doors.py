@@ -18,7 +18,7 @@ from policies.models import Revision
 from policies.parameters import page_limit
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
-from tests.component.pages import publish, publish_all
+from tests.component.pages import publish, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 ENDLESS = (
@@ -108,6 +108,13 @@ def test_the_look_ups_of_links_and_filters_are_answered(auditor: Client, lookup:
     make_decision()
     page = auditor.get(f"/admin/scheduler/decision/?{lookup}")
     assert len(page.context["rows"]) == 1
+
+
+@pytest.mark.parametrize("page", ["policies/ruleset", "policies/change", "policies/revision", "scheduler/process"])
+def test_a_list_says_which_look_up_it_refuses_and_what_to_do(auditor: Client, page: str) -> None:
+    answer = auditor.get(f"/admin/{page}/", {"q": "web", "colour": "<b>\u202ered"})
+    assert answer.status_code == 400
+    assert "This list can't be narrowed by 'colour', '<b>\\u202ered'. Take it out of the address" in text_of(answer)
 
 
 def test_nobody_looks_into_accounts_by_their_passwords(admin_client: Client) -> None:
