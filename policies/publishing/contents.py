@@ -126,7 +126,11 @@ def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
     of_rule_sets = dict(zip((each.name for each in new), rule_set_faults(new), strict=True))
     for edit in edits:
         found = of_rule_sets.get(edit.name, []) if edit.kind == "RuleSet" else _faults_of(edit)
-        faults += [msgspec.structs.replace(each, path=f"{edit.name}: {each.path}") for each in found]
+        # What is wrong with the whole of a document has no place in it.
+        faults += [
+            msgspec.structs.replace(each, path=f"{edit.name}: {each.path}" if each.path else edit.name)
+            for each in found
+        ]
         if edit.value is None and edit.kind == "RuleSet" and edit.name not in published:
             faults.append(Fault(edit.name, "isn't live, so it can't be removed"))
     faults += _unknown_targets(edits, live)

@@ -57,6 +57,13 @@ def test_what_a_change_makes_is_shown_in_documents_and_in_sentences(operator: Cl
     assert any("team" in line for line in edit["changes"])
 
 
+def test_a_fault_of_a_whole_document_names_the_document_once(operator: Client) -> None:
+    path, tag = begun(operator, ("rule-sets/web", rule_set_document("web", filters=[])))
+    problem = told(ask(operator, "post", f"{path}/submit", {}, match=tag), 422)
+    assert problem["detail"] == "web: web has no rule; add one before publishing."
+    assert [each["path"] for each in problem["faults"]] == ["web"]
+
+
 def test_nobody_edits_what_they_have_not_seen(operator: Client) -> None:
     path, tag = begun(operator, WEB)
     other = rule_set_document("other", filters=[TEAM_FILTER])
