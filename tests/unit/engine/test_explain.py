@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from policies.engine.decision import EPOCH, CompiledRuleSet, decide
-from policies.engine.errors import ObjectError
+from policies.engine.errors import DeadlineError, ObjectError
 from policies.engine.explain import Explanation, NodeExplanation, explain_node
 from policies.engine.filters.node_resources import amount
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -413,3 +413,38 @@ def test_every_built_in_filter_is_explained_without_a_fault(name: str) -> None:
     found = explain_builtin(name, pod, nodes=[node], arguments=NEEDED.get(name, {}))
     assert found.sentence.startswith(f"filter {name} (version 3) ")
     assert (found.code == "Success") == (not found.remedy and not found.reason) or found.wanted
+
+
+class TestNominatedPods:
+    """A node that passes as it is, and is refused beside the Pods that are nominated to it, as Berth's own scheduler asks."""
+
+    def explain(self, room: str, mode: str = "enforce") -> NodeExplanation:
+        coming = Pod.from_json(make_pod("coming", requests={"cpu": room}, priority=10))
+        nodes = [Node.from_json(make_node(name, cpu="2")) for name in ("n1", "n2")]
+        snapshot = Snapshot.of(nodes).changed({}, nominated={"n1": [coming]})
+        incoming = Pod.from_json(make_pod("web", requests={"cpu": "1"}, priority=10))
+        rule_set = CompiledRuleSet(make_rule_set(filters=[{"builtin": "PodFitsResources", "mode": mode}]))
+        cycle = Cycle(pod=incoming, snapshot=snapshot, now=EPOCH)
+        return explain_node(rule_set, cycle, "n1")
+
+    def test_the_filter_that_refuses_beside_them_is_named_once(self) -> None:
+        passed, refused = self.explain("1500m").rules
+        assert passed.code == "Success"
+        assert refused.sentence.startswith(
+            'filter PodFitsResources refused n1, beside the Pods nominated there: "Insufficient cpu"'
+        )
+
+    def test_where_they_leave_room_nothing_is_said_of_them(self) -> None:
+        assert [each.code for each in self.explain("500m").rules] == ["Success"]
+
+    def test_a_filter_in_mode_shadow_is_not_asked_beside_them(self) -> None:
+        assert [each.code for each in self.explain("1500m", "shadow").rules] == ["Success"]
+
+    def test_a_deadline_that_was_missed_leaves_nothing_to_explain(self) -> None:
+        rule_set = CompiledRuleSet(make_rule_set(filters=[{"builtin": "PodFitsResources"}]))
+        snapshot = Snapshot.of([Node.from_json(make_node("n1"))])
+        cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=EPOCH)
+        rows = snapshot.table.all_rows()
+        missed = decide(rule_set, cycle, rows, deadline=lambda: True)
+        with pytest.raises(DeadlineError):
+            explain_node(rule_set, cycle, "n1", rows, missed)

@@ -282,6 +282,7 @@ class TestEvaluate:
         "source",
         [
             pytest.param("{1: node.metadata.name, 2: ''}[size(pod.metadata.name) - 2] == 'n1'", id="by number"),
+            pytest.param("[{1: node.metadata.name}][size(pod.metadata.name) - 3][1] == 'n1'", id="in a list"),
             pytest.param(
                 "{true: node.metadata.name, false: ''}[has(pod.metadata.name)] == 'n1'", id="by true or false"
             ),
