@@ -67,7 +67,7 @@ class Server:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Say that something else answered where an answer hasn't what each of Berth's has.
+        """Raise NotReachedError where what answered hasn't the members that each answer of Berth's has.
 
         Raises:
             NotReachedError: a member is missing, or is something else.
