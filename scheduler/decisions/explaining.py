@@ -118,10 +118,12 @@ def _of_node(own: RuleSet | None, recorded: _Recorded, cycle: Cycle, node: str) 
         pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=rule_set.params, give_way=limit.give_way
     )
     try:
-        if decision.verb == "prioritize":
-            answer = decide(rule_set, cycle, rows, filtering=False)
-        else:
+        if decision.verb == "schedule":
             answer = judge(rule_set, cycle, rows)
+        else:
+            # /prioritize scores what it is asked about, whatever filters say; of another node these come first.
+            is_only_scored = decision.verb == "prioritize" and node in names
+            answer = decide(rule_set, cycle, rows, filtering=not is_only_scored)
         return {"node": msgspec.to_builtins(explain_node(rule_set, cycle, node, rows, answer))}
     except DeadlineError:
         return {"nodeFault": limit.over}

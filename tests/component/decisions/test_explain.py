@@ -362,30 +362,40 @@ def of_node(decision: Decision, node: str) -> dict[str, Any]:
     return found
 
 
-def test_scores_of_a_node_are_those_that_were_given_over_the_nodes_asked_about(tmp_path: Path) -> None:
-    publish_all(
-        make_rule_set("web", scores=[{"name": "long", "expression": "size(node.metadata.name)"}]),
-        make_assignment("all", "web"),
-    )
+def prioritized(folder: Path, **rules: Any) -> Decision:
+    """A /prioritize of n1 and n22; n-far-longer is there, too."""
+    scores = [{"name": "long", "expression": "size(node.metadata.name)"}]
+    publish_all(make_rule_set("web", scores=scores, **rules), make_assignment("all", "web"))
     revision = CompiledRevision(publishing.current_revision())
     rule_set = revision.rule_sets["web"]
     snapshot = Snapshot.of(Node.from_json(make_node(name)) for name in ("n1", "n22", "n-far-longer"))
     names = ["n1", "n22"]
     rows = snapshot.table.rows(names)
     answer = decide(rule_set, Cycle(pod=POD, snapshot=snapshot, now=AT), rows, filtering=False)
-    history = History(tmp_path / "spool")
+    history = History(folder / "spool")
     history.recorder.record(
         NodesEntry(verb="prioritize", pod=POD, now=AT, revision=revision, assignment=make_assignment("all", "web"),
                    rule_set=rule_set, snapshot=snapshot, names=names, rows=rows, answer=answer)
     )  # fmt: skip
     history.settle()
-    decision = Decision.objects.get()
-    found = {name: of_node(decision, name) for name in names}
+    history.spool.close()
+    return Decision.objects.get()
+
+
+def test_scores_of_a_node_are_those_that_were_given_over_the_nodes_asked_about(tmp_path: Path) -> None:
+    decision = prioritized(tmp_path)
+    found = {name: of_node(decision, name) for name in ("n1", "n22")}
     assert {name: each["points"] for name, each in found.items()} == {"n1": 0, "n22": 10}
     assert found["n22"]["rules"][0]["raw"] == 100
     # What wasn't asked about would have been scored beside what was.
     assert of_node(decision, "n-far-longer")["points"] == 10
-    history.spool.close()
+
+
+def test_a_node_that_a_filter_had_kept_from_prioritize_has_no_points(tmp_path: Path) -> None:
+    short = {"name": "short", "expression": "size(node.metadata.name) < 5", "reason": "too long"}
+    found = of_node(prioritized(tmp_path, filters=[short]), "n-far-longer")
+    assert (found["feasible"], found["points"]) == (False, None)
+    assert found["rules"][-1]["sentence"] == "score long wasn't asked about n-far-longer: a filter refused it."
 
 
 def scheduled(folder: Path, pod: Pod, snapshot: Snapshot, *, row: int = -1, **more: Any) -> Decision:
