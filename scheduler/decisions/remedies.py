@@ -64,11 +64,11 @@ def remedies_of(decision: Decision) -> Remedies:
         return _told(near_misses_of(recorded.answer), {}, fault=f"Only as far as it is recorded: {limit.over}.")
     except (ReplayError, ObjectError, ExpressionError, ValueError) as error:
         return _told(near_misses_of(recorded.answer), {}, fault=f"Only as far as it is recorded: {error}.")
-    beside, others = _refused_beside(recorded, misses.allowed)
+    beside, others = _refused_beside(decision, recorded, misses.allowed)
     return _told(msgspec.structs.replace(misses, allowed=others), helping, beside, fault="")
 
 
-def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
+def _refused_beside(decision: Decision, recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
     """Return why nodes that no rule refuses were refused all the same, in sentences, and those of them that weren't.
 
     By the Pods nominated to them, with which Berth's own scheduler asks once more; or since there was no time for all rules.
@@ -81,9 +81,10 @@ def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list
             left = [name for name in left if name not in refused]
             said.append(
                 f"Without the Pods nominated there {counted(len(nodes), 'node')} would be allowed, {named(nodes)}: "
-                f"beside these, rule {each.rule} refuses it (“{each.reason or each.code}”)."
+                f"beside these Pods, rule {each.rule} refuses {'it' if len(nodes) == 1 else 'them'} (“{each.reason or each.code}”)."
             )
-    if left and recorded.notes.get("missed"):
+    # Where the rule set lets nodes pass that there was no time for, it isn't Berth that keeps the Pod from these.
+    if left and recorded.notes.get("missed") and not decision.feasible:
         said.append(f"There was no time for all rules. Asked again, they let it onto {named(left)}.")
         left = []
     return said, left

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from policies import publishing
-from policies.engine.decision import CompiledRevision
+from policies.engine.decision import CompiledRevision, decide, stop_before
 from policies.engine.errors import DeadlineError
 from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry
-from scheduler.decisions.record import Entry
+from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.remedies import remedies_of
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
@@ -61,7 +62,7 @@ def test_a_node_that_nominated_pods_fill_is_not_said_to_be_allowed(
     found = remedies_of(scheduled(history, revision, SNAPSHOT.changed({}, nominated={"n1": [first]})))
     (said,) = found.sentences
     assert said == (
-        "Without the Pods nominated there 1 node would be allowed, n1: beside these, rule PodFitsResources refuses it "
+        "Without the Pods nominated there 1 node would be allowed, n1: beside these Pods, rule PodFitsResources refuses it "
         "(“Insufficient cpu”)."
     )
 
@@ -74,6 +75,47 @@ def test_a_node_that_there_was_no_time_for_is_not_said_to_be_kept_by_others(
 
     found = remedies_of(scheduled(history, revision, give_way=give_way))
     assert found.sentences == ["There was no time for all rules. Asked again, they let it onto n1."]
+
+
+def test_several_nodes_that_nominated_pods_fill_are_told_in_one_sentence(
+    history: History, revision: CompiledRevision
+) -> None:
+    names = ("n1", "n2")
+    first = {name: [Pod.from_json(make_pod(name, requests={"cpu": "800m"}, priority=5))] for name in names}
+    snapshot = Snapshot.of([Node.from_json(make_node(name, cpu="1")) for name in names])
+    (said,) = remedies_of(scheduled(history, revision, snapshot.changed({}, nominated=first))).sentences
+    assert said == (
+        "Without the Pods nominated there 2 nodes would be allowed, n1 and n2: beside these Pods, rule PodFitsResources refuses them "
+        "(“Insufficient cpu”)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("refuse", "There was no time for all rules. Asked again, they let it onto n2."),
+        (
+            "pass",
+            "Berth's rules let it onto n2: what keeps it from there is its scheduler's own filters, or the binding.",
+        ),
+    ],
+)
+def test_a_node_that_passed_for_want_of_time_is_said_to_be_kept_by_others(
+    history: History, choice: str, said: str
+) -> None:
+    filters = [{"name": name, "expression": "node.metadata.name != 'n1'", "reason": "no"} for name in ("first", "last")]
+    publish_all(make_rule_set(filters=filters, failures={"deadline": choice}), make_assignment())
+    revision = CompiledRevision(publishing.current_revision())
+    (rule_set,) = revision.rule_sets.values()
+    snapshot = Snapshot.of([Node.from_json(make_node(name)) for name in ("n1", "n2")])
+    rows, cycle = snapshot.table.all_rows(), Cycle(pod=POD, snapshot=snapshot, now=AT)
+    answer = decide(rule_set, cycle, rows, scoring=False, deadline=stop_before(1))
+    asked: dict[str, Any] = {"snapshot": snapshot, "names": ["n1", "n2"], "rows": rows, "answer": answer}
+    rules: dict[str, Any] = {"revision": revision, "assignment": make_assignment(), "rule_set": rule_set}
+    notes = {"missed": answer.missed}
+    history.recorder.record(NodesEntry(verb="filter", pod=POD, now=AT, notes=notes, **rules, **asked))
+    history.settle()
+    assert remedies_of(Decision.objects.get()).sentences[0].startswith(said)
 
 
 def test_where_no_rule_was_asked_it_says_why(history: History, revision: CompiledRevision) -> None:
