@@ -478,15 +478,16 @@ def _matching(*patterns: re.Pattern[str]) -> Callable[[str], str]:
     return read
 
 
-def _server(*patterns: re.Pattern[str]) -> Callable[[str], str]:
+def _server(*patterns: re.Pattern[str], has_password: bool = True) -> Callable[[str], str]:
     """Return a reader of URLs that is sure of host and port: a / or # in a password would make another one of them, and an error quote it."""
 
     def read(text: str) -> str:
         if _SQLITE.fullmatch(_matching(*patterns)(text)):
             return text
         parts = urlsplit(text)
-        # A cut password stands behind a colon; without one an @ belongs to the path, as in https://host/@team.
-        is_cut = ":" in parts.netloc and "@" in text and "@" not in parts.netloc
+        # A cut password stands behind a colon. Where there is to be none, an @ may belong to the path, as in https://host/@team.
+        may_be_cut = ":" in parts.netloc or (has_password and bool(parts.netloc))
+        is_cut = may_be_cut and "@" in text and "@" not in parts.netloc
         # Asked for, a wrong port is a ValueError; it quotes what stands there.
         if parts.fragment or is_cut or parts.port == 0:
             raise ValueError(text)
@@ -593,7 +594,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "ledger_key_file": (str, "a path"),
     "ledger_checkpoint_dir": (str, "a directory"),
     "ledger_webhook_url": (
-        _server(_WEB),
+        _server(_WEB, has_password=False),
         "https://… or http://…, without user and password; behind a port @ in the path as %40",
     ),
     "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),

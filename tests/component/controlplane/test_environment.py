@@ -120,6 +120,7 @@ def test_all_wrong_variables_are_named_at_once() -> None:
         ("BERTH_HISTORY_DATABASE_URL", "postgresql://u:hunter2@h:99999/db"),
         ("BERTH_REDIS_URL", "redis://:hunter2/x@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:1/hunter2@h:6379/0"),
+        ("BERTH_REDIS_URL", "redis://hunter2/x@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:hunter2#x@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:p@h:hunter2/0"),
         ("BERTH_LEDGER_WEBHOOK_URL", "https://u:hunter2@h/x"),
