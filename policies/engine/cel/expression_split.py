@@ -15,6 +15,8 @@ from policies.engine.objects.node import Path
 _NODE, _POD, _COUNT = "node", "pod", "count"
 _SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "params": _POD, "now": _POD}
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
+# Calls that give what they are given, or the members of lists that they are given.
+_HANDING_ON = frozenset({"dyn", "_+_"})
 # Kinds of types whose values can't be taken out of CEL and handed back, also inside a list or a map. Times would lose their
 # nanoseconds.
 _NOT_CARRIED = frozenset({"type", "function", "error", "well_known"})
@@ -56,7 +58,9 @@ class _Splitter:
             self.split(child)
 
     def _can_be_carried(self, expr: syntax_pb2.Expr) -> bool:
-        return not (_may_be_optional(expr) or self._kind(expr) == "abstract_type" or self._may_be_lost(expr))
+        kind = self._kind(expr)
+        is_optional = kind == "abstract_type" or (kind != "primitive" and _may_be_optional(expr))
+        return not (is_optional or self._may_be_lost(expr))
 
     def _may_be_lost(self, expr: syntax_pb2.Expr) -> bool:
         """Return whether the value is one that would come back as another one, or not at all; or may have such in it."""
@@ -78,18 +82,21 @@ def _sources(expr: syntax_pb2.Expr) -> set[str]:
 
 
 def _may_be_optional(expr: syntax_pb2.Expr) -> bool:
-    """Return whether the value could be an optional, which can't be taken out of CEL."""
+    """Return whether the value could be an optional, which can't be taken out of CEL, or have one in it."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "select_expr":
         return not expr.select_expr.test_only and _may_be_optional(expr.select_expr.operand)
     if kind == "comprehension_expr":
-        return _may_be_optional(expr.comprehension_expr.result)
+        loop = expr.comprehension_expr
+        return any(map(_may_be_optional, (loop.iter_range, loop.accu_init, loop.loop_step, loop.result)))
     if kind == "call_expr":
         function = expr.call_expr.function
         if function in _OPTIONAL:
             return True
         if function == "_[_]":
             return _may_be_optional(expr.call_expr.args[0])
+        if function in _HANDING_ON:
+            return any(map(_may_be_optional, expr.call_expr.args))
         if function == "_?_:_":
             return any(map(_may_be_optional, expr.call_expr.args[1:]))
         return False

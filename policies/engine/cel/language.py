@@ -112,6 +112,10 @@ class Program:
             if value.type() == cel.Type.ERROR:
                 return EvaluationFault(str(value.value()))
             return value.plain_value()
+        except SystemError:  # its text has the library's addresses, others in each process
+            return EvaluationFault(
+                "has an optional value inside a list or a map where that can't be: take its value first"
+            )
         except (RuntimeError, TypeError, ValueError) as error:
             return EvaluationFault(str(error).partition("\n")[0])
 

@@ -318,6 +318,19 @@ class TestEvaluate:
             pytest.param("[type(node.spec.x)][size(pod.metadata.name) - 3] == int", [1, "1"], id="a type in a list"),
             pytest.param("[bytes(node.spec.x)] == [bytes(pod.metadata.key)]", ["at", "to"], id="bytes"),
             pytest.param("node.spec.x > pod.metadata.size", [2**63, 1], id="a number beyond 64 bits with a sign"),
+            pytest.param(
+                "node.spec.?x in ['m'].map(each, optional.of(each + pod.metadata.key))",
+                ["mat", "at"],
+                id="optionals that a loop makes",
+            ),
+            pytest.param(
+                "[dyn(node.spec.?x)] == [dyn(pod.metadata.?key)]", ["at", "to"], id="an optional of no type in a list"
+            ),
+            pytest.param(
+                "[node.spec.?x] + [optional.of(1)] == [pod.metadata.?key, optional.of(dyn(1))]",
+                ["at", "to"],
+                id="optionals in two lists",
+            ),
         ],
     )
     def test_what_python_has_no_like_for_meets_the_pod_all_the_same(self, source: str, values: list[object]) -> None:
@@ -326,6 +339,13 @@ class TestEvaluate:
             pod={"metadata": {"name": "web", "since": "2026-01-01T00:00:00.000000001Z", "limit": "90m", "key": "at", "size": 3}},
         )  # fmt: skip
         assert evaluate(source, cycle, Result.BOOLEAN) == [True, False]
+
+    def test_an_optional_that_can_not_be_taken_out_is_a_fault(self) -> None:
+        hidden = "node.spec.?x.optMap(found, [optional.of(found)]).orValue([]) == [pod.metadata.?name]"
+        cycle = cycle_of([node("n1", x="web")])
+        (found,) = Expression(hidden, Result.BOOLEAN).evaluate(cycle, cycle.table.all_rows()).listed()
+        assert isinstance(found, EvaluationFault)
+        assert found.message.startswith("has an optional value inside a list")
 
     def test_numbers_without_sign_do_not_become_others_on_the_way(self) -> None:
         values = evaluate("dyn(uint(node.spec.x)) + pod.metadata.size", cycle_of([node("n1", x=1)], pod=SIZED))
