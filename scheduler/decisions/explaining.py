@@ -305,27 +305,31 @@ def _unasked(
     before = [name for name in nodes if name in refused]
     others = [name for name in nodes if name not in refused]
     if before:
-        yield _filter_sentence(column, head, _NOT_EVALUATED, before, wanted, seen, "an earlier rule had refused")
-    is_missed = column.get("rule") in ((body.get("notes") or {}).get("missed") or ())
-    if others and is_missed:
-        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, "there was no time left for")
-    # Berth's own scheduler asks once more about nodes that Pods are nominated to, and about no others.
-    elif others:
-        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, "no Pods nominated there concern")
+        said = f"wasn't asked about {named(before)}: an earlier rule had refused {_them(before)}"
+        yield _filter_sentence(column, head, _NOT_EVALUATED, before, wanted, seen, said)
+    if others:
+        # Berth's own scheduler asks once more about nodes that Pods are nominated to, and about no others.
+        said = f"wasn't asked once more about {named(others)}: no Pods nominated there count"
+        if column.get("rule") in ((body.get("notes") or {}).get("missed") or ()):
+            said = f"wasn't asked about {named(others)}: there was no time left for {_them(others)}"
+        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, said)
 
 
 def _filter_sentence(
-    column: dict[str, Any], head: str, verdict: int, nodes: list[str], wanted: str, seen: dict[str, Any], why: str = ""
+    column: dict[str, Any],
+    head: str,
+    verdict: int,
+    nodes: list[str],
+    wanted: str,
+    seen: dict[str, Any],
+    unasked: str = "",
 ) -> Sentence:
     statuses = column.get("statuses") or []
     status = statuses[verdict] if 0 <= verdict < len(statuses) else {}
     mode = column.get("mode", "enforce")
     reason = status.get("reason", "")
     if verdict == _NOT_EVALUATED:
-        code, sentence = (
-            "NotEvaluated",
-            f"{head} wasn't asked about {named(nodes)}: {why} {_them(nodes)}",
-        )
+        code, sentence = "NotEvaluated", f"{head} {unasked}"
     elif verdict == _PASSED:
         code, sentence = "Success", f"{head} lets {named(nodes)} pass"
     else:

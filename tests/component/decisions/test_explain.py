@@ -431,7 +431,7 @@ def test_a_rule_that_was_asked_once_more_about_some_nodes_is_not_said_to_stand_b
     found = explain_decision(scheduled(tmp_path, asked, snapshot, row=1))
     assert found["rules"][-1]["sentence"].startswith("filter PodFitsResources (version 1) ")
     assert [rule["sentence"].partition(") ")[2] for rule in found["rules"] if rule["code"] == "NotEvaluated"] == [
-        "wasn't asked about n2: no Pods nominated there concern it."
+        "wasn't asked once more about n2: no Pods nominated there count."
     ]
     cells = {row["nodes"][0]: row["cells"][-1]["reason"] for row in found["matrix"]["rows"]}
     assert cells == {"n1": "Insufficient cpu", "n2": "not evaluated"}
