@@ -288,8 +288,7 @@ def _test(
     if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
-    # Of scores in mode shadow all nodes are as good as each other.
-    best = answer.best if any(column.rule.mode == "enforce" for column in answer.scores) else ""
+    best, best_as_given = _best(answer), _best(as_given)
     if best:
         expect["best"] = best
     reasons = {name: status.reason for name, status in answer.refused()}
@@ -299,12 +298,20 @@ def _test(
     test["expect"] = expect | ({"reasons": dict(sorted(reasons.items()))} if reasons else {})
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
     said = _left_out(infos, pods, set(as_given.feasible), whole, counts=counts)
-    if others := sorted(set(answer.feasible) ^ set(as_given.feasible)):
+    others = set(answer.feasible) ^ set(as_given.feasible)
+    if best != best_as_given:
+        others |= {best, best_as_given} - {""}
+    if others:
         said.append(
-            f"The test goes by the rule set's own params and all of its rules, which say something else of {_some(others)} than "
+            f"The test goes by the rule set's own params and all of its rules, which say something else of {_some(sorted(others))} than "
             "with what the Pod's Assignment gives and what is out of force for it"
         )
     return test, said
+
+
+def _best(answer: Answer) -> str:
+    """Return the best node; "" where no score counts: of scores in mode shadow all nodes are as good as each other."""
+    return answer.best if any(column.rule.mode == "enforce" for column in answer.scores) else ""
 
 
 def _decided(rule_set: CompiledRuleSet, cycle: Cycle) -> Answer:

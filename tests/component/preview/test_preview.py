@@ -131,6 +131,17 @@ def test_a_test_that_goes_by_other_params_than_the_pods_assignment_says_so() -> 
     )
 
 
+def test_a_test_whose_winner_goes_by_other_params_than_the_pods_assignment_says_so() -> None:
+    score = {"name": "own", "expression": "node.metadata.labels.team == params.team ? 100 : 0"}
+    publish_all(
+        make_rule_set("web", scores=[score], params={"team": "a"}),
+        make_assignment("all", "web", params={"team": "data"}),
+    )
+    found = preview(POD, "web", rules_of(None), cluster())
+    assert (found.draft.judged.best, found.test["expect"]["best"]) == ("n-data", "n0")
+    assert "which say something else of n-data, n0 than" in "".join(found.notes)
+
+
 def test_what_cannot_be_previewed_says_why(change: Change) -> None:
     with pytest.raises(PreviewError, match="has no rule set none"):
         preview(POD, "none", rules_of(change.pk), cluster())
