@@ -61,11 +61,24 @@ def remedies_of(decision: Decision) -> Remedies:
         misses = near_misses_of(answer)
         helping = {near.node: explained(near.node) for near in misses.nearest}
     except DeadlineError:
-        return _told(near_misses_of(recorded.answer), {}, fault=f"Only as far as it is recorded: {limit.over}.")
+        return _as_recorded(decision, recorded, limit.over)
     except (ReplayError, ObjectError, ExpressionError, ValueError) as error:
-        return _told(near_misses_of(recorded.answer), {}, fault=f"Only as far as it is recorded: {error}.")
+        return _as_recorded(decision, recorded, str(error))
     beside, others = _refused_beside(decision, recorded, misses.allowed)
     return _told(msgspec.structs.replace(misses, allowed=others), helping, beside, fault="")
+
+
+def _as_recorded(decision: Decision, recorded: Read, why: str) -> Remedies:
+    misses, beside = near_misses_of(recorded.answer), list[str]()
+    if misses.allowed and _is_refused_for_time(decision, recorded):
+        beside.append(f"There was no time to ask all rules about {named(misses.allowed)}.")
+        misses = msgspec.structs.replace(misses, allowed=[])
+    return _told(misses, {}, beside, fault=f"Only as far as it is recorded: {why}.")
+
+
+def _is_refused_for_time(decision: Decision, recorded: Read) -> bool:
+    """Return whether nodes were refused that there was no time for. Where they pass then, it isn't Berth that keeps the Pod from them."""
+    return bool(recorded.notes.get("missed")) and not decision.feasible
 
 
 def _refused_beside(decision: Decision, recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
@@ -83,8 +96,7 @@ def _refused_beside(decision: Decision, recorded: Read, allowed: list[str]) -> t
                 f"Without the Pods nominated there {counted(len(nodes), 'node')} would be allowed, {named(nodes)}: "
                 f"beside these Pods, rule {each.rule} refuses {'it' if len(nodes) == 1 else 'them'} (“{each.reason or each.code}”)."
             )
-    # Where the rule set lets nodes pass that there was no time for, it isn't Berth that keeps the Pod from these.
-    if left and recorded.notes.get("missed") and not decision.feasible:
+    if left and _is_refused_for_time(decision, recorded):
         said.append(f"There was no time for all rules. Asked again, they let it onto {named(left)}.")
         left = []
     return said, left

@@ -19,6 +19,7 @@ from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.remedies import remedies_of
+from scheduler.decisions.replay import ReplayError
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import publish_all
@@ -75,6 +76,22 @@ def test_a_node_that_there_was_no_time_for_is_not_said_to_be_kept_by_others(
 
     found = remedies_of(scheduled(history, revision, give_way=give_way))
     assert found.sentences == ["There was no time for all rules. Asked again, they let it onto n1."]
+
+
+def test_a_node_that_there_was_no_time_for_is_not_blamed_on_others_by_the_record_alone(
+    history: History, revision: CompiledRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_way() -> None:
+        raise DeadlineError
+
+    def pruned(*_: object) -> None:
+        raise ReplayError("pruned")
+
+    decision = scheduled(history, revision, give_way=give_way)
+    monkeypatch.setattr("scheduler.decisions.remedies.Snapshots.of", pruned)
+    found = remedies_of(decision)
+    assert found.sentences == ["There was no time to ask all rules about n1."]
+    assert found.fault == "Only as far as it is recorded: pruned."
 
 
 def test_several_nodes_that_nominated_pods_fill_are_told_in_one_sentence(
