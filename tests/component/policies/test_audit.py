@@ -240,6 +240,7 @@ BY_PROCESSES = {
     "record_start": "writes what a process is set to at its start",
 }
 ONLY_READ = {
+    "way_to_live",
     *("actor_of", "adoptable", "adopted", "askable", "assignment_versions", "bases_of", "blocked", "changes_to_edit"),
     *("changes_waiting_for", "check_version", "checked_rule_sets", "cluster_warnings", "content_digest"),
     *("content_of_version", "provenance_of", "rule_set_held", "rule_sets_in_use"),
@@ -275,6 +276,7 @@ ONLY_READ = {
         "may",
         "reach_of",
         "via_of",
+        "needs_gate",
         "needs_of",
         "needs_review",
         "open_changes_of",
