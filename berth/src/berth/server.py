@@ -77,8 +77,12 @@ class Server:
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             if not self._has_answered:
                 raise
-            why = f"its answer can't be read ({type(error).__name__}: {error})"
-            raise self._something_else(why) from error
+            # It may be a fault of this command, too: what went wrong is said, and not that Berth can't have answered.
+            message = (
+                f"{self.place.server} answers, but the answer can't be read ({type(error).__name__}: {error}): it isn't Berth, or "
+                "one of another version than this command."
+            )
+            raise NotReachedError(message) from error
 
     def get(self, path: str, **query: Any) -> Any:
         """Return what a path holds; parameters without a value are left out."""
