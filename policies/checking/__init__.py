@@ -22,7 +22,6 @@ __all__ = [
     "facts_of",
     "faults_of",
     "faults_of_each",
-    "faults_of_json",
     "import_policy",
     "params_faults",
     "read_assignment",
@@ -96,7 +95,10 @@ def run_tests_of_each(rule_sets: Iterable[RuleSet]) -> list[list[Fault]]:
 
 def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
     """Return what is wrong with the params of an Assignment for its rule set."""
-    return _faults_of("params_faults", assignment, rule_set) or []
+    try:
+        return read_faults(run("params_faults", assignment, rule_set))
+    except RuleSetError as error:
+        return error.faults
 
 
 def facts_of(rule_set: RuleSet) -> list[Facts]:
@@ -119,16 +121,4 @@ def faults_of_each(documents: Iterable[object], file: str = "") -> list[list[Fau
 
 
 def _faults_or_refused(found: Any) -> list[Fault]:
-    return found.faults if isinstance(found, RuleSetError) else read_faults(found) or []
-
-
-def faults_of_json(body: bytes) -> list[Fault] | None:
-    """Return the same of a document as JSON; None where it isn't JSON."""
-    return _faults_of("faults_of_json", body)
-
-
-def _faults_of(job: str, *asked: object) -> list[Fault] | None:
-    try:
-        return read_faults(run(job, *asked))
-    except RuleSetError as error:
-        return error.faults
+    return found.faults if isinstance(found, RuleSetError) else read_faults(found)

@@ -1,6 +1,5 @@
 """What the checking process does for those who ask: by name, so that nothing else can be asked of it."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
@@ -40,14 +39,6 @@ def _imported(document: object, name: str) -> RuleSet:
     return (profiles.import_profile if is_configuration else classic.import_policy)(document, name=name)
 
 
-def _faults_of_json(body: bytes) -> list[SentFault] | None:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return _faults_of(document)
-
-
 def _facts_of(rule_set: RuleSet) -> list[Facts]:
     return facts_of(rule_set)
 
@@ -75,7 +66,6 @@ def _run_tests(rule_set: RuleSet) -> list[SentFault]:
 JOBS: Mapping[str, Callable[..., Any]] = {
     "facts_of": _facts_of,
     "faults_of": _faults_of,
-    "faults_of_json": _faults_of_json,
     "import_policy": _import_policy,
     "params_faults": _params_faults,
     "read_assignment": _read_by(documents.read_assignment),

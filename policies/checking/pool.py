@@ -191,7 +191,7 @@ def run_each(name: str, asked: Iterable[tuple[Any, ...]]) -> list[Any]:
 def _made(kind: str, found: Any) -> Any:
     if kind == "failed":
         raise CheckingError(found)
-    return found if kind == "done" else RuleSetError(read_faults(found) or [])
+    return found if kind == "done" else RuleSetError(read_faults(found))
 
 
 def _refused(message: str) -> Answer:

@@ -36,9 +36,9 @@ def write_faults(faults: list[Fault]) -> list[SentFault]:
     return [msgspec.structs.astuple(fault) for fault in faults]
 
 
-def read_faults(sent: list[SentFault] | None) -> list[Fault] | None:
+def read_faults(sent: list[SentFault]) -> list[Fault]:
     """Read what `write_faults` wrote."""
-    return None if sent is None else [Fault(*found) for found in sent]
+    return [Fault(*found) for found in sent]
 
 
 def write_located(located: Located) -> tuple[Any, ...]:

@@ -8,7 +8,9 @@ from django.core.exceptions import SuspiciousOperation
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import QueryDict
 from django.http.multipartparser import MultiPartParserError
+from rest_framework.exceptions import APIException
 
+from policies.api.parsers import StrictJSONParser
 from policies.checking.jobs import JOBS
 from policies.engine import quantity
 from policies.engine.errors import QuantityError, RuleSetError
@@ -60,7 +62,7 @@ def _read_file(text: bytes) -> object:
 
 
 def _check_json(text: bytes) -> object:
-    return JOBS["faults_of_json"](text)
+    return JOBS["faults_of"](StrictJSONParser().parse(BytesIO(text)))
 
 
 def _read_quantity(text: bytes) -> object:
@@ -113,10 +115,13 @@ READERS = (
 )
 
 
+REFUSALS = (RuleSetError, QuantityError, SuspiciousOperation, RefusedError, MultiPartParserError, APIException)
+
+
 def read_or_refuse(reader: TextReader, text: bytes) -> str:
     """Read a text; returns the refusal, empty when it was read. Any other exception is a fault."""
     try:
         reader.read(text)
-    except (RuleSetError, QuantityError, SuspiciousOperation, RefusedError, MultiPartParserError) as error:
+    except REFUSALS as error:
         return str(error)
     return ""

@@ -17,7 +17,7 @@ from policies.engine import validation
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import encode
 from tests.builders import rule_set_document
-from tests.security.test_checking import children, own_pool
+from tests.security.test_checking import Expanding, children, own_pool
 
 __all__ = ["own_pool"]
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -66,14 +66,14 @@ def test_of_two_who_ask_at_once_only_the_one_whose_check_ends_is_refused(monkeyp
 
     monkeypatch.setattr(pool._Worker, "ask", asked_beside)
     found: dict[str, Any] = {}
-    bodies = {"large": b"[" + b"{}," * 20_000_000 + b"{}]", "small": b'{"kind": "RuleSett"}'}
+    documents = {"large": Expanding(), "small": {"kind": "RuleSett"}}
     threads = [
-        threading.Thread(target=lambda name=name: found.update({name: checking.faults_of_json(bodies[name])}))
-        for name in bodies
+        threading.Thread(target=lambda name=name: found.update({name: checking.faults_of(documents[name])}))
+        for name in documents
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert found["large"] == [Fault("", TOO_MUCH)]
-    assert found["small"] == read_faults(JOBS["faults_of_json"](bodies["small"])) != []
+    assert found["small"] == read_faults(JOBS["faults_of"](documents["small"])) != []
