@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.decisions.facts import facts_of
+from scheduler.decisions.facts import facts_in
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.node_names import NodeNames
@@ -153,7 +153,7 @@ def row_of(entry: Entry, *, process: str = "p", sequence: int = 1, **fields: Any
     payload = b"".join(payload_of(encoded.head.encode(), encoded.body))
     read, body = split(compressed(payload, make_compressor()))
     members = {name: getattr(read, name) for name in read.__struct_fields__} | {"body": body, "process": process}
-    members |= msgspec.structs.asdict(facts_of(body))
+    members |= msgspec.structs.asdict(facts_in(encoded.body))
     return Decision.objects.create(**(members | fields))
 
 

@@ -1,6 +1,5 @@
 """What lists are narrowed by and only the body says: the Pod's owner, and the rules that refused nodes. Pure: bytes in, texts out."""
 
-import struct
 from collections.abc import Iterable
 
 import msgspec
@@ -9,7 +8,6 @@ from policies.engine.objects.metadata import Metadata, decode_object
 from policies.engine.objects.owners import DEPLOYMENT, deployment_behind
 from scheduler.cluster.texts import stored
 from scheduler.decisions.columns import StoredFilter
-from scheduler.decisions.record import body_bytes
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -42,14 +40,6 @@ class _Body(msgspec.Struct, array_like=True):
 
 _decode_body = msgspec.msgpack.Decoder(_Body).decode
 _pods = msgspec.json.Decoder(_Object)
-
-
-def facts_of(stored: bytes) -> Facts:
-    """Return what is known of a body as it is stored; nothing of one that can't be read, which pages say of it."""
-    try:
-        return facts_in(body_bytes(stored))
-    except (ValueError, struct.error):
-        return Facts()
 
 
 def facts_in(encoded: bytes | memoryview) -> Facts:

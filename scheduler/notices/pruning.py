@@ -1,7 +1,6 @@
 """Prunes Notices, what stands of them in inboxes, and their deliveries, once they are older than the setting says."""
 
 import time
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -12,18 +11,18 @@ BATCH = 500
 RUN_SECONDS = 15.0
 
 
-def prune_notices(now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
+def prune_notices(now: datetime) -> int:
     """Delete what is too old, as far as RUN_SECONDS go; return how many rows went. Safe to run twice at once.
 
     Raises:
         django.db.DatabaseError: the database is away.
     """
-    horizon, ends, pruned = now - timedelta(days=settings.BERTH.notice_days), clock() + RUN_SECONDS, 0
+    horizon, ends, pruned = now - timedelta(days=settings.BERTH.notice_days), time.monotonic() + RUN_SECONDS, 0
     notices = Notice.objects.filter(at__lt=horizon).order_by("at").values_list("pk", flat=True)
-    while clock() < ends and (keys := list(notices[:BATCH])):
+    while time.monotonic() < ends and (keys := list(notices[:BATCH])):
         pruned += Notice.objects.filter(pk__in=keys).delete()[0]
     # Tests have no Notice that they go with.
     deliveries = Delivery.objects.filter(made_at__lt=horizon).order_by("made_at").values_list("pk", flat=True)
-    while clock() < ends and (keys := list(deliveries[:BATCH])):
+    while time.monotonic() < ends and (keys := list(deliveries[:BATCH])):
         pruned += Delivery.objects.filter(pk__in=keys).delete()[0]
     return pruned

@@ -43,14 +43,14 @@ class _Taken(msgspec.Struct, frozen=True):
     hook: Webhook
 
 
-def deliver(*, clock: Callable[[], float] = time.monotonic, now: Callable[[], datetime] = timezone.now) -> int:
+def deliver(*, now: Callable[[], datetime] = timezone.now) -> int:
     """Send what is due; return how many attempts that were. Safe to run twice at once.
 
     Raises:
         django.db.DatabaseError: the database is away.
     """
-    ends, attempts = clock() + RUN_SECONDS, 0
-    while clock() < ends and (taken := _take(now())):
+    ends, attempts = time.monotonic() + RUN_SECONDS, 0
+    while time.monotonic() < ends and (taken := _take(now())):
         with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="webhook") as pool:
             # They ask nothing of the database.
             answers = list(pool.map(_send, taken))

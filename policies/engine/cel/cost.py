@@ -99,9 +99,9 @@ class Cost(NamedTuple):
     heaviest: str
     occasion: str = OF_DECISION
 
-    def milliseconds(self, nodes: int = NODES) -> float:
+    def milliseconds(self) -> float:
         """Estimate what the expression costs in one decision."""
-        return (self.pod + nodes * (self.mixed + RENEWED_SHARE * self.node)) / 1000
+        return (self.pod + NODES * (self.mixed + RENEWED_SHARE * self.node)) / 1000
 
     @property
     def remedy(self) -> str:
