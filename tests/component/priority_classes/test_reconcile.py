@@ -35,6 +35,13 @@ def publish_classes() -> None:
     assert publish_staged() is not None
 
 
+def bring(server: PriorityServer, name: str = "batch", value: int = 1000, **spec: Any) -> None:
+    """Publish a class, and have a look bring it to the cluster."""
+    save(name, value, **spec)
+    publish_classes()
+    look(server)
+
+
 def states() -> dict[str, str]:
     """Return what people are shown of each live class."""
     rows = ClusterPriorityClass.objects.in_bulk()
@@ -134,9 +141,7 @@ def test_a_description_that_no_database_stores_holds_up_nothing(server: Priority
 
 def test_a_refusal_is_kept_in_the_api_servers_words_and_tried_again(server: PriorityServer) -> None:
     server.have("mine", value=1, globalDefault=True)
-    save(globalDefault=True)
-    publish_classes()
-    look(server)
+    bring(server, globalDefault=True)
     row = ClusterPriorityClass.objects.get(name="batch")
     assert (row.state, row.present) == ("refused", False)
     assert "PriorityClass mine is already marked as default" in row.message
@@ -149,14 +154,10 @@ def test_a_refusal_is_kept_in_the_api_servers_words_and_tried_again(server: Prio
 
 def test_a_class_of_others_is_left_until_it_is_adopted(server: PriorityServer) -> None:
     server.have("batch", value=1000, description="mine")
-    save(description="Berth's words")
-    publish_classes()
-    look(server)
+    bring(server, description="Berth's words")
     assert states() == {"batch": "foreign"}
     assert server.changes == []
-    save(description="Berth's words", adopt=True)
-    publish_classes()
-    look(server)
+    bring(server, description="Berth's words", adopt=True)
     assert states() == {"batch": "applied"}
     assert server.classes["batch"]["description"] == "Berth's words"
     row = ClusterPriorityClass.objects.get(name="batch")
@@ -174,9 +175,7 @@ def test_a_class_of_others_with_another_value_is_a_conflict_when_adopted(server:
 
 
 def test_what_others_change_is_shown_and_put_back_only_when_asked(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     server.have("batch", description="mine")
     make_due()
     look(server)
@@ -190,17 +189,13 @@ def test_what_others_change_is_shown_and_put_back_only_when_asked(server: Priori
 
 
 def test_putting_back_what_hasnt_drifted_is_refused(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     with pytest.raises(publishing.PublishingError, match="isn't drifted or refused any more"):
         publishing.put_back(name="batch", by="ops", reason="")
 
 
 def test_a_class_that_others_deleted_is_made_again(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     del server.classes["batch"]
     make_due()
     look(server)
@@ -212,9 +207,7 @@ def test_a_class_that_others_deleted_is_made_again(server: PriorityServer) -> No
 def test_what_is_taken_out_stays_unless_its_document_said_delete(
     server: PriorityServer, deletion_policy: str, is_there: bool
 ) -> None:
-    save(deletionPolicy=deletion_policy)
-    publish_classes()
-    look(server)
+    bring(server, deletionPolicy=deletion_policy)
     stage(publishing.Edit("PriorityClass", "batch", None))
     publish_classes()
     look(server)
@@ -224,9 +217,7 @@ def test_what_is_taken_out_stays_unless_its_document_said_delete(
 
 
 def test_delete_counts_although_nobody_looked_while_it_was_live(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     save(deletionPolicy="Delete")
     publish_classes()
     stage(publishing.Edit("PriorityClass", "batch", None))
@@ -245,13 +236,9 @@ def test_a_berth_deletes_nothing_that_it_never_published(server: PriorityServer)
 
 def test_the_global_default_moves_within_two_looks(server: PriorityServer) -> None:
     save("a", globalDefault=True)
-    save("b", 5)
-    publish_classes()
-    look(server)
+    bring(server, "b", 5)
     save("a")
-    save("b", 5, globalDefault=True)
-    publish_classes()
-    look(server)
+    bring(server, "b", 5, globalDefault=True)
     assert states() == {"a": "applied", "b": "pending"}
     make_due()
     look(server)
@@ -262,9 +249,7 @@ def test_the_global_default_moves_within_two_looks(server: PriorityServer) -> No
 def test_an_api_server_that_is_away_is_tried_again_and_what_was_seen_stays(
     server: PriorityServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     save("web", 5000)
     publish_classes()
     server.fault = APIUnavailableError("connection refused")
@@ -290,12 +275,8 @@ def test_a_cluster_that_berth_may_not_read_is_said(server: PriorityServer, fault
 
 
 def test_rolling_back_brings_the_cluster_back(server: PriorityServer) -> None:
-    save(description="first")
-    publish_classes()
-    look(server)
-    save(description="second")
-    publish_classes()
-    look(server)
+    bring(server, description="first")
+    bring(server, description="second")
     publishing.roll_back(to_number=1, by="ops", reason="")
     look(server)
     assert server.classes["batch"]["description"] == "first"
@@ -303,12 +284,8 @@ def test_rolling_back_brings_the_cluster_back(server: PriorityServer) -> None:
 
 
 def test_another_value_is_made_anew_and_the_row_says_so(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
-    save(value=2000)
-    publish_classes()
-    look(server)
+    bring(server)
+    bring(server, value=2000)
     assert states() == {"batch": "applied"}
     assert server.classes["batch"]["value"] == 2000
     row = PriorityClassReplacement.objects.get()
@@ -317,9 +294,7 @@ def test_another_value_is_made_anew_and_the_row_says_so(server: PriorityServer) 
 
 
 def test_it_is_written_down_before_the_class_is_deleted(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     save(value=2000)
     publish_classes()
     found: list[tuple[str, int]] = []
@@ -333,9 +308,7 @@ def test_it_is_written_down_before_the_class_is_deleted(server: PriorityServer) 
 
 
 def test_one_that_was_left_half_done_is_finished_by_the_next_look(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     save(value=2000)
     publish_classes()
 
@@ -355,9 +328,7 @@ def test_one_that_was_left_half_done_is_finished_by_the_next_look(server: Priori
 
 
 def test_one_whose_class_was_taken_out_meanwhile_is_put_back_where_it_is_to_stay(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     PriorityClassReplacement.objects.create(
         name="batch",
         version=2,
@@ -379,12 +350,8 @@ def test_one_whose_class_was_taken_out_meanwhile_is_put_back_where_it_is_to_stay
 
 
 def test_rolling_back_another_value_makes_it_anew_with_the_former_one(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
-    save(value=2000)
-    publish_classes()
-    look(server)
+    bring(server)
+    bring(server, value=2000)
     publishing.roll_back(to_number=1, by="ops", reason="")
     look(server)
     assert states() == {"batch": "applied"}
@@ -392,9 +359,7 @@ def test_rolling_back_another_value_makes_it_anew_with_the_former_one(server: Pr
 
 
 def test_one_with_another_value_by_others_is_drifted_until_somebody_puts_it_back(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     server.have("batch", value=7)
     make_due()
     look(server)
@@ -406,9 +371,7 @@ def test_one_with_another_value_by_others_is_drifted_until_somebody_puts_it_back
 
 
 def test_a_class_that_others_deleted_says_so_until_there_is_something_else_to_say(server: PriorityServer) -> None:
-    save()
-    publish_classes()
-    look(server)
+    bring(server)
     del server.classes["batch"]
     for _ in range(2):
         make_due()
