@@ -6,41 +6,27 @@ shell use the same settings as the running processes.
 """
 
 import difflib
-import ipaddress
-import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
+from typing import Any
 
 import msgspec
 
+from controlplane.env_values import (
+    GATE_CHECKS,
+    MIN_SECRET_LENGTH,
+    READERS,
+    GateLevel,
+    LogFormat,
+    LogLevel,
+    Role,
+    SpoolFull,
+    WithoutRevision,
+    is_loopback,
+)
+
 BASE_DIR = Path(__file__).resolve().parent.parent
-
-Role = Literal["admin", "extender", "worker", "beat", "binder", "command"]
-WithoutRevision = Literal["refuse", "pass"]
-SpoolFull = Literal["lose", "refuse"]
-LogFormat = Literal["text", "json"]
-LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
-GateLevel = Literal["off", "warning", "blocking"]
-
-# The checks of the gate, in the order in which people read what they found, and what comes of it.
-GATE_CHECKS: Mapping[str, GateLevel] = {
-    "left-with-none": "warning",
-    "refused": "warning",
-    "taken": "warning",
-    "best-node": "warning",
-    "assignments": "warning",
-    "documents": "blocking",
-    "tests": "blocking",
-    "cost": "warning",
-    "backtest": "off",
-}
-
-
-# What a claim of a provider can make of somebody: `controlplane.roles`, and Django's superuser.
-SIGN_IN_ROLES = ("Operator", "Approver", "Emergency", "Auditor", "Administrator")
 
 
 class ConfigurationError(Exception):
@@ -328,282 +314,7 @@ _OF_COMMAND = frozenset({"BERTH_SERVER", "BERTH_TOKEN", "BERTH_TOKEN_FILE", "BER
 # Former names of settings. One that is still set ends the start, and its new name is given.
 _RENAMED = {"BERTH_WAKES_PER_SECOND": "BERTH_REQUEUES_PER_SECOND"}
 
-_MIN_SECRET_LENGTH = 32
-_TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
-_POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
-_SQLITE = re.compile(r"sqlite:///.+")
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_LABEL = re.compile(r"(?P<key>([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)=(?P<value>[-A-Za-z0-9_.]*)")
-_ISSUER = re.compile(r"(?P<scheme>https?)://(?P<host>[^/:?#@\s]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[^?#\s]*)?")
-_SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
-_SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
-_REDIS = re.compile(r"rediss?://.+")
-_WEB = re.compile(r"https?://[^/\s@]+(/\S*)?")
-# As long as a name in Kubernetes: a domain, a slash, and 63 characters.
-_PATTERN = re.compile(r"\*?[^*\s]{1,317}\*?|\*")
-_MOST_PATTERNS = 100
-_AUDIENCE = re.compile(r"\S+")
-_ACCOUNT = re.compile(r"[a-z0-9*][a-z0-9.*-]*/[a-z0-9*][a-z0-9.*-]*")
-# What a ServiceAccount may be here: an administrator is a person.
-_REVIEWED_ROLES = SIGN_IN_ROLES[:-1]
-_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
-_PORTS = 65_536
-_LOOPBACK = re.compile(r"127\.[0-9.]+|::1|localhost")
 _TLS_FIELDS = ("extender_tls_cert_file", "extender_tls_key_file", "extender_client_ca_file")
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise ValueError(text)
-
-
-def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = kind(text)
-        if not 0 < value < float("inf"):
-            raise ValueError(text)
-        return value
-
-    return read
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _patterns(text: str) -> tuple[str, ...]:
-    names = _names(text)
-    if names == ("none",):
-        return ()
-    if not names or len(names) > _MOST_PATTERNS or not all(map(_PATTERN.fullmatch, names)):
-        raise ValueError(text)
-    return names
-
-
-def _at_most(most: float, kind: type[int] | type[float] = float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = _positive(kind)(text)
-        if value > most:
-            raise ValueError(text)
-        return value
-
-    return read
-
-
-def _networks(text: str) -> tuple[str, ...]:
-    return tuple(str(ipaddress.ip_network(name)) for name in _names(text))
-
-
-def _some_names(text: str) -> tuple[str, ...]:
-    names = _names(text)
-    if not names or not all(_DNS_NAME.fullmatch(name) for name in names) or "default-scheduler" in names:
-        raise ValueError(text)
-    return names
-
-
-def _label(text: str) -> tuple[str, str]:
-    found = _LABEL.fullmatch(text)
-    if not found:
-        raise ValueError(text)
-    return found["key"], found["value"]
-
-
-def _gate_checks(text: str) -> dict[str, str]:
-    levels: dict[str, str] = dict(GATE_CHECKS)
-    for pair in _names(text):
-        check, _, level = (part.strip() for part in pair.partition("="))
-        if check not in GATE_CHECKS or level not in get_args(GateLevel):
-            raise ValueError(text)
-        levels[check] = level
-    return levels
-
-
-def _issuer(text: str) -> str:
-    found = _ISSUER.fullmatch(text)
-    if not found or (found["scheme"] == "http" and not is_loopback(found["host"])):
-        raise ValueError(text)
-    return text
-
-
-def _roles(text: str) -> dict[str, str]:
-    roles = {}
-    for pair in _names(text):
-        value, _, role = (part.strip() for part in pair.rpartition("="))
-        if not value or role not in SIGN_IN_ROLES:
-            raise ValueError(text)
-        roles[value] = role
-    return roles
-
-
-def _account_roles(text: str) -> dict[str, str]:
-    roles = _roles(text)
-    if not all(_ACCOUNT.fullmatch(account) and role in _REVIEWED_ROLES for account, role in roles.items()):
-        raise ValueError(text)
-    return roles
-
-
-def _origins(text: str) -> tuple[str, ...]:
-    origins = _names(text)
-    if not all(re.fullmatch(r"https?://[^/]+", origin) for origin in origins):
-        raise ValueError(text)
-    return origins
-
-
-def _address(text: str) -> str:
-    found = _ADDRESS.fullmatch(text)
-    if not found or not 0 < int(found["port"]) < _PORTS:
-        raise ValueError(text)
-    return text
-
-
-def _one_of(choices: tuple[str, ...], change: Callable[[str], str] = str.lower) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if change(text) not in choices:
-            raise ValueError(text)
-        return change(text)
-
-    return read
-
-
-def _matching(*patterns: re.Pattern[str]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if not any(pattern.fullmatch(text) for pattern in patterns):
-            raise ValueError(text)
-        return text
-
-    return read
-
-
-def _server(*patterns: re.Pattern[str], has_password: bool = True) -> Callable[[str], str]:
-    """Return a reader of URLs that is sure of host and port: a / or # in a password would make another one of them, and an error quote it."""
-
-    def read(text: str) -> str:
-        if _SQLITE.fullmatch(_matching(*patterns)(text)):
-            return text
-        parts = urlsplit(text)
-        # A cut password stands behind a colon. Where there is to be none, an @ may belong to the path, as in https://host/@team.
-        may_be_cut = ":" in parts.netloc or (has_password and bool(parts.netloc))
-        is_cut = may_be_cut and "@" in text and "@" not in parts.netloc
-        # Asked for, a wrong port is a ValueError; it quotes what stands there.
-        if parts.fragment or is_cut or parts.port == 0:
-            raise ValueError(text)
-        return text
-
-    return read
-
-
-def _whole(unit: str, most: int) -> tuple[Callable[[str], float], str]:
-    """Return how a whole number above 0 is read, and the words for what is accepted."""
-    return _at_most(most, int), f"a whole number of {unit} above 0, at most {most:,}"
-
-
-def _long_enough(text: str) -> str:
-    if len(text) < _MIN_SECRET_LENGTH:
-        raise ValueError(text)
-    return text
-
-
-_ENCODED = "; in a password @, /, ?, # and % as %40, %2F, %3F, %23 and %25"
-_DATABASE = (
-    _server(_SQLITE, _POSTGRES),
-    f"sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR{_ENCODED}",
-)
-_PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
-# A hundred years, for who means for ever: with more, moments would be asked for that Python and databases can't write.
-_MOST_DAYS = 36_500
-_DAYS = _whole("days", _MOST_DAYS)
-# What a process waits for.
-_MOST_WAITED = 86_400
-_WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST_WAITED:,}")
-_READERS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
-    "local": (_boolean, "true or false"),
-    "state_dir": (lambda text: Path(text).resolve(), "a directory"),
-    "secret_key": (_long_enough, f"at least {_MIN_SECRET_LENGTH} characters"),
-    "database_url": _DATABASE,
-    "redis_url": (_server(_REDIS), f"redis://HOST:PORT/N or rediss://HOST:PORT/N{_ENCODED}"),
-    "kubeconfig": (str, "a path"),
-    "scheduler_config": (str, "a path"),
-    "allowed_hosts": (_names, "host names, by commas"),
-    "trusted_origins": (_origins, "origins like https://berth.example.org, by commas"),
-    "behind_tls_proxy": (_boolean, "true or false"),
-    "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
-    "extender_bind": (_address, "an address HOST:PORT"),
-    "extender_health_bind": (_address, "an address HOST:PORT"),
-    "extender_tls_cert_file": (str, "a path"),
-    "extender_tls_key_file": (str, "a path"),
-    "extender_client_ca_file": (str, "a path"),
-    "extender_clients": (_names, "names, by commas"),
-    "extender_hosts": (_names, "host names, by commas"),
-    "extender_secret_path": (_matching(_SECRET_PATH), "32 to 128 letters, digits, - or _"),
-    "extender_calls_per_second": (_positive(float), "a number of calls above 0"),
-    "extender_revision_poll_seconds": _WAITED,
-    "extender_deadline_seconds": _WAITED,
-    "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
-    "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
-    "scheduler_names": (_some_names, "names of schedulers, by commas, at least one, none of them kube-scheduler's"),
-    "scheduler_node_label": (_label, "a label KEY=VALUE"),
-    "binder_bind": (_address, "an address HOST:PORT"),
-    "worker_bind": (_address, "an address HOST:PORT"),
-    "beat_bind": (_address, "an address HOST:PORT"),
-    "requeues_per_second": (_positive(int), "a whole number above 0"),
-    "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
-    "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
-    "mask_env": (_patterns, _PATTERNS),
-    "mask_annotations": (_patterns, _PATTERNS),
-    "mask_labels": (_patterns, _PATTERNS),
-    "review_required": (_boolean, "true or false"),
-    "review_roll_backs": (_boolean, "true or false"),
-    "review_pauses": (_boolean, "true or false"),
-    "exemption_notice_days": _DAYS,
-    "review_approvals": (_positive(int), "a whole number above 0"),
-    "gate_required": (_boolean, "true or false"),
-    "gate_checks": (
-        _gate_checks,
-        f"CHECK=LEVEL by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
-    ),
-    "gate_max_age_seconds": _whole("seconds", _MOST_DAYS * 86_400),
-    "rest_writes_per_minute": (_positive(int), "a whole number above 0"),
-    "assignment_idle_days": _DAYS,
-    "oidc_issuer": (_issuer, "an https:// URL without query (http:// on loopback alone)"),
-    "oidc_client_id": (str, "a name"),
-    "oidc_client_secret": (str, "a secret"),
-    "oidc_name": (str, "a name"),
-    "oidc_scopes": (str, "scopes, by spaces"),
-    "oidc_signing_algorithm": (_one_of(_SIGNING, str.upper), "one of " + ", ".join(_SIGNING)),
-    "oidc_role_claim": (str, "the name of a claim"),
-    "oidc_roles": (_roles, f"VALUE=ROLE by commas; roles are {', '.join(SIGN_IN_ROLES)}"),
-    "sign_in_failures": (_positive(int), "a whole number above 0"),
-    "lock_out_minutes": _whole("minutes", _MOST_DAYS * 1440),
-    "session_hours": _whole("hours", _MOST_DAYS * 24),
-    "token_max_days": _DAYS,
-    "token_requests_per_minute": (_positive(int), "a whole number above 0"),
-    "token_review_audience": (_matching(_AUDIENCE), "a name without spaces, such as berth"),
-    "token_review_roles": (
-        _account_roles,
-        f"NAMESPACE/NAME=ROLE by commas, * for any text; roles are {', '.join(_REVIEWED_ROLES)}",
-    ),
-    "retention_days": _DAYS,
-    "retention_details_days": _DAYS,
-    "history_budget_bytes": (_positive(int), "a whole number of bytes above 0"),
-    "history_database_url": _DATABASE,
-    "ledger_key_file": (str, "a path"),
-    "ledger_checkpoint_dir": (str, "a directory"),
-    "ledger_webhook_url": (
-        _server(_WEB, has_password=False),
-        "https://… or http://…, without user and password; behind a port @ in the path as %40",
-    ),
-    "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),
-    "webhook_ca_file": (str, "a path"),
-    "webhook_seconds": (_at_most(30.0), "a number of seconds above 0, at most 30"),
-    "notice_days": _DAYS,
-    "log_format": (_one_of(get_args(LogFormat)), "one of " + ", ".join(get_args(LogFormat))),
-    "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
-}
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
@@ -634,7 +345,7 @@ def decode(variables: Mapping[str, str]) -> Environment:
         if not name.startswith("BERTH_") or name in _OF_LOCALCLUSTER | _OF_COMMAND:
             continue
         field = name.removeprefix("BERTH_").lower()
-        if field in _READERS:
+        if field in READERS:
             _read_value(field, variables[name], values, faults)
         elif field.removesuffix("_file") in _SECRETS:
             _read_secret_file(name, variables, values, faults)
@@ -647,11 +358,6 @@ def decode(variables: Mapping[str, str]) -> Environment:
     if faults:
         raise ConfigurationError(faults)
     return Environment(**values)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a listener on `host`."""
-    return _LOOPBACK.fullmatch(host.strip("[]")) is not None
 
 
 def _listener_faults(environment: Environment) -> list[str]:
@@ -701,7 +407,7 @@ def _retention_faults(environment: Environment) -> list[str]:
 
 
 def _read_value(field: str, text: str, values: dict[str, Any], faults: list[str]) -> None:
-    read, form = _READERS[field]
+    read, form = READERS[field]
     if text == "":
         return
     try:
@@ -732,7 +438,7 @@ def _read_secret_file(name: str, variables: Mapping[str, str], values: dict[str,
 def _unknown(name: str) -> str:
     if name in _RENAMED:
         return f"{name} is {_RENAMED[name]} now"
-    known = [f"BERTH_{field.upper()}" for field in _READERS]
+    known = [f"BERTH_{field.upper()}" for field in READERS]
     known += [f"BERTH_{field.upper()}_FILE" for field in sorted(_SECRETS)]
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     return f"{name} is not a setting of Berth; did you mean {nearest[0]}?"
@@ -762,7 +468,7 @@ def _settle_secret_key(environment: Environment) -> Environment:
         return msgspec.structs.replace(environment, secret_key=secrets.token_urlsafe(50))
     message = (
         f"BERTH_SECRET_KEY or BERTH_SECRET_KEY_FILE is missing, which role {environment.role!r} needs: "
-        f"at least {_MIN_SECRET_LENGTH} characters"
+        f"at least {MIN_SECRET_LENGTH} characters"
     )
     raise ConfigurationError([message])
 

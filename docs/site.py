@@ -152,7 +152,7 @@ def _django() -> None:
 
 def _settings() -> str:
     """Return every setting with the comment that stands above it in `controlplane.env`."""
-    from controlplane import env
+    from controlplane import env, env_values
 
     tree = ast.parse(Path(env.__file__).read_text(encoding="utf-8"))
     (environment,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "Environment")
@@ -168,7 +168,7 @@ def _settings() -> str:
     ]
     for name, number in fields:
         parts.append(
-            f"## BERTH_{name.upper()}\n{_comment_above(lines, number)}\n\nAccepted: {env._READERS[name][1]}.\n"
+            f"## BERTH_{name.upper()}\n{_comment_above(lines, number)}\n\nAccepted: {env_values.READERS[name][1]}.\n"
         )
         if name in env._SECRETS:
             parts.append(f"A secret: `BERTH_{name.upper()}_FILE` names a file that holds it.\n")

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from controlplane.checks import faults_of
-from controlplane.env import _READERS, _RENAMED, ConfigurationError, Environment, decode, read_environment
+from controlplane.env import _RENAMED, ConfigurationError, Environment, decode, read_environment
+from controlplane.env_values import READERS
 
-_READERS_BY_VARIABLE = {f"BERTH_{field.upper()}" for field in _READERS}
+_READERS_BY_VARIABLE = {f"BERTH_{field.upper()}" for field in READERS}
 KEY = "k" * 40
 
 
