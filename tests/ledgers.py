@@ -1,10 +1,13 @@
 """A history with a ledger for tests: Decisions and outcomes of two writers, checkpoints inside and outside the database."""
 
+import os
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Protocol
 
-from django.db import connection
+from django.db import connection, transaction
 
 from policies.engine.objects.pod import Pod
 from scheduler.decisions.record import Outcome
@@ -19,6 +22,8 @@ from tests.recording import PLENTY, History, Prepared
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SIGNER = Signer("berth", bytes(range(32)))
+_TRIALS = int(os.environ.get("VERIFY_TRIALS", "40"))
+_SEED = int(os.environ.get("VERIFY_SEED", "0"))
 
 
 class Ledgered:
@@ -126,3 +131,26 @@ def without_triggers() -> None:
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
         for (name,) in cursor.fetchall():
             cursor.execute(f"DROP TRIGGER {name}")
+
+
+class Tampering(Protocol):
+    """Ways to change what was recorded, each of which returns what verifying has to name."""
+
+    @property
+    def ways(self) -> Sequence[Callable[[], str]]: ...
+
+
+def unnoticed(history: Ledgered, tampering: Callable[[Random], Tampering]) -> list[tuple[int, str, str, list[str]]]:
+    """Change a history in many random ways, one after another from the same state; return those that verifying doesn't name."""
+    missed = []
+    for seed in range(_SEED, _SEED + _TRIALS):
+        ways = tampering(Random(seed)).ways
+        way = ways[seed % len(ways)]
+        with transaction.atomic():
+            without_triggers()
+            named = way()
+            said = faults(history.verify())
+            transaction.set_rollback(True)
+        if not any(named in fault for fault in said):
+            missed.append((seed, way.__name__, named, said[:2]))
+    return missed
