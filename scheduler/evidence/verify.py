@@ -5,8 +5,6 @@ each checkpoint its root is compared, so that every checkpoint is proved to be t
 stored while this runs is left to the next run.
 """
 
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -16,27 +14,23 @@ from typing import NamedTuple
 import msgspec
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
-from scheduler.decisions.frames import Kind as FrameKind
-from scheduler.decisions.record import UNREADABLE, split
+from scheduler.evidence.numbers import uncovered
+from scheduler.evidence.pruned import Pruned, PrunedLeaves
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.holds import faults_of_holds
 from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import UNLOGGED, open_checkpoint, signed_at, tile_reader
-from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
-from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
+from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS
 from scheduler.ledger.note import NoteError, TreeHead, Verifier
 from scheduler.ledger.outside import kept
 from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, Edge, leaf_hash, perfect_root
 from scheduler.models import (
     Checkpoint,
-    DeadLetter,
     Decision,
-    DecisionGap,
     LedgerCheckpoint,
     LedgerHead,
     LedgerLeaf,
-    LedgerPruned,
     LedgerTile,
 )
 from scheduler.models import Outcome as OutcomeRow
@@ -45,21 +39,6 @@ from scheduler.models import Outcome as OutcomeRow
 MOST_FAULTS = 20
 # Leaves at a time.
 STEP = 8 * TILE_WIDTH
-
-
-class Pruned(msgspec.Struct):
-    """Leaves whose rows or details a rule of retention deleted, when last, and how many of these this run found deleted."""
-
-    what: str
-    rule: str
-    at: datetime
-    ranges: list[Range]
-    deleted: int = 0
-
-    @property
-    def leaves(self) -> int:
-        """How many leaves these are."""
-        return sum(until - first for first, until in self.ranges)
 
 
 class Progress(msgspec.Struct):
@@ -159,14 +138,6 @@ class LogVerifier:
         self._folder = folder
         self.progress = progress or Progress()
         self._found_now: list[tuple[int, str]] = []
-        # Of what was pruned, in order: what the leaf at hand lies in, and where what is behind it begins.
-        self._deletions: list[Deletion] = []
-        self._around: list[Deletion] = []
-        # How many leaves were found deleted, by what and rule.
-        self._deleted: Counter[tuple[str, str]] = Counter()
-        self._next_pruned = 0
-        # Whether what was deleted was read since this stretch was.
-        self._knows_deletions = False
 
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify what is stored by now."""
@@ -176,7 +147,8 @@ class LogVerifier:
         signed = self._signed()
         head = LedgerHead.objects.filter(log=log).first()
         self._size = head.size if head else 0
-        for where, each in self._read_deletions():
+        self._pruned = PrunedLeaves(log, self._verifiers)
+        for where, each in self._pruned.planted:
             self._fault(
                 each.first,
                 f"{where} says that {each.what} of {each.first} to {each.until - 1} were deleted by a rule ({each.rule}), "
@@ -209,7 +181,7 @@ class LogVerifier:
             without_row=progress.without_row,
             checkpoints=progress.checkpoints,
             signed_size=max((each.head.size for each in signed), default=0),
-            pruned=self._pruned(),
+            pruned=self._pruned.report(),
             losses=lost.proved,
             older_losses=lost.older,
             faults=progress.faults,
@@ -287,30 +259,6 @@ class LogVerifier:
                 )
                 return
 
-    def _read_deletions(self) -> list[tuple[str, Deletion]]:
-        """Read what retention deleted; return what only seems to be."""
-        log, (found, planted) = self._source.log, deletions(self._verifiers)
-        self._deletions = sorted((each for each in found if each.log == log), key=lambda each: each.first)
-        rows = [each for each in self._deletions if each.what == LedgerPruned.What.ROWS]
-        self._were_outcomes_deleted = any(each.log == OUTCOMES for each in found)
-        self._gone = merged_ranges((each.first, each.until) for each in rows)
-        self._around, self._next_pruned = [], 0
-        self._knows_deletions = True
-        return [(where, each) for where, each in planted if each.log == log]
-
-    def _pruned(self) -> list[Pruned]:
-        """Return what was deleted by the rule that did it, in the order of leaves."""
-        found: dict[tuple[str, str], list[Deletion]] = {}
-        for each in self._deletions:
-            found.setdefault((each.what, each.rule), []).append(each)
-        return [
-            Pruned(
-                what, rule, max(each.at for each in of_rule),
-                merged_ranges((each.first, each.until) for each in of_rule), self._deleted[what, rule],
-            )
-            for (what, rule), of_rule in found.items()
-        ]  # fmt: skip
-
     def _walk(self, signed: Sequence[Signed], tell: Tell) -> None:
         progress = self.progress
         self._read_tile = tile_reader(self._source.log)
@@ -359,7 +307,7 @@ class LogVerifier:
     def _leaves(self, start: int, until: int) -> bytes:
         """Return the hashes of leaves, from the rows wherever there are any."""
         found = self._found(start, until)
-        self._knows_deletions = False
+        self._pruned.rows_were_read()
         leaves = b"".join(self._leaf(index, found.get(index)) for index in range(start, until))
         stored = b"".join(map(self._leaves_of_tile, range(start // TILE_WIDTH, -(-until // TILE_WIDTH))))
         stored = stored[start % TILE_WIDTH * HASH_BYTES :][: len(leaves)]
@@ -391,27 +339,13 @@ class LogVerifier:
     def _leaf(self, index: int, found: Found | None) -> bytes:
         if found is not None and found.exact is not None:
             return leaf_hash(found.exact)
-        pruned = self._pruned_at(index, is_row=found is None)
-        if pruned is None and not self._knows_deletions:  # deleted while this runs, perhaps
-            self._read_deletions()
-            pruned = self._pruned_at(index, is_row=found is None)
-        if pruned is None:
+        if not self._pruned.find(index, is_row=found is None):
             what = "there is no row for it" if found is None else f"{found.row} has lost its body"
             self._fault(index, f"leaf {index}: {what}, and no rule of retention deleted it")
-        else:
-            self._deleted[pruned.what, pruned.rule] += 1
         self.progress.without_row += 1
         start = index % TILE_WIDTH * HASH_BYTES
         stored = self._read_tile(0, index // TILE_WIDTH)[start : start + HASH_BYTES]
         return stored.ljust(HASH_BYTES, b"\0")
-
-    def _pruned_at(self, index: int, *, is_row: bool) -> Deletion | None:
-        """Return what says that a row, or its body, was deleted. There may be very many, and leaves come in order."""
-        while self._next_pruned < len(self._deletions) and self._deletions[self._next_pruned].first <= index:
-            self._around.append(self._deletions[self._next_pruned])
-            self._next_pruned += 1
-        self._around = [each for each in self._around if index < each.until]
-        return next((each for each in self._around if each.what == LedgerPruned.What.ROWS or not is_row), None)
 
     def _told_apart(self, found: dict[int, Found], start: int, leaves: bytes, stored: bytes) -> Iterator[bytes]:
         """Iterate over the leaves of each tile as they were logged, and name what was changed: rows, or the tile."""
@@ -452,18 +386,14 @@ class LogVerifier:
         """See that a writer's numbers follow each other, or that it is known why not."""
         numbers = self.progress.numbers
         expected, last = numbers.get(found.writer, (1, -1))
-        if found.number > expected and not self._is_pruned_between(last, found.leaf):
-            missing = _uncovered(found.writer, expected, found.number)
+        if found.number > expected and not self._pruned.are_between(last, found.leaf):
+            missing = uncovered(found.writer, expected, found.number)
             if missing is not None:
                 self._fault(
                     found.leaf,
                     f"number {missing} of {found.writer} is missing before {found.row}, and no gap is noted",
                 )
         numbers[found.writer] = (max(found.number + 1, expected), found.leaf)
-
-    def _is_pruned_between(self, last: int, index: int) -> bool:
-        at = bisect_right(self._gone, last + 1, key=itemgetter(1))
-        return at < len(self._gone) and self._gone[at][0] < index
 
     def _check_end(self, head: LedgerHead) -> None:
         edge = self._edge
@@ -503,8 +433,8 @@ class LogVerifier:
         """See that nothing is missing behind the last Decision of a writer that is stored."""
         for writer, following in sorted(writers.items()):
             expected, last = self.progress.numbers.get(writer, (1, -1))
-            if expected < following and not self._is_pruned_between(last, self._size):
-                missing = _uncovered(writer, expected, following)
+            if expected < following and not self._pruned.are_between(last, self._size):
+                missing = uncovered(writer, expected, following)
                 if missing is not None:
                     words = f"number {missing} of {writer} was stored and is missing, and no gap is noted"
                     self._fault(self._size, words)
@@ -532,7 +462,7 @@ class LogVerifier:
         logged = Decision.objects.exclude(ledger_index=None)
         joined = logged.annotate(node=Subquery(bound.exclude(ledger_index=None).values("node_name")[:1]))
         wrong = Q(node__isnull=False) & ~Q(placed_on=F("node"))
-        if not self._were_outcomes_deleted:
+        if not self._pruned.were_outcomes_deleted:
             # Who saw the end of a Pod saw its node too, though nobody saw it bound.
             seen = OutcomeRow.objects.filter(pod_uid=OuterRef("pod_uid")).exclude(node_name="")
             wrong |= Q(~Exists(seen), node=None) & ~Q(placed_on="")
@@ -564,49 +494,6 @@ def _spans(first: int, size: int) -> Iterator[Span]:
         until = min(first - first % TILE_WIDTH + STEP, size)
         yield first, until
         first = until
-
-
-def _uncovered(writer: str, first: int, until: int) -> int | None:
-    """Return the first of these numbers of which nothing says why it isn't in the log."""
-    gaps = DecisionGap.objects.filter(process=writer, last__gte=first, first__lt=until).values_list("first", "last")
-    unlogged = Decision.objects.filter(process=writer, ledger_index=None, sequence__gte=first, sequence__lt=until)
-    ones = [*_decisions_put_aside(writer, first, until), *unlogged.values_list("sequence", flat=True)]
-    expected = first
-    for start, end in sorted([*gaps, *((number, number) for number in ones)]):
-        if start > expected:
-            break
-        expected = max(expected, end + 1)
-    return expected if expected < until else None
-
-
-def _decisions_put_aside(writer: str, first: int, until: int) -> Iterator[int]:
-    """Iterate over the numbers among these of Decisions that became dead letters. Other records of a writer are numbered apart."""
-    refused = Q(kind=0, sequence__gte=first, sequence__lt=until)
-    # Numbered as the record that it is, of which there are never fewer than Decisions.
-    unread = Q(kind=FrameKind.DECISION, sequence__gte=first)
-    for letter in DeadLetter.objects.filter(refused | unread, writer=writer).iterator():
-        number = _decision_number(letter)
-        if number is not None and first <= number < until:
-            yield number
-
-
-def _decision_number(letter: DeadLetter) -> int | None:
-    """Return which Decision of its writer a dead letter holds; None where it is no Decision, or doesn't say which."""
-    data = bytes(letter.data)
-    try:
-        if letter.kind == FrameKind.DECISION:
-            return split(data)[0].sequence
-        return msgspec.msgpack.decode(data, type=_Refused).sequence
-    except UNREADABLE:
-        return None
-
-
-class _Refused(msgspec.Struct):
-    """What the database refused, as far as it tells a Decision from an outcome."""
-
-    process: str
-    sequence: int
-    verb: str
 
 
 def verify(

@@ -19,7 +19,7 @@ from scheduler.decisions.frames import Kind as FrameKind
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import Outcome as Seen
 from scheduler.decisions.record import payload_of, split
-from scheduler.evidence import verify as verifying
+from scheduler.evidence import pruned
 from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
 from scheduler.history import pruning
@@ -161,15 +161,15 @@ def test_what_retention_deletes_while_a_run_reads_is_no_fault(
     history: Ledgered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sign_checkpoints(AT)
-    read = verifying.deletions
+    read = pruned.deletions
 
     def read_before_the_rule_comes(keys: Any) -> Any:
         found = read(keys)
-        monkeypatch.setattr(verifying, "deletions", read)
+        monkeypatch.setattr(pruned, "deletions", read)
         prune(Retention(days=0, details_days=1), AT + timedelta(days=400))
         return found
 
-    monkeypatch.setattr(verifying, "deletions", read_before_the_rule_comes)
+    monkeypatch.setattr(pruned, "deletions", read_before_the_rule_comes)
     report = log_of(history.verify())
     assert (report.faults, report.without_row) == ([], ROWS)
 

@@ -1,0 +1,99 @@
+"""What retention deleted of a log, for who goes through its leaves in order."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from operator import itemgetter
+
+import msgspec
+
+from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
+from scheduler.ledger.logs import OUTCOMES
+from scheduler.ledger.note import Verifier
+from scheduler.models import LedgerPruned
+
+
+class Pruned(msgspec.Struct):
+    """Leaves whose rows or details a rule of retention deleted, when last, and how many of these this run found deleted."""
+
+    what: str
+    rule: str
+    at: datetime
+    ranges: list[Range]
+    deleted: int = 0
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves these are."""
+        return sum(until - first for first, until in self.ranges)
+
+
+class PrunedLeaves:
+    """What was deleted of one log. It is read anew where rows go while their leaves are looked at.
+
+    Attributes:
+        planted: what only seems to be deleted by retention: in words, with the deletion that nobody signed.
+        were_outcomes_deleted: whether any was, of the log of outcomes.
+    """
+
+    def __init__(self, log: str, verifiers: Sequence[Verifier]) -> None:
+        self._log = log
+        self._verifiers = verifiers
+        # How many leaves were found deleted, by what and rule.
+        self._found: Counter[tuple[str, str]] = Counter()
+        self._read()
+
+    def _read(self) -> None:
+        found, planted = deletions(self._verifiers)
+        self.planted = [(where, each) for where, each in planted if each.log == self._log]
+        self.were_outcomes_deleted = any(each.log == OUTCOMES for each in found)
+        # In order: what the leaf at hand lies in, and where what is behind it begins.
+        self._deletions = sorted((each for each in found if each.log == self._log), key=lambda each: each.first)
+        self._around: list[Deletion] = []
+        self._next = 0
+        self._gone = merged_ranges(
+            (each.first, each.until) for each in self._deletions if each.what == LedgerPruned.What.ROWS
+        )
+        # Whether this was read since the rows at hand were.
+        self._is_fresh = True
+
+    def rows_were_read(self) -> None:
+        """Note that rows were read anew: what isn't among them may have been deleted since."""
+        self._is_fresh = False
+
+    def find(self, index: int, *, is_row: bool) -> bool:
+        """Return whether a row, or its body, was deleted, and count it."""
+        found = self._at(index, is_row=is_row)
+        if found is None and not self._is_fresh:
+            self._read()
+            found = self._at(index, is_row=is_row)
+        if found is not None:
+            self._found[found.what, found.rule] += 1
+        return found is not None
+
+    def _at(self, index: int, *, is_row: bool) -> Deletion | None:
+        """Return what says so. There may be very many, and leaves come in order."""
+        while self._next < len(self._deletions) and self._deletions[self._next].first <= index:
+            self._around.append(self._deletions[self._next])
+            self._next += 1
+        self._around = [each for each in self._around if index < each.until]
+        return next((each for each in self._around if each.what == LedgerPruned.What.ROWS or not is_row), None)
+
+    def are_between(self, last: int, index: int) -> bool:
+        """Return whether rows of leaves between two were deleted."""
+        at = bisect_right(self._gone, last + 1, key=itemgetter(1))
+        return at < len(self._gone) and self._gone[at][0] < index
+
+    def report(self) -> list[Pruned]:
+        """Return what was deleted by the rule that did it, in the order of leaves."""
+        found: dict[tuple[str, str], list[Deletion]] = {}
+        for each in self._deletions:
+            found.setdefault((each.what, each.rule), []).append(each)
+        return [
+            Pruned(
+                what, rule, max(each.at for each in of_rule),
+                merged_ranges((each.first, each.until) for each in of_rule), self._found[what, rule],
+            )
+            for (what, rule), of_rule in found.items()
+        ]  # fmt: skip
