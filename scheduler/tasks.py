@@ -38,7 +38,7 @@ celery_app()
 logger = get_task_logger(__name__)
 
 
-@shared_task(name="scheduler.tasks.ingest")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def ingest() -> None:
     """Move Decisions from Redis to the database."""
     try:
@@ -47,98 +47,98 @@ def ingest() -> None:
         logger.warning("Redis unreachable, the next tick goes on: %s", error)
 
 
-@shared_task(name="scheduler.tasks.find_outcomes")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def find_outcomes() -> None:
     """Find where Pods went whose outcome nobody recorded."""
     find_open_outcomes()
 
 
-@shared_task(name="scheduler.tasks.note_missing")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def note_missing() -> None:
     """Keep a gap for Decisions whose process is gone before they were stored."""
     note_missing_decisions(database_now())
 
 
-@shared_task(name="scheduler.tasks.requeue")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def requeue() -> None:
     """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
     requeue_waiting_pods()
 
 
-@shared_task(name="scheduler.tasks.follow_pending")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def follow_pending() -> None:
     """Keep in mind which Pods have no node, and what holds them."""
     follow()
 
 
-@shared_task(name="scheduler.tasks.look_after_priority_classes")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def look_after_priority_classes() -> None:
     """Bring the cluster's PriorityClasses in line with the Revision, when a look is due."""
     look_after()
 
 
-@shared_task(name="scheduler.tasks.run_gates")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def run_gates() -> None:
     """Run the gate of the Change that waits longest for it."""
     run_waiting()
 
 
-@shared_task(name="scheduler.tasks.run_backtests")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def run_backtests() -> None:
     """Take part in the backtest that waits longest."""
     run_waiting_backtests()
 
 
-@shared_task(name="scheduler.tasks.run_evidence")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def run_evidence() -> None:
     """Write the archive of evidence that waits longest."""
     run_waiting_evidence()
 
 
-@shared_task(name="scheduler.tasks.run_verifications")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def run_verifications() -> None:
     """Go on with the verification of the ledger that somebody asked for."""
     run_waiting_verifications()
 
 
-@shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def run_canary(*, number: str) -> None:
     """Carry out the canary that somebody asked for."""
     carry_out(UUID(number))
 
 
-@shared_task(name="scheduler.tasks.announce_exemptions")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def announce_exemptions() -> None:
     """Announce in the log which Exemptions end soon."""
     announce(datetime.now(UTC))
 
 
-@shared_task(name="scheduler.tasks.append_events")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def append_events() -> None:
     """Log the AuditEvents that the ledger doesn't have yet."""
     append_to_ledger(datetime.now(UTC))
 
 
-@shared_task(name="scheduler.tasks.sign_checkpoints")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def sign_checkpoints() -> None:
     """Sign how far the ledger goes, and say so outside the database."""
     sign_ledger(datetime.now(UTC))
 
 
-@shared_task(name="scheduler.tasks.publish_scheduled")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def publish_scheduled() -> None:
     """Publish the Changes whose time has come, and take back those that expired."""
     for said in publish_due(now=datetime.now(UTC)):
         logger.info("%s", said)
 
 
-@shared_task(name="scheduler.tasks.make_partitions")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def make_partitions() -> None:
     """Make the partitions of Decisions for the next weeks."""
     make_ahead(datetime.now(UTC))
 
 
-@shared_task(name="scheduler.tasks.prune_history")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def prune_history() -> None:
     """Prune what the settings don't keep any longer."""
     now = datetime.now(UTC)
@@ -146,25 +146,25 @@ def prune_history() -> None:
     prune(retention(), now)
 
 
-@shared_task(name="scheduler.tasks.note_acts")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def note_acts() -> None:
     """Make the Notices of what people did."""
     make_notices_of_acts(datetime.now(UTC))
 
 
-@shared_task(name="scheduler.tasks.note_conditions")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def note_conditions() -> None:
     """Make the Notices of what began to hold: drift, lost Decisions, shadows that diverge, what ends soon."""
     make_notices_of_conditions(datetime.now(UTC))
 
 
-@shared_task(name="scheduler.tasks.deliver_notices")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def deliver_notices() -> None:
     """Send to webhooks what is due."""
     deliver()
 
 
-@shared_task(name="scheduler.tasks.sample_storage")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task
 def sample_storage() -> None:
     """Weigh the history, once an hour."""
     sample(datetime.now(UTC))
