@@ -18,6 +18,7 @@ import msgspec
 from scheduler.cluster.client import Client, LineStream
 from scheduler.cluster.errors import APIError
 from tests.differential.plugins import answer_all
+from tests.stack import eventually
 
 Json = dict[str, Any]
 
@@ -168,3 +169,20 @@ class History(threading.Thread):
     def created_at(self, uid: str) -> float:
         """When a Pod was first seen; seconds of the monotonic clock."""
         return self._created[uid]
+
+
+def settled(
+    program: Path, client: Client, history: History, names: list[str], created: list[str], *, seconds: float
+) -> Findings:
+    """Wait until no Pod of these schedulers waits that would fit: nothing more is to happen then."""
+
+    def look() -> Findings | None:
+        state = read_state(client, scheduler_names=names, created=created, history=history)
+        latest.append(check(program, state))
+        return None if latest[-1].left else latest[-1]
+
+    latest: list[Findings] = []
+    try:
+        return eventually(look, seconds=seconds, every=1.0)
+    except AssertionError:
+        return latest[-1]  # the test says which Pods were left

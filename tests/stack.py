@@ -11,7 +11,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
@@ -53,7 +53,7 @@ def make_node(name: str, **labels: str) -> dict[str, Any]:
 
 
 class Stack:
-    """A running Berth and its cluster."""
+    """A running Berth and its cluster, for the time of a `with`."""
 
     def __init__(
         self,
@@ -114,6 +114,17 @@ class Stack:
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return urlsplit(server)._replace(path=f"/{name}").geturl()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Start, and wait until Pods can be scheduled."""

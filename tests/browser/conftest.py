@@ -51,12 +51,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     nodes = [make_node("n1", team="web"), make_node("n2", team="web"), make_node("n3", team="data")]
     # A webhook's receiver of the tests is on this machine.
     allowed = {"BERTH_WEBHOOK_ALLOW": "127.0.0.1/32"}
-    running = Stack(tmp_path_factory.mktemp("browser"), nodes=nodes, environment=allowed)
-    try:
-        running.start()
+    with Stack(tmp_path_factory.mktemp("browser"), nodes=nodes, environment=allowed) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="session")
@@ -98,20 +94,27 @@ def password(stack: Stack) -> str:
 
 @pytest.fixture
 def page(browser: Browser, stack: Stack, password: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A page that is logged in as an operator; what it showed last is kept when the test fails."""
+    """A page that is logged in as an operator."""
+    with signed_in(browser, stack, OPERATOR, password, kept_as=request.node.name) as opened:
+        yield opened
+
+
+@contextmanager
+def signed_in(browser: Browser, stack: Stack, name: str, password: str, *, kept_as: str) -> Iterator[Page]:
+    """A page of somebody who is signed in; what it showed last is kept."""
     context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=stack.admin_url)
-    opened = context.new_page()
-    opened.set_default_timeout(PATIENCE_MS)
-    opened.goto("/admin/")
-    opened.fill("#id_username", OPERATOR)
-    opened.fill("#id_password", password)
-    opened.click("button[type=submit]")
-    opened.wait_for_url("**/admin/")
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto("/admin/")
+    page.fill("#id_username", name)
+    page.fill("#id_password", password)
+    page.click("button[type=submit]")
+    page.wait_for_url("**/admin/")
     try:
-        with without_violations(opened):
-            yield opened
+        with without_violations(page):
+            yield page
     finally:
-        shoot(opened, f"last-{request.node.name}")
+        shoot(page, f"last-{kept_as}")
         context.close()
 
 

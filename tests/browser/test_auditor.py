@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, shoot, without_violations
+from tests.browser.conftest import shoot, signed_in
 from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.browser
@@ -54,20 +54,8 @@ def placed(stack: Stack) -> str:
 
 @pytest.fixture
 def auditor(placed: str, stack: Stack, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=stack.admin_url)
-    opened = context.new_page()
-    opened.set_default_timeout(PATIENCE_MS)
-    opened.goto("/admin/")
-    opened.fill("#id_username", "otto")
-    opened.fill("#id_password", PASSWORD)
-    opened.click("button[type=submit]")
-    opened.wait_for_url("**/admin/")
-    try:
-        with without_violations(opened):
-            yield opened
-    finally:
-        shoot(opened, f"last-{request.node.name}")
-        context.close()
+    with signed_in(browser, stack, "otto", PASSWORD, kept_as=request.node.name) as opened:
+        yield opened
 
 
 def changes_nothing(page: Page) -> None:

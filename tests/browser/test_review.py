@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, in_scheme, shoot, shoot_everywhere
+from tests.browser.conftest import in_scheme, shoot, shoot_everywhere, signed_in
 from tests.builders import assignment_document, rule_set_document
 from tests.stack import Stack, eventually, make_node
 
@@ -43,33 +43,22 @@ def publish_base(running: Stack) -> None:
 def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A Berth of its own, where review is required."""
     nodes = [make_node(name) for name in ("n1", "n2", "n3")]
-    running = Stack(tmp_path_factory.mktemp("reviewed"), nodes=nodes, environment={"BERTH_REVIEW_REQUIRED": "true"})
-    try:
-        running.start()
+    with Stack(
+        tmp_path_factory.mktemp("reviewed"), nodes=nodes, environment={"BERTH_REVIEW_REQUIRED": "true"}
+    ) as running:
         running.manage("shell", "-c", _ACCOUNTS)
         running._environment["BERTH_REVIEW_REQUIRED"] = "false"  # of commands, from now on
         publish_base(running)
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
 def sign_in(reviewed: Stack, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Page]]:
-    with ExitStack() as stack:
+    with ExitStack() as pages:
 
         def sign_in(name: str) -> Page:
-            context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=reviewed.admin_url)
-            stack.callback(context.close)
-            page = context.new_page()
-            stack.callback(lambda: shoot(page, f"last-{request.node.name}-{name}"))
-            page.set_default_timeout(PATIENCE_MS)
-            page.goto("/admin/")
-            page.fill("#id_username", name)
-            page.fill("#id_password", PASSWORD)
-            page.click("button[type=submit]")
-            page.wait_for_url("**/admin/")
-            return page
+            kept_as = f"{request.node.name}-{name}"
+            return pages.enter_context(signed_in(browser, reviewed, name, PASSWORD, kept_as=kept_as))
 
         yield sign_in
 

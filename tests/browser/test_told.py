@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, shoot, without_violations
+from tests.browser.conftest import shoot, signed_in
 from tests.stack import BASE_DIR, Stack, eventually
 
 pytestmark = pytest.mark.browser
@@ -52,22 +52,8 @@ def receiver(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def sign_in(stack: Stack, browser: Browser) -> Iterator[Callable[[str], Page]]:
     stack.manage("shell", "-c", _ACCOUNTS)
-    with ExitStack() as exits:
-
-        def sign_in(name: str) -> Page:
-            context = browser.new_context(base_url=stack.admin_url, viewport={"width": 1280, "height": 900})
-            exits.callback(context.close)
-            page = context.new_page()
-            page.set_default_timeout(PATIENCE_MS)
-            page.goto("/admin/")
-            page.fill("#id_username", name)
-            page.fill("#id_password", PASSWORD)
-            page.click("button[type=submit]")
-            page.wait_for_url("**/admin/")
-            exits.enter_context(without_violations(page))
-            return page
-
-        yield sign_in
+    with ExitStack() as pages:
+        yield lambda name: pages.enter_context(signed_in(browser, stack, name, PASSWORD, kept_as=f"told-{name}"))
 
 
 def send(page: Page, button: Locator) -> None:

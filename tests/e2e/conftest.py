@@ -15,12 +15,8 @@ NODES = [
 
 @pytest.fixture(scope="session", params=[True, False], ids=["names", "full nodes"])
 def shared_stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("stack"), nodes=NODES, node_cache_capable=request.param)
-    try:
-        stack.start()
+    with Stack(tmp_path_factory.mktemp("stack"), nodes=NODES, node_cache_capable=request.param) as stack:
         yield stack
-    finally:
-        stack.stop()
 
 
 @pytest.fixture

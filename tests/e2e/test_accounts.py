@@ -24,15 +24,11 @@ ROOMY = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": 
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("accounts")
     environment = {"BERTH_LEASE_NAMESPACE": "berth"}
-    stack = Stack(folder, nodes=[make_node("n1"), make_node("n2", pool="spare")], environment=environment)
-    try:
-        stack.start()
+    with Stack(folder, nodes=[make_node("n1"), make_node("n2", pool="spare")], environment=environment) as stack:
         _apply_manifests(stack)
         for name in ("extender", "binder", "worker"):
             _restart_as(stack, name)
         yield stack
-    finally:
-        stack.stop()
 
 
 def _apply_manifests(stack: Stack) -> None:

@@ -173,12 +173,9 @@ def another_extender(stack: Secured, *within: str, **settings: str) -> Iterator[
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     stack = Secured(tmp_path_factory.mktemp("watched"))
     give_days(stack, 20)
-    try:
-        stack.start()
+    with stack:
         stack.publish(RULES, ASSIGNMENT)
         yield stack
-    finally:
-        stack.stop()
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,8 @@ TOO_HUGE = (
 @pytest.fixture(scope="module")
 def binding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     nodes = [make_node(f"n{number}", zone="abc"[number % 3]) for number in range(6)]
-    stack = Stack(tmp_path_factory.mktemp("binding"), nodes=nodes)
-    stack.start()
-    yield stack
-    stack.stop()
+    with Stack(tmp_path_factory.mktemp("binding"), nodes=nodes) as stack:
+        yield stack
 
 
 @pytest.fixture(autouse=True)

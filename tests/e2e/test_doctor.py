@@ -28,12 +28,8 @@ class MadeStack(Stack):
 
 @pytest.fixture(scope="module")
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    running = MadeStack(tmp_path_factory.mktemp("doctor"), nodes=NODES)
-    try:
-        running.start()
+    with MadeStack(tmp_path_factory.mktemp("doctor"), nodes=NODES) as running:
         yield running
-    finally:
-        running.stop()
 
 
 def wiring(stack: Stack, *arguments: str, code: int = 0) -> dict[str, Any]:

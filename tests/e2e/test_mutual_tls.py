@@ -62,13 +62,9 @@ class Secured(Stack):
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    stack = Secured(tmp_path_factory.mktemp("secured"))
-    try:
-        stack.start()
+    with Secured(tmp_path_factory.mktemp("secured")) as stack:
         stack.publish(BASE_DIR / "examples" / "shortest-name.yaml", BASE_DIR / "examples" / "policy-by-label.yaml")
         yield stack
-    finally:
-        stack.stop()
 
 
 def good_pair(stack: Secured) -> tuple[bytes, bytes]:

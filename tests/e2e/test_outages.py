@@ -36,13 +36,9 @@ def _documents() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("outages"), nodes=[make_node(name) for name in NODES])
-    try:
-        stack.start()
+    with Stack(tmp_path_factory.mktemp("outages"), nodes=[make_node(name) for name in NODES]) as stack:
         stack.publish_all(_documents())
         yield stack
-    finally:
-        stack.stop()
 
 
 @contextmanager

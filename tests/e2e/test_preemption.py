@@ -33,15 +33,14 @@ UNINTERESTED = [{"name": "example.org/nothing-asks-for-this", "ignoredBySchedule
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A cluster in which nothing moves but the two schedulers; kube-scheduler doesn't ask Berth."""
-    stack = Stack(tmp_path_factory.mktemp("preemption"), nodes=[make_node("elsewhere")], managedResources=UNINTERESTED)
-    stack.start()
-    players = [stack.cluster_status()["components"][name]["pid"] for name in PLAYERS]
-    for pid in players:
-        os.kill(pid, signal.SIGSTOP)
-    yield stack
-    for pid in players:
-        os.kill(pid, signal.SIGCONT)
-    stack.stop()
+    folder = tmp_path_factory.mktemp("preemption")
+    with Stack(folder, nodes=[make_node("elsewhere")], managedResources=UNINTERESTED) as stack:
+        players = [stack.cluster_status()["components"][name]["pid"] for name in PLAYERS]
+        for pid in players:
+            os.kill(pid, signal.SIGSTOP)
+        yield stack
+        for pid in players:
+            os.kill(pid, signal.SIGCONT)
 
 
 class Twins(NamedTuple):

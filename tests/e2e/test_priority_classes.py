@@ -25,12 +25,8 @@ SYSTEM = ["system-cluster-critical", "system-node-critical"]
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("priority"), nodes=[make_node("n1")])
-    try:
-        stack.start()
+    with Stack(tmp_path_factory.mktemp("priority"), nodes=[make_node("n1")]) as stack:
         yield stack
-    finally:
-        stack.stop()
 
 
 def there(stack: Stack, name: str) -> dict[str, Any]:

@@ -27,12 +27,8 @@ SECONDS = 30.0
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     nodes = list(yaml.safe_load_all(NODES.read_text()))
-    stack = Stack(tmp_path_factory.mktemp("readme"), nodes=nodes, bare=False)
-    try:
-        stack.start()
+    with Stack(tmp_path_factory.mktemp("readme"), nodes=nodes, bare=False) as stack:
         yield stack
-    finally:
-        stack.stop()
 
 
 def test_make_up_prints_what_readme_shows(stack: Stack) -> None:

@@ -15,12 +15,8 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("requeue"), nodes=[make_node(f"n{place}") for place in range(3)])
-    try:
-        stack.start()
+    with Stack(tmp_path_factory.mktemp("requeue"), nodes=[make_node(f"n{place}") for place in range(3)]) as stack:
         yield stack
-    finally:
-        stack.stop()
 
 
 @pytest.fixture

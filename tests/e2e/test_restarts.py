@@ -25,12 +25,8 @@ def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     nodes = [make_node(f"{colour}-{index}", colour=colour) for index, colour in enumerate(COLOURS * 2)]
     for node in nodes:
         node["status"]["allocatable"] = node["status"]["capacity"] = {"cpu": "64", "memory": "256Gi", "pods": "2000"}
-    stack = Stack(tmp_path_factory.mktemp("restarts"), nodes=nodes)
-    try:
-        stack.start()
+    with Stack(tmp_path_factory.mktemp("restarts"), nodes=nodes) as stack:
         yield stack
-    finally:
-        stack.stop()
 
 
 def rules(colour: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -32,12 +32,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     nodes = [make_node(f"{colour}-1", colour=colour) for colour in ("red", "blue")]
     for node in nodes:
         node["status"]["allocatable"] = node["status"]["capacity"] = {"cpu": "64", "memory": "256Gi", "pods": "2000"}
-    running = Stack(tmp_path, nodes=nodes)
-    try:
-        running.start()
+    with Stack(tmp_path, nodes=nodes) as running:
         yield running
-    finally:
-        running.stop()
 
 
 def named(url: str, name: str) -> str:

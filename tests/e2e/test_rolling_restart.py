@@ -51,19 +51,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory, balanced: Balancer, files: F
     nodes = copy.deepcopy(NODES)
     for node in nodes:
         node["status"]["allocatable"] = node["status"]["capacity"] = {"cpu": "64", "memory": "256Gi", "pods": "5000"}
-    stack = Stack(
+    with Stack(
         tmp_path_factory.mktemp("rolling"),
         nodes=nodes,
         urlPrefix=f"https://127.0.0.1:{balanced.port}",
         tlsConfig={"caFile": str(files.server_ca), "certFile": str(client), "keyFile": str(client)},
         ignorable=False,
-    )
-    try:
-        stack.start()
+    ) as stack:
         stack.publish(BASE_DIR / "examples" / "shortest-name.yaml", BASE_DIR / "examples" / "policy-by-label.yaml")
         yield stack
-    finally:
-        stack.stop()
 
 
 @pytest.fixture(scope="module")

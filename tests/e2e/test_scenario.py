@@ -24,12 +24,8 @@ def node(number: int) -> dict[str, Any]:
 
 @pytest.fixture
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    made = Stack(tmp_path_factory.mktemp("scenario"), nodes=[node(number) for number in range(NODES)])
-    try:
-        made.start()
+    with Stack(tmp_path_factory.mktemp("scenario"), nodes=[node(number) for number in range(NODES)]) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def deployment(replicas: int) -> dict[str, Any]:

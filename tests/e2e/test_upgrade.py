@@ -61,13 +61,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory, former: Path, balanced: Bala
     for node in nodes:
         node["status"]["allocatable"] = node["status"]["capacity"] = {"cpu": "64", "memory": "256Gi", "pods": "2000"}
     folder = tmp_path_factory.mktemp("upgrade")
-    running = Stack(folder, nodes=nodes, checkout=former, urlPrefix=balanced.url, ignorable=False)
-    try:
-        running.start()
+    with Stack(folder, nodes=nodes, checkout=former, urlPrefix=balanced.url, ignorable=False) as running:
         running.publish(*(BASE_DIR / "examples" / f"{name}.yaml" for name in ("shortest-name", "policy-by-label")))
         yield running
-    finally:
-        running.stop()
 
 
 class Processes:

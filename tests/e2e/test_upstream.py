@@ -5,6 +5,7 @@ Source: k8s.io/kubernetes v1.36.3 test/integration/scheduler/extender/extender_t
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -92,13 +93,9 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, 
     nodes = [make_node(f"machine{number}") for number in range(1, 6)]
     stack = Stack(tmp_path_factory.mktemp("upstream"), nodes=nodes, others=others.entries(), weight=10, bindVerb="")
     others.stack = stack
-    try:
-        stack.start()
+    with closing(others.server), stack:
         stack.publish_all(BERTH)
         yield stack, others
-    finally:
-        stack.stop()
-        others.server.close()
 
 
 def test_three_extenders_agree_on_the_second_machine(upstream: tuple[Stack, Others]) -> None:

@@ -41,15 +41,13 @@ ALL = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "8
 
 @pytest.fixture(scope="module", params=[True, False], ids=["names", "full nodes"])
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(
+    with Stack(
         tmp_path_factory.mktemp("verbs"),
         nodes=NODES,
         node_cache_capable=request.param,
         bindVerb="bind",
         preemptVerb="preempt",
-    )
-    try:
-        stack.start()
+    ) as stack:
         priority = {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
@@ -59,8 +57,6 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         stack.client.post(path="/apis/scheduling.k8s.io/v1/priorityclasses", body=json.dumps(priority).encode())
         stack.publish_all(PROTECTED)
         yield stack
-    finally:
-        stack.stop()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import postgres
+from tests.differential.plugins import build
 from tests.faults.planes import Plane, Postgres
 
 
@@ -31,3 +32,9 @@ def plane(tmp_path: Path, database: Postgres) -> Iterator[Plane]:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """What asks kube-scheduler's own filters about a placement."""
+    return build()

@@ -16,8 +16,7 @@ import pytest
 
 from bench.running import Cluster, berth, cluster
 from scheduler.cluster.client import Client
-from tests.differential.plugins import build
-from tests.placements import Findings, History, check, read_state
+from tests.placements import History, settled
 from tests.proxy import Proxy
 from tests.stack import Stack, eventually
 from tests.workload import create_pods, create_priority_classes, delete_pods, make_nodes, make_pods
@@ -38,26 +37,6 @@ PODS_A_SECOND = 100
 # Half a second apart. Nothing is decided while the cluster can't be seen, so watches that never hold would bind no Pod.
 CUTS = 8
 SETTLES_SECONDS = 120.0
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return build()
-
-
-def settled(program: Path, client: Client, history: History, created: Sequence[str]) -> Findings:
-    """Wait until no Pod waits that would fit: nothing more is to happen then."""
-
-    def look() -> Findings | None:
-        state = read_state(client, scheduler_names=[NAME], created=created, history=history)
-        latest.append(check(program, state))
-        return None if latest[-1].left else latest[-1]
-
-    latest: list[Findings] = []
-    try:
-        return eventually(look, seconds=SETTLES_SECONDS, every=0.5)
-    except AssertionError:
-        return latest[-1]  # the test says which Pods were left
 
 
 def pods_of(seed: str, count: int = PODS) -> list[dict[str, Any]]:
@@ -99,7 +78,7 @@ def test_a_killed_process_costs_no_pod(program: Path, own_stack: Stack) -> None:
             created += creator.uids
             recovered[victim].append(binds_again(stack, watching, killed_at, f"{run}-{turn}") - killed_at)
 
-        found = settled(program, stack.client, watching, created)
+        found = settled(program, stack.client, watching, [NAME], created, seconds=SETTLES_SECONDS)
 
         watching.stop()
         assert found.faults == {}, f"run {run}"
@@ -115,13 +94,9 @@ def test_a_killed_process_costs_no_pod(program: Path, own_stack: Stack) -> None:
 
 @pytest.fixture(scope="module")
 def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("binding"), nodes=make_nodes(NODES))
-    try:
-        stack.start()
+    with Stack(tmp_path_factory.mktemp("binding"), nodes=make_nodes(NODES)) as stack:
         create_priority_classes(stack.client)
         yield stack
-    finally:
-        stack.stop()
 
 
 def empty_and_watch(stack: Stack) -> History:
@@ -241,7 +216,7 @@ def test_a_bad_connection_costs_no_pod(program: Path, bare_cluster: Cluster, pro
     finally:
         enough.set()
         disturbing.join()
-    found = settled(program, client, watching, creator.uids)
+    found = settled(program, client, watching, [NAME], creator.uids, seconds=SETTLES_SECONDS)
 
     watching.stop()
     assert not failed

@@ -53,13 +53,11 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Clock:
 @pytest.fixture(scope="module")
 def stack(clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     nodes = [make_node(name) for name in NAMES]
-    made = Stack(tmp_path_factory.mktemp("set-back"), nodes=nodes, bindVerb="bind", environment=clock.environment)
-    try:
-        made.start()
+    with Stack(
+        tmp_path_factory.mktemp("set-back"), nodes=nodes, bindVerb="bind", environment=clock.environment
+    ) as made:
         made.publish(*RULES)
         yield made
-    finally:
-        made.stop()
 
 
 def test_a_clock_set_back_by_a_day_leaves_each_chain_whole_and_proved(stack: Stack, clock: Clock) -> None:

@@ -23,7 +23,6 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
-from tests.differential.plugins import build
 from tests.placements import History, check, read_state
 from tests.proxy import Proxy
 from tests.stack import BASE_DIR, Stack, eventually
@@ -33,11 +32,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 NAME = "berth"
 PODS, NODES, APP_SIZE = 300, 60, 10
 SETTLES_SECONDS = 120.0
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return build()
 
 
 @pytest.fixture(scope="module")
@@ -128,13 +122,9 @@ def test_a_pod_whose_binding_was_confirmed_is_not_sent_again_however_late_the_wa
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    made = Stack(tmp_path, nodes=make_nodes(NODES))
-    try:
-        made.start()
+    with Stack(tmp_path, nodes=make_nodes(NODES)) as made:
         create_priority_classes(made.client)
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

@@ -37,13 +37,9 @@ FOUND_SECONDS = 40.0
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    made = Stack(tmp_path_factory.mktemp("missing"), nodes=[make_node(name) for name in NAMES])
-    try:
-        made.start()
+    with Stack(tmp_path_factory.mktemp("missing"), nodes=[make_node(name) for name in NAMES]) as made:
         made.publish(*RULES)
         yield made
-    finally:
-        made.stop()
 
 
 @contextmanager

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.plugins import build
-from tests.placements import Findings, History, check, read_state
+from tests.placements import History, check, read_state, settled
 from tests.stack import Stack, eventually
 from tests.workload import create_pods, create_priority_classes, delete_pods, make_nodes, make_pods
 
@@ -23,19 +22,10 @@ SETTLES_SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")
-def program() -> Path:
-    return build()
-
-
-@pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    made = Stack(tmp_path_factory.mktemp("placements"), nodes=make_nodes(NODES, seed=SEED))
-    try:
-        made.start()
+    with Stack(tmp_path_factory.mktemp("placements"), nodes=make_nodes(NODES, seed=SEED)) as made:
         create_priority_classes(made.client)
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture
@@ -49,21 +39,6 @@ def history(stack: Stack) -> Iterator[History]:
     watching.stop()
 
 
-def settled(program: Path, stack: Stack, history: History, names: list[str], created: list[str]) -> Findings:
-    """Wait until no Pod waits that would fit: nothing more is to happen then."""
-
-    def look() -> Findings | None:
-        state = read_state(stack.client, scheduler_names=names, created=created, history=history)
-        latest.append(check(program, state))
-        return None if latest[-1].left else latest[-1]
-
-    latest: list[Findings] = []
-    try:
-        return eventually(look, seconds=SETTLES_SECONDS, every=1.0)
-    except AssertionError:
-        return latest[-1]  # the test says which Pods were left
-
-
 @pytest.mark.parametrize("name", ["default-scheduler", "berth"])
 def test_pods_of_mixed_shapes_are_each_bound_once_where_they_fit(
     program: Path, stack: Stack, history: History, name: str
@@ -72,7 +47,7 @@ def test_pods_of_mixed_shapes_are_each_bound_once_where_they_fit(
     started = time.monotonic()
 
     created = create_pods(stack.client, pods)
-    found = settled(program, stack, history, [name], created)
+    found = settled(program, stack.client, history, [name], created, seconds=SETTLES_SECONDS)
 
     assert found.faults == {}
     assert found.placed + found.waiting == PODS
@@ -89,7 +64,7 @@ def test_the_judge_finds_a_pod_that_is_taken_off_its_node(program: Path, stack: 
     """Otherwise "none is left" could mean that it finds none that fits."""
     name = "default-scheduler"
     created = create_pods(stack.client, make_pods(PODS // 10, scheduler_name=name, seed=SEED))
-    assert settled(program, stack, history, [name], created).faults == {}
+    assert settled(program, stack.client, history, [name], created, seconds=SETTLES_SECONDS).faults == {}
     state = read_state(stack.client, scheduler_names=[name])
     placed = [pod for pod in state["pods"] if pod["spec"].get("nodeName")]
 
@@ -109,7 +84,7 @@ def test_two_schedulers_on_the_same_nodes_bind_each_pod_once(program: Path, stac
         pod["spec"]["schedulerName"] = names[int(app.removeprefix("app-")) % 2]
 
     created = create_pods(stack.client, pods)
-    found = settled(program, stack, history, names, created)
+    found = settled(program, stack.client, history, names, created, seconds=SETTLES_SECONDS)
 
     assert found.faults.keys() <= {"misplaced"}
     assert found.placed + found.waiting == PODS

@@ -55,12 +55,9 @@ def stack(
     patch.setenv("BERTH_DATABASE_URL", database.url)
     made = Stack(tmp_path_factory.mktemp("faults"), nodes=[make_node(name) for name in NAMES], bindVerb="bind")
     patch.undo()
-    try:
-        made.start()
+    with made:
         made.publish(*RULES)
         yield made
-    finally:
-        made.stop()
 
 
 class Caller(threading.Thread):
