@@ -161,11 +161,11 @@ class _ChangeList(ChangeList):
 def _touched(numbers: Sequence[int]) -> dict[int, SafeString]:
     """Return what each of some Changes touches, as links to the pages of what is there already."""
     edits = list(ChangeEdit.objects.filter(change__in=numbers).order_by("kind", "name")) if numbers else []
-    pages = thing_urls(rows_of((edit.kind, edit.name) for edit in edits))
+    pages = thing_urls(rows_of(edit.key for edit in edits))
     lines: dict[int, list[SafeString | str]] = {}
     for edit in edits:
         said = f"{'rule set' if edit.kind == Kind.RULE_SET else edit.kind} {edit.name}"
-        url = pages.get((edit.kind, edit.name))
+        url = pages.get(edit.key)
         lines.setdefault(edit.change_id, []).append(link(url, said) if url else said)
     return {number: format_html_join(", ", "{}", ((line,) for line in found)) for number, found in lines.items()}
 
@@ -435,9 +435,9 @@ def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> di
 
 
 def _things(row: Change, request: HttpRequest) -> list[Thing]:
-    moved = {(each.kind, each.name): each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
+    moved = {each.key: each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
     bases = publishing.bases_of(row)
-    authors = {(each.kind, each.name): each.author for each in row.edits.all()}
+    authors = {each.key: each.author for each in row.edits.all()}
     things = [
         _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key)) for edit in publishing.edits_of(row)
     ]
@@ -549,10 +549,7 @@ def _gate(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    chosen = {
-        (edit.kind, edit.name): request.POST.get(f"of {edit.kind}/{edit.name}", "mine")
-        for edit in publishing.edits_of(row)
-    }
+    chosen = {edit.key: request.POST.get(f"of {edit.kind}/{edit.name}", "mine") for edit in publishing.edits_of(row)}
     publishing.rebase_change(
         change=row,
         by=person(request),

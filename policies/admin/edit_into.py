@@ -46,7 +46,7 @@ class Offer:
 
     def __init__(self, row: Change, live: engine.Revision, request: HttpRequest) -> None:
         self._row, self._request = row, request
-        held = [(each.kind, each.name) for each in row.edits.all()]
+        held = [each.key for each in row.edits.all()]
         live_things: Iterable[Key] = publishing.values_of(live)
         # A Pause and an Exemption have no form: they are made anew and ended by pages of their own.
         self._things: list[Key] = sorted(key for key in {*live_things, *held} if key[0] in _WORDS)

@@ -169,7 +169,7 @@ class ChangeDetailSerializer(ChangeSerializer):
     @staticmethod
     def _edits(row: Change) -> list[dict[str, Any]]:
         bases = publishing.bases_of(row)
-        rows = {(each.kind, each.name): each for each in row.edits.all()}
+        rows = {each.key: each for each in row.edits.all()}
         return [
             {
                 "kind": edit.kind,

@@ -115,6 +115,11 @@ class ChangeEdit(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} {self.name} in Change {self.change_id}"
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Kind and name of what it edits."""
+        return self.kind, self.name
+
 
 class _WithAccounts(models.Manager["ChangeEvent"]):
     """Reads rows together with the accounts that they name."""

@@ -179,7 +179,7 @@ def _digest(change: Change) -> str:
 
 def things_of(change: Change, keys: Collection[Key] | None = None) -> dict[str, Any]:
     """Return what a Change makes of each thing, or of some, as AuditEvents say it: digests of what it was made on, and of it."""
-    rows = {(row.kind, row.name): row for row in change.edits.all()}
+    rows = {row.key: row for row in change.edits.all()}
     return {"things": [_thing(key, rows.get(key)) for key in sorted(rows if keys is None else keys)]}
 
 

@@ -203,7 +203,7 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         wanted = differing(given.values(), live)
         if _holds(row, given, wanted):
             return row
-        kept = {(each.kind, each.name): each.base_digest for each in row.edits.all() if each.name in _names(given)}
+        kept = {each.key: each.base_digest for each in row.edits.all() if each.name in _names(given)}
         if not row.edits.filter(kind=Kind.ASSIGNMENT).exclude(name__in=_names(given)).exists():
             row.base = live.number  # nothing else of it stands in an order of before
         delete_edits(row, given)
@@ -222,7 +222,7 @@ def _holds(row: Change, given: Iterable[Key], wanted: Mapping[Key, Edit]) -> boo
 def discard_edits(*, change: Change, keys: Collection[Key], by: By, expected_digest: str) -> Change:
     """Take edits out of a Change: of these things it makes nothing any more."""
     with locked(change, "edit", by, expected_digest) as row:
-        held = sorted((each.kind, each.name) for each in row.edits.all() if (each.kind, each.name) in keys)
+        held = sorted(each.key for each in row.edits.all() if each.key in keys)
         if not held:
             raise PublishingError([f"{row} holds no such edit any more. Look at it again."])
         delete_edits(row, held)
@@ -266,34 +266,33 @@ def rebase_change(
         _check_has_moved({*take_theirs, *merge}, moved, row)
         if not moved and orders_of(row) is None:
             return row  # no edit: nobody becomes an author by it, and approvals stay
-        merged = {key: _merged(each, merge[key]) for each in moved if (key := (each.kind, each.name)) in merge}
+        merged = {each.key: _merged(each, merge[each.key]) for each in moved if each.key in merge}
         given_up = [
             each
             for each in moved
-            if (each.kind, each.name) in take_theirs
+            if each.key in take_theirs
             # What would make nothing else of what is live is no edit, be it put together or not.
-            or is_same(each.live, merged.get((each.kind, each.name), each.mine))
+            or is_same(each.live, merged.get(each.key, each.mine))
         ]
-        delete_edits(row, [(each.kind, each.name) for each in given_up])
-        digests = live_digests([(each.kind, each.name) for each in moved], expected_revision)
+        delete_edits(row, [each.key for each in given_up])
+        digests = live_digests([each.key for each in moved], expected_revision)
         for each in moved:
-            key = (each.kind, each.name)
-            fields = {"document": engine.encode(merged[key]).decode()} if key in merged else {}
-            row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(key, ""), **fields)
+            fields = {"document": engine.encode(merged[each.key]).decode()} if each.key in merged else {}
+            row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(each.key, ""), **fields)
         orders, theirs = orders_of(row), ORDER in take_theirs
         if orders is not None:
             _take_order(row, orders, by, theirs=theirs)
         row.base = expected_revision
-        how = {key: _how(merge[key]) for key in merged} | {(each.kind, each.name): "theirs" for each in given_up}
-        named = ", ".join(f"{each.kind} {each.name}: {how.get((each.kind, each.name), 'mine')}" for each in moved)
+        how = {key: _how(merge[key]) for key in merged} | {each.key: "theirs" for each in given_up}
+        named = ", ".join(f"{each.kind} {each.name}: {how.get(each.key, 'mine')}" for each in moved)
         named += f"{', ' * bool(named)}order of Assignments: {'theirs' if theirs else 'mine'}" if orders else ""
-        finish(row, _Act.REBASE, by, named, more=things_of(row, {(each.kind, each.name) for each in moved}))
+        finish(row, _Act.REBASE, by, named, more=things_of(row, {each.key for each in moved}))
     return row
 
 
 def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Change) -> None:
     """Refuse a choice about what hasn't moved: by a slip in a name, the edit would be kept of what was to be given up."""
-    wrong = {*chosen} - {(each.kind, each.name) for each in moved}
+    wrong = {*chosen} - {each.key for each in moved}
     if ORDER in wrong and orders_of(row) is not None:
         wrong.remove(ORDER)
     if wrong:
@@ -472,7 +471,7 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
             check_owners([edit.key for edit in edits], Keeper(row.owner, row.takes_over))
-            authors = {(each.kind, each.name): each.author for each in row.edits.all()}
+            authors = {each.key: each.author for each in row.edits.all()}
             ended = ended_with(before, edits)
             made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, authors=authors)
             if made is None:

@@ -108,11 +108,8 @@ def _read(
 
 
 def _moved(edits: Mapping[int, Sequence[ChangeEdit]], number: int) -> dict[int, int]:
-    digests = live_digests([(row.kind, row.name) for rows in edits.values() for row in rows], number)
-    return {
-        change: sum(row.base_digest != digests.get((row.kind, row.name), "") for row in rows)
-        for change, rows in edits.items()
-    }
+    digests = live_digests([row.key for rows in edits.values() for row in rows], number)
+    return {change: sum(row.base_digest != digests.get(row.key, "") for row in rows) for change, rows in edits.items()}
 
 
 def _marks(changes: Sequence[Change], touched: Mapping[int, Collection[str]], live: int) -> dict[int, GateMark]:

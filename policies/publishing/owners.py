@@ -60,7 +60,7 @@ def _refusal(key: Key, owner: str, asking: str) -> str:
 
 def owner_notes(change: Change) -> list[str]:
     """Return what people should know of a Change that touches what a repository keeps."""
-    keys = [(each.kind, each.name) for each in change.edits.all()]
+    keys = [each.key for each in change.edits.all()]
     return [
         f"{named(key)} is kept by {mark.owner}: bring this into that repository, too, or its next apply undoes it."
         for key, mark in sorted(owner_marks(keys).items())

@@ -73,12 +73,12 @@ def _check_publish_at(row: Change, publish_at: datetime) -> None:
 
 def _taken_back_before(row: Change, publish_at: datetime) -> Iterator[str]:
     """Iterate over what a Change stands on that goes back before it is to go live: it is certain to be held back then."""
-    keys = {(each.kind, each.name) for each in row.edits.all()}
+    keys = {each.key for each in row.edits.all()}
     expiring = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=publish_at, expired_at=None)
     for other in expiring.order_by("pk").prefetch_related("edits"):
         named = [
             f"{kind} {name}"
-            for kind, name in sorted(keys & {(each.kind, each.name) for each in other.edits.all()})
+            for kind, name in sorted(keys & {each.key for each in other.edits.all()})
             if _maker((kind, name)) == other
         ]
         if named and other.expires_at:
@@ -90,7 +90,7 @@ def _taken_back_before(row: Change, publish_at: datetime) -> Iterator[str]:
 
 def _scheduled_on_the_same(row: Change) -> list[tuple[Change, Sequence[Key]]]:
     """Return the other Changes that have their time and touch what this one does: whichever is second, what it was made on is gone by then."""
-    found = open_changes_of({(each.kind, each.name) for each in row.edits.all()})
+    found = open_changes_of({each.key for each in row.edits.all()})
     others = scheduled_changes().filter(pk__in=[number for number in found if number != row.pk])
     return [(other, found[other.pk]) for other in others if holds_schedule(other)]
 

@@ -41,6 +41,11 @@ class Moved(NamedTuple):
     live: Value | None
     mine: Value | None
 
+    @property
+    def key(self) -> Key:
+        """Kind and name."""
+        return self.kind, self.name
+
 
 # Names the order in which Assignments are asked, beside things by kind and name, where it moved.
 ORDER: Final[Key] = ("Assignments", "order")

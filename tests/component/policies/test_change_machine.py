@@ -302,7 +302,7 @@ class World:
         change = self.changes[index]
         change.refresh_from_db()
         old, number = change.digest, publishing.current_revision().number
-        moved = {(each.kind, each.name) for each in publishing.moved_of(change)}
+        moved = {each.key for each in publishing.moved_of(change)}
         keys = [key for key in moved if key[1] in theirs]
         publishing.rebase_change(change=change, by=by, expected_digest=old, expected_revision=number, take_theirs=keys)
         for key in moved:
