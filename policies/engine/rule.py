@@ -34,6 +34,8 @@ POD_LEAVES = "pod leaves"
 NAMESPACE = "namespace"
 # A node that comes or changes.
 NODE = "node"
+# A node that goes: its domain is compared with no more, and its Pods aren't counted.
+NODE_GONE = "node gone"
 POD_CHANGES = frozenset({POD_CAME, POD_GONE})
 
 

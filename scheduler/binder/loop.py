@@ -25,7 +25,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.preemption.dry_run import Preemption
-from policies.engine.rule import NAMESPACE, NODE, POD_CAME, POD_GONE, POD_LEAVES
+from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CAME, POD_GONE, POD_LEAVES
 from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
 from scheduler.binder.api_calls import APICalls, Message
 from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
@@ -212,8 +212,9 @@ class Loop:
         if kind == PODS.name:
             self._tell(lambda now: self._on_pods(changes.changes, now))
         elif kind == NODES.name:
-            if any(_helps(change) for change in changes.changes):
-                self._tell(lambda now: self._requeue({NODE}, now))
+            events = {NODE_GONE if change.kind == "deleted" else NODE for change in changes.changes if _helps(change)}
+            if events:
+                self._tell(lambda now: self._requeue(events, now))
         elif kind == NAMESPACES.name:
             if any(change.kind != "deleted" and _is_relabelled(change) for change in changes.changes):
                 self._tell(lambda now: self._requeue({NAMESPACE}, now))
@@ -441,10 +442,10 @@ class Loop:
 def _helps(change: Change[Node]) -> bool:
     """Return whether a change of a node can help a Pod (k8s.io/kubernetes v1.36.3 framework/events.go)."""
     before, after = change.before, change.object
-    if change.kind == "deleted" or before is None:
-        return change.kind != "deleted"
     return (
-        before.labels != after.labels
+        change.kind == "deleted"
+        or before is None
+        or before.labels != after.labels
         or before.metadata.annotations != after.metadata.annotations
         or before.parsed.spec != after.parsed.spec
         or before.allocatable != after.allocatable

@@ -6,7 +6,7 @@ import numpy as np
 
 from policies.engine.cel import EvaluationFault, Expression, Result, Seen, TooLarge, Value, seen_by, shown
 from policies.engine.objects.table import Rows
-from policies.engine.rule import NODE, POD_CHANGES, Cycle, Detail, Filter, Scope
+from policies.engine.rule import NODE, NODE_GONE, POD_CHANGES, Cycle, Detail, Filter, Scope
 from policies.engine.ruleset import DEFAULT_FAILURES, Failures, FilterRule
 from policies.engine.selectors import Labels
 from policies.engine.status import PASSED, Code, Status, Verdicts
@@ -14,6 +14,12 @@ from policies.engine.status import PASSED, Code, Status, Verdicts
 _REFUSED, _FAILED, _LARGE = 0, 1, 2
 # What of an expression's reading can differ from node to node.
 _OF_NODES = ("node", "usage", "topology")
+
+_REQUEUED_BY = {
+    Scope.NODE: frozenset({NODE}),
+    Scope.NODE_AND_PODS: POD_CHANGES | {NODE},
+    Scope.CLUSTER: POD_CHANGES | {NODE, NODE_GONE},
+}
 
 
 class ExpressionFilter(Filter):
@@ -27,7 +33,7 @@ class ExpressionFilter(Filter):
     def __init__(self, rule: FilterRule, failures: Failures = DEFAULT_FAILURES) -> None:
         self.expression = Expression(rule.expression, Result.BOOLEAN)
         self.scope = self.expression.scope
-        self.requeued_by = frozenset({NODE}) | (frozenset() if self.scope is Scope.NODE else POD_CHANGES)
+        self.requeued_by = _REQUEUED_BY[self.scope]
         self.counts_pods = self.expression.counts_pods
         self.reads_now = self.expression.reads_now
         self.pod_paths = frozenset(self.expression.reads["pod"])

@@ -9,7 +9,7 @@ from policies.engine.objects.inter_pod import Domains, places_of, resolved, toke
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import NAMESPACE, NODE, POD_CHANGES, Cycle, Filter, Scope
+from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CHANGES, Cycle, Filter, Scope
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 NOT_NEAR = Status(Code.UNRESOLVABLE, "node(s) didn't match pod affinity rules")
@@ -32,7 +32,7 @@ class MatchInterPodAffinity(Filter):
     """
 
     scope = Scope.CLUSTER
-    requeued_by = POD_CHANGES | {NODE, NAMESPACE}
+    requeued_by = POD_CHANGES | {NODE, NODE_GONE, NAMESPACE}
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
         """Return whether the Pod, one that is there or one that is coming has terms that concern it."""

@@ -11,7 +11,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.spreading import HOSTNAME
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import NODE, POD_CHANGES, Cycle, Detail, Filter, Scope
+from policies.engine.rule import NODE, NODE_GONE, POD_CHANGES, Cycle, Detail, Filter, Scope
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 FULL = Status(Code.UNSCHEDULABLE, "node(s) had all the replicas that their domain may have")
@@ -36,7 +36,7 @@ class MaxReplicasPerDomain(Filter):
         labels: Annotated[list[str], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["app"])
 
     scope = Scope.CLUSTER
-    requeued_by = POD_CHANGES | {NODE}
+    requeued_by = POD_CHANGES | {NODE, NODE_GONE}
     # kube-scheduler has no such rule, so that nobody else counts again what was placed a moment ago.
     counts_pods = True
 

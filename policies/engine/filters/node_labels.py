@@ -7,7 +7,7 @@ from policies.engine.objects.cluster_kinds import SERVICES
 from policies.engine.objects.columns import has_label, label, traits_in
 from policies.engine.objects.spreading import service_selectors
 from policies.engine.objects.table import Rows
-from policies.engine.rule import NODE, POD_CHANGES, Cycle, Filter, Scope
+from policies.engine.rule import NODE, NODE_GONE, POD_CHANGES, Cycle, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_LABELLED = Status(Code.UNRESOLVABLE, "node(s) didn't have the requested labels")
@@ -58,7 +58,7 @@ class ServiceAffinity(Filter):
 
     scope = Scope.CLUSTER
     reads = frozenset({SERVICES})
-    requeued_by = POD_CHANGES | reads | {NODE}
+    requeued_by = POD_CHANGES | reads | {NODE, NODE_GONE}
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """Keys of labels."""

@@ -19,7 +19,7 @@ from policies.engine.objects.spreading import (
     has_all_keys,
 )
 from policies.engine.objects.table import Rows
-from policies.engine.rule import NODE, POD_CHANGES, POD_LEAVES, Cycle, Detail, Filter, Scope
+from policies.engine.rule import NODE, NODE_GONE, POD_CHANGES, POD_LEAVES, Cycle, Detail, Filter, Scope
 from policies.engine.selectors import SelectorError
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
@@ -50,7 +50,7 @@ class EvenPodsSpread(Filter):
     def __init__(self, arguments: SpreadDefaults) -> None:
         self._defaults = arguments
         self.reads = arguments.reads(DO_NOT_SCHEDULE)
-        self.requeued_by = POD_CHANGES | self.reads | {NODE, POD_LEAVES}
+        self.requeued_by = POD_CHANGES | self.reads | {NODE, NODE_GONE, POD_LEAVES}
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
         """Return whether the Pod has constraints, or may get some by default."""

@@ -11,7 +11,7 @@ from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import NODE, POD_GONE, Cycle, Filter, Scope
+from policies.engine.rule import NODE, NODE_GONE, POD_GONE, Cycle, Filter, Scope
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 TAKEN = Status(Code.UNSCHEDULABLE, "node(s) had no available disk")
@@ -45,7 +45,7 @@ class NoDiskConflict(Filter):
 
     scope = Scope.CLUSTER
     reads = frozenset({CLAIMS})
-    requeued_by = reads | {NODE, POD_GONE}
+    requeued_by = reads | {NODE, NODE_GONE, POD_GONE}
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
         """Return whether the Pod has claims: one for one Pod only may be in use anywhere."""

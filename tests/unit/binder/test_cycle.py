@@ -10,7 +10,7 @@ from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import NAMESPACE, NODE, POD_CHANGES, POD_GONE
+from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CHANGES, POD_GONE
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import default_profile
 from scheduler.binder.cycle import Placement, Profile, judge_shadow, message_of, opens_at, requeued_by
@@ -227,7 +227,8 @@ def test_a_pod_that_wants_to_be_near_others_is_helped_by_pods_that_come() -> Non
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
-    assert requeued_by(placed(book_of(), TWO, make_pod(affinity=affinity))) == {NODE, NAMESPACE, *POD_CHANGES}
+    found = requeued_by(placed(book_of(), TWO, make_pod(affinity=affinity)))
+    assert found == {NODE, NODE_GONE, NAMESPACE, *POD_CHANGES}
 
 
 def test_a_pod_whose_claim_is_not_bound_is_helped_by_claims_and_volumes() -> None:

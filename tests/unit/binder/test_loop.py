@@ -80,10 +80,10 @@ class World:
         self.looked.append(target.name)
         return self.outcome
 
-    def node(self, name: str, **more: Any) -> None:
+    def node(self, name: str, *, deleted: bool = False, **more: Any) -> None:
         self._version += 1
         node = Node.from_json(make_node(name, **more))
-        change = self._nodes.on_event(Seen(name, str(self._version), node))
+        change = self._nodes.on_event(Seen(name, str(self._version), node, deleted))
         assert change is not None
         self.live._on_nodes(Changes([change]))
 
@@ -468,6 +468,24 @@ SPREAD = [
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
 ]
+
+
+def test_a_node_that_goes_helps_one_that_spreads_and_nobody_who_waits_for_room(world: World) -> None:
+    world.node("full", labels={"kubernetes.io/hostname": "full"}, cpu="0")
+    world.node("n1", labels={"kubernetes.io/hostname": "n1"})
+    world.turn()
+    world.pod("there", node="n1", labels={"app": "web"})
+    world.pod("waits", labels={"app": "web"}, requests=ONE, topologySpreadConstraints=SPREAD)
+    world.pod("huge", requests=HUGE)
+    world.turn(2)
+    assert (world.state("waits"), world.state("huge")) == (State.UNSCHEDULABLE, State.UNSCHEDULABLE)
+    attempts = len(world.recorded)
+
+    world.now += 5
+    world.node("full", deleted=True)
+    world.turn(2)
+
+    assert world.recorded[attempts:] == [("waits", "n1")]
 
 
 class TestWhatHelpsARefusedPodWithoutKubeSchedulersNotice:

@@ -15,12 +15,12 @@ from policies.engine.objects.cluster_objects import _PLACES, MEMBERS, ClusterObj
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import NAMESPACE, NODE, POD_CAME, POD_GONE, POD_LEAVES, Cycle, Filter, Scope, Score
+from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CAME, POD_GONE, POD_LEAVES, Cycle, Filter, Scope, Score
 from tests.differential.generator import Json, _Case
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SEED = 11
-EVENTS = (NODE, NAMESPACE, POD_CAME, POD_GONE, POD_LEAVES)
+EVENTS = (NODE, NODE_GONE, NAMESPACE, POD_CAME, POD_GONE, POD_LEAVES)
 CONDITIONS = ("Ready", "NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure")
 # Kind -> its member in a case.
 MEMBER_OF = {
@@ -188,6 +188,10 @@ def changes(world: World, number: int) -> Iterator[Change]:
     nodes = [_like(node, random.choice(other["nodes"])) for node in world.case["nodes"]]
     yield Change(NODE, world.changed(nodes=nodes))
     yield Change(NODE, world.changed(nodes=[_opened(node) for node in world.case["nodes"]]))
+    for name in names:
+        yield Change(
+            NODE_GONE, world.changed(nodes=[node for node in world.case["nodes"] if node["metadata"]["name"] != name])
+        )
     for kind, member in sorted(MEMBER_OF.items()):
         before = world.case.get(member) or []
         for after in (other.get(member) or [], [], before[1:]):
@@ -276,7 +280,7 @@ class Asked:
             if change.event in rule.requeued_by or (change.came and not self.lets_come(rule, change.came)):
                 continue
             after = change.after.said(rule)
-            helped = sorted(name for name in refused if after[name] is None)
+            helped = sorted(name for name in refused & after.keys() if after[name] is None)
             if helped:
                 yield f"world {self.number}: {change.event} isn't among what helps, and helped on {helped}"
 

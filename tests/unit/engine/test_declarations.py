@@ -20,6 +20,7 @@ from policies.engine.objects.cluster_kinds import ALL_KINDS, CLAIMS, SERVICES
 from policies.engine.rule import (
     NAMESPACE,
     NODE,
+    NODE_GONE,
     POD_CAME,
     POD_CHANGES,
     POD_GONE,
@@ -121,6 +122,12 @@ class SaysNamespacesDoNotHelp(MatchInterPodAffinity):
     requeued_by = POD_CHANGES | {NODE}
 
 
+class SaysNodesThatGoDoNotHelp(EvenPodsSpread):
+    def __init__(self, arguments: Any) -> None:
+        super().__init__(arguments)
+        self.requeued_by -= {NODE_GONE}
+
+
 class SaysNodesDoNotHelp(MatchNodeSelector):
     requeued_by = frozenset()
 
@@ -140,7 +147,7 @@ class ScoresByItsOwnPods(InterPodAffinityPriority):
 LIARS = [
     SaysNodeAndLooksAtPods, SaysNearAndLooksFar, SaysItDoesNotLookAround, SaysItReadsNothing, SaysItReadsClaimsAlone,
     SaysPodsThatGoDoNotHelp, SaysPodsThatComeDoNotHelp, SaysPodsThatLeaveDoNotHelp, SaysNamespacesDoNotHelp,
-    SaysNodesDoNotHelp, SaysVolumesDoNotHelp, ScoresByNodeAlone, ScoresByItsOwnPods,
+    SaysNodesDoNotHelp, SaysNodesThatGoDoNotHelp, SaysVolumesDoNotHelp, ScoresByNodeAlone, ScoresByItsOwnPods,
 ]  # fmt: skip
 WORDS = {
     "SaysNodeAndLooksAtPods": "scope is its node alone",
@@ -153,6 +160,7 @@ WORDS = {
     "SaysPodsThatLeaveDoNotHelp": "pod leaves isn't among what helps",
     "SaysNamespacesDoNotHelp": "namespace isn't among what helps",
     "SaysNodesDoNotHelp": "node isn't among what helps",
+    "SaysNodesThatGoDoNotHelp": "node gone isn't among what helps",
     "SaysVolumesDoNotHelp": "isn't among what helps",
     "ScoresByNodeAlone": "scope is its node alone",
     "ScoresByItsOwnPods": "scope is its node with the Pods there",
@@ -189,7 +197,7 @@ def test_the_worlds_are_such_that_every_filter_refuses_and_lets_pass_somewhere()
 
 def test_every_event_and_every_kind_changes_in_the_worlds() -> None:
     events = Counter(change.event for index, world in enumerate(worlds(30)) for change in Asked(world, index).changes)
-    assert set(events) == {NODE, NAMESPACE, POD_CAME, POD_GONE, POD_LEAVES} | ALL_KINDS
+    assert set(events) == {NODE, NODE_GONE, NAMESPACE, POD_CAME, POD_GONE, POD_LEAVES} | ALL_KINDS
 
 
 class TestWhatEachRuleSays:
@@ -198,9 +206,10 @@ class TestWhatEachRuleSays:
         rule = made(msgspec.convert(ARGUMENTS.get(made.__name__, [{}])[0], made.Arguments))
         assert isinstance(rule.scope, Scope)
         assert NODE in rule.requeued_by
-        assert rule.requeued_by <= {NODE, NAMESPACE, POD_LEAVES, *POD_CHANGES} | ALL_KINDS
+        assert rule.requeued_by <= {NODE, NODE_GONE, NAMESPACE, POD_LEAVES, *POD_CHANGES} | ALL_KINDS
         assert rule.reads <= rule.requeued_by
         assert (rule.scope is Scope.NODE) == (not rule.requeued_by & POD_CHANGES)
+        assert (rule.scope is Scope.CLUSTER) == (NODE_GONE in rule.requeued_by)
         assert rule.summary()
 
     @pytest.mark.parametrize("made", sorted({*BUILTIN_SCORES.values()}, key=lambda made: made.__name__))
@@ -253,7 +262,8 @@ class TestExpressions:
     def test_the_scope_is_what_is_read(self, source: str, scope: Scope) -> None:
         assert Expression(source, Result.BOOLEAN).scope is scope
         made = ExpressionFilter(FilterRule(name="f", expression=source))
-        assert made.requeued_by == ({NODE} if scope is Scope.NODE else {NODE} | POD_CHANGES)
+        assert made.requeued_by & POD_CHANGES == (frozenset() if scope is Scope.NODE else POD_CHANGES)
+        assert made.requeued_by - POD_CHANGES == ({NODE, NODE_GONE} if scope is Scope.CLUSTER else {NODE})
         assert made.counts_pods == ("count(" in source)
 
     def test_without_bounds_a_score_over_usage_looks_at_all_nodes(self) -> None:
