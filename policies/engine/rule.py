@@ -24,7 +24,8 @@ from policies.engine.status import Status, Verdicts
 # The events that can help a refused Pod, besides changes of the kinds of `objects.cluster_kinds`, which go by their names.
 # A Pod that comes to a node, and one whose labels change there.
 POD_CAME = "pod came"
-# A Pod that leaves its node, ends, or asks for less than before.
+# A Pod that leaves its node, ends, or asks for less than before; and a node that isn't kept free any more for a Pod that was
+# nominated to it.
 POD_GONE = "pod gone"
 # A Pod on a node whose deletion begins: some rules don't count it any more. kube-scheduler v1.36.3 has no such event: its
 # PodTopologySpread, which leaves such Pods out too (common.go, countPodsMatchSelector), waits until the Pod is gone.

@@ -260,6 +260,8 @@ class Loop:
         self._heard.clear()
         now = self._clock()
         self._hear(now)
+        if self._nominator.gave_room_back():
+            self._queue.requeue(POD_GONE, now)
         if now - self._swept_at >= SWEEP_SECONDS and self._live.synced:
             self._sweep(now)
         if now - self._published_at >= _PUBLISH_SECONDS:
@@ -316,7 +318,7 @@ class Loop:
             _count_undecided(placement)
             # Before the binding is sent: the next Pod is decided on with this one on its node.
             self._live.assume(pod, placement.node)
-            self._nominator.nominate(pod.uid, "")
+            self._nominator.nominate(pod.uid, "", placed_on=placement.node)
             # On the spool before the binding that it tells of is sent.
             placement.decision = self._record(placement, seconds, {"node": placement.node})
             self._api_calls.send(placement)

@@ -19,13 +19,16 @@ class Nominator:
     def __init__(self) -> None:
         self._begun: dict[str, Preemption] = {}
         self._nominations: dict[str, tuple[str, Pod]] = {}
+        self._gave_back = False
         self._searches = 0
         # The Pods that each node is kept free for, by the node's name. Another object whenever that changes.
         self.nominated: dict[str, list[Pod]] = {}
 
-    def nominate(self, uid: str, node_name: str, pod: Pod | None = None) -> None:
-        """Note which node is kept free for a Pod that waits; "" for none."""
+    def nominate(self, uid: str, node_name: str, pod: Pod | None = None, *, placed_on: str = "") -> None:
+        """Note which node is kept free for a Pod that waits; "" for none. `placed_on` is where the Pod counts from now on."""
         known = self._nominations.pop(uid, None)
+        if known is not None and known[0] not in {node_name, placed_on}:
+            self._gave_back = True
         if pod is not None and node_name:
             self._nominations[uid] = (node_name, pod)
         if known is None and not node_name:
@@ -34,6 +37,11 @@ class Nominator:
         for name, other in self._nominations.values():
             nominated.setdefault(name, []).append(other)
         self.nominated = nominated
+
+    def gave_room_back(self) -> bool:
+        """Return whether a node isn't kept free for a Pod any more, since this was asked last: others may fit there now."""
+        gave_back, self._gave_back = self._gave_back, False
+        return gave_back
 
     def begin(self, pod: Pod, preemption: Preemption) -> None:
         """Note that these Pods are being removed for that one."""

@@ -644,10 +644,52 @@ def test_a_nomination_from_before_a_restart_counts(world: World) -> None:
     assert world.state("other") is State.UNSCHEDULABLE
 
     world.pod("important", requests={"cpu": "2"}, priority=10, schedulingGates=gates, deleted=True)
-    world.now += 300
+    world.now += 5
     world.turn()
 
     assert world.on("n1") == ["other"]
+
+
+def test_a_node_that_is_not_kept_free_any_more_helps_those_that_wait_for_its_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nominations = iter([Nomination(node="n1"), Nomination(), Nomination()])
+    monkeypatch.setattr(world.loop, "after_refusal", lambda waiting, placement: next(nominations))
+    world.node("n1", cpu="2")
+    world.turn()
+    world.pod("important", requests=HUGE, priority=10)
+    world.pod("other", requests=ONE)
+    world.turn(2)
+    assert world.state("other") is State.UNSCHEDULABLE
+
+    world.now += 5
+    world.pod("important", requests=HUGE, priority=10, annotations={"changed": "yes"})
+    world.turn(3)
+
+    assert world.on("n1") == ["other"]
+
+
+def test_a_pod_that_comes_to_the_node_kept_free_for_it_helps_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nominations = iter([Nomination(node="n1"), Nomination()])
+    monkeypatch.setattr(world.loop, "after_refusal", lambda waiting, placement: next(nominations))
+    world.node("n1", cpu="2")
+    world.turn()
+    world.pod("running", requests=ONE, node="n1")
+    world.pod("important", requests={"cpu": "2"}, priority=10)
+    world.turn()
+    world.now += 5
+    world.pod("running", requests=ONE, node="n1", deleted=True)
+    world.pod("other", requests=ONE)
+    world.turn(2)
+    assert (world.on("n1"), world.state("other")) == (["important"], State.UNSCHEDULABLE)
+
+    world.now += 5
+    world.turn(2)
+
+    assert world.recorded[-1] == ("other", "")
+    assert len(world.recorded) == 3
 
 
 def test_the_status_names_what_waits_the_longest_first(world: World) -> None:
