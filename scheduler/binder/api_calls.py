@@ -15,12 +15,20 @@ from http import HTTPStatus
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption
 from policies.engine.rule import POD_GONE
-from scheduler.binder.actions import Condition, Event, condition_of, failed_scheduling, scheduled, write_condition
+from scheduler.binder.actions import (
+    SCHEDULER_ERROR,
+    Condition,
+    Event,
+    condition_of,
+    failed_scheduling,
+    scheduled,
+    write_condition,
+)
 from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import act
 from scheduler.binder.queue import Queue, State, Waiting
-from scheduler.cluster.bind import Outcome, Target, bind, binding_of
+from scheduler.cluster.bind import BINDING_REFUSED, Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest, Dispatcher
 from scheduler.cluster.errors import APIError
@@ -234,6 +242,8 @@ class APICalls:
             waiting = self._queue.get(uid)
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
                 self._queue.activate(uid, now)  # it was changed since it was decided on
+            elif outcome is Outcome.DENIED and waiting is not None:
+                self.say(waiting, Condition(SCHEDULER_ERROR, BINDING_REFUSED, waiting.nominated))
         self._queue.requeue(POD_GONE, now)
 
     # Conditions

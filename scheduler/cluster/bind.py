@@ -22,6 +22,9 @@ from scheduler.cluster.errors import (
 
 logger = logging.getLogger("berth.cluster")
 
+# What is said of a Pod whose binding was refused. Why stands in the log: it may differ from try to try.
+BINDING_REFUSED = "the API server refused the binding"
+
 # Of a bound Pod: the id of the Decision that its binding followed from.
 DECISION_ANNOTATION = "berth/decision"
 
@@ -70,12 +73,13 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Outcome(StrEnum):
-    """What became of a binding."""
+    """What became of a binding. REFUSED: the Pod is another one by now; DENIED: nobody may bind it, or not to this node."""
 
     BOUND = "bound"
     ELSEWHERE = "elsewhere"
     GONE = "gone"
     REFUSED = "refused"
+    DENIED = "denied"
     UNKNOWN = "unknown"
 
 
@@ -131,7 +135,7 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
         return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.UNKNOWN)
     except APIError as error:
         logger.warning("a binding was refused: %s", error, extra=_said_of(target))
-        return Outcome.REFUSED
+        return Outcome.DENIED
     return Outcome.BOUND
 
 

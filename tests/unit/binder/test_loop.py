@@ -309,7 +309,7 @@ def test_a_binding_that_was_not_simply_confirmed_is_looked_into(world: World) ->
     assert world.on("n1") == ["a"]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.ELSEWHERE])
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.DENIED, Outcome.ELSEWHERE])
 def test_a_pod_that_was_not_bound_gives_its_room_back_and_is_tried_again(world: World, outcome: Outcome) -> None:
     world.outcome = outcome
     world.node("n1")
@@ -323,6 +323,32 @@ def test_a_pod_that_was_not_bound_gives_its_room_back_and_is_tried_again(world: 
     world.turn()
 
     assert len(world.dispatcher.requests) == 1
+
+
+def test_a_pod_whose_binding_is_denied_says_so_once_and_is_tried_again(world: World) -> None:
+    world.outcome = Outcome.DENIED
+    world.node("n1")
+    world.pod("a")
+    for _ in range(2):
+        world.turn()
+        world.answer(403)
+        world.turn()
+        world.now += 5
+    assert world.looked == ["a", "a"]
+    assert world.conditions == [("a", Condition("SchedulerError", "the API server refused the binding"))]
+    assert [(event.reason, event.note) for event in world.events] == [
+        ("FailedScheduling", "the API server refused the binding")
+    ]
+
+
+def test_a_binding_refused_since_the_pod_is_another_by_now_is_not_told(world: World) -> None:
+    world.outcome = Outcome.REFUSED
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    world.answer(409)
+    world.turn()
+    assert (world.looked, world.conditions, world.events) == (["a"], [], [])
 
 
 def test_a_pod_that_was_changed_since_it_was_decided_on_is_decided_on_again_at_once(world: World) -> None:
