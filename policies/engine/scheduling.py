@@ -21,6 +21,7 @@ from policies.engine.decision import (
 )
 from policies.engine.default_set import default_document, default_rule_set
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
+from policies.engine.filters.declared_features import NodeDeclaredFeatures
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
@@ -28,10 +29,11 @@ from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
 
-# What is always asked, and can't be a rule of a rule set: what Berth can't do.
+# What is always asked, and can't be a rule of a rule set: what Berth can't do, and what a node's kubelet can't.
 _ALONE: tuple[tuple[FilterRule, Filter], ...] = (
     (FilterRule(builtin="CheckVolumeBinding"), CheckVolumeBinding()),
     (FilterRule(builtin="CheckResourceClaims"), CheckResourceClaims()),
+    (FilterRule(builtin="NodeDeclaredFeatures"), NodeDeclaredFeatures()),
 )
 
 

@@ -451,6 +451,7 @@ def _helps(change: Change[Node]) -> bool:
         or before.metadata.annotations != after.metadata.annotations
         or before.parsed.spec != after.parsed.spec
         or before.allocatable != after.allocatable
+        or before.parsed.status.declared_features != after.parsed.status.declared_features
         or _conditions(before) != _conditions(after)
     )
 

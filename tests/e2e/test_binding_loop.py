@@ -66,6 +66,27 @@ def test_a_pod_that_no_node_has_room_for_says_so_and_is_bound_once_there_is_one(
         binding.client.delete(path="/api/v1/nodes/giant")
 
 
+def test_a_pod_that_restarts_all_containers_waits_for_a_node_that_can_do_it_as_behind_kube_scheduler(
+    binding: Stack,
+) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    containers = [{"name": "main", "image": "busybox", "restartPolicy": "Never", "restartPolicyRules": [rule]}]
+    binding.create_pod("theirs", containers=containers)
+    binding.create_pod("ours", **BERTH, containers=containers)
+    for name in ("theirs", "ours"):
+        message = eventually(lambda name=name: binding.scheduled_message(name))
+        assert message.startswith("0/6 nodes are available: 6 node(s) didn't match Pod's required features.")
+
+    declares = {"status": {"declaredFeatures": ["RestartAllContainersOnContainerExits"]}}
+    path, patch = "/api/v1/nodes/n3/status", "application/merge-patch+json"
+    binding.client.patch(path=path, body=json.dumps(declares).encode(), content_type=patch)
+    try:
+        assert [binding.wait_for_node(name, seconds=10) for name in ("theirs", "ours")] == ["n3", "n3"]
+    finally:
+        declares["status"]["declaredFeatures"] = []
+        binding.client.patch(path=path, body=json.dumps(declares).encode(), content_type=patch)
+
+
 def test_a_gated_pod_waits_until_its_gate_is_gone(binding: Stack) -> None:
     binding.create_pod("gated", **BERTH, schedulingGates=[{"name": "example.org/wait"}])
     binding.create_pod("free", **BERTH)

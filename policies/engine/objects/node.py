@@ -133,6 +133,7 @@ class NodeStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     allocatable: dict[str, Text] | None = None
     capacity: dict[str, Text] | None = None
     conditions: list[NodeCondition] | None = None
+    declared_features: list[str] | None = None
     images: list[ContainerImage] | None = None
 
 

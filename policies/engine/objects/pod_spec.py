@@ -39,6 +39,12 @@ class ContainerPort(msgspec.Struct, rename="camel", frozen=True, gc=False):
     protocol: str = ""
 
 
+class ContainerRestartRule(msgspec.Struct, frozen=True, gc=False):
+    """What becomes of a container, or of its Pod, once it has ended in some way."""
+
+    action: str = ""
+
+
 class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A container or an init container; `restart_policy` Always makes an init container a sidecar."""
 
@@ -46,6 +52,7 @@ class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
     image: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] | None = None
     ports: list[ContainerPort] | None = None
 
     @property
@@ -131,6 +138,8 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     node_name: str = ""
     scheduler_name: str = ""
+    host_network: bool = False
+    host_users: bool | None = None
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""

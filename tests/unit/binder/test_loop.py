@@ -80,9 +80,11 @@ class World:
         self.looked.append(target.name)
         return self.outcome
 
-    def node(self, name: str, *, deleted: bool = False, **more: Any) -> None:
+    def node(self, name: str, *, deleted: bool = False, features: list[str] | None = None, **more: Any) -> None:
         self._version += 1
-        node = Node.from_json(make_node(name, **more))
+        json = make_node(name, **more)
+        json["status"]["declaredFeatures"] = features or []
+        node = Node.from_json(json)
         change = self._nodes.on_event(Seen(name, str(self._version), node, deleted))
         assert change is not None
         self.live._on_nodes(Changes([change]))
@@ -450,6 +452,23 @@ def test_a_node_that_only_sends_its_sign_of_life_wakes_nobody(world: World) -> N
     world.turn(2)
 
     assert len(world.recorded) == 2
+
+
+def test_a_node_that_declares_what_a_pod_needs_helps(world: World) -> None:
+    world.node("n1")
+    world.turn()
+    rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
+    world.pod("a", containers=[{"name": "main", "restartPolicyRules": rules}])
+    world.turn()
+    assert [found.message for _, found in world.conditions] == [
+        "0/1 nodes are available: 1 node(s) didn't match Pod's required features."
+    ]
+    world.now += 5
+
+    world.node("n1", features=["RestartAllContainersOnContainerExits"])
+    world.turn(2)
+
+    assert world.on("n1") == ["a"]
 
 
 def test_only_nodes_with_the_label_are_used(monkeypatch: pytest.MonkeyPatch) -> None:

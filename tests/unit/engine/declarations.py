@@ -133,6 +133,9 @@ def _make(random: Random) -> Json:
         case["pod"]["spec"]["resourceClaims"] = [{"name": "device"}]
     if random.random() < 0.3:
         case["pod"]["spec"]["containers"] = [{"name": "plain", "image": "web"}]
+    if random.random() < 0.1:
+        case["pod"]["spec"]["containers"][0]["restartPolicyRules"] = [{"action": "RestartAllContainers"}]
+        case["nodes"][0]["status"]["declaredFeatures"] = ["RestartAllContainersOnContainerExits"]
     if random.random() < 0.4:
         _make_of_one_app(case, random)
     elif random.random() < 0.2:

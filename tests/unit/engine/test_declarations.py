@@ -9,6 +9,7 @@ import pytest
 
 from policies.engine.cel import Expression, Result
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
+from policies.engine.filters.declared_features import NodeDeclaredFeatures
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.inter_pod_affinity import MatchInterPodAffinity
 from policies.engine.filters.node_affinity import MatchNodeSelector
@@ -69,7 +70,11 @@ SCORES += [("int(usage.allocatable.cpu)", None), ("0 - cluster.count({'app': 'we
 
 def registered() -> dict[str, Filter | Score]:
     """Make every rule that there is, the built-ins once for each of their arguments."""
-    found: dict[str, Filter | Score] = {"binding": CheckVolumeBinding(), "claims": CheckResourceClaims()}
+    found: dict[str, Filter | Score] = {
+        "binding": CheckVolumeBinding(),
+        "claims": CheckResourceClaims(),
+        "features": NodeDeclaredFeatures(),
+    }
     for made in {*BUILTIN_FILTERS.values(), *BUILTIN_SCORES.values()}:
         for index, arguments in enumerate(ARGUMENTS.get(made.__name__, [{}])):
             found[f"{made.__name__}-{index}"] = made(msgspec.convert(arguments, made.Arguments))

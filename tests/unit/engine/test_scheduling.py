@@ -46,7 +46,7 @@ def test_a_rule_set_is_asked_behind_the_filters_of_the_default_set_that_it_does_
 
     keys = [rule.key for rule, _ in with_default_filters(own).filters]
 
-    alone = ["CheckVolumeBinding", "CheckResourceClaims"]
+    alone = ["CheckVolumeBinding", "CheckResourceClaims", "NodeDeclaredFeatures"]
     assert keys == [name for name in FILTERS if name != "PodFitsResources"] + alone + [
         "PodFitsResources",
         "NodeName",
@@ -67,7 +67,9 @@ def test_the_document_says_what_is_asked() -> None:
     asked = [rule.key for rule, _ in with_default_filters(CompiledRuleSet(rules)).filters]
 
     told = [rule.key for rule in document_with_default_filters(rules).spec.filters]
-    assert told == [key for key in asked if key not in {"CheckVolumeBinding", "CheckResourceClaims"}]
+    assert told == [
+        key for key in asked if key not in {"CheckVolumeBinding", "CheckResourceClaims", "NodeDeclaredFeatures"}
+    ]
     assert [rule.key for rule in document_with_default_filters(None).spec.filters] == list(FILTERS)
 
 
