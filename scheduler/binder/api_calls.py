@@ -28,7 +28,7 @@ from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import act
 from scheduler.binder.queue import Queue, State, Waiting
-from scheduler.cluster.bind import BINDING_REFUSED, Outcome, Target, bind, binding_of
+from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest, Dispatcher
 from scheduler.cluster.errors import APIError
@@ -45,6 +45,9 @@ BIND_TIMEOUT_SECONDS = 3.0
 
 # How soon a binding is sent again of which nobody knows what became.
 LOOK_AGAIN_SECONDS = 0.5
+
+# What is said of a Pod whose binding won't be done as it is, though nothing of the Pod has changed.
+_NOT_DONE = {Outcome.DENIED: BINDING_REFUSED, Outcome.FAILED: BINDING_FAILED}
 
 # What the deciding thread is to do; it is called with the moment.
 Message = Callable[[float], None]
@@ -242,8 +245,8 @@ class APICalls:
             waiting = self._queue.get(uid)
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
                 self._queue.activate(uid, now)  # it was changed since it was decided on
-            elif outcome is Outcome.DENIED and waiting is not None:
-                self.say(waiting, Condition(SCHEDULER_ERROR, BINDING_REFUSED, waiting.nominated))
+            elif outcome in _NOT_DONE and waiting is not None:
+                self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
         self._queue.requeue(POD_GONE, now)
 
     # Conditions

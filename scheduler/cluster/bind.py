@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -22,8 +23,9 @@ from scheduler.cluster.errors import (
 
 logger = logging.getLogger("berth.cluster")
 
-# What is said of a Pod whose binding was refused. Why stands in the log: it may differ from try to try.
+# What is said of a Pod that isn't bound. Why stands in the log: it may differ from try to try.
 BINDING_REFUSED = "the API server refused the binding"
+BINDING_FAILED = "the API server failed to do the binding"
 
 # Of a bound Pod: the id of the Decision that its binding followed from.
 DECISION_ANNOTATION = "berth/decision"
@@ -73,13 +75,18 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Outcome(StrEnum):
-    """What became of a binding. REFUSED: the Pod is another one by now; DENIED: nobody may bind it, or not to this node."""
+    """What became of a binding.
+
+    REFUSED: the Pod is another one by now. DENIED: nobody may bind it, or not to this node. FAILED: the API server met a fault with
+    this request and said so, mostly an admission webhook that is away.
+    """
 
     BOUND = "bound"
     ELSEWHERE = "elsewhere"
     GONE = "gone"
     REFUSED = "refused"
     DENIED = "denied"
+    FAILED = "failed"
     UNKNOWN = "unknown"
 
 
@@ -132,7 +139,9 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
         return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.REFUSED)
     except APIUnavailableError as error:
         logger.warning("a binding was not confirmed, the Pod is looked up: %s", error, extra=_said_of(target))
-        return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.UNKNOWN)
+        failed = error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        otherwise = Outcome.FAILED if failed else Outcome.UNKNOWN
+        return _look(client, target, timeout_seconds=timeout_seconds, otherwise=otherwise)
     except APIError as error:
         logger.warning("a binding was refused: %s", error, extra=_said_of(target))
         return Outcome.DENIED

@@ -16,7 +16,7 @@ from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from scheduler.cluster.bind import BINDING_REFUSED, Outcome, Target, bind, read_placed
+from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, read_placed
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
@@ -40,6 +40,7 @@ _ERRORS = {
     Outcome.GONE: "the Pod is gone",
     Outcome.REFUSED: BINDING_REFUSED,
     Outcome.DENIED: BINDING_REFUSED,
+    Outcome.FAILED: BINDING_FAILED,
     Outcome.UNKNOWN: "the API server did not confirm the binding",
 }
 BUSY = "Berth could not get the lock for rules that count Pods; kube-scheduler tries again"

@@ -17,7 +17,7 @@ from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder import loop as loop_module
 from scheduler.binder.actions import Condition, Event
 from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
-from scheduler.binder.loop import SWEEP_SECONDS, Loop, Nomination
+from scheduler.binder.loop import MOST_IN_FLIGHT, SWEEP_SECONDS, Loop, Nomination
 from scheduler.binder.queue import State, Waiting
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
@@ -311,7 +311,7 @@ def test_a_binding_that_was_not_simply_confirmed_is_looked_into(world: World) ->
     assert world.on("n1") == ["a"]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.DENIED, Outcome.ELSEWHERE])
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.DENIED, Outcome.FAILED, Outcome.ELSEWHERE])
 def test_a_pod_that_was_not_bound_gives_its_room_back_and_is_tried_again(world: World, outcome: Outcome) -> None:
     world.outcome = outcome
     world.node("n1")
@@ -327,8 +327,17 @@ def test_a_pod_that_was_not_bound_gives_its_room_back_and_is_tried_again(world: 
     assert len(world.dispatcher.requests) == 1
 
 
-def test_a_pod_whose_binding_is_denied_says_so_once_and_is_tried_again(world: World) -> None:
-    world.outcome = Outcome.DENIED
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome.DENIED, "the API server refused the binding"),
+        (Outcome.FAILED, "the API server failed to do the binding"),
+    ],
+)
+def test_a_pod_whose_binding_is_not_done_says_so_once_and_is_tried_again(
+    world: World, outcome: Outcome, said: str
+) -> None:
+    world.outcome = outcome
     world.node("n1")
     world.pod("a")
     for _ in range(2):
@@ -337,10 +346,24 @@ def test_a_pod_whose_binding_is_denied_says_so_once_and_is_tried_again(world: Wo
         world.turn()
         world.now += 5
     assert world.looked == ["a", "a"]
-    assert world.conditions == [("a", Condition("SchedulerError", "the API server refused the binding"))]
-    assert [(event.reason, event.note) for event in world.events] == [
-        ("FailedScheduling", "the API server refused the binding")
-    ]
+    assert world.conditions == [("a", Condition("SchedulerError", said))]
+    assert [(event.reason, event.note) for event in world.events] == [("FailedScheduling", said)]
+
+
+def test_pods_whose_bindings_fail_hold_up_no_others(world: World) -> None:
+    """An admission webhook that is away keeps the Pods of its namespaces from being bound."""
+    world.outcome = Outcome.FAILED
+    world.node("n1", pods="1000")
+    for number in range(MOST_IN_FLIGHT):
+        world.pod(f"stuck-{number}")
+    world.turn(MOST_IN_FLIGHT)
+    world.answer(500)
+    world.turn()
+
+    world.pod("free")
+    world.turn()
+
+    assert world.on("n1") == ["free"]
 
 
 def test_a_binding_refused_since_the_pod_is_another_by_now_is_not_told(world: World) -> None:
