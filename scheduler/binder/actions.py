@@ -8,6 +8,7 @@ import socket
 import time
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -135,19 +136,27 @@ class Condition(msgspec.Struct, frozen=True):
 
 def condition_of(pod: Pod) -> Condition | None:
     """Return the condition as the Pod has it; None when it has none, or is said to be scheduled."""
-    status = pod.json.get("status") or {}
-    for found in status.get("conditions") or ():
-        if found.get("type") == "PodScheduled" and found.get("status") == "False":
-            nominated = status.get("nominatedNodeName", "")
-            return Condition(found.get("reason", ""), found.get("message", ""), nominated)
-    return None
+    found = _not_scheduled(pod)
+    if not found:
+        return None
+    nominated = pod.json["status"].get("nominatedNodeName", "")
+    return Condition(found.get("reason", ""), found.get("message", ""), nominated)
+
+
+def _not_scheduled(pod: Pod) -> dict[str, Any]:
+    """Return the condition PodScheduled=False of a Pod; empty where it has none."""
+    conditions = (pod.json.get("status") or {}).get("conditions") or ()
+    scheduled = (found for found in conditions if found.get("type") == "PodScheduled")
+    return next((found for found in scheduled if found.get("status") == "False"), {})
 
 
 def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
     """Write the condition PodScheduled=False of exactly this Pod, and its nominatedNodeName. False when it can't be written.
 
-    A strategic merge patch, as kube-scheduler v1.36.3 writes it (util/utils.go, PatchPodStatus).
+    A strategic merge patch, as kube-scheduler v1.36.3 writes it (util/utils.go, PatchPodStatus); the time of the transition stays
+    while it is False (k8s.io/kubernetes v1.36.3 pkg/api/v1/pod/util.go, UpdatePodCondition).
     """
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     body = msgspec.json.encode(
         {
             "metadata": {"uid": pod.uid},
@@ -159,7 +168,8 @@ def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
                         "reason": condition.reason,
                         "message": condition.message,
                         "lastProbeTime": None,
-                        "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+                        "lastTransitionTime": _not_scheduled(pod).get("lastTransitionTime") or now,
+                        "observedGeneration": (pod.json.get("metadata") or {}).get("generation"),
                     }
                 ],
                 "nominatedNodeName": condition.nominated or None,

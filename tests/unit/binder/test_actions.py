@@ -111,6 +111,24 @@ def test_the_condition_is_a_strategic_merge_patch_of_exactly_this_pod(tmp_path: 
     assert msgspec.json.decode(second.body)["status"]["nominatedNodeName"] is None
 
 
+@pytest.mark.parametrize(
+    ("before", "stays"), [({"status": "False", "reason": "SchedulingGated"}, True), ({"status": "True"}, False)]
+)
+def test_a_condition_that_was_false_before_keeps_the_time_since_when_and_says_what_was_looked_at(
+    tmp_path: Path, before: dict[str, str], stays: bool
+) -> None:
+    json = make_pod("web-1", uid="u1")
+    json["metadata"]["generation"] = 3
+    since = "2026-01-01T00:00:00Z"
+    json["status"] = {"conditions": [{"type": "PodScheduled", "lastTransitionTime": since, **before}]}
+    with serving(lambda _: Answer(200, b"{}")) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+        assert write_condition(client, Pod.from_json(json), Condition("Unschedulable", "no room"))
+
+    (condition,) = msgspec.json.decode(server.requests[0].body)["status"]["conditions"]
+    assert (condition["lastTransitionTime"] == since, condition["observedGeneration"]) == (stays, 3)
+
+
 @pytest.mark.parametrize("status", [404, 409, 500])
 def test_a_condition_that_is_not_taken_is_said_not_to_be_written(tmp_path: Path, status: int) -> None:
     with serving(lambda _: Answer(status)) as server:
