@@ -88,8 +88,8 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
     ]
     if before and after and before.description != after.description:
         lines.append(f"description {_shown(before.description)} → {_shown(after.description)}")
-    if old.params != new.params:
-        lines.append(f"params changed: {_members(old.params, new.params)}")
+    if changed := _members(old.params, new.params):
+        lines.append(f"params changed: {changed}")
     if old.failures != new.failures:
         lines.append(f"failures changed: {_fields_changed(old.failures, new.failures)}")
     return [visible(line) for line in lines + _test_changes(old.tests, new.tests)]

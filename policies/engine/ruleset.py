@@ -106,7 +106,24 @@ class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
     expect: Expectation = Expectation()
 
 
-class RuleSetSpec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+class _WithParams(msgspec.Struct, frozen=True):
+    """What has `params`, which expressions see: to them 1, 1.0 and true differ, and Python takes these for equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other) is True and encoded_params(self) == encoded_params(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment] # params are a dict
+
+
+def encoded_params(holder: Any) -> dict[str, bytes]:
+    """Return each param as JSON, by which two are compared: 1 isn't 1.0."""
+    return {name: msgspec.json.encode(value, order="sorted") for name, value in holder.params.items()}
+
+
+class RuleSetSpec(_WithParams, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """The rules, constants that expressions see as `params`, the choices for failures, and the tests."""
 
     filters: list[FilterRule] = []
@@ -149,7 +166,7 @@ class Match(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_
     owner_kinds: list[str] = []
 
 
-class Assignment(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+class Assignment(_WithParams, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """Which Pods get which rule set. The Assignment with the lowest `order` that matches a Pod decides.
 
     One of mode canary takes the Pods of `percent` of 100 workloads, and is passed over by others. `params` stand in place of

@@ -50,7 +50,8 @@ class _Merge:
             member: list(self._mappings(member, *(_by_name(getattr(spec, member)) for spec in sides)).values())
             for member in _LISTS
         }
-        members["params"] = self._mappings("params", *(spec.params for spec in sides))
+        params = self._mappings("params", *(engine.encoded_params(spec) for spec in sides))
+        members["params"] = {name: msgspec.json.decode(value) for name, value in params.items()}
         members["failures"] = self._one("failures", "failures", *(spec.failures for spec in sides))
         described = (base.description, theirs.description, mine.description)
         merged = msgspec.structs.replace(

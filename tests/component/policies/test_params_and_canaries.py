@@ -87,6 +87,21 @@ class TestFiles:
         call_command("apply", "--publish", both, stdout=io.StringIO())
         assert publishing.current_revision().assignments[0].params == {"zone": "b"}
 
+    def test_a_whole_number_that_becomes_one_with_a_fraction_goes_live_for_expressions_tell_them_apart(
+        self, tmp_path: Path
+    ) -> None:
+        call_command(
+            "apply", "--publish", write(tmp_path, rule_set_document(team="web", spare=1)), stdout=io.StringIO()
+        )
+        file = write(tmp_path, rule_set_document(team="web", spare=1.0), document(params={"spare": 0.5}))
+        out = io.StringIO()
+        with pytest.raises(SystemExit, match="2"):
+            call_command("plan", "--no-cluster", file, stdout=out)
+        assert "teams: params changed: spare 1 → 1.0" in out.getvalue()
+        call_command("apply", "--publish", file, stdout=io.StringIO())
+        (live,) = publishing.current_revision().rule_sets
+        assert repr(live.spec.params["spare"]) == "1.0"
+
 
 class TestPublishing:
     def test_a_rule_set_that_drops_a_param_in_use_is_refused_with_the_assignment_that_gives_it(self) -> None:

@@ -186,3 +186,17 @@ class TestCosts:
         rules = make_rule_set("loops", victims=[victim], params={"names": ["a"]})
         heavy = Assignment(name="a", rule_set="loops", params={"names": [f"name-{number}" for number in range(2_000)]})
         assert "spec.victims[0].expression" in params_faults(heavy, rules)[0].message
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, 1.0), (1, True), ([0], [False])])
+def test_documents_differ_whose_params_expressions_tell_apart(one: Any, other: Any) -> None:
+    rule_sets, assignments = (
+        [team_rules(spare=each) for each in (one, other)],
+        [given("a", x=each) for each in (one, other)],
+    )
+    for was, will in (rule_sets, assignments):
+        assert was != will
+        assert not was == will  # noqa: SIM201 - each of the two is asked
+        assert was == was.__copy__()
+    live = CompiledRevision(Revision(number=1, rule_sets=rule_sets[:1]))
+    assert CompiledRevision(Revision(number=2, rule_sets=rule_sets[1:]), former=live).fresh == ["teams"]

@@ -46,6 +46,15 @@ def test_one_rule_that_both_changed_is_named(base: Any, theirs: Any, mine: Any) 
     assert merged(base, theirs, mine).conflicts == {"filters/a": "both sides changed a of filters"}
 
 
+@pytest.mark.parametrize("mine", [1.0, True, [1.0]])
+def test_a_param_that_python_takes_for_the_same_is_a_change_all_the_same(mine: Any) -> None:
+    own = [1] if isinstance(mine, list) else 1
+    base, edited = (make_rule_set("web", params={"x": each}) for each in (own, mine))
+    for theirs, ours in ((base, edited), (edited, base)):
+        (found,) = merge_rule_sets(base, theirs, ours).rule_set.spec.params.values()
+        assert repr(found) == repr(mine)
+
+
 def test_of_each_part_that_both_changed_the_side_that_is_chosen_is_taken() -> None:
     """The rest is put together as ever."""
     sides = (
