@@ -151,8 +151,8 @@ class Gathered:
         self.count = 0
 
     def add(self, pod: Pod) -> None:
-        """Sort a Pod in. One that has ended is passed over."""
-        if not pod.is_live:
+        """Sort a Pod in. One that has ended is passed over, and one deleted before it got a node: nobody tries it any more."""
+        if not pod.is_live or (pod.is_deleting and not pod.spec.node_name):
             return
         self.count += 1
         choices = [side.choose(pod, self._namespaces, self.now) for side in self._sides]
@@ -235,7 +235,7 @@ def forecast(
         before: what is live.
         after: what would be.
         snapshot: the cluster, with the Pods that are on nodes.
-        pods: all Pods; those that ended are passed over.
+        pods: all Pods, see `Gathered.add`.
         now: the moment that rules about time see.
         on_progress: called as the work goes on.
     """

@@ -143,6 +143,14 @@ def test_pods_that_ended_and_nodes_that_are_gone_count_for_nothing() -> None:
     assert (found.pods, found.refused) == (1, [])
 
 
+def test_a_pod_that_is_deleted_before_it_got_a_node_waits_for_none() -> None:
+    """A finalizer keeps it; kube-scheduler tries it no more (v1.36.3 schedule_one.go, skipPodSchedule)."""
+    deleted = make_pod("p", uid="u", labels={"kind": "team", "team": "a"})
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    found = asked([make_node("n1")], [deleted], revision(1, strict=False), revision(2, strict=True))
+    assert (found.pods, found.waiting) == (0, [])
+
+
 teams = st.sampled_from(["a", "b", ""])
 
 
