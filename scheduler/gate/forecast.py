@@ -29,6 +29,9 @@ Forecasted = TypeVar("Forecasted")
 # How long Pods are decided on, where nobody says otherwise; those that are left then are counted, and no more.
 DECIDING_SECONDS = 60.0
 
+# What a kubelet writes on the Pods that stand for its static ones (k8s.io/api v0.36.3 core/v1 annotation_key_constants.go).
+_MIRROR = "kubernetes.io/config.mirror"
+
 # Says how many of all groups of Pods are decided.
 Progress = Callable[[int, int], None]
 
@@ -168,8 +171,8 @@ class Gathered:
             self.moved.setdefault(_name(one), [0, 0])[1] += 1
             self.moved.setdefault(_name(other), [0, 0])[0] += 1
         node = pod.spec.node_name
-        # What runs and no rule set would apply to is refused by none.
-        if one is other or (node and other is None):
+        # What runs and no rule set would apply to is refused by none; nor is a static Pod, which comes back without a scheduler.
+        if one is other or (node and (other is None or _MIRROR in (pod.parsed.metadata.annotations or ()))):
             return
         bare = _unbound(pod) if node else pod
         read = (*self._read_by(one, bare), *self._read_by(other, bare))

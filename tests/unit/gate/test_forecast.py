@@ -151,6 +151,13 @@ def test_a_pod_that_is_deleted_before_it_got_a_node_waits_for_none() -> None:
     assert (found.pods, found.waiting) == (0, [])
 
 
+def test_a_static_pod_is_refused_by_none_for_its_kubelet_runs_it_unasked() -> None:
+    static = make_pod("kube-apiserver-n1", uid="u", nodeName="n1", labels={"kind": "team", "team": "a"})
+    static["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "5c9b1a"}
+    found = asked([make_node("n1")], [static], revision(1, strict=False), revision(2, strict=True))
+    assert (found.pods, found.refused) == (1, [])
+
+
 teams = st.sampled_from(["a", "b", ""])
 
 
