@@ -140,7 +140,8 @@ class _Import:
             self._kept["alwaysCheckAllPredicates"] = top.boolean("alwaysCheckAllPredicates")
         if _HARD_WEIGHT in top:
             weight = top.integer(_HARD_WEIGHT, 1, low=0, high=_MAX_HARD_WEIGHT)
-            rules = [rule for rule in self.scores.rules if _is_inter_pod(rule["builtin"])]
+            # Go's 0 is a member that isn't given (v1.15 factory/factory.go, CreateFromConfig): then it is 1.
+            rules = [rule for rule in self.scores.rules if weight and _is_inter_pod(rule["builtin"])]
             for rule in rules:
                 rule["arguments"] = {"hardPodAffinityWeight": weight}
             if not rules:
@@ -255,9 +256,12 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
     ]
     policy["predicates"] = _entries("filters", spec.filters, faults)
     policy["priorities"] = _entries("scores", spec.scores, faults)
-    for rule in spec.scores:
+    for index, rule in enumerate(spec.scores):
         if _is_inter_pod(rule.builtin) and "hardPodAffinityWeight" in rule.arguments:
             policy[_HARD_WEIGHT] = rule.arguments["hardPodAffinityWeight"]
+            if not policy[_HARD_WEIGHT]:
+                where = f"spec.scores[{index}].arguments.hardPodAffinityWeight"
+                faults.append(Fault(where, f"{rule.key}: a Policy can't say 0, which kube-scheduler takes for 1"))
     if faults:
         raise RuleSetError(faults)
     kept = _kept(rule_set.description)

@@ -107,6 +107,18 @@ class TestImport:
         kept = policy(hardPodAffinitySymmetricWeight=7)
         assert export_policy(import_policy(kept, name="x")) == kept
 
+    def test_takes_a_weight_of_affinity_of_0_for_none_as_go_does(self) -> None:
+        """Kubernetes v1.15 pkg/scheduler/factory/factory.go, CreateFromConfig."""
+        zero = policy(priorities=[{"name": "InterPodAffinityPriority", "weight": 2}], hardPodAffinitySymmetricWeight=0)
+        made = import_policy(zero, name="x")
+        assert made.spec.scores[0].arguments == {}
+        assert export_policy(made) == zero
+
+    def test_does_not_give_out_a_weight_of_affinity_of_0_which_would_be_1(self) -> None:
+        score = {"builtin": "InterPodAffinityPriority", "arguments": {"hardPodAffinityWeight": 0}}
+        with pytest.raises(RuleSetError, match=r"a Policy can't say 0, which kube-scheduler takes for 1"):
+            export_policy(make_rule_set(scores=[score]))
+
     @pytest.mark.parametrize("alias", ["PodFitsPorts", "HostName", "MaxEBSVolumeCount", "MaxCSIVolumeCountPred"])
     def test_knows_historic_names_of_predicates(self, alias: str) -> None:
         (rule,) = import_policy(policy(predicates=[{"name": alias}]), name="x").spec.filters
