@@ -1,6 +1,6 @@
 """Two edits of one rule set, rule by rule: what only one side changed is taken, what both did is named, or taken as chosen. Pure."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,7 +30,7 @@ class Merged(msgspec.Struct, frozen=True):
 def merge_rule_sets(
     base: engine.RuleSet, theirs: engine.RuleSet, mine: engine.RuleSet, chosen: Mapping[str, str] | None = None
 ) -> Merged:
-    """Put two edits of one rule set together. Rules keep my order; theirs that are new come behind.
+    """Put two edits of one rule set together. Rules keep the order of the side that changed it, mine where both did; what the other one added comes behind.
 
     `chosen` says by the part's name whose is taken of what both changed; what is chosen is no conflict any more.
     """
@@ -65,9 +65,10 @@ class _Merge:
     def _mappings(
         self, member: str, base: Mapping[Key, Any], theirs: Mapping[Key, Any], mine: Mapping[Key, Any]
     ) -> dict[Key, Any]:
-        """Put two edits of a mapping together, in my order."""
+        """Put two edits of a mapping together, in the order of the side that changed it."""
         merged = {}
-        for key in (*mine, *(key for key in theirs if key not in mine)):
+        first, second = (mine, theirs) if _keeps_order(base, theirs, mine) else (theirs, mine)
+        for key in (*first, *(key for key in second if key not in first)):
             sides = (side.get(key, _ABSENT) for side in (base, theirs, mine))
             kept = self._one(f"{member}/{key}", f"{key} of {member}", *sides)
             if kept is not _ABSENT:
@@ -83,6 +84,17 @@ class _Merge:
         if side not in (MINE, THEIRS):
             self._conflicts[part] = f"both sides changed {what}"
         return theirs if side == THEIRS else mine
+
+
+def _keeps_order(base: Collection[Key], theirs: Collection[Key], mine: Collection[Key]) -> bool:
+    """Return whether my order counts: I have put something elsewhere, or have added something and they have moved nothing."""
+    if _are_moved(base, mine):
+        return True
+    return not _are_moved(base, theirs) and any(key not in base for key in mine)
+
+
+def _are_moved(base: Collection[Key], side: Collection[Key]) -> bool:
+    return [key for key in base if key in side] != [key for key in side if key in base]
 
 
 def _by_name(things: Sequence[Any]) -> dict[str, Any]:

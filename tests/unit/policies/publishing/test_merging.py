@@ -46,6 +46,25 @@ def test_one_rule_that_both_changed_is_named(base: Any, theirs: Any, mine: Any) 
     assert merged(base, theirs, mine).conflicts == {"filters/a": "both sides changed a of filters"}
 
 
+@pytest.mark.parametrize(
+    ("base", "theirs", "mine", "order"),
+    [
+        pytest.param("abc", "cab", "abc", "cab", id="they moved one"),
+        pytest.param("abc", "abc", "cab", "cab", id="I moved one"),
+        pytest.param("abc", "bca", "cab", "cab", id="both moved one"),
+        pytest.param("abc", "xabc", "abc", "xabc", id="they put one in front"),
+        pytest.param("abc", "abc", "axbc", "axbc", id="I put one between"),
+        pytest.param("abc", "cabx", "yabc", "cabxy", id="they moved one, and both added one"),
+        pytest.param("abc", "cab", "ac", "ca", id="they moved one, and I removed one"),
+        pytest.param("abc", "xac", "abcy", "acyx", id="both added one, and they removed one"),
+    ],
+)
+def test_rules_stand_in_the_order_of_the_side_that_changed_it(base: str, theirs: str, mine: str, order: str) -> None:
+    found = merged(*(dict.fromkeys(side, 1) for side in (base, theirs, mine)))
+    assert not found.conflicts
+    assert "".join(rules_of(found.rule_set)) == order
+
+
 @pytest.mark.parametrize("mine", [1.0, True, [1.0]])
 def test_a_param_that_python_takes_for_the_same_is_a_change_all_the_same(mine: Any) -> None:
     own = [1] if isinstance(mine, list) else 1
