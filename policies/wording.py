@@ -92,7 +92,7 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
         lines.append(f"params changed: {changed}")
     if old.failures != new.failures:
         lines.append(f"failures changed: {_fields_changed(old.failures, new.failures)}")
-    return [visible(line) for line in lines + _test_changes(old.tests, new.tests)]
+    return [visible(line) for line in lines + _test_changes(old.tests_by_name, new.tests_by_name)]
 
 
 def _places(spec: engine.RuleSetSpec) -> list[tuple[str, str]]:
@@ -131,9 +131,8 @@ def _escaped(number: int) -> str:
     return f"\\U{number:08x}" if number >> 16 else f"\\u{number:04x}"
 
 
-def _test_changes(before: Sequence[engine.RuleSetTest], after: Sequence[engine.RuleSetTest]) -> list[str]:
-    """Return which tests come, go and become others, by name; of equal names the last counts."""
-    old, new = {test.name: test for test in before}, {test.name: test for test in after}
+def _test_changes(old: Mapping[str, engine.RuleSetTest], new: Mapping[str, engine.RuleSetTest]) -> list[str]:
+    """Return which tests come, go and become others, by name."""
     lines = [f"test {name} added: {_expected(test.expect)}" for name, test in new.items() if name not in old]
     lines += [f"test {name} removed: {_expected(test.expect)}" for name, test in old.items() if name not in new]
     for name, test in new.items():
@@ -143,7 +142,7 @@ def _test_changes(before: Sequence[engine.RuleSetTest], after: Sequence[engine.R
         others = [field for field in ("pod", "nodes", "pods", "now") if getattr(was, field) != getattr(test, field)]
         said = [f"expects “{_expected(was.expect)}” → “{_expected(test.expect)}”"] if was.expect != test.expect else []
         lines.append(f"test {name} changed: {', '.join([*said, *(f'another {field}' for field in others)])}")
-    if before != after and not lines:
+    if [*old] != [*new] and not lines:
         lines.append(f"tests are in another order: {', '.join(new)}")
     return lines
 

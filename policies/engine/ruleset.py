@@ -138,6 +138,18 @@ class RuleSetSpec(_WithParams, rename="camel", frozen=True, omit_defaults=True, 
         """The names of all rules."""
         return [rule.key for rule in (*self.filters, *self.scores, *self.victims)]
 
+    @property
+    def tests_by_name(self) -> dict[str, RuleSetTest]:
+        """The tests by their names; of several with one name the second one is called NAME (2)."""
+        found: dict[str, RuleSetTest] = {}
+        for test in self.tests:
+            name, number = test.name, 1
+            while name in found:
+                number += 1
+                name = f"{test.name} ({number})"
+            found[name] = test
+        return found
+
 
 class RuleSet(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """A named set of rules. `version` is 0 for one that isn't stored."""

@@ -9,8 +9,8 @@ from policies.engine import ruleset as engine
 
 Key = TypeVar("Key", bound=Hashable)
 
-# Members of a specification that are lists of things with a name.
-_LISTS = ("filters", "scores", "victims", "tests")
+# Members of a specification that are lists of rules.
+_RULES = ("filters", "scores", "victims")
 _ABSENT = object()
 MINE, THEIRS = "mine", "theirs"
 
@@ -48,8 +48,9 @@ class _Merge:
         sides = (base.spec, theirs.spec, mine.spec)
         members: dict[str, Any] = {
             member: list(self._mappings(member, *(_by_name(getattr(spec, member)) for spec in sides)).values())
-            for member in _LISTS
+            for member in _RULES
         }
+        members["tests"] = list(self._mappings("tests", *(spec.tests_by_name for spec in sides)).values())
         params = self._mappings("params", *(engine.encoded_params(spec) for spec in sides))
         members["params"] = {name: msgspec.json.decode(value) for name, value in params.items()}
         members["failures"] = self._one("failures", "failures", *(spec.failures for spec in sides))
@@ -97,9 +98,5 @@ def _are_moved(base: Collection[Key], side: Collection[Key]) -> bool:
     return [key for key in base if key in side] != [key for key in side if key in base]
 
 
-def _by_name(things: Sequence[Any]) -> dict[str, Any]:
-    return {_name(each): each for each in things}
-
-
-def _name(each: engine.Rule | engine.RuleSetTest) -> str:
-    return each.key if isinstance(each, engine.Rule) else each.name
+def _by_name(rules: Sequence[engine.Rule]) -> dict[str, Any]:
+    return {rule.key: rule for rule in rules}

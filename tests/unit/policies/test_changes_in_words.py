@@ -138,3 +138,15 @@ def test_each_field_of_a_rule_and_of_a_test_that_changes_makes_a_line(kind: str)
         spec = msgspec.structs.replace(RULE_SET.spec, **{kind: [msgspec.structs.replace(was, **{field: changed})]})
         after = msgspec.structs.replace(RULE_SET, spec=spec, version=0)
         assert len(wording.part_changes(RULE_SET, after)) > 1, field
+
+
+def test_of_tests_of_one_name_the_one_that_changed_is_named() -> None:
+    def with_tests(*nodes: str) -> engine.RuleSet:
+        tests = [msgspec.structs.replace(TEST, expect=engine.Expectation(feasible=[node])) for node in nodes]
+        return msgspec.structs.replace(RULE_SET, spec=msgspec.structs.replace(RULE_SET.spec, tests=tests))
+
+    before = with_tests("n1", "n2")
+    assert wording.rule_set_changes(before, with_tests("n3", "n2")) == [
+        "test t changed: expects “feasible n1” → “feasible n3”"
+    ]
+    assert wording.rule_set_changes(before, with_tests("n1")) == ["test t (2) removed: feasible n2"]

@@ -74,6 +74,18 @@ def test_a_param_that_python_takes_for_the_same_is_a_change_all_the_same(mine: A
         assert repr(found) == repr(mine)
 
 
+def test_tests_of_one_name_all_stay() -> None:
+    def with_tests(*nodes: str) -> RuleSet:
+        names = dict(zip(nodes, ("t", "t", "t (2)"), strict=True))
+        return make_rule_set(
+            "web", tests=[{"name": name, "pod": {}, "expect": {"best": node}} for node, name in names.items()]
+        )
+
+    found = merge_rule_sets(with_tests("n1", "n2", "n3"), with_tests("n4", "n2", "n3"), with_tests("n1", "n5", "n3"))
+    assert not found.conflicts
+    assert [each.expect.best for each in found.rule_set.spec.tests] == ["n4", "n5", "n3"]
+
+
 def test_of_each_part_that_both_changed_the_side_that_is_chosen_is_taken() -> None:
     """The rest is put together as ever."""
     sides = (
