@@ -16,6 +16,7 @@ from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
 from scheduler.evidence.numbers import uncovered
 from scheduler.evidence.pruned import Pruned, PrunedLeaves
+from scheduler.evidence.rules import faults_of_rules
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.holds import faults_of_holds
@@ -169,7 +170,7 @@ class LogVerifier:
         lost = losses.Losses(0, 0, [])
         if log == EVENTS:
             lost = self._check_losses()
-            for words in faults_of_holds():
+            for words in (*faults_of_holds(), *faults_of_rules()):
                 self._fault(self._size, words)
         self._say_faults()
         return LogReport(

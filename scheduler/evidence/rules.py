@@ -1,0 +1,158 @@
+"""Revisions, what they hold, and what was done with Changes, compared with the AuditEvents of these acts, whose bytes the ledger proves.
+
+An event names the digest of the Revision that it made, which covers the parts, by their digests, and the Revision before. What is
+older than the first event of its kind is compared with its own digests alone.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policies import compiler
+from policies.models import AuditEvent, Change, ChangeEvent, Part, Revision, RevisionPart
+from policies.publishing.audit import said_by
+from policies.publishing.parts import digest_text, published_at, sha256
+
+_ACT = "change."
+_OPENED = ChangeEvent.Act.OPEN.value
+_PUBLISHED = (ChangeEvent.Act.PUBLISH.value, ChangeEvent.Act.URGENT.value)
+_SAYS = dict(ChangeEvent.Act.choices)
+_CHUNK = 500
+# Kind, name and digest.
+_Part = tuple[str, str, str]
+
+
+class _Act(NamedTuple):
+    """What was done with a Change. `of` is the content that it was done with; of what made a Revision that one's number."""
+
+    change: int
+    act: str
+    by: str
+    whom: str
+    text: str
+    of: str
+
+    def __str__(self) -> str:
+        return f"Change {self.change} {_SAYS.get(self.act, self.act)} by {self.by}"
+
+
+class _Made(NamedTuple):
+    """What an event says of the Revision that it made. `reason` is empty where none was given for publishing."""
+
+    digest: str
+    by: str
+    reason: str
+
+
+class _Noted:
+    """What AuditEvents say of Changes and Revisions."""
+
+    def __init__(self) -> None:
+        self.acts: Counter[_Act] = Counter()
+        self.made: dict[int, _Made] = {}
+        # All that a Change was called: ids of events follow the clocks of their processes, so that the last one may be none of the newest.
+        self.titles = defaultdict[int, set[str]](set)
+        events = AuditEvent.objects.filter(kind__startswith=_ACT).order_by("pk")
+        for event in events.iterator(chunk_size=_CHUNK):
+            act, more = event.kind.removeprefix(_ACT), _more(event)
+            of = str(event.revision) if act in _PUBLISHED else event.after
+            self.acts[_Act(event.change or 0, act, event.by, str(more.get("whom", "")), event.reason, of)] += 1
+            self.titles[event.change or 0].add(str(more.get("title", "")))
+            if act in _PUBLISHED:
+                self.made[event.revision or 0] = _Made(event.after, event.by, event.reason)
+        # Older Changes had acts that nothing noted.
+        self.first_change = min((act.change for act in self.acts if act.act == _OPENED), default=None)
+
+
+def faults_of_rules() -> list[str]:
+    """Return what differs, in words.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    before = _Noted()
+    revisions = list(Revision.objects.order_by("number"))
+    changes = list(Change.objects.order_by("pk").only("title", "revision"))
+    acts = Counter(_stored_acts({row.pk: row.revision_id for row in changes}))
+    # Read once more: acts may have been done since.
+    noted = _Noted()
+    return [
+        *_faults_of_parts(),
+        *_faults_of_digests(revisions),
+        *_faults_of_making(revisions, before, noted),
+        *_faults_of_titles(changes, before, noted),
+        *_faults_of_acts(acts, before, noted),
+    ]
+
+
+def _more(event: AuditEvent) -> Mapping[str, Any]:
+    try:
+        return said_by(event).more
+    except msgspec.DecodeError:
+        return {}  # the log of events says what is wrong with it
+
+
+def _stored_acts(revisions: Mapping[int, int | None]) -> Iterator[_Act]:
+    rows = ChangeEvent.objects.order_by("pk").values_list("change", "act", "by", "whom", "text", "digest")
+    for change, act, by, whom, text, digest in rows.iterator(chunk_size=_CHUNK):
+        yield _Act(change, act, by, whom, text, str(revisions.get(change)) if act in _PUBLISHED else digest)
+
+
+def _faults_of_parts() -> Iterator[str]:
+    for digest, document in Part.objects.values_list("digest", "document").iterator(chunk_size=_CHUNK):
+        if sha256(document.encode()) != digest:
+            held = RevisionPart.objects.filter(part=digest).order_by("pk").first()
+            yield f"part {digest} ({held or 'held by no Revision'}) isn't what was published: it was changed"
+
+
+def _faults_of_digests(revisions: Iterable[Revision]) -> Iterator[str]:
+    """Iterate over Revisions that don't hold what their digest was taken over."""
+    begun, ended = defaultdict[int, list[_Part]](list), defaultdict[int | None, list[_Part]](list)
+    for kind, name, digest, since, until in RevisionPart.objects.values_list("kind", "name", "part", "since", "until"):
+        begun[since].append((kind, name, digest))
+        ended[until].append((kind, name, digest))
+    held, former = set[_Part](), ""
+    for row in revisions:
+        number, at = row.number, published_at(row.created_at)
+        held = held.difference(ended[number]).union(begun[number])
+        chained = compiler.chain_text(number=number, published_at=at, parts=held, former=former)
+        text = chained if row.chained else digest_text(row).encode()
+        if sha256(text) != row.digest:
+            yield f"{row} isn't what its digest was taken over: it, what it holds or the Revision before was changed"
+        former = row.digest
+
+
+def _faults_of_making(revisions: Iterable[Revision], before: _Noted, noted: _Noted) -> Iterator[str]:
+    first = min(noted.made, default=None)
+    there = set()
+    for row in revisions:
+        there.add(row.number)
+        said = noted.made.get(row.number)
+        if said is None and first is not None and row.number > first:
+            yield f"{row} was planted: no AuditEvent says that it was made"
+        elif said is not None and said != (row.digest, row.made_by, said.reason and row.reason):
+            yield f"{row} is not what was noted when {said.by} made it: it was changed"
+    for number, said in before.made.items():
+        if number not in there:
+            yield f"Revision {number} was removed: an AuditEvent says that {said.by} made it"
+
+
+def _faults_of_titles(changes: Iterable[Change], before: _Noted, noted: _Noted) -> Iterator[str]:
+    there = {row.pk: row for row in changes}
+    for number in before.titles:
+        if number not in there:
+            yield f"Change {number} was removed: AuditEvents say what was done with it"
+        elif there[number].title not in noted.titles[number]:
+            yield f"{there[number]} is called {there[number].title!r}, and no AuditEvent calls it so: it was changed"
+
+
+def _faults_of_acts(acts: Counter[_Act], before: _Noted, noted: _Noted) -> Iterator[str]:
+    for act in before.acts - acts:
+        yield f"{act} was changed or removed: an AuditEvent notes it"
+    for act in acts - noted.acts:
+        # Who else wrote the edits that a Change was opened with is noted by nothing.
+        is_author = act.act == ChangeEvent.Act.EDIT and not act.text
+        if noted.first_change is not None and act.change >= noted.first_change and not is_author:
+            yield f"{act} was changed or planted: no AuditEvent notes it"

@@ -1,0 +1,111 @@
+"""Revisions, their rules and what was done with Changes are proved by AuditEvents: what was done to them past Berth is named."""
+
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import AuditEvent, Change, ChangeEvent, Part, Revision, RevisionPart
+from scheduler.ledger.events import append_events
+from tests.builders import make_assignment, make_rule_set
+from tests.component.pages import opened, publish_all
+from tests.ledgers import Ledgered, faults, without_triggers
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def published(ledgered: Ledgered) -> Ledgered:
+    """Three Revisions, of which carol approved the second, and the third gives a reason and takes something away."""
+    publish_all(make_rule_set("web"), make_assignment("all", "web"))
+    change = opened(make_rule_set("data"), title="for data")
+    publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
+    carol = User.objects.create_superuser("carol")
+    publishing.approve_change(change=change, by=carol, expected_digest=change.digest)
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    publishing.roll_back(to_number=1, by="ops", reason="data waits")
+    append_events(timezone.now())
+    ledgered.sign()
+    return ledgered
+
+
+def test_what_nobody_touched_is_as_it_was_noted(published: Ledgered) -> None:
+    assert faults(published.verify()) == []
+
+
+def the(name: str) -> Part:
+    return Part.objects.get(pk=RevisionPart.objects.get(name=name).part_id)
+
+
+def rewrite(name: str) -> None:
+    """Put other rules in the place of those that were published, with the digest that they have."""
+    part = the(name)
+    document = part.document.replace("PodFitsResources", "PodFitsHostPorts")
+    other = Part.objects.create(digest=hashlib.sha256(document.encode()).hexdigest(), document=document)
+    RevisionPart.objects.filter(part=part).update(part=other)
+
+
+def do(which: str, **fields: object) -> None:
+    ChangeEvent.objects.filter(act=which).update(**fields)
+
+
+CHANGED = "is not what was noted when ops made it: it was changed"
+DIGEST = "isn't what its digest was taken over: it, what it holds or the Revision before was changed"
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (lambda: Part.objects.filter(pk=the("web").pk).update(document="{}"), "(RuleSet web since Revision 1) isn't what was published: it was changed"),
+        (lambda: rewrite("web"), f"Revision 1 {DIGEST}"),
+        (lambda: RevisionPart.objects.filter(name="data").update(until=None), f"Revision 3 {DIGEST}"),
+        (lambda: RevisionPart.objects.filter(name="data").delete(), f"Revision 2 {DIGEST}"),
+        (lambda: Revision.objects.filter(pk=2).update(created_at=timezone.now() - timedelta(days=1)), f"Revision 2 {DIGEST}"),
+        (lambda: Revision.objects.filter(pk=2).update(digest="0" * 64), f"Revision 2 {CHANGED}"),
+        (lambda: Revision.objects.filter(pk=2).update(made_by="eve"), f"Revision 2 {CHANGED}"),
+        (lambda: Revision.objects.filter(pk=3).update(reason="none"), f"Revision 3 {CHANGED}"),
+        (lambda: Revision.objects.create(number=4, digest="0" * 64, made_by="eve", created_at=timezone.now()), "Revision 4 was planted: no AuditEvent says that it was made"),
+        (lambda: Change.objects.filter(title="for data").update(title="for web"), "is called 'for web', and no AuditEvent calls it so: it was changed"),
+        (lambda: Change.objects.filter(revision=3).update(state="draft", revision=None), "published by ops was changed or removed: an AuditEvent notes it"),
+        (lambda: do("approve", by="dave"), "approved by carol was changed or removed: an AuditEvent notes it"),
+        (lambda: do("approve", by="dave"), "approved by dave was changed or planted: no AuditEvent notes it"),
+        (lambda: do("approve", act="reject"), "rejected by carol was changed or planted: no AuditEvent notes it"),
+        (lambda: do("approve", act="nothing"), "nothing by carol was changed or planted: no AuditEvent notes it"),
+        (lambda: do("approve", digest="0" * 64), "approved by carol was changed or removed: an AuditEvent notes it"),
+        (lambda: ChangeEvent.objects.filter(act="approve").delete(), "approved by carol was changed or removed: an AuditEvent notes it"),
+        (lambda: Change.objects.get(title="for data").events.create(act="approve", by="dave", at=timezone.now(), digest=""), "approved by dave was changed or planted: no AuditEvent notes it"),
+    ],
+)  # fmt: skip
+def test_what_was_done_to_rules_past_berth_is_named(
+    published: Ledgered, tamper: Callable[[], object], said: str
+) -> None:
+    without_triggers()
+    tamper()
+    assert any(each.startswith("events: ") and each.endswith(said) for each in faults(published.verify()))
+
+
+def test_a_change_and_a_revision_that_were_removed_are_missed(published: Ledgered) -> None:
+    without_triggers()
+    number = Change.objects.get(revision=3).pk
+    Change.objects.filter(pk=number).delete()
+    RevisionPart.objects.filter(name="data").update(until=None)
+    Revision.objects.filter(pk=3).delete()
+    said = faults(published.verify())
+    assert f"events: Change {number} was removed: AuditEvents say what was done with it" in said
+    assert "events: Revision 3 was removed: an AuditEvent says that ops made it" in said
+
+
+def test_what_is_older_than_audit_events_is_compared_with_its_own_digests(ledgered: Ledgered) -> None:
+    without_triggers()
+    publish_all(make_rule_set("web"))
+    AuditEvent.objects.all().delete()
+    publish_all(make_rule_set("data"))
+    append_events(timezone.now())
+    ledgered.sign()
+    assert faults(ledgered.verify()) == []
+    rewrite("web")
+    assert faults(ledgered.verify()) == [f"events: Revision 1 {DIGEST}", f"events: Revision 2 {DIGEST}"]
