@@ -20,6 +20,7 @@ from policies.engine import ruleset as engine
 from policies.models import AuditEvent, Change, Revision
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
+from policies.publishing.parts import batches, digest_text, documents_of, held_by
 from policies.publishing.revisions import load_revision
 from policies.wording import assignment_sentence, priority_class_sentence, rule_sentence, suspension_sentence
 from scheduler.decisions.reading import exact_bytes
@@ -251,6 +252,7 @@ class _Export:
         self._archive.add_lines("changes.jsonl", map(_change_line, changes.order_by("pk")))
         rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
         self._archive.add_lines("revisions.jsonl", map(_revision_line, rows))
+        self._archive.add_lines("parts.jsonl", _part_lines(rows))
         self._archive.add_lines("rules.txt", (text for row in rows for text in _rules_in_words(row)))
 
     def write_rest(self) -> None:
@@ -387,14 +389,15 @@ def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
     """Iterate over the events of a time, or of a Change, and over those that say what was deleted or lost.
 
     Those of a case of a Pod: what was done meanwhile concerns it too, and, whenever that was, who made and approved the Revisions
-    that decided.
+    that decided, or were made meanwhile.
     """
     found = case.times()
     if case.change is not None:
         found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
     if found:  # else all of them
-        made = list(Change.objects.filter(revision__in=revisions).values_list("pk", flat=True))
-        found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS)) | Q(change__in=made)
+        made = AuditEvent.objects.filter(found, revision__isnull=False).values_list("revision", flat=True)
+        named = Change.objects.filter(Q(revision__in={*revisions, *made}) | Q(pk=case.change))
+        found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS)) | Q(change__in=list(named.values_list("pk", flat=True)))
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
     batch: list[tuple[int, str]] = []
     for leaf in leaves.iterator(chunk_size=_CHUNK):
@@ -446,9 +449,17 @@ def _revision_line(row: Revision) -> str:
     return _json_line(
         {
             "number": row.number, "digest": row.digest, "madeBy": row.made_by, "reason": row.reason,
-            "summary": row.summary, "createdAt": row.created_at, "document": document,
+            "summary": row.summary, "createdAt": row.created_at, "document": document, "covers": digest_text(row),
         }
     )  # fmt: skip
+
+
+def _part_lines(rows: Iterable[Revision]) -> Iterator[str]:
+    """Iterate over what the digests of parts are taken over, each once."""
+    digests = {digest for row in rows for digest in held_by(row.number).values_list("part", flat=True)}
+    for batch in batches(sorted(digests)):
+        for digest, document in sorted(documents_of(batch).items()):
+            yield _json_line({"digest": digest, "document": document})
 
 
 def _reason(text: str) -> str:

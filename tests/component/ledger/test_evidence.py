@@ -33,8 +33,8 @@ from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.models import Decision, LedgerLeaf, LedgerPruned
 from scheduler.models import Outcome as OutcomeRow
-from tests.builders import TEAM_FILTER, make_rule_set
-from tests.component.pages import opened
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.component.pages import opened, publish_all
 from tests.component.policies.test_changes import person
 from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign, without_triggers
 from tests.ledgers import faults as named
@@ -638,3 +638,53 @@ def test_a_log_rolled_back_and_signed_by_the_key_is_found_by_checkpoints_kept_el
     resign(DECISIONS, SIGNER)
     path = packed(exported(), tmp_path / "f.tar")
     assert any("another root for the first 300 rows" in fault for fault in check(path, kept=kept)[0])
+
+
+@pytest.fixture
+def decided(history: Ledgered) -> Files:
+    """Return an archive of a day: it has a Change that carol approved, whose Revision decided, and a Pause of other rules."""
+    publish_all(make_rule_set("others"))
+    change = opened(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment("all", "web"), by="alice", title="web")
+    publishing.submit_change(change=change, by="alice", expected_digest=change.digest)
+    carol = person("carol", "Approver")
+    publishing.approve_change(change=change, by=carol, text="seen", expected_digest=change.digest)
+    revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+    publishing.pause(target="RuleSet/others", reason="INC-1", by="alice")
+    Decision.objects.filter(ledger_index=3).update(revision=revision.number, body=b"")
+    return exported(Case(first=AT, until=AT + timedelta(days=1)))
+
+
+def test_rules_and_approvals_are_those_that_were_noted(decided: Files, tmp_path: Path) -> None:
+    faults, _logs = check(packed(decided, tmp_path / "e.tar"))
+    assert [fault for fault in faults if not fault.startswith("decisions.")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "said"),
+    [
+        ("revisions.jsonl", '"madeBy":"alice"', '"madeBy":"eve"', "Revision 2 isn't what an event noted when it was made"),
+        ("revisions.jsonl", '"createdAt":"20', '"createdAt":"19', "Revision 2 isn't of the number or the time"),
+        ("revisions.jsonl", '"reason":"node belongs to another team"', '"reason":"no"', "Revision 2 doesn't hold what its digest was taken over"),
+        ("revisions.jsonl", '\\"former\\":', '\\"other\\":', "Revision 2 isn't what its digest was taken over"),
+        ("parts.jsonl", "node belongs to another team", "no", "it isn't what its digest was taken over"),
+        ("changes.jsonl", '"by":"carol"', '"by":"dave"', ", 'approve', 'carol', 'seen'"),
+        ("changes.jsonl", '"title":"web"', '"title":"none"', "isn't called as any event of it says"),
+        ("changes.jsonl", '"events":[', '"events":[{"act":"approve","by":"eve","at":"2026-01-01T00:00:00Z","digest":"","text":""},', ", 'approve', 'eve'"),
+    ],
+)  # fmt: skip
+def test_rules_and_approvals_that_an_insider_changed_are_named(
+    decided: Files, tmp_path: Path, name: str, before: str, after: str, said: str
+) -> None:
+    assert before in decided[name].decode()
+    decided[name] = decided[name].decode().replace(before, after, 1).encode()
+    signed_anew(decided, SIGNER)
+    assert any(said in fault for fault in check(packed(decided, tmp_path / "e.tar"))[0])
+
+
+def test_all_events_of_a_change_are_in_an_archive_that_has_one_of_them_that_made_a_revision(history: Ledgered) -> None:
+    change = opened(make_rule_set("web"), by="alice")
+    began = timezone.now()
+    publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+    files = exported(Case(first=began, until=timezone.now()))
+    said = [json.loads(text)["said"] for text in files["events.jsonl"].splitlines()]
+    assert [each["kind"] for each in said if each["change"] == change.pk] == ["change.open", "change.publish"]
