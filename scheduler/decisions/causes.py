@@ -86,8 +86,13 @@ def _told(verdicts: Mapping[tuple[str, ...], _Verdict]) -> Causes:
         sentence = f"It was {alone[0]}: with nothing else changed, the answer is the new one."
     elif alone:
         sentence = f"{listed(alone)} changed, and either would have made the difference."
+    elif not needed:
+        sentence = f"It took several changes together: any two of {listed(FACTORS)}."
+    elif len(needed) == 1:
+        others = " or ".join(factor for factor in FACTORS if factor not in needed)
+        sentence = f"It took several changes together: {needed[0]}, with {others}."
     else:
-        sentence = f"It took several changes together: {listed(needed or FACTORS)}."
+        sentence = f"It took several changes together: {listed(needed)}."
     return Causes(sentence=f"{sentence[0].upper()}{sentence[1:]}", alone=alone, needed=needed)
 
 

@@ -140,6 +140,26 @@ def test_what_took_two_changes_together_is_said_so(history: History, asking: Ask
     assert newest.causes.sentence == "It took several changes together: the rules and the cluster."
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "needed", "sentence"),
+    [
+        ("true", "!({x} || {ops})", ["the rules"], "the rules, with the Pod or the cluster."),
+        ("!({x} && {ops})", "!({x} || {ops})", [], "any two of the Pod, the rules and the cluster."),
+    ],
+)
+def test_what_took_one_change_with_another_of_several_names_them_all(
+    history: History, asking: Asking, before: str, after: str, needed: list[str], sentence: str
+) -> None:
+    for number, expression in enumerate((before, after)):
+        says = expression.format(x="'x' in pod.metadata.labels", ops="node.metadata.labels.team == 'ops'")
+        publish_all(make_rule_set("team", filters=[{"name": "team", "expression": says, "reason": "no"}]))
+        asking.filter(pod(**({"x": "y"} if number else {})), snapshot(n1="ops" if number else "web"))
+    newest, _ = told(history).attempts
+    assert newest.causes is not None
+    assert (newest.causes.alone, newest.causes.needed) == ([], needed)
+    assert newest.causes.sentence == f"It took several changes together: {sentence}"
+
+
 def test_a_difference_that_cant_be_decided_anew_says_why(history: History, asking: Asking) -> None:
     asking.filter(pod(), snapshot(n1="web"))
     asking.filter(pod(), snapshot(n1="data"))
