@@ -1,11 +1,12 @@
 """What made the difference between two answers about a Pod: each decided anew with one thing taken from the other.
 
-The Pod, the rules and the cluster are what an answer follows from. What alone leads from the first answer to the second made
-the difference; what the second can't do without had a part in it.
+The Pod, the rules and the cluster are what an answer follows from, and the time where rules look at it. What alone leads from the
+first answer to the second made the difference; what the second can't do without had a part in it.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
@@ -25,8 +26,7 @@ from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 DECIDING = ("filter", "schedule")
-POD, RULES, CLUSTER = "the Pod", "the rules", "the cluster"
-FACTORS = (POD, RULES, CLUSTER)
+POD, RULES, CLUSTER, TIME = "the Pod", "the rules", "the cluster", "the time"
 
 
 class Causes(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,38 +66,41 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     try:
         old, new = _side_of(before, replays, snapshots), _side_of(after, replays, snapshots)
         scores = bool(before.best and after.best)
+        factors = (POD, RULES, CLUSTER, *([TIME] if _reads_now(old) or _reads_now(new) else []))
         verdicts: dict[tuple[str, ...], _Verdict] = {
             taken: _verdict(before.verb, _mixed(old, new, taken), limit, with_best=scores)
-            for taken in ((), (POD,), (RULES,), (CLUSTER,), (POD, RULES), (POD, CLUSTER), (RULES, CLUSTER), FACTORS)
+            for number in range(len(factors) + 1)
+            for taken in combinations(factors, number)
         }
     except (ReplayError, ObjectError, ValueError) as error:
         return Causes(fault=f"it can't be decided anew: {error}")
-    return _told(verdicts)
+    return _told(verdicts, factors)
 
 
-def _told(verdicts: Mapping[tuple[str, ...], _Verdict]) -> Causes:
+def _reads_now(side: _Side) -> bool:
+    return side.rule_set is not None and any(
+        made.reads_now for _, made in (*side.rule_set.filters, *side.rule_set.scores)
+    )
+
+
+def _told(verdicts: Mapping[tuple[str, ...], _Verdict], factors: tuple[str, ...]) -> Causes:
     """Return what follows from the answers, by what was taken from the second."""
-    first, second = verdicts[()], verdicts[FACTORS]
+    first, second = verdicts[()], verdicts[factors]
     if first == second:
         return Causes(sentence="Decided anew, both give the same nodes.")
-    alone = [factor for factor in FACTORS if verdicts[factor,] == second]
-    needed = [factor for factor in FACTORS if verdicts[_all_but(factor)] != second]
+    alone = [factor for factor in factors if verdicts[factor,] == second]
+    needed = [factor for factor in factors if verdicts[tuple(each for each in factors if each != factor)] != second]
     if len(alone) == 1:
         sentence = f"It was {alone[0]}: with nothing else changed, the answer is the new one."
     elif alone:
-        sentence = f"{listed(alone)} changed, and either would have made the difference."
-    elif not needed:
-        sentence = f"It took several changes together: any two of {listed(FACTORS)}."
-    elif len(needed) == 1:
-        others = " or ".join(factor for factor in FACTORS if factor not in needed)
-        sentence = f"It took several changes together: {needed[0]}, with {others}."
+        sentence = f"{listed(alone)} changed, and each alone would have made the difference."
     else:
-        sentence = f"It took several changes together: {listed(needed)}."
+        least: list[tuple[str, ...]] = []
+        for taken in sorted(verdicts, key=len):
+            if verdicts[taken] == second and not any({*each} <= {*taken} for each in least):
+                least.append(taken)
+        sentence = f"It took several changes together: {', or '.join(map(listed, least))}."
     return Causes(sentence=f"{sentence[0].upper()}{sentence[1:]}", alone=alone, needed=needed)
-
-
-def _all_but(factor: str) -> tuple[str, ...]:
-    return tuple(each for each in FACTORS if each != factor)
 
 
 def _side_of(decision: Decision, replays: Replays, snapshots: Snapshots) -> _Side:
@@ -133,9 +136,12 @@ def _check(decision: Decision, body: Body) -> None:
 
 
 def _mixed(old: _Side, new: _Side, taken: tuple[str, ...]) -> _Side:
-    """Return the old side with some things of the new one; nodes and time go with the cluster."""
-    cluster = new if CLUSTER in taken else old
-    return cluster._replace(pod=(new if POD in taken else old).pod, rule_set=(new if RULES in taken else old).rule_set)
+    """Return the old side with some things of the new one; the nodes asked about go with the cluster."""
+
+    def side(factor: str) -> _Side:
+        return new if factor in taken else old
+
+    return side(CLUSTER)._replace(pod=side(POD).pod, rule_set=side(RULES).rule_set, now=side(TIME).now)
 
 
 def _verdict(verb: str, side: _Side, limit: TimeLimit, *, with_best: bool) -> _Verdict:

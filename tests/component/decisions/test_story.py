@@ -140,11 +140,26 @@ def test_what_took_two_changes_together_is_said_so(history: History, asking: Ask
     assert newest.causes.sentence == "It took several changes together: the rules and the cluster."
 
 
+def test_a_rule_over_time_that_closed_is_told_from_a_change_of_the_cluster(history: History, asking: Asking) -> None:
+    over = {"name": "early", "expression": "now.getSeconds() < 15", "reason": "too late"}
+    publish_all(make_rule_set("team", filters=[over]))
+    asking.filter(pod(), snapshot(n1="web"))
+    asking.filter(pod(), snapshot(n1="data"))
+    newest, _ = told(history).attempts
+    assert newest.causes is not None
+    assert newest.causes.sentence == "It was the time: with nothing else changed, the answer is the new one."
+
+
 @pytest.mark.parametrize(
     ("before", "after", "needed", "sentence"),
     [
-        ("true", "!({x} || {ops})", ["the rules"], "the rules, with the Pod or the cluster."),
-        ("!({x} && {ops})", "!({x} || {ops})", [], "any two of the Pod, the rules and the cluster."),
+        ("true", "!({x} || {ops})", ["the rules"], "the Pod and the rules, or the rules and the cluster."),
+        (
+            "!({x} && {ops})",
+            "!({x} || {ops})",
+            [],
+            "the Pod and the rules, or the Pod and the cluster, or the rules and the cluster.",
+        ),
     ],
 )
 def test_what_took_one_change_with_another_of_several_names_them_all(
