@@ -50,6 +50,7 @@ class Attempt(msgspec.Struct, rename="camel", kw_only=True):
         changed: what differs from the attempt before, in sentences.
         newly_allowed, newly_refused: nodes whose verdict is another one than before.
         causes: what made the difference, where that was looked for.
+        error: why there is no answer, where there is none.
         former_id: the Decision that it is compared with; empty for the first.
     """
 
@@ -68,6 +69,7 @@ class Attempt(msgspec.Struct, rename="camel", kw_only=True):
     feasible: int
     best: str
     refusals: list[Refusal]
+    error: str = ""
     former_id: str = ""
     changed: list[str] = []
     newly_allowed: list[str] = []
@@ -241,12 +243,14 @@ def _attempt(group: Sequence[Decision], read: Read) -> Attempt:
         feasible=first.feasible,
         best=best,
         refusals=refusals_of(read.answer),
+        error=first.error,
     )
 
 
 def _is_same(before: Attempt, attempt: Attempt) -> bool:
     verbs = [[step.verb for step in each.steps] for each in (before, attempt)]
-    return verbs[0] == verbs[1] and before.best == attempt.best and before.refusals == attempt.refusals
+    said = [(each.best, each.refusals, each.error) for each in (before, attempt)]
+    return verbs[0] == verbs[1] and said[0] == said[1]
 
 
 def _join(before: Attempt, attempt: Attempt) -> None:
@@ -365,6 +369,8 @@ def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
     if not attempts:
         return "Nothing but shadows was asked about it."
     last = attempts[-1]
+    if last.error:
+        return f"It waits: the last question about it couldn't be answered: {last.error}."
     if last.feasible or not last.refusals:
         return f"It may use {last.feasible:,} of {last.nodes:,} nodes; that it is on one isn't known yet."
     held = ", ".join(f"{len(each.nodes):,} refused by {each.rule} (“{each.reason}”)" for each in last.refusals[:3])

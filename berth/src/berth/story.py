@@ -24,12 +24,13 @@ def _attempt(attempt: dict[str, Any]) -> Iterator[str]:
         f"rule set {attempt['ruleSet']} version {attempt['ruleSetVersion']}" if attempt["ruleSet"] else "no rule set"
     )
     by = f" by Assignment {attempt['assignment']}" if attempt.get("assignment") else ""
-    yield (
-        f"{_moment(attempt['lastAt'])} {attempt['verb']}{times}: {attempt['feasible']} of {attempt['nodes']} nodes passed "
-        f"{rules}{by}, Revision {attempt['revision']}"
-        + (f"; the best is {attempt['best']}" if attempt["best"] else "")
-        + "."
+    best = f"; the best is {attempt['best']}" if attempt["best"] else ""
+    answer = (
+        f"no answer: {attempt['error']}"
+        if attempt.get("error")
+        else f"{attempt['feasible']} of {attempt['nodes']} nodes passed {rules}{by}, Revision {attempt['revision']}{best}"
     )
+    yield f"{_moment(attempt['lastAt'])} {attempt['verb']}{times}: {answer}."
     yield from (f"  {said}" for said in attempt.get("changed", ()))
     if attempt.get("newlyAllowed"):
         yield f"  It may use now: {names(attempt['newlyAllowed'])}."

@@ -124,9 +124,10 @@ def _told(story: Story) -> str:
     for attempt in reversed(story.attempts):
         times = f", {attempt.times} times" if attempt.times > 1 else ""
         best = f", best {attempt.best}" if attempt.best else ""
-        lines.append(
-            f"{attempt.last_at.isoformat()} {attempt.verb}{times}: {attempt.feasible} of {attempt.nodes} nodes{best}"
+        answer = (
+            f"no answer: {attempt.error}" if attempt.error else f"{attempt.feasible} of {attempt.nodes} nodes{best}"
         )
+        lines.append(f"{attempt.last_at.isoformat()} {attempt.verb}{times}: {answer}")
         lines += [f"- {said}" for said in attempt.changed]
         if attempt.newly_allowed:
             lines.append(f"- may use now: {named(attempt.newly_allowed)}")

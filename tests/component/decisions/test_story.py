@@ -84,6 +84,12 @@ class Asking:
         self._history.recorder.record(entry)
         return key
 
+    def fail(self, asked: Pod, error: str) -> None:
+        self._seconds += 10
+        self._history.recorder.record(
+            Entry(verb="filter", pod=asked, now=AT + timedelta(seconds=self._seconds), error=error)
+        )
+
     def bind(self, asked: Pod) -> None:
         self._seconds += 1
         self._history.recorder.record(Entry(verb="bind", pod=asked, now=AT + timedelta(seconds=self._seconds)))
@@ -247,6 +253,24 @@ def test_one_page_leads_to_the_end_and_to_who_approved_the_rules(
     ):
         assert said in text, said
     assert "dave" not in text
+
+
+def test_an_attempt_without_an_answer_says_why_and_names_no_number_of_nodes(
+    history: History, asking: Asking, auditor: Client
+) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    unseen = "Berth has not seen the cluster yet"
+    for _ in range(2):
+        asking.fail(pod(), unseen)
+    story = told(history)
+    assert story.now == f"It waits: the last question about it couldn't be answered: {unseen}."
+    assert [(each.error, each.times) for each in story.attempts] == [(unseen, 2), ("", 1)]
+    page = text_of(get(auditor, f"{PAGE}?uid=u1"))
+    assert f"! no answer: {unseen}" in page
+    assert "0 of 0 nodes" not in page
+    out = io.StringIO()
+    call_command("explain", "web-1", "--story", stdout=out)
+    assert f"filter, 2 times: no answer: {unseen}\n" in out.getvalue()
 
 
 def test_explain_and_rest_tell_the_same(history: History, asking: Asking, auditor: Client) -> None:

@@ -80,6 +80,16 @@ def test_why_tells_the_story_in_sentences(berth: Berth, stub: Stub) -> None:
     ]
 
 
+def test_why_says_of_an_attempt_without_an_answer_why(berth: Berth, stub: Stub) -> None:
+    attempt = ATTEMPT | {"nodes": 0, "error": "Berth has not seen the cluster yet", "refusals": []}
+    stub.answer("GET", "/pods/shop/web-1", STORY | {"attempts": [attempt]})
+
+    ran = berth("why", "web-1", "-n", "shop")
+
+    said = "2026-01-01T10:05:00Z filter, 3 times since 2026-01-01T10:00:00Z: no answer: Berth has not seen the cluster yet."
+    assert ran.out.splitlines()[1] == said
+
+
 @pytest.mark.parametrize("pod", ["shop/web-1", "pod/web-1", "web-1"])
 def test_a_pod_is_named_as_kubectl_does(berth: Berth, stub: Stub, pod: str) -> None:
     berth("why", pod, "--namespace", "shop")
