@@ -200,7 +200,7 @@ def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair
     names = pair.nodes if pair else []
     sides = (("Left", pair.first), ("Right", pair.second)) if pair else ()
     said = [
-        (side, "bad" if each.is_refusal else "good", each.verdict + ("" if each.points is None else f", {each.points} points"))
+        (side, each.kind, each.verdict + ("" if each.points is None else f", {each.points} points"))
         for side, each in sides
     ]  # fmt: skip
     lead = f"Of {len(names):,} node{'s' if len(names) > 1 else ''} both said the same." if pair else ""

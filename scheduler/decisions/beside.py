@@ -20,9 +20,14 @@ class Said(msgspec.Struct, frozen=True):
     points: int | None = None
 
     @property
-    def is_refusal(self) -> bool:
-        """Whether the node was refused."""
-        return self.verdict not in {_PASSES, _NOT_ASKED}
+    def mark(self) -> str:
+        """Return the sign of the verdict: ✓ of a node that passes, · of one not asked about, ✗ of a refused one."""
+        return {_PASSES: "✓", _NOT_ASKED: "·"}.get(self.verdict, "✗")
+
+    @property
+    def kind(self) -> str:
+        """Return what a page draws the verdict as."""
+        return {_PASSES: "good", _NOT_ASKED: "none"}.get(self.verdict, "bad")
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -120,6 +120,14 @@ def test_names_of_nodes_that_two_decisions_treat_alike_unfold_in_pages(auditor: 
     assert "Nobody asked about nope" in text_of(get(auditor, f"{url}?node=nope"))
 
 
+def test_a_node_that_one_of_two_decisions_was_not_asked_about_is_not_said_to_pass(auditor: Client) -> None:
+    rows = [decided(2), decided(1, publishes=False)]
+    url = f"/admin/scheduler/decision/{rows[0].pk}/beside/{rows[1].pk}/"
+    assert "· not asked about" in text_of(get(auditor, url))
+    names = get(auditor, f"{url}?node=n0001").content.decode()
+    assert '<span class="berth-cell-none">not asked about</span>' in names
+
+
 def test_why_not_a_node_is_answered_for_any(auditor: Client) -> None:
     row = decided(10)
     said = text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n0000"))
