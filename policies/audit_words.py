@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from policies.engine.pauses import Target
 from policies.models import AuditEvent
 
 # What was done, as a list names it, and with what it was done to.
@@ -121,7 +122,7 @@ def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
         "change": f"{change} ({more['title']})" if more.get("title") else change,
         "made": f", which made Revision {row.revision}" if is_made else "",
         "by_change": f" by {change}" + (f", which made Revision {row.revision}" if is_made else ", sent to review"),
-        "thing": thing_of(row),
+        "thing": thing_of(row, more),
         "whom": more.get("whom", "somebody"),
         "version": more.get("version", "unknown"),
         "changed": _changed(more),
@@ -135,10 +136,13 @@ def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
     return said if row.kind == "process.start" else f"{who_of(row)} {said}"
 
 
-def thing_of(row: AuditEvent) -> str:
-    """Return what it was done to."""
+def thing_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
+    """Return what it was done to; `more` as in `sentence_of`."""
     if row.thing_kind == "everything":
         return "everything"
+    # What is paused or passes Pods over may be one rule of the rule set that the columns name.
+    if rule := Target.parse(str(more.get("target", ""))).rule:
+        return f"rule {rule} of rule set {row.thing_name}"
     if row.thing_kind == "Account" and not row.thing_name:
         return "an account that there isn't"
     named = f"{_THINGS.get(row.thing_kind, row.thing_kind)} {row.thing_name}".strip()

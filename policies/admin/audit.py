@@ -1,5 +1,6 @@
 """Who did what: the list of AuditEvents, and what each says. Pages that only show."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -102,7 +103,18 @@ def _who(row: AuditEvent) -> dict[str, str]:
 
 def _thing(row: AuditEvent) -> str:
     # What concerns a Change alone has it in a column of its own.
-    return "" if row.thing_kind in {"Change", ""} else thing_of(row)
+    return "" if row.thing_kind in {"Change", ""} else thing_of(row, _more_of(_said(row)))
+
+
+def _said(row: AuditEvent) -> publishing.Said | None:
+    try:
+        return publishing.said_by(row)
+    except msgspec.DecodeError:
+        return None
+
+
+def _more_of(said: publishing.Said | None) -> Mapping[str, Any]:
+    return said.more if said else {}
 
 
 @admin.site.admin_view
@@ -112,11 +124,8 @@ def event(request: HttpRequest, key: Any) -> HttpResponse:
     """Show one event: what was done in a sentence, what was there before and after, and what else was done with it."""
     row = get_object_or_404(AuditEvent, pk=key)
     sees_addresses = request.user.has_perm(SEE_ADDRESSES)
-    try:
-        said = publishing.said_by(row)
-    except msgspec.DecodeError:
-        said = None
-    more = said.more if said else {}
+    said = _said(row)
+    more = _more_of(said)
     things = more.get("things", [])
     change = Change.objects.filter(pk=row.change).first() if row.change else None
     context = {

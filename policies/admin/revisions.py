@@ -67,6 +67,12 @@ _SHOWN = (
 )
 
 
+def _head(line: str) -> str:
+    """Return what a line of changes names; of a Pause, whose name is made of a digest, what is paused or in force again."""
+    name, _, rest = line.partition(": ")
+    return rest.partition(": ")[0] if name.startswith("Pause ") and name.endswith((" added", " removed")) else name
+
+
 class _RevisionList(ChangeList):
     """Notes of its page what other parts say of each Revision."""
 
@@ -177,7 +183,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     def in_a_line(self, row: Revision) -> str:
         """Return what was touched, in a line; a roll back by its name. Its own page has the diff."""
         change = getattr(row, "change", None)
-        heads = [line.partition(": ")[0] for line in row.summary.splitlines() if line.startswith(_HEADS)]
+        heads = [_head(line) for line in row.summary.splitlines() if line.startswith(_HEADS)]
         said = "; ".join(heads[:_IN_LIST]) + (f"; and {len(heads) - _IN_LIST} more" if len(heads) > _IN_LIST else "")
         if change is None or change.rolls_back_to is None:
             return said

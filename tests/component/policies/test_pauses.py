@@ -299,6 +299,19 @@ class TestSuspended:
         assert [each.has_ended for each in publishing.ending_soon(end)] == [True]
 
 
+def test_the_lists_of_revisions_and_events_name_the_rule_that_is_paused(auditor: Client) -> None:
+    publishing.pause(target="RuleSet/web/team", by="ops", reason="fire: all of it")
+    publishing.resume(target="RuleSet/web/team", by="ops", reason="over")
+    revisions = text_of(get(auditor, "/admin/policies/revision/"))
+    assert "rule team of rule set web is paused until it is resumed fire: all of it" in revisions
+    assert "rule team of rule set web is in force for all again over" in revisions
+    events = text_of(get(auditor, "/admin/policies/audit/"))
+    assert "paused rule team of rule set web" in events
+    paused = AuditEvent.objects.get(kind="pause")
+    said = text_of(get(auditor, f"/admin/policies/audit/{paused.pk}/"))
+    assert "ops paused rule team of rule set web by Change 2, which made Revision 2." in said
+
+
 class TestCommands:
     def run(self, *args: str) -> dict[str, Any]:
         out = io.StringIO()
