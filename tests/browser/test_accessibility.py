@@ -29,6 +29,8 @@ _LOOK = """async (rules) => {
         each.impact, each.id, node.target.join(' '), node.html.slice(0, 160), (node.any[0] || node.all[0] || node.none[0] || {}).message || ''
     ]));
 }"""
+_TWICE = """() => [...document.querySelectorAll('h1')].map((each) => each.innerText.trim())
+    .filter((text, at, all) => text && all.indexOf(text) !== at)"""
 _WIDE = "() => document.documentElement.scrollWidth"
 _NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 _DESK, _PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
@@ -68,6 +70,7 @@ def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
             page.evaluate(_AXE)
             light = looked_at(page)
             wide = page.evaluate(_WIDE)
+            light += [f"says twice: {each}" for each in page.evaluate(_TWICE)]
             light += [f"{wide} px wide"] * (wide > _DESK["width"])
             # In the dark the same page has other colours, and nothing else.
             page.evaluate(_DARKEN)
