@@ -357,7 +357,7 @@ class RuleSetAdmin(EditingAdmin):
     def about(self, row: RuleSet) -> SafeString:
         """Return the author's words, as much as a line holds, and how many rules of each kind are live."""
         words = self.what_for(row)
-        line = '<span class="berth-one-line" title="{}">{}</span><span class="berth-help">{}</span>'
+        line = '<div><span class="berth-one-line" title="{}">{}</span><span class="berth-help">{}</span></div>'
         return format_html(line, words, words, self._number_of_rules(row))
 
     def _number_of_rules(self, row: RuleSet) -> str:
@@ -491,9 +491,11 @@ def _archiving_page(rule_set: RuleSet) -> Confirmation:
 
 
 def table(headings: tuple[str, ...], rows: Any) -> SafeString:
-    """Return a plain table. Cells are escaped unless they are safe."""
+    """Return a plain table, whose rows are cards on a phone. Cells are escaped unless they are safe."""
     head = format_html_join("", "<th>{}</th>", ((heading,) for heading in headings))
-    body = format_html_join(
-        "", "<tr>{}</tr>", ((format_html_join("", "<td>{}</td>", ((cell,) for cell in row)),) for row in rows)
+    cell = '<td data-label="{}">{}</td>'
+    lines = [format_html_join("", cell, zip(headings, row, strict=True)) for row in rows]
+    body = format_html_join("", "<tr>{}</tr>", ((line,) for line in lines))
+    return format_html(
+        '<table class="berth-table berth-stacks"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>', head, body
     )
-    return format_html('<table class="berth-table"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>', head, body)

@@ -58,6 +58,8 @@ def test_a_decision_takes_a_sixth_of_the_screen(phone: Page, lived_in_admin: Adm
         "scheduler/webhooks/",
         "scheduler/webhooks/1/",
         "scheduler/doctor/",
+        "policies/ruleset/1/change/",
+        "policies/priorityclass/1/change/",
         "policies/audit/",
         "scheduler/ledger/",
         "scheduler/storage/",
