@@ -188,7 +188,7 @@ def test_a_node_says_what_it_was_for_pods(auditor: Client) -> None:
     assert "1 time by team : “node belongs to another team”, the last time for default/web-1" in said
     said = text_of(get(auditor, "/admin/scheduler/nodes/n0002/"))
     assert "1 allowed n0002, 0 refused it" in said
-    assert "Pods that went there default/web-1" in said
+    assert f"Pods that went there default/web-1 {AT:%Y-%m-%d %H:%M:%S} UTC" in said
     assert "0 refused it, and 1 wasn't about it" in text_of(get(auditor, "/admin/scheduler/nodes/elsewhere/"))
     assert "No Decision in this time" in text_of(get(auditor, "/admin/scheduler/nodes/n0002/?span=day"))
     assert auditor.get("/admin/scheduler/nodes/n0002/?span=never").status_code == 400
