@@ -4,9 +4,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -29,13 +27,6 @@ pytestmark = pytest.mark.django_db
 PAGE, REST = "/admin/scheduler/pending/", "/api/v1/pending"
 TEAM = "0/2 nodes are available: 2 another team."
 CPU = "0/2 nodes are available: 2 Insufficient cpu."
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(tmp_path / "spool")
-    yield made
-    made.spool.close()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def stream(server: Server) -> DecisionStream:
 
 
 @pytest.fixture
-def history(tmp_path: Path, stream: DecisionStream) -> Iterator[RealHistory]:
+def real_history(tmp_path: Path, stream: DecisionStream) -> Iterator[RealHistory]:
     made = RealHistory(tmp_path / "spool", stream)
     yield made
     made.spool.close()

@@ -23,12 +23,12 @@ pytestmark = pytest.mark.django_db
 
 class TestOnce:
     def test_what_is_recorded_is_stored_once_and_leaves_redis(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
         assert ingest(stream) == 0
         for name in ("a", "b", "c"):
-            history.recorder.record(make_entry(name, duration_microseconds=7))
-        history.ship()
+            real_history.recorder.record(make_entry(name, duration_microseconds=7))
+        real_history.ship()
 
         assert ingest(stream) == 3
         assert ingest(stream) == 0
@@ -42,26 +42,26 @@ class TestOnce:
         assert stream.length() == 0
 
     def test_a_drain_that_died_after_storing_leaves_nothing_twice(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        record(history, 2)
-        history.ship()
+        record(real_history, 2)
+        real_history.ship()
         store(stream.read(10))
-        record(history, 2)
-        history.ship()
+        record(real_history, 2)
+        real_history.ship()
 
         assert ingest(stream) == 4
         assert sequences() == [1, 2, 3, 4]
         assert stream.length() == 0
 
     def test_a_drain_that_dies_before_the_commit_stores_nothing(
-        self, history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
+        self, real_history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(_: object) -> None:
             raise DatabaseError("gone")
 
-        record(history, 2)
-        history.ship()
+        record(real_history, 2)
+        real_history.ship()
         with monkeypatch.context() as patch:
             patch.setattr(ingest_module, "note_outcomes", fail)
             with pytest.raises(DatabaseError):
@@ -71,11 +71,11 @@ class TestOnce:
         assert sequences() == [1, 2]
 
     def test_many_batches_are_drained_in_one_go(
-        self, history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
+        self, real_history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(ingest_module, "BATCH", 20)
-        record(history, 95)
-        history.ship()
+        record(real_history, 95)
+        real_history.ship()
         assert ingest(stream) == 95
         assert sequences() == list(range(1, 96))
 
@@ -89,14 +89,14 @@ class TestOnce:
         ingest(stream)
         assert Decision.objects.filter(process="one").count() == 3
         assert Decision.objects.filter(process="two").count() == 6
-        for history in (one, two):
-            history.spool.close()
+        for real_history in (one, two):
+            real_history.spool.close()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_drains_at_once_store_each_record_once(history: RealHistory, stream: DecisionStream) -> None:
-    record(history, 2000)
-    history.ship()
+def test_two_drains_at_once_store_each_record_once(real_history: RealHistory, stream: DecisionStream) -> None:
+    record(real_history, 2000)
+    real_history.ship()
 
     def run() -> None:
         # What it raises fails the test: pytest takes an exception of a thread for an error.
@@ -111,7 +111,7 @@ def test_two_drains_at_once_store_each_record_once(history: RealHistory, stream:
         each.start()
     for each in ingests:
         each.join()
-    history.settle()
+    real_history.settle()
     assert sequences() == list(range(1, 2001))
 
 

@@ -23,20 +23,20 @@ class TestDamage:
         "place", [0, 5, HEADER_BYTES, HEADER_BYTES + 10, -1], ids=["length", "crc", "body", "inside", "last byte"]
     )
     def test_what_stands_behind_damage_is_dead_letter_and_the_next_segment_goes_on(
-        self, history: RealHistory, place: int
+        self, real_history: RealHistory, place: int
     ) -> None:
-        record(history, 3)
-        history.spool.rotate()
-        record(history, 2)
-        path = history.spool.segments.path(1)
+        record(real_history, 3)
+        real_history.spool.rotate()
+        record(real_history, 2)
+        path = real_history.spool.segments.path(1)
         data = bytearray(path.read_bytes())
-        second = history.spool.segments.read(Position(1)).frames[0].end
+        second = real_history.spool.segments.read(Position(1)).frames[0].end
         at = second + place if place >= 0 else len(data) - 1
         data[at] ^= 0xFF
         path.write_bytes(data)
         before = SPOOL_CORRUPT._value.get()
 
-        history.settle()
+        real_history.settle()
 
         kept = [1] if place >= 0 else [1, 2]
         assert sequences() == [*kept, 4, 5]
@@ -46,29 +46,29 @@ class TestDamage:
         assert (bytes(aside.data), aside.segment) == (corrupt, 1)
         assert SPOOL_CORRUPT._value.get() - before == 1
 
-    def test_damage_in_the_segment_that_is_being_written_ends_it(self, history: RealHistory) -> None:
-        record(history, 3)
-        path = history.spool.segments.path(1)
+    def test_damage_in_the_segment_that_is_being_written_ends_it(self, real_history: RealHistory) -> None:
+        record(real_history, 3)
+        path = real_history.spool.segments.path(1)
         data = bytearray(path.read_bytes())
         data[-1] ^= 0xFF
         path.write_bytes(data)
-        history.ship()
-        record(history, 2)
-        history.settle()
+        real_history.ship()
+        record(real_history, 2)
+        real_history.settle()
         assert sequences() == [1, 2, 4, 5]
         assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 3)]
 
     def test_records_that_are_no_records_are_dead_letter_and_hold_up_no_other(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        record(history, 1)
+        record(real_history, 1)
         for kind in (Kind.DECISION, Kind.OUTCOME, Kind.GAP, Kind.NAMES, Kind.DELTA, 99):
-            history.spool.append([(kind, [b"\x00\x00\x00\x00\xc1"])])  # type: ignore[list-item] # that is the test
-        record(history, 1)
+            real_history.spool.append([(kind, [b"\x00\x00\x00\x00\xc1"])])  # type: ignore[list-item] # that is the test
+        record(real_history, 1)
         stream._redis.xadd(STREAM, {b"w": b"extender@test", b"s": b"no number"})
         stream._redis.xadd(STREAM, {b"d": b"no JSON"})
         stream._redis.xadd(STREAM, {b"r": b"\x93no list of records"})
-        history.settle()
+        real_history.settle()
         assert sequences() == [1, 2]
         assert DeadLetter.objects.count() == 9
         assert {row.reason.partition(":")[0] for row in DeadLetter.objects.all()} == {
@@ -76,17 +76,17 @@ class TestDamage:
         }  # fmt: skip
 
     def test_what_is_nested_too_deeply_or_says_to_be_vast_is_dead_letter_and_holds_up_no_other(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        record(history, 1)
+        record(real_history, 1)
         deep = b"\x91" * 100_000 + b"\xc0"
         vast = b"\x28\xb5\x2f\xfd\xe0" + (1 << 50).to_bytes(8, "little") + b"\x01\x00\x00"
-        history.spool.append([(Kind.GAP, [b"\x95\x01\x01\xa0\xd6\xff\x00\x00\x00\x00" + deep])])
-        history.spool.append([(Kind.DECISION, [b"\x00\x00\x00\x00\x02" + vast])])
-        record(history, 1)
+        real_history.spool.append([(Kind.GAP, [b"\x95\x01\x01\xa0\xd6\xff\x00\x00\x00\x00" + deep])])
+        real_history.spool.append([(Kind.DECISION, [b"\x00\x00\x00\x00\x02" + vast])])
+        record(real_history, 1)
         stream._redis.xadd(STREAM, {b"d": b"[" * 100_000})
         stream._redis.xadd(STREAM, {b"r": b"\x91\x97\xa1w\x01\x01\x01\x01\xc4\x00" + deep})
-        history.settle()
+        real_history.settle()
         assert sequences() == [1, 2]
         assert DeadLetter.objects.count() == 4
         assert not stream.length()
@@ -100,14 +100,14 @@ class TestDamage:
         ids=["writer with NUL", "no writer", "long writer", "high segment", "low segment", "offset", "sequence", "kind"],
     )  # fmt: skip
     def test_an_entry_that_no_checkpoint_can_hold_is_dead_letter_and_holds_up_no_other(
-        self, history: RealHistory, stream: DecisionStream, wrong: dict[str, object]
+        self, real_history: RealHistory, stream: DecisionStream, wrong: dict[str, object]
     ) -> None:
         fields = {"writer": "w", "segment": 1, "offset": 1, "sequence": 1, "kind": 1, "data": b"x"} | wrong
         stream._redis.xadd(STREAM, {b"r": msgspec.msgpack.encode([list(fields.values())])})
         former = zip(b"wgoskd", fields.values(), strict=True)
         stream._redis.xadd(STREAM, {bytes([name]): str(value) for name, value in former})
-        record(history, 1)
-        history.settle()
+        record(real_history, 1)
+        real_history.settle()
         assert sequences() == [1]
         assert [row.reason.partition(":")[0] for row in DeadLetter.objects.all()] == ["it is no record"] * 2
         assert not stream.length()
@@ -123,64 +123,64 @@ class TestDamage:
         ids=str,
     )
     def test_a_number_that_no_column_holds_is_dead_letter_and_holds_up_no_other(
-        self, history: RealHistory, kind: Kind, record: msgspec.Struct
+        self, real_history: RealHistory, kind: Kind, record: msgspec.Struct
     ) -> None:
-        history.spool.append([(kind, [msgspec.msgpack.encode(record)])])
-        history.recorder.record(make_entry("behind"))
-        history.settle()
+        real_history.spool.append([(kind, [msgspec.msgpack.encode(record)])])
+        real_history.recorder.record(make_entry("behind"))
+        real_history.settle()
         assert sequences() == [1]
         assert DeadLetter.objects.get().reason.startswith("it can't be read: Expected `int`")
         assert not DecisionGap.objects.exists()
 
-    def test_a_gap_that_the_database_refuses_is_kept(self, history: RealHistory) -> None:
+    def test_a_gap_that_the_database_refuses_is_kept(self, real_history: RealHistory) -> None:
         if connection.vendor != "postgresql":
             pytest.skip("SQLite takes it")
         gap = Gap(first=1, last=2, reason="no\x00room", at=AT)
-        history.spool.append([(Kind.GAP, [msgspec.msgpack.encode(gap)])])
-        history.settle()
+        real_history.spool.append([(Kind.GAP, [msgspec.msgpack.encode(gap)])])
+        real_history.settle()
         letter = DeadLetter.objects.get()
         assert letter.reason.startswith("the database refuses it: ")
         assert b"no\x00room" in bytes(letter.data)
 
-    def test_a_row_that_the_database_refuses_is_dead_letter(self, history: RealHistory) -> None:
+    def test_a_row_that_the_database_refuses_is_dead_letter(self, real_history: RealHistory) -> None:
         if connection.vendor != "postgresql":
-            history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
-            history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
+            real_history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
+            real_history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
         else:
-            history.recorder.record(make_entry("first"))
-            history.recorder.record(make_entry("a\x00b"))
-        record(history, 1)
-        history.settle()
+            real_history.recorder.record(make_entry("first"))
+            real_history.recorder.record(make_entry("a\x00b"))
+        record(real_history, 1)
+        real_history.settle()
         assert sequences() == [1, 3]
         assert DeadLetter.objects.get().reason.startswith("the database refuses it: ")
 
-    def test_refused_rows_among_many_leave_no_hole_in_the_ledger(self, history: RealHistory) -> None:
+    def test_refused_rows_among_many_leave_no_hole_in_the_ledger(self, real_history: RealHistory) -> None:
         for number in range(40):
             faulty = connection.vendor == "postgresql" and number in {7, 8, 31}
-            history.recorder.record(make_entry("a\x00b" if faulty else f"p-{number}"))
-        history.settle()
+            real_history.recorder.record(make_entry("a\x00b" if faulty else f"p-{number}"))
+        real_history.settle()
         stored = Decision.objects.order_by("sequence").values_list("ledger_index", flat=True)
         assert list(stored) == list(range(LedgerHead.objects.get(log=DECISIONS).size))
         assert len(stored) + DeadLetter.objects.count() == 40
 
-    def test_a_number_that_the_database_has_no_room_for_is_not_cut_off(self, history: RealHistory) -> None:
-        history.recorder.record(make_entry("long", duration_microseconds=(1 << 32) + 5))
-        history.settle()
+    def test_a_number_that_the_database_has_no_room_for_is_not_cut_off(self, real_history: RealHistory) -> None:
+        real_history.recorder.record(make_entry("long", duration_microseconds=(1 << 32) + 5))
+        real_history.settle()
         row = Decision.objects.first()
         assert row.duration_microseconds == (1 << 32) + 5 if row else DeadLetter.objects.get().sequence == 1
 
     def test_an_extender_of_a_former_version_ships_a_record_an_entry(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        record(history, 3)
-        history.ship()
+        record(real_history, 3)
+        real_history.ship()
         [entry, *_] = arrived = stream.read(3)
         stream._redis.xdel(STREAM, entry.id)
         for shipment in (each.shipment for each in arrived if each.shipment):
             members = zip(b"wgoskd", msgspec.structs.astuple(shipment), strict=True)
             stream._redis.xadd(STREAM, {bytes([name]): value for name, value in members})
         assert len(stream.read(3)) == stream.length() == 3
-        history.settle()
+        real_history.settle()
         assert sequences() == [1, 2, 3]
 
     def test_what_version_0_1_0_left_in_redis_is_stored(self, stream: DecisionStream) -> None:

@@ -26,95 +26,95 @@ pytestmark = pytest.mark.django_db
 
 class TestLosses:
     @pytest.mark.usefixtures("one_record_an_entry")
-    def test_an_entry_that_redis_lost_is_sent_again(self, history: RealHistory, stream: DecisionStream) -> None:
-        record(history, 10)
-        history.ship()
+    def test_an_entry_that_redis_lost_is_sent_again(self, real_history: RealHistory, stream: DecisionStream) -> None:
+        record(real_history, 10)
+        real_history.ship()
         stream._redis.xdel(STREAM, stream.read(10)[4].id)
         ingest(stream)
         assert sequences() == [1, 2, 3, 4]
-        history.settle()
+        real_history.settle()
         assert sequences() == list(range(1, 11))
 
     def test_an_entry_of_many_records_that_redis_lost_is_sent_again(
-        self, history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
+        self, real_history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("scheduler.decisions.stream.MOST_IN_ENTRY", 4)
-        record(history, 10)
-        history.ship()
+        record(real_history, 10)
+        real_history.ship()
         arrived = stream.read(10)
         assert len({each.id for each in arrived}) == stream.length() == 3
         stream._redis.xdel(STREAM, arrived[4].id)
         ingest(stream)
         assert sequences() == [1, 2, 3, 4]
-        history.settle()
+        real_history.settle()
         assert sequences() == list(range(1, 11))
 
     @pytest.mark.usefixtures("one_record_an_entry")
     def test_the_last_entry_that_redis_lost_is_sent_again_though_nothing_comes_behind_it(
-        self, history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
+        self, real_history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
     ) -> None:
-        record(history, 3)
-        history.ship()
+        record(real_history, 3)
+        real_history.ship()
         stream._redis.xdel(STREAM, stream.read(3)[2].id)
-        history.settle()
+        real_history.settle()
         assert sequences() == [1, 2, 3]
         assert "has lost the last records of extender@test" in caplog.text
 
     def test_what_is_stored_is_not_sent_again(
-        self, history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
+        self, real_history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
     ) -> None:
-        history.settle()
-        record(history, 3)
-        history.settle()
+        real_history.settle()
+        record(real_history, 3)
+        real_history.settle()
         for _ in range(3):
-            history.shipper._asked_at = history.shipper._house_kept_at = -1e9
-            assert not history.shipper.step()
+            real_history.shipper._asked_at = real_history.shipper._house_kept_at = -1e9
+            assert not real_history.shipper.step()
         assert "sent again" not in caplog.text
 
     def test_a_wiped_redis_gets_all_again_that_is_not_stored(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        record(history, 5)
-        history.settle()
-        record(history, 5)
-        history.ship()
+        record(real_history, 5)
+        real_history.settle()
+        record(real_history, 5)
+        real_history.ship()
         stream._redis.flushall()
-        history.settle()
+        real_history.settle()
         assert sequences() == list(range(1, 11))
 
     @pytest.mark.usefixtures("one_record_an_entry")
     def test_a_redis_that_went_back_in_time_gets_again_what_it_lost(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        record(history, 10)
-        history.ship()
+        record(real_history, 10)
+        real_history.ship()
         for each in stream.read(10)[6:]:
             stream._redis.xdel(STREAM, each.id)
         stream.set_shipped("extender@test", 7)
-        history.settle()
+        real_history.settle()
         assert sequences() == list(range(1, 11))
 
     def test_without_the_database_a_wiped_redis_gets_all_that_is_on_disk(
-        self, history: RealHistory, stream: DecisionStream
+        self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        record(history, 5)
-        history.ship()
-        history.shipper._checkpoints = lambda _writers: None
+        record(real_history, 5)
+        real_history.ship()
+        real_history.shipper._checkpoints = lambda _writers: None
         stream._redis.flushall()
-        record(history, 1)
-        history.shipper._asked_at = -1e9
-        history.ship()
-        history.ship()
+        record(real_history, 1)
+        real_history.shipper._asked_at = -1e9
+        real_history.ship()
+        real_history.ship()
         assert len(stream.read(20)) >= 6
-        history.settle()
+        real_history.settle()
         assert sequences() == [1, 2, 3, 4, 5, 6]
 
     def test_redis_away_is_an_error_of_ours_and_nothing_is_lost(
-        self, server: Server, history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
+        self, server: Server, real_history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO", "berth.decisions")
-        record(history, 1)
-        history.ship()
+        record(real_history, 1)
+        real_history.ship()
         server.kill()
         for call in (
             lambda: ingest(stream),
@@ -128,28 +128,28 @@ class TestLosses:
         ):
             with pytest.raises(StreamError):
                 call()
-        record(history, 5)
-        assert history.shipper.step() is False
-        assert history.shipper.step() is False
+        record(real_history, 5)
+        assert real_history.shipper.step() is False
+        assert real_history.shipper.step() is False
 
         server.start()
-        history.settle()
+        real_history.settle()
         assert sequences() == [1, 2, 3, 4, 5, 6]
         messages = [entry.getMessage().partition(":")[0] for entry in caplog.records]
         assert messages.count("Redis unreachable, records wait on disk") == 1
         assert messages.count("Redis reachable again") == 1
 
     def test_more_than_redis_should_hold_waits_on_disk(
-        self, history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
+        self, real_history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("scheduler.decisions.shipping.MOST_IN_REDIS", 10)
         monkeypatch.setattr("scheduler.decisions.shipping._BATCH_BYTES", 1000)
-        record(history, 100)
+        record(real_history, 100)
         for _ in range(100):
-            history.shipper._asked_at = -1e9
-            history.shipper.step()
+            real_history.shipper._asked_at = -1e9
+            real_history.shipper.step()
         assert 10 <= stream.length() < 20
-        history.settle()
+        real_history.settle()
         assert sequences() == list(range(1, 101))
 
     def test_a_policy_that_throws_entries_away_is_warned_of(
@@ -157,40 +157,40 @@ class TestLosses:
     ) -> None:
         server = Server(tmp_path, "--maxmemory-policy", "allkeys-lru")
         server.start()
-        history = RealHistory(tmp_path / "spool", DecisionStream(server.url))
-        history.ship()
+        real_history = RealHistory(tmp_path / "spool", DecisionStream(server.url))
+        real_history.ship()
         assert "maxmemory-policy is allkeys-lru, and must be noeviction" in caplog.text
-        history.spool.close()
+        real_history.spool.close()
         server.kill()
 
 
 class TestGaps:
-    def test_what_was_lost_for_want_of_room_is_in_the_table(self, history: RealHistory) -> None:
-        record(history, 2)
-        history.spool._max_bytes = 0
-        record(history, 3)
-        history.spool._max_bytes = PLENTY
-        history.recorder._full_until = 0
-        record(history, 1)
-        history.settle()
+    def test_what_was_lost_for_want_of_room_is_in_the_table(self, real_history: RealHistory) -> None:
+        record(real_history, 2)
+        real_history.spool._max_bytes = 0
+        record(real_history, 3)
+        real_history.spool._max_bytes = PLENTY
+        real_history.recorder._full_until = 0
+        record(real_history, 1)
+        real_history.settle()
         assert sequences() == [1, 2, 6]
         gap = DecisionGap.objects.get()
         assert (gap.process, gap.first, gap.last, gap.decisions) == ("extender@test", 3, 5, 3)
         assert gap.reason == "no room in the spool"
 
-    def test_a_number_that_is_missing_between_two_is_a_gap_and_counted(self, history: RealHistory) -> None:
-        record(history, 2)
-        history.recorder._sequence = 7
-        record(history, 1)
-        history.settle()
+    def test_a_number_that_is_missing_between_two_is_a_gap_and_counted(self, real_history: RealHistory) -> None:
+        record(real_history, 2)
+        real_history.recorder._sequence = 7
+        record(real_history, 1)
+        real_history.settle()
         assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 7)]
         assert "berth_decisions_lost_total 5.0" in generate_latest(GAPS).decode()
 
-    def test_the_end_says_how_many_there_were(self, history: RealHistory) -> None:
-        record(history, 2)
-        history.recorder._sequence = 4
-        history.recorder._write_end()
-        history.settle()
+    def test_the_end_says_how_many_there_were(self, real_history: RealHistory) -> None:
+        record(real_history, 2)
+        real_history.recorder._sequence = 4
+        real_history.recorder._write_end()
+        real_history.settle()
         assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 4)]
         assert Checkpoint.objects.get(writer="extender@test").has_ended
 
@@ -198,51 +198,51 @@ class TestGaps:
 class TestALostFolder:
     """What a process does whose folder is deleted while it runs: noticed, counted, and it goes on."""
 
-    def lose(self, history: RealHistory) -> None:
-        shutil.rmtree(history.spool.segments.folder)
+    def lose(self, real_history: RealHistory) -> None:
+        shutil.rmtree(real_history.spool.segments.folder)
 
-    def test_what_was_not_shipped_is_a_gap_and_what_comes_then_is_stored(self, history: RealHistory) -> None:
-        record(history, 2)
-        history.settle()
-        record(history, 3)
-        self.lose(history)
+    def test_what_was_not_shipped_is_a_gap_and_what_comes_then_is_stored(self, real_history: RealHistory) -> None:
+        record(real_history, 2)
+        real_history.settle()
+        record(real_history, 3)
+        self.lose(real_history)
         before = SPOOL_LOST._value.get()
-        history.recorder._mend()
-        history.settle()
+        real_history.recorder._mend()
+        real_history.settle()
         assert gaps() == [(3, 5)]
-        record(history, 2)
-        history.settle()
+        record(real_history, 2)
+        real_history.settle()
         assert sequences() == [1, 2, 6, 7]
         assert gaps() == [(3, 5)]
         assert SPOOL_LOST._value.get() == before + 1
         assert not DeadLetter.objects.exists()
 
-    def test_where_all_was_shipped_nothing_is_missing(self, history: RealHistory) -> None:
-        record(history, 2)
-        history.settle()
-        self.lose(history)
-        history.recorder._mend()
-        record(history, 1)
-        history.settle()
+    def test_where_all_was_shipped_nothing_is_missing(self, real_history: RealHistory) -> None:
+        record(real_history, 2)
+        real_history.settle()
+        self.lose(real_history)
+        real_history.recorder._mend()
+        record(real_history, 1)
+        real_history.settle()
         assert (sequences(), gaps()) == ([1, 2, 3], [])
 
-    def test_a_deleted_file_alone_is_noticed_too(self, history: RealHistory) -> None:
-        record(history, 2)
-        history.spool.segments.delete(1)
-        history.recorder._mend()
-        record(history, 1)
-        history.settle()
+    def test_a_deleted_file_alone_is_noticed_too(self, real_history: RealHistory) -> None:
+        record(real_history, 2)
+        real_history.spool.segments.delete(1)
+        real_history.recorder._mend()
+        record(real_history, 1)
+        real_history.settle()
         assert (sequences(), gaps()) == ([3], [(1, 2)])
 
     def test_who_comes_next_does_not_take_the_new_folder_from_its_writer(
-        self, tmp_path: Path, history: RealHistory, stream: DecisionStream
+        self, tmp_path: Path, real_history: RealHistory, stream: DecisionStream
     ) -> None:
-        self.lose(history)
-        history.recorder._mend()
-        assert take_over_the_dead(history.spool.root, but=set()) == []
+        self.lose(real_history)
+        real_history.recorder._mend()
+        assert take_over_the_dead(real_history.spool.root, but=set()) == []
 
-    def test_nothing_is_begun_anew_while_all_is_there(self, history: RealHistory) -> None:
-        record(history, 1)
-        assert not history.spool.is_lost()
-        history.spool.rotate()
-        assert not history.spool.is_lost()
+    def test_nothing_is_begun_anew_while_all_is_there(self, real_history: RealHistory) -> None:
+        record(real_history, 1)
+        assert not real_history.spool.is_lost()
+        real_history.spool.rotate()
+        assert not real_history.spool.is_lost()

@@ -29,21 +29,21 @@ def best_of(node: str) -> Best:
 
 
 class TestOutcomes:
-    def test_a_pods_node_is_joined_to_all_its_decisions(self, history: RealHistory) -> None:
+    def test_a_pods_node_is_joined_to_all_its_decisions(self, real_history: RealHistory) -> None:
         for name in ("web", "other", "web"):
-            history.recorder.record(make_entry(name))
-        history.recorder.record_outcome(outcome_of("web", "n1", AT))
-        history.settle()
+            real_history.recorder.record(make_entry(name))
+        real_history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        real_history.settle()
         found = Decision.objects.order_by("sequence").values_list("placed_on", "placed_at", "placed_best")
         assert list(found) == [("n1", AT, None), ("", None, None), ("n1", AT, None)]
 
     def test_who_knew_whether_it_was_the_best_is_believed(self, tmp_path: Path, stream: DecisionStream) -> None:
         histories = [RealHistory(tmp_path / name, stream, name) for name in ("knows", "doesn't")]
         histories[0].recorder.record(make_entry("web", best_nodes=best_of("n1")))
-        for history in histories:
-            history.recorder.record_outcome(outcome_of("web", "n1", AT))
-            history.settle()
-            history.spool.close()
+        for real_history in histories:
+            real_history.recorder.record_outcome(outcome_of("web", "n1", AT))
+            real_history.settle()
+            real_history.spool.close()
         assert Decision.objects.get().placed_best is True
 
     @pytest.mark.parametrize("order", [("knows", "saw"), ("saw", "knows")])
@@ -53,9 +53,9 @@ class TestOutcomes:
         """A row that is changed afterwards is written anew, with all its indexes."""
         histories = {name: RealHistory(tmp_path / name, stream, name) for name in order}
         histories["knows"].recorder.record(make_entry("web", best_nodes=best_of("n1")))
-        for seconds, history in enumerate(histories.values()):
-            history.recorder.record_outcome(outcome_of("web", "n1", AT + timedelta(seconds=seconds)))
-            history.ship()
+        for seconds, real_history in enumerate(histories.values()):
+            real_history.recorder.record_outcome(outcome_of("web", "n1", AT + timedelta(seconds=seconds)))
+            real_history.ship()
         changed: list[int] = []
 
         def count(execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
@@ -66,8 +66,8 @@ class TestOutcomes:
 
         with connection.execute_wrapper(count):
             assert ingest(stream) == 3
-        for history in histories.values():
-            history.spool.close()
+        for real_history in histories.values():
+            real_history.spool.close()
         assert changed
         assert set(changed) == {0}
         assert list(Decision.objects.values_list("placed_on", "placed_best")) == [("n1", True)]
@@ -77,11 +77,11 @@ class TestOutcomes:
     ) -> None:
         histories = [RealHistory(tmp_path / name, stream, name) for name in ("first", "second")]
         written = [outcome_of("web", "n1", AT, by="default-scheduler"), outcome_of("web", "", AT, kind="deleted")]
-        for history in histories:
+        for real_history in histories:
             for outcome in written:
-                history.recorder.record_outcome(outcome)
-            history.settle()
-            history.spool.close()
+                real_history.recorder.record_outcome(outcome)
+            real_history.settle()
+            real_history.spool.close()
         rows = OutcomeRow.objects.order_by("sequence")
         assert [(row.process, row.sequence, row.kind) for row in rows] == [
             ("first", 1, "bound"),
@@ -98,72 +98,72 @@ class TestOutcomes:
         from scheduler.decisions.story import ends_of
 
         for name in order:
-            history = RealHistory(tmp_path / name, stream, name)
+            real_history = RealHistory(tmp_path / name, stream, name)
             named = {"preemptor_uid": "uid-urgent", "preemptor_namespace": "default", "preemptor_name": "urgent"}
             outcome = outcome_of("web", "n1", AT, kind="preempted", **(named if name == "knows" else {}))
-            history.recorder.record_outcome(outcome)
-            history.settle()
-            history.spool.close()
+            real_history.recorder.record_outcome(outcome)
+            real_history.settle()
+            real_history.spool.close()
         assert [end.says for end in ends_of("uid-web", [])] == ["preempted from n1 for default/urgent"]
         assert OutcomeRow.objects.filter(preemptor_uid="uid-urgent").count() == 1
 
-    def test_what_another_writer_said_before_is_joined_when_the_decision_comes(self, history: RealHistory) -> None:
-        history.recorder.record_outcome(outcome_of("web", "n1", AT))
-        history.settle()
+    def test_what_another_writer_said_before_is_joined_when_the_decision_comes(self, real_history: RealHistory) -> None:
+        real_history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        real_history.settle()
         assert list(PlacedPod.objects.values_list("uid", "node_name")) == [("uid-web", "n1")]
-        history.recorder.record(make_entry("web"))
-        history.settle()
+        real_history.recorder.record(make_entry("web"))
+        real_history.settle()
         assert list(Decision.objects.values_list("placed_on", "placed_at")) == [("n1", AT)]
 
-    def test_the_end_of_a_pod_says_nothing_of_when_it_was_bound(self, history: RealHistory) -> None:
+    def test_the_end_of_a_pod_says_nothing_of_when_it_was_bound(self, real_history: RealHistory) -> None:
         later = AT + timedelta(days=1)
         for name in ("seen", "unseen"):
-            history.recorder.record(make_entry(name))
-        history.recorder.record_outcome(outcome_of("seen", "n1", AT))
-        history.settle()
+            real_history.recorder.record(make_entry(name))
+        real_history.recorder.record_outcome(outcome_of("seen", "n1", AT))
+        real_history.settle()
         for name in ("seen", "unseen"):
-            history.recorder.record_outcome(outcome_of(name, "n1", later, kind="evicted"))
-        history.settle()
+            real_history.recorder.record_outcome(outcome_of(name, "n1", later, kind="evicted"))
+        real_history.settle()
         found = Decision.objects.order_by("sequence").values_list("placed_on", "placed_at")
         assert list(found) == [("n1", AT), ("n1", later)]
 
     def test_a_pod_that_is_known_to_have_ended_is_not_looked_after_when_its_binding_comes_late(
-        self, history: RealHistory
+        self, real_history: RealHistory
     ) -> None:
-        history.recorder.record_outcome(outcome_of("web", "n1", AT, kind="preempted"))
-        history.recorder.record_outcome(outcome_of("web", "n1", AT))
-        history.settle()
+        real_history.recorder.record_outcome(outcome_of("web", "n1", AT, kind="preempted"))
+        real_history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        real_history.settle()
         assert OutcomeRow.objects.count() == 2
         assert not PlacedPod.objects.exists()
 
-    def test_one_that_the_database_refuses_holds_up_nothing(self, history: RealHistory) -> None:
+    def test_one_that_the_database_refuses_holds_up_nothing(self, real_history: RealHistory) -> None:
         if connection.vendor != "postgresql":
             pytest.skip("SQLite takes a zero byte")
-        history.recorder.record_outcome(outcome_of("a\0b", "n1", AT))
-        history.recorder.record_outcome(outcome_of("web", "n1", AT))
-        history.settle()
+        real_history.recorder.record_outcome(outcome_of("a\0b", "n1", AT))
+        real_history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        real_history.settle()
         assert [row.pod_name for row in OutcomeRow.objects.all()] == ["web"]
         assert DeadLetter.objects.get().reason.startswith("the database refuses it: ")
 
-    def test_a_record_that_is_none_becomes_a_dead_letter(self, history: RealHistory) -> None:
-        history.recorder.record_outcome(outcome_of("web", "n1", AT, decision="not an id"))
-        history.settle()
+    def test_a_record_that_is_none_becomes_a_dead_letter(self, real_history: RealHistory) -> None:
+        real_history.recorder.record_outcome(outcome_of("web", "n1", AT, decision="not an id"))
+        real_history.settle()
         assert DeadLetter.objects.get().reason.startswith("it can't be read: ")
 
-    def test_a_row_is_never_changed(self, history: RealHistory) -> None:
-        history.recorder.record_outcome(outcome_of("web", "n1", AT))
-        history.settle()
+    def test_a_row_is_never_changed(self, real_history: RealHistory) -> None:
+        real_history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        real_history.settle()
         with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
             OutcomeRow.objects.update(node_name="n2")
 
 
-def test_a_clock_that_goes_back_by_a_day_puts_nothing_out_of_order(history: RealHistory) -> None:
+def test_a_clock_that_goes_back_by_a_day_puts_nothing_out_of_order(real_history: RealHistory) -> None:
     yesterday = AT - timedelta(days=1)
-    history.recorder.record(make_entry("web"))
-    history.recorder.record(make_entry("web", now=yesterday))
-    history.recorder.record_outcome(outcome_of("web", "n1", yesterday))
-    history.recorder.record_outcome(outcome_of("web", "n1", yesterday - timedelta(days=1), kind="deleted"))
-    history.settle()
+    real_history.recorder.record(make_entry("web"))
+    real_history.recorder.record(make_entry("web", now=yesterday))
+    real_history.recorder.record_outcome(outcome_of("web", "n1", yesterday))
+    real_history.recorder.record_outcome(outcome_of("web", "n1", yesterday - timedelta(days=1), kind="deleted"))
+    real_history.settle()
     found = Decision.objects.order_by("sequence").values_list("at", "placed_on", "placed_at")
     assert list(found) == [(AT, "n1", yesterday), (yesterday, "n1", yesterday)]
     assert list(OutcomeRow.objects.order_by("sequence").values_list("kind", flat=True)) == ["bound", "deleted"]

@@ -57,23 +57,23 @@ class TestTheDead:
         next_one.spool.close()
 
     def test_nothing_is_deleted_before_it_is_stored(self, tmp_path: Path, stream: DecisionStream) -> None:
-        history = RealHistory(tmp_path, stream)
+        real_history = RealHistory(tmp_path, stream)
         for _ in range(3):
-            record(history, 1)
-            history.spool.rotate()
-        history.shipper._house_kept_at = -1e9
-        history.ship()
-        assert history.spool.segments.numbers() == [1, 2, 3]
-        history.settle()
-        history.shipper._house_kept_at = -1e9
-        history.shipper.step()
-        assert history.spool.segments.numbers() == [3]
-        assert history.spool.size_bytes == history.spool.segments.total_bytes()
-        history.spool.close()
+            record(real_history, 1)
+            real_history.spool.rotate()
+        real_history.shipper._house_kept_at = -1e9
+        real_history.ship()
+        assert real_history.spool.segments.numbers() == [1, 2, 3]
+        real_history.settle()
+        real_history.shipper._house_kept_at = -1e9
+        real_history.shipper.step()
+        assert real_history.spool.segments.numbers() == [3]
+        assert real_history.spool.size_bytes == real_history.spool.segments.total_bytes()
+        real_history.spool.close()
 
 
 def test_a_fault_of_a_file_does_not_end_the_shipper(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    history = History(tmp_path)
+    real_history = History(tmp_path)
     calls: list[int] = []
 
     def fail_once() -> None:
@@ -81,11 +81,11 @@ def test_a_fault_of_a_file_does_not_end_the_shipper(tmp_path: Path, caplog: pyte
         if len(calls) == 1:
             raise OSError("the disk coughed")
 
-    shipper = Shipper(history.spool, history.stream, checkpoints=lambda _writers: {}, before=fail_once)
+    shipper = Shipper(real_history.spool, real_history.stream, checkpoints=lambda _writers: {}, before=fail_once)
     shipper.start()
-    history.recorder.record(make_entry())
-    eventually(lambda: history.stream.entries, what="the record is shipped")
+    real_history.recorder.record(make_entry())
+    eventually(lambda: real_history.stream.entries, what="the record is shipped")
     shipper.stop(20)
     assert "records can't be shipped, tried again" in caplog.text
-    assert len(history.stream.entries) == 1
-    history.spool.close()
+    assert len(real_history.stream.entries) == 1
+    real_history.spool.close()

@@ -1,6 +1,6 @@
 """What would have been on the other side of a canary, as the page of a Decision shows it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -85,13 +85,6 @@ def shown(auditor: Client, decision: Decision) -> str:
     piece = f"/admin/scheduler/decision/{decision.pk}/shadows/"
     assert f'hx-get="{piece}"' in auditor.get(change_url("decision", decision.pk)).content.decode()
     return text_of(auditor.get(piece))
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(tmp_path / "spool")
-    yield made
-    made.spool.close()
 
 
 @pytest.mark.parametrize("verb", ["filter", "schedule"])

@@ -1,8 +1,6 @@
 """What would let a Pod run where no rule of its own refuses it: Pods nominated to the node, no time, nobody asked."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,13 +28,6 @@ pytestmark = pytest.mark.django_db
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 POD = Pod.from_json(make_pod("web-1", requests={"cpu": "800m"}, priority=0))
 SNAPSHOT = Snapshot.of([Node.from_json(make_node("n1", cpu="1"))])
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(tmp_path / "spool")
-    yield made
-    made.spool.close()
 
 
 @pytest.fixture

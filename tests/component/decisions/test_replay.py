@@ -5,9 +5,7 @@ import json
 import os
 import random
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -108,13 +106,6 @@ def suspended(revision: CompiledRevision) -> CompiledRevision:
     until = (AT + timedelta(days=1)).isoformat()
     publish_all(*pauses, make_exemption("some", "RuleSet/hours", pods=pods, until=until))
     return CompiledRevision(publishing.current_revision())
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(tmp_path / "spool")
-    yield made
-    made.spool.close()
 
 
 class Cluster:

@@ -15,11 +15,11 @@ from policies.models import Revision, RuleSetVersion
 from scheduler.decisions.record import Outcome
 from scheduler.models import Decision
 from tests.admin_pages import paths
-from tests.component.decisions.test_story import AT, asking, history, pod, rules, snapshot
+from tests.component.decisions.test_story import AT, asking, pod, rules, snapshot
 from tests.component.pages import publish_all, text_of
 from tests.conftest import HTTPSClient
 
-__all__ = ["asking", "history"]
+__all__ = ["asking"]
 
 pytestmark = pytest.mark.django_db
 

@@ -5,9 +5,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,13 +33,6 @@ pytestmark = pytest.mark.django_db
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 PAGE = "/admin/scheduler/pods/default/web-1/"
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(tmp_path / "spool")
-    yield made
-    made.spool.close()
 
 
 def rules(*names: str) -> RuleSet:

@@ -1,7 +1,5 @@
 """Which Pods have no node, and what holds each, as a worker keeps it."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +14,6 @@ from tests.component.pending.cluster import NOON, Cluster
 from tests.recording import History, outcome_of
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(tmp_path / "spool")
-    yield made
-    made.spool.close()
 
 
 def test_pods_of_every_scheduler_are_kept_as_long_as_they_wait() -> None:
