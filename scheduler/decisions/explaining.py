@@ -11,7 +11,7 @@ import msgspec
 
 from policies import compiler
 from policies.engine.cel import Expression, Result, seen_by, shown, values_at
-from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.decision import NOT_IN_TIME, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError, RuleSetError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import spelled
@@ -227,6 +227,10 @@ def _sentences(
     scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
     params = rule_set.spec.params if rule_set else {}
     refused: set[str] = set()
+    missed = (body.get("notes") or {}).get("missed") or ()
+    late = (each.get("rule", "") for each in body.get("filters") or [] if each.get("mode") == "enforce")
+    # The first that there was no time for, where the rule set refuses nodes then.
+    in_vain = "" if recorded.decision.feasible else next((name for name in late if name in missed), "")
     for column in body.get("filters") or []:
         name = column.get("rule", "")
         head, verdicts = f"filter {name}{version}", column.get("verdicts") or []
@@ -234,7 +238,8 @@ def _sentences(
         for verdict, group in _groups(nodes, verdicts, node):
             seen = _seen(expression if with_seen else None, recorded, params, group)
             if verdict == _NOT_EVALUATED:
-                yield from _unasked(column, head, body, group, refused, wanted, seen)
+                is_late, is_refusal = name in missed, name == in_vain
+                yield from _unasked(column, head, group, refused, wanted, seen, is_late=is_late, is_refusal=is_refusal)
             else:
                 yield _filter_sentence(column, head, verdict, group, wanted, seen)
         if column.get("mode", "enforce") == "enforce":
@@ -295,13 +300,18 @@ def _seen_of(expression: Expression, cycle: Cycle, nodes: list[str]) -> dict[str
 def _unasked(
     column: dict[str, Any],
     head: str,
-    body: dict[str, Any],
     nodes: list[str],
     refused: set[str],
     wanted: str,
     seen: dict[str, Any],
+    *,
+    is_late: bool,
+    is_refusal: bool,
 ) -> Iterator[Sentence]:
-    """Iterate over why a rule wasn't asked about nodes: `refused` are those that earlier rules had refused."""
+    """Iterate over why a rule wasn't asked about nodes: `refused` are those that earlier rules had refused.
+
+    Of the others it says whether there was no time, and whether they are refused for that.
+    """
     before = [name for name in nodes if name in refused]
     others = [name for name in nodes if name not in refused]
     if before:
@@ -310,9 +320,11 @@ def _unasked(
     if others:
         # Berth's own scheduler asks once more about nodes that Pods are nominated to, and about no others.
         said = f"wasn't asked once more about {named(others)}: no Pods nominated there count"
-        if column.get("rule") in ((body.get("notes") or {}).get("missed") or ()):
+        if is_late:
             said = f"wasn't asked about {named(others)}: there was no time left for {_them(others)}"
-        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, said)
+        reason = NOT_IN_TIME.reason if is_refusal else ""
+        said += f', so that the rule set refuses {_them(others)}: "{reason}"' if reason else ""
+        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, said, reason)
 
 
 def _filter_sentence(
@@ -323,11 +335,12 @@ def _filter_sentence(
     wanted: str,
     seen: dict[str, Any],
     unasked: str = "",
+    reason: str = "",
 ) -> Sentence:
     statuses = column.get("statuses") or []
     status = statuses[verdict] if 0 <= verdict < len(statuses) else {}
     mode = column.get("mode", "enforce")
-    reason = status.get("reason", "")
+    reason = reason or status.get("reason", "")
     if verdict == _NOT_EVALUATED:
         code, sentence = "NotEvaluated", f"{head} {unasked}"
     elif verdict == _PASSED:

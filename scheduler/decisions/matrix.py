@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.decision import NOT_EVALUATED, Answer, FilterColumn
+from policies.engine.decision import NOT_EVALUATED, NOT_IN_TIME, Answer, FilterColumn
 from policies.engine.status import PASSED
 
 MOST_ROWS = 500
@@ -79,7 +79,10 @@ def matrix_of(answer: Answer, *, best: str, placed: str = "", most: int = MOST_R
 
 
 def refusals_of(answer: Answer) -> list[Refusal]:
-    """Return who refused which nodes: the enforced rule that spoke first of each, the most nodes first."""
+    """Return who refused which nodes: the enforced rule that spoke first of each, the most nodes first.
+
+    For those that were refused for want of time it is the first rule that wasn't asked.
+    """
     open_nodes = np.ones(len(answer.names), dtype=np.bool_)
     found = []
     for column in answer.filters:
@@ -91,7 +94,17 @@ def refusals_of(answer: Answer) -> list[Refusal]:
                 nodes = list(map(answer.names.__getitem__, positions.tolist()))
                 found.append(Refusal(column.rule.key, status.code.value, status.reason, nodes))
         open_nodes &= column.codes < 0
-    return sorted(found, key=lambda refusal: -len(refusal.nodes))
+    return sorted([*found, *_refused_for_time(answer, open_nodes)], key=lambda refusal: -len(refusal.nodes))
+
+
+def _refused_for_time(answer: Answer, open_nodes: npt.NDArray[np.bool_]) -> Iterator[Refusal]:
+    """Iterate over the refusal of nodes that rules weren't asked about in time: it stands in no column."""
+    positions = np.flatnonzero(open_nodes & (answer.refusal != PASSED))
+    if len(positions):
+        missed = (column.rule.key for column in answer.filters if column.rule.mode == "enforce")
+        rule = next(key for key in missed if key in answer.missed)
+        nodes = [answer.names[position] for position in positions.tolist()]
+        yield Refusal(rule, NOT_IN_TIME.code.value, NOT_IN_TIME.reason, nodes)
 
 
 def passing(answer: Answer) -> set[str]:
@@ -171,15 +184,19 @@ class _Cells:
         found = self._made.get((index, code, refused))
         if found is None:
             filters = self._answer.filters
-            found = _filter_cell(filters[index], code, refused=refused) if index < len(filters) else _score_cell(code)
+            if index < len(filters):
+                missed = filters[index].rule.key in self._answer.missed
+                found = _filter_cell(filters[index], code, refused=refused, missed=missed)
+            else:
+                found = _score_cell(code)
             self._made[index, code, refused] = found
         return found
 
 
-def _filter_cell(column: FilterColumn, code: int, *, refused: bool) -> Cell:
+def _filter_cell(column: FilterColumn, code: int, *, refused: bool, missed: bool) -> Cell:
     if code == NOT_EVALUATED:
-        # Else there was no time, or it was asked once more about nodes with nominated Pods alone.
-        why = ": an earlier rule had refused the node" if refused else ""
+        # Else it was asked once more about nodes with nominated Pods alone.
+        why = ": an earlier rule had refused the node" if refused else ": there was no time" if missed else ""
         return Cell(text="·", kind="none", reason=f"not evaluated{why}")
     if code < 0:
         return Cell(text="✓", kind="good", reason="passes")

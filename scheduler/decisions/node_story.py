@@ -9,6 +9,7 @@ import numpy as np
 
 from policies.engine.decision import Answer
 from policies.engine.status import PASSED
+from scheduler.decisions.matrix import refusals_of
 from scheduler.decisions.reading import Names, read_decision, recorded
 from scheduler.decisions.search import Search
 from scheduler.models import Decision
@@ -110,7 +111,7 @@ def _verdict(answer: Answer, position: int) -> tuple[str, str] | None:
         if column.rule.mode == "enforce" and 0 <= code < len(column.statuses):
             status = column.statuses[code]
             return column.rule.key, status.reason or status.code.value
-    return "", ""
+    return next((each.rule, each.reason) for each in refusals_of(answer) if answer.names[position] in each.nodes)
 
 
 def _periods(said: Sequence[tuple[Decision, tuple[str, str] | None]]) -> list[Period]:

@@ -15,8 +15,9 @@ import numpy as np
 from django.conf import settings
 from django.db.models import QuerySet
 
-from policies.engine.decision import Answer, FilterColumn, ScoreColumn
+from policies.engine.decision import NOT_IN_TIME, Answer, FilterColumn, ScoreColumn
 from policies.engine.pauses import Target
+from policies.engine.status import PASSED
 from policies.wording import json_text, target_in_words
 from scheduler.decisions.columns import StoredAnswer, StoredFilter, StoredScore, pack, read_answer
 from scheduler.decisions.record import (
@@ -97,8 +98,7 @@ def read_both(decision: Decision) -> tuple[Read, dict[str, Any]]:
     if not stored or stored[:1] == AS_JSON:
         return read_decision(decision), body_of(decision)
     body = read_body(stored)
-    asked = names_asked(decision, body)
-    answer = _answer_of(body, asked)
+    answer = answer_of(decision, body, names_asked(decision, body))
     return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning), _shown(body, answer)
 
 
@@ -118,11 +118,30 @@ def read_decision(decision: Decision, names: Names | None = None) -> Read:
             message = f"the Decision's body can't be read: {type(error).__name__} {error}"
             raise ValueError(message) from error
     body = read_body(stored)
-    answer = _answer_of(body, (names or Names()).asked(decision, body))
+    answer = answer_of(decision, body, (names or Names()).asked(decision, body))
     return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning)
 
 
-def _answer_of(body: Body, names: list[str]) -> Answer:
+def answer_of(decision: Decision, body: Body, names: list[str]) -> Answer:
+    """Return a Decision's answer, also with what was refused for want of time: that stands in no column.
+
+    Args:
+        decision: the Decision.
+        body: its body.
+        names: of the nodes asked about, in order.
+    """
+    answer = _answer_in(body, names)
+    answer.missed = list(body.notes.get("missed", ()))
+    # What passed was scored. Without scores it is known where nothing passed: /filter refuses all for want of time, or none.
+    if answer.missed and (answer.scores or not decision.feasible):
+        late = answer.refusal == PASSED
+        late[answer.scored] = False
+        answer.refusal[late] = len(answer.refusals)
+        answer.refusals.append(NOT_IN_TIME)
+    return answer
+
+
+def _answer_in(body: Body, names: list[str]) -> Answer:
     return read_answer(body.answer, names) if body.answer else Answer(names)
 
 
@@ -211,7 +230,7 @@ def _named(body: Body, names: list[str]) -> list[str]:
 
 def shown(body: Body, names: list[str]) -> dict[str, Any]:
     """Return a body of columns in the common shape."""
-    return _shown(body, _answer_of(body, names))
+    return _shown(body, _answer_in(body, names))
 
 
 def _shown(body: Body, answer: Answer) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from policies.engine.decision import Answer, decide
+from policies.engine.decision import NOT_IN_TIME, Answer, decide
 from policies.engine.errors import DeadlineError, ExpressionError, ObjectError
 from policies.engine.explain import explain_node
 from policies.engine.objects.pod import Pod
@@ -61,27 +61,20 @@ def remedies_of(decision: Decision) -> Remedies:
         misses = near_misses_of(answer)
         helping = {near.node: explained(near.node) for near in misses.nearest}
     except DeadlineError:
-        return _as_recorded(decision, recorded, limit.over)
+        return _as_recorded(recorded, limit.over)
     except (ReplayError, ObjectError, ExpressionError, ValueError) as error:
-        return _as_recorded(decision, recorded, str(error))
-    beside, others = _refused_beside(decision, recorded, misses.allowed)
+        return _as_recorded(recorded, str(error))
+    beside, others = _refused_beside(recorded, misses.allowed)
     return _told(msgspec.structs.replace(misses, allowed=others), helping, beside, fault="")
 
 
-def _as_recorded(decision: Decision, recorded: Read, why: str) -> Remedies:
-    misses, beside = near_misses_of(recorded.answer), list[str]()
-    if misses.allowed and _is_refused_for_time(decision, recorded):
-        beside.append(f"There was no time to ask all rules about {named(misses.allowed)}.")
-        misses = msgspec.structs.replace(misses, allowed=[])
-    return _told(misses, {}, beside, fault=f"Only as far as it is recorded: {why}.")
+def _as_recorded(recorded: Read, why: str) -> Remedies:
+    late = [each.nodes for each in refusals_of(recorded.answer) if each.reason == NOT_IN_TIME.reason]
+    beside = [f"There was no time to ask all rules about {named(sorted(nodes))}." for nodes in late]
+    return _told(near_misses_of(recorded.answer), {}, beside, fault=f"Only as far as it is recorded: {why}.")
 
 
-def _is_refused_for_time(decision: Decision, recorded: Read) -> bool:
-    """Return whether nodes were refused that there was no time for. Where they pass then, it isn't Berth that keeps the Pod from them."""
-    return bool(recorded.notes.get("missed")) and not decision.feasible
-
-
-def _refused_beside(decision: Decision, recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
+def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
     """Return why nodes that no rule refuses were refused all the same, in sentences, and those of them that weren't.
 
     By the Pods nominated to them, with which Berth's own scheduler asks once more; or since there was no time for all rules.
@@ -90,15 +83,16 @@ def _refused_beside(decision: Decision, recorded: Read, allowed: list[str]) -> t
     for each in refusals_of(recorded.answer):
         refused = set(each.nodes)
         nodes = [name for name in left if name in refused]
-        if nodes:
-            left = [name for name in left if name not in refused]
+        if not nodes:
+            continue
+        left = [name for name in left if name not in refused]
+        if each.reason == NOT_IN_TIME.reason:
+            said.append(f"There was no time for all rules. Asked again, they let it onto {named(nodes)}.")
+        else:
             said.append(
                 f"Without the Pods nominated there {counted(len(nodes), 'node')} would be allowed, {named(nodes)}: "
                 f"beside these Pods, rule {each.rule} refuses {'it' if len(nodes) == 1 else 'them'} (“{each.reason or each.code}”)."
             )
-    if left and _is_refused_for_time(decision, recorded):
-        said.append(f"There was no time for all rules. Asked again, they let it onto {named(left)}.")
-        left = []
     return said, left
 
 

@@ -7,9 +7,8 @@ from typing import Protocol
 from uuid import UUID
 
 from scheduler.decisions import shadow_counts
-from scheduler.decisions.columns import read_answer
 from scheduler.decisions.divergence import Divergence, Subject, settled, would_be
-from scheduler.decisions.reading import names_asked
+from scheduler.decisions.reading import answer_of, names_asked
 from scheduler.decisions.record import Body, NewDecision, read_body
 from scheduler.models import Decision
 
@@ -80,5 +79,5 @@ def _settled(row: Decision, node: str) -> Divergence | None:
     if body.answer is None or node not in names:
         return None  # the Pod got a node that this question wasn't about
     # Berth's own scheduler knows the node at once, so what is open is of kube-scheduler's.
-    shadow = would_be(read_answer(body.answer, names), is_inside=is_inside(body), is_exact=False)
+    shadow = would_be(answer_of(row, body, names), is_inside=is_inside(body), is_exact=False)
     return settled(shadow, names.index(node))
