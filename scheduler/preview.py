@@ -288,7 +288,7 @@ def _test(
     if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
-    best, best_as_given = _best(answer), _best(as_given)
+    best, best_as_given = answer.best, as_given.best
     if best:
         expect["best"] = best
     reasons = {name: status.reason for name, status in answer.refused()}
@@ -307,11 +307,6 @@ def _test(
             "with what the Pod's Assignment gives and what is out of force for it"
         )
     return test, said
-
-
-def _best(answer: Answer) -> str:
-    """Return the best node; "" where no score counts: of scores in mode shadow all nodes are as good as each other."""
-    return answer.best if any(column.rule.mode == "enforce" for column in answer.scores) else ""
 
 
 def _decided(rule_set: CompiledRuleSet, cycle: Cycle) -> Answer:

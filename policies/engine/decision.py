@@ -274,10 +274,15 @@ class Answer:
         return np.asarray(self.points == np.maximum.reduce(self.points))
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether any score counts: those in mode shadow don't."""
+        return any(column.rule.mode == "enforce" for column in self.scores)
+
+    @property
     def best(self) -> str:
-        """The feasible node with the highest total; of equals the first by name. Empty when none was scored."""
+        """The feasible node with the highest total; of equals the first by name. Empty when none was scored, or no score counts."""
         feasible = self.refusal[self.scored] == PASSED
-        if not self.scores or not feasible.any():
+        if not self.is_ranked or not feasible.any():
             return ""
         highest = self.totals[feasible].max()
         return min(self._named(self.scored[feasible & (self.totals == highest)]))

@@ -93,8 +93,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, answer: Answer) -> "Judged":
         """Sum up an answer."""
-        scored = any(column.rule.mode == "enforce" for column in answer.scores)
-        best = answer.best if scored else ""
+        best = answer.best
         totals = answer.totals.tolist() if best else []
         names = [answer.name_at(position) for position in answer.scored.tolist()] if best else []
         top = totals[names.index(best)] if best else 0
@@ -104,7 +103,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
             best=best,
             points=int(answer.points[names.index(best)]) if best else 0,
             ties=totals.count(top) - 1 if best else 0,
-            scored=scored,
+            scored=answer.is_ranked,
             missed=answer.missed,
             refusals=refusals_of(answer),
             matrix=matrix_of(answer, best=best, most=_EVERY_ROW),

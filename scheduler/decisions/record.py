@@ -429,7 +429,7 @@ class NodesEntry(Entry, kw_only=True):
             candidates, totals = asked, answer.totals
             if feasible < len(rows):
                 candidates, totals = asked[passed[answer.scored]], totals[passed[answer.scored]]
-            if len(totals):
+            if len(totals) and answer.is_ranked:
                 self.best = names.first(candidates[totals == np.maximum.reduce(totals)])
         return Best(names, asked, are_best)
 

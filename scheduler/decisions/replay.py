@@ -514,12 +514,17 @@ def _different_columns(recorded: StoredAnswer, now: StoredAnswer) -> Iterable[st
         yield "the nodes that were looked at differ"
 
 
+def _best_of_then(decision: Decision, answer: Answer) -> str:
+    """Return the best node that was recorded; of former versions without the one that scores named that don't count."""
+    return "" if answer.scores and not answer.is_ranked else decision.best
+
+
 def _different_head(decision: Decision, answer: Answer) -> Iterable[str]:
     """Compare what lists show."""
     for name, then, now in (
         ("feasible", decision.feasible, answer.feasible_count),
         # Of a binding it is the node that was asked about.
-        *([] if decision.verb == "bind" else [("best", decision.best, answer.best)]),
+        *([] if decision.verb == "bind" else [("best", _best_of_then(decision, answer), answer.best)]),
         ("top reason", decision.top_reason, answer.top_reason()),
     ):
         if then != now:

@@ -583,3 +583,23 @@ def test_a_canary_that_drew_otherwise_is_a_difference(history: History, revision
     history.settle()
     found = [replay(row).differences for row in Decision.objects.order_by("sequence")]
     assert found == [[], ["the canaries drew otherwise"], ["the canaries drew otherwise"]]
+
+
+def test_a_best_node_that_scores_named_which_dont_count_is_no_difference(history: History) -> None:
+    scores = [{"name": "tried", "expression": "1", "mode": "shadow"}]
+    publish_all(make_rule_set(scores=scores), make_assignment())
+    revision = CompiledRevision(publishing.current_revision())
+    (rule_set,) = revision.rule_sets.values()
+    snapshot, pod = Snapshot.of([Node.from_json(make_node("n1"))]), Pod.from_json(make_pod("asked"))
+    answer = decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.all_rows())
+    about: dict[str, Any] = {"verb": "prioritize", "pod": pod, "now": AT, "names": ["n1"], "answer": answer}
+    by: dict[str, Any] = {
+        "revision": revision,
+        "snapshot": snapshot,
+        "assignment": make_assignment(),
+        "rule_set": rule_set,
+    }
+    history.recorder.record(NodesEntry(**about, **by))
+    history.settle()
+    Decision.objects.update(best="n1")  # as former versions wrote it
+    assert replay(Decision.objects.get()).ok

@@ -220,6 +220,16 @@ class TestEntry:
         read, body = split(compressed(payload, make_compressor()))
         return read, read_body(body)
 
+    def test_names_no_best_by_scores_that_dont_count(self, snapshot: Snapshot) -> None:
+        scores = [{"name": "tried", "expression": "1", "mode": "shadow"}]
+        tried = CompiledRuleSet(make_rule_set(scores=scores))
+        rows, cycle = snapshot.table.all_rows(), Cycle(pod=POD, snapshot=snapshot, now=AT)
+        head, _ = self.stored(
+            verb="prioritize", revision=CompiledRevision(Revision(number=4)), assignment=make_assignment(), rule_set=tried,
+            snapshot=snapshot, names=list(NAMES), answer=decide(tried, cycle, rows),
+        )  # fmt: skip
+        assert (head.feasible, head.best) == (3, "")
+
     def test_holds_all_that_a_replay_needs(self, snapshot: Snapshot, rule_set: CompiledRuleSet, answer: Answer) -> None:
         promised = Pod.from_json(make_pod("promised"))
         head, body = self.stored(

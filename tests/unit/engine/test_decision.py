@@ -216,6 +216,10 @@ class TestScores:
     def test_no_score_rule_means_no_best(self) -> None:
         assert decided(ranked(1)).best == ""
 
+    def test_scores_that_dont_count_name_no_best(self) -> None:
+        assert decided(ranked(1, 2), scores=[rank_score(mode="shadow")]).best == ""
+        assert decided(ranked(1, 2), scores=[rank_score(mode="shadow"), rank_score(name="counts")]).best == "n1"
+
     def test_the_best_is_told_by_the_exact_sum_not_by_points(self) -> None:
         assert decided(ranked(50, 51), scores=[rank_score()]).best == "n1"
 
