@@ -159,7 +159,8 @@ class ChangeEvent(models.Model):
         OVERTAKE = "overtake", "overtook it, which ends approvals"
 
     # Approvals before one of these count no more, also where it is edited back to what was approved, or what it stands on goes back.
-    ENDS_APPROVALS: ClassVar = (Act.EDIT, Act.REBASE, Act.REJECT, Act.OVERTAKE)
+    # What is published without them is approved afterwards: who may not approve any more by then didn't count, and counts no more.
+    ENDS_APPROVALS: ClassVar = (Act.EDIT, Act.REBASE, Act.REJECT, Act.OVERTAKE, Act.URGENT)
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="events")
     act = models.CharField(max_length=8, choices=Act)

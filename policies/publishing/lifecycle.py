@@ -104,7 +104,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         moved: what it touches and somebody else has changed since, by name.
         is_empty: whether it holds no edit.
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
-        looked_at_since: whether somebody has approved it since, whose approval counts.
         gate: why the gate doesn't let it be published; empty where it does.
         expired: when it was to go back, where that is past and it never was live; empty where it isn't.
     """
@@ -118,7 +117,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[str, ...] = ()
     is_empty: bool = False
     urgent_by: str = ""
-    looked_at_since: bool = False
     gate: str = ""
     expired: str = ""
 
@@ -154,8 +152,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits_for_approval_afterwards(self) -> bool:
-        """Whether it was published in an emergency, and isn't approved yet; by one person at least, since then."""
-        return self.state == PUBLISHED and bool(self.urgent_by) and (bool(self.missing) or not self.looked_at_since)
+        """Whether it was published in an emergency, and isn't approved yet; by one person at least."""
+        return self.state == PUBLISHED and bool(self.urgent_by) and (bool(self.missing) or not self.counting)
 
 
 def refusal(act: str, actor: Actor, standing: Standing) -> str:

@@ -171,7 +171,6 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     approved_by = {event.who for event in approvals}
     needs = _needs(change, events)
     authors = {event.who for event in events if event.act in AUTHORING}
-    urgent = next((event for event in events if event.act == _Act.URGENT), None)
     return Standing(
         state=change.state,
         authors=authors,
@@ -185,9 +184,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
         needs=tuple(_with_members(need, approvals) for need in needs if need.group),
         moved=tuple(moved),
         is_empty=not change.edits.exists(),
-        urgent_by=urgent.who if urgent else "",
-        looked_at_since=urgent is not None
-        and any(event.pk > urgent.pk and event.who not in {*authors, urgent.who} for event in approvals),
+        urgent_by=next((event.who for event in events if event.act == _Act.URGENT), ""),
         gate=_gate_refusal(change, events, gate),
         expired=_expired(change),
     )
@@ -227,7 +224,7 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
 
 
 def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
-    """Return the approvals of what a Change makes now. An edit, a rebase, a rejection and a moved base end those before them."""
+    """Return the approvals of what a Change makes now. An edit, a rebase, a rejection, a moved base and an emergency end those before them."""
     ended = max((event.pk for event in events if event.act in ChangeEvent.ENDS_APPROVALS), default=0)
     return [
         event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > ended

@@ -404,6 +404,19 @@ class TestApprovals:
         carol.delete()
         assert publishing.unapproved_changes() == []
 
+    def test_an_approval_that_no_longer_counted_before_an_emergency_counts_no_more_behind_it(
+        self, alice: User, carol: User, dave: User
+    ) -> None:
+        publishing.set_review(approvals=2, by=User.objects.create_superuser("root"))
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        carol.groups.clear()
+        do(change, publishing.publish_urgently, person("erin", "Emergency"), reason="fire")
+        do(change, publishing.approve_change, dave)
+        assert publishing.unapproved_changes() == [change.pk]
+        do(change, publishing.approve_change, person("frank", "Approver"))
+        assert publishing.unapproved_changes() == []
+
     def test_an_emergency_is_looked_at_afterwards_even_where_it_was_approved(self, alice: User, carol: User) -> None:
         erin = person("erin", "Emergency")
         change = in_review(make_rule_set("web", **A), by=alice)

@@ -107,7 +107,7 @@ def test_what_was_published_in_an_emergency_waits_for_somebody_elses_approval() 
     assert facts.waits_for_approval_afterwards
     assert "published it without approval; somebody else" in refusal("approve", ROLES["administrator"], facts)
     assert not refusal("approve", ROLES["approver"], facts)
-    done = standing("published", urgent_by="administrator", approved_by=frozenset({"approver"}), looked_at_since=True)
+    done = standing("published", urgent_by="administrator", approved_by=frozenset({"approver"}))
     assert not done.waits_for_approval_afterwards
     assert state_after("approve", done) == "published"
     assert refusal("approve", ROLES["approver"], standing("published"))
