@@ -74,6 +74,10 @@ class APIUnavailableError(APIError):
     """
 
 
+class APIUnreadableError(APIError):
+    """A whole line of a watch is no event: asked for again, it comes again."""
+
+
 class APITimeoutError(APIUnavailableError):
     """The server said nothing for as long as the timeout allows."""
 

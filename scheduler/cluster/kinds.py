@@ -31,7 +31,7 @@ from policies.engine.objects.cluster_kinds import (
 from policies.engine.objects.metadata import decode_object
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Metadata, Pod, PodObject
-from scheduler.cluster.errors import APIError, APIUnavailableError, StatusObject, error_of_status
+from scheduler.cluster.errors import APIError, APIUnavailableError, APIUnreadableError, StatusObject, error_of_status
 
 logger = logging.getLogger("berth.cluster")
 
@@ -162,7 +162,7 @@ class Kind(Generic[T]):
         """Read a line of a watch.
 
         Raises:
-            APIUnavailableError: the line was cut short, or isn't an event.
+            APIUnreadableError: it isn't an event.
         """
         try:
             event = _RAW_EVENT.decode(line)
@@ -174,7 +174,7 @@ class Kind(Generic[T]):
             metadata = object_.metadata if object_ else _ANY_OBJECT.decode(event.object).metadata
         except msgspec.DecodeError as error:
             message = f"watch of {self.name}: {error}"
-            raise APIUnavailableError(message) from error
+            raise APIUnreadableError(message) from error
         deleted = event.type == "DELETED" or object_ is None
         return Seen(self.key(metadata), metadata.resource_version, object_, deleted)
 

@@ -15,6 +15,7 @@ from scheduler.cluster.errors import (
     APIError,
     APIGoneError,
     APIUnavailableError,
+    APIUnreadableError,
 )
 from scheduler.cluster.kinds import Bookmark, Kept, Page, Seen
 
@@ -203,6 +204,8 @@ def why(error: APIError) -> str:
         return "gone"
     if isinstance(error, APIUnavailableError | APIConfigurationError):
         return "unreachable" if error.status is None else "failed"
+    if isinstance(error, APIUnreadableError):
+        return "unreadable"
     return "refused"
 
 
@@ -213,6 +216,6 @@ def _version(object_: Kept) -> str:
 def _needs_list(error: APIError) -> bool:
     """Return whether asking the same again can't help, be it a watch's version or a list's next page.
 
-    As client-go, which goes on only after connection faults, 429 and internal errors.
+    As client-go, which goes on only after connection faults, 429 and internal errors. A line that can't be read would come again.
     """
     return not isinstance(error, APIUnavailableError) or RESOURCE_VERSION_TOO_LARGE in error.causes

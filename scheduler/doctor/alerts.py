@@ -99,7 +99,7 @@ ALERTS: Final = (
     ),
     Alert(
         "BerthWatchRefused",
-        'sum by (kind, why) (increase(berth_watch_restarts_total{why=~"refused|broken"}[10m])) > 0',
+        'sum by (kind, why) (increase(berth_watch_restarts_total{why=~"refused|broken|unreadable"}[10m])) > 0',
         "5m",
         "ticket",
         "the API server refuses the watch of {{ $labels.kind }}: {{ $labels.why }}",

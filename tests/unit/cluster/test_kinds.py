@@ -7,7 +7,7 @@ import pytest
 
 from policies.engine.objects.cluster_kinds import ALL_KINDS, CLAIMS, DISRUPTION_BUDGETS, PersistentVolumeClaim
 from policies.engine.objects.node import Node
-from scheduler.cluster.errors import APIForbiddenError, APIGoneError, APIUnavailableError
+from scheduler.cluster.errors import APIForbiddenError, APIGoneError, APIUnavailableError, APIUnreadableError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Bookmark, Refusal, Seen
 from tests.unit.cluster.kubernetes_json import (
     claim_json,
@@ -106,14 +106,14 @@ def test_read_event_gives_errors_inside_the_watch() -> None:
 
 @pytest.mark.parametrize("cut", [1, 30, 200])
 def test_read_event_refuses_a_line_cut_short(cut: int) -> None:
-    """A broken connection leaves half a line."""
-    with pytest.raises(APIUnavailableError):
+    """It is whole for all that is known: what a broken connection cut isn't given."""
+    with pytest.raises(APIUnreadableError):
         PODS.read_event(event_json("ADDED", pod_json("a"))[:cut])
 
 
 def test_read_event_refuses_json_that_is_no_event() -> None:
     """What isn't an event isn't guessed at."""
-    with pytest.raises(APIUnavailableError):
+    with pytest.raises(APIUnreadableError):
         PODS.read_event(msgspec.json.encode({"kind": "Pod"}))
 
 

@@ -34,7 +34,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._before = {name: self._now(name) for name in ("silent", "ended", "gone", "refused", "failed", "lists")}
-        self._before |= {name: self._now(name) for name in ("unreachable", "broken", "lag")}
+        self._before |= {name: self._now(name) for name in ("unreachable", "unreadable", "broken", "lag")}
 
     @staticmethod
     def _now(name: str) -> float:
@@ -191,21 +191,36 @@ def test_an_error_inside_the_watch_that_passes_is_waited_out(tmp_path: Path) -> 
 
 
 def test_a_line_cut_short_is_read_again(tmp_path: Path) -> None:
-    """Whether the connection broke or only the JSON did, the event isn't lost."""
+    """The connection broke: the event isn't lost."""
     whole = line("ADDED", "b", 12)
     script = lists_and_watches(
         in_turn(Answer(body=list_json([], version="10"))),
         in_turn(
             Answer(stream=[line("ADDED", "a", 11), whole[:40], None]),
-            Answer(stream=[whole[:40] + b"\n", OPEN_SECONDS]),
             Answer(stream=[whole, OPEN_SECONDS]),
         ),
     )
     with watching(tmp_path, script) as seen:
         assert eventually(lambda: len(seen.told) == 2)
         assert seen.told == [("added", "a"), ("added", "b")]
-        assert seen.versions_watched == ["10", "11", "11"]
+        assert seen.versions_watched == ["10", "11"]
         assert seen.lists == 1
+
+
+def test_a_whole_line_that_is_no_event_leads_to_a_list(tmp_path: Path) -> None:
+    """Watched from the same version it would come again and again."""
+    counts = Counts()
+    script = lists_and_watches(
+        in_turn(Answer(body=list_json([], version="10")), Answer(body=list_json([pod_json("b")], version="13"))),
+        in_turn(
+            Answer(stream=[b'{"type":"ADDED","obj\n', OPEN_SECONDS]),
+            Answer(stream=[line("ADDED", "c", 14), OPEN_SECONDS]),
+        ),
+    )
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.told) == 2)
+        assert seen.told == [("added", "b"), ("added", "c")]
+        assert (seen.versions_watched, seen.lists, counts["unreadable"]) == (["10", "13"], 2, 1.0)
 
 
 def test_an_object_nested_without_end_keeps_no_other_from_being_seen(tmp_path: Path) -> None:
