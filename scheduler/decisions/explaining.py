@@ -231,9 +231,13 @@ def _sentences(
     late = (each.get("rule", "") for each in body.get("filters") or [] if each.get("mode") == "enforce")
     # The first that there was no time for, where the rule set refuses nodes then.
     in_vain = "" if recorded.decision.feasible else next((name for name in late if name in missed), "")
+    asked: set[str] = set()
     for column in body.get("filters") or []:
         name = column.get("rule", "")
         head, verdicts = f"filter {name}{version}", column.get("verdicts") or []
+        # A second column is of Berth's own scheduler, which asks once more about nodes that Pods are nominated to.
+        where = ", beside the Pods nominated there" if name in asked else ""
+        asked.add(name)
         wanted, expression = _wanted(filters.get(name))
         for verdict, group in _groups(nodes, verdicts, node):
             seen = _seen(expression if with_seen else None, recorded, params, group)
@@ -241,7 +245,7 @@ def _sentences(
                 is_late, is_refusal = name in missed, name == in_vain
                 yield from _unasked(column, head, group, refused, wanted, seen, is_late=is_late, is_refusal=is_refusal)
             else:
-                yield _filter_sentence(column, head, verdict, group, wanted, seen)
+                yield _filter_sentence(column, head, verdict, group, wanted, seen, where=where)
         if column.get("mode", "enforce") == "enforce":
             refused |= {each for each, verdict in zip(nodes, verdicts, strict=False) if verdict >= 0}
     for column in body.get("scores") or []:
@@ -324,7 +328,8 @@ def _unasked(
             said = f"wasn't asked about {named(others)}: there was no time left for {_them(others)}"
         reason = NOT_IN_TIME.reason if is_refusal else ""
         said += f', so that the rule set refuses {_them(others)}: "{reason}"' if reason else ""
-        yield _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, said, reason)
+        found = _filter_sentence(column, head, _NOT_EVALUATED, others, wanted, seen, said)
+        yield msgspec.structs.replace(found, reason=reason)
 
 
 def _filter_sentence(
@@ -335,20 +340,20 @@ def _filter_sentence(
     wanted: str,
     seen: dict[str, Any],
     unasked: str = "",
-    reason: str = "",
+    where: str = "",
 ) -> Sentence:
     statuses = column.get("statuses") or []
     status = statuses[verdict] if 0 <= verdict < len(statuses) else {}
     mode = column.get("mode", "enforce")
-    reason = reason or status.get("reason", "")
+    reason = status.get("reason", "")
     if verdict == _NOT_EVALUATED:
         code, sentence = "NotEvaluated", f"{head} {unasked}"
     elif verdict == _PASSED:
-        code, sentence = "Success", f"{head} lets {named(nodes)} pass"
+        code, sentence = "Success", f"{head} lets {named(nodes)} pass{where}"
     else:
         code = str(status.get("code", "Unschedulable"))
         verb = "refused" if mode == "enforce" else f"(mode {mode}, so that it doesn't count) would have refused"
-        sentence = f'{head} {verb} {named(nodes)}: "{reason}"' + _because(wanted, seen) + _faults(column, code)
+        sentence = f'{head} {verb} {named(nodes)}{where}: "{reason}"' + _because(wanted, seen) + _faults(column, code)
     return Sentence(
         rule=column.get("rule", ""),
         kind="filter",

@@ -430,6 +430,9 @@ def test_a_rule_that_was_asked_once_more_about_some_nodes_is_not_said_to_stand_b
     asked = Pod.from_json(make_pod("web-1", requests={"cpu": "800m"}, priority=0))
     found = explain_decision(scheduled(tmp_path, asked, snapshot, row=1))
     assert found["rules"][-1]["sentence"].startswith("filter PodFitsResources (version 1) ")
+    of_rule = [rule["sentence"].partition(") ")[2] for rule in found["rules"] if rule["rule"] == "PodFitsResources"]
+    assert of_rule[0].startswith("lets n1 and n2 pass")
+    assert of_rule[1].startswith('refused n1, beside the Pods nominated there: "Insufficient cpu"')
     assert [rule["sentence"].partition(") ")[2] for rule in found["rules"] if rule["code"] == "NotEvaluated"] == [
         "wasn't asked once more about n2: no Pods nominated there count."
     ]
