@@ -312,6 +312,7 @@ class ChangeAdmin(ReadOnlyAdmin):
                 look_twice += publishing.cluster_warnings(classes) + publishing.replaced_in_cluster(classes)
                 look_twice += publishing.owner_notes(row)
                 look_twice += [wording.ending_sentence(each) for each in publishing.endings_of(row)]
+                look_twice += publishing.past_ends(edits)
         except PublishingError as error:
             faults += error.messages
         context = {

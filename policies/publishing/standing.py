@@ -129,6 +129,19 @@ def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:
     return ended_with(current_revision(), edits_of(change)) if change.state in lifecycle.OPEN else []
 
 
+def past_ends(edits: Iterable[Edit]) -> list[str]:
+    """Return which Pauses and Exemptions would go live though their end is past, a sentence each: who applies files may have old ones."""
+    now = timezone.now()
+    ends = [
+        (edit, ends_at(edit.value.until)) for edit in edits if isinstance(edit.value, engine.Pause | engine.Exemption)
+    ]
+    return [
+        f"! {edit.kind} {edit.name} ended at {said_at(end)}, which is past: it has nothing out of force"
+        for edit, end in ends
+        if end is not None and end <= now
+    ]
+
+
 def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
     rows = list(change.edits.all())
     digests = live_digests([(row.kind, row.name) for row in rows], number)

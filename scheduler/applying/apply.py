@@ -101,7 +101,10 @@ def apply(
     wanted = publishing.differing(edits, live)
     publishing.check_owners([edit.key for edit in edits], documents.keeper)
     applied = Applied(
-        changes=[line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)],
+        changes=[
+            *(line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)),
+            *publishing.past_ends(wanted.values()),
+        ],
         unchanged=[named(edit.key) for edit in edits if edit.key not in wanted],
         beside=beside(wanted, documents.keeper, (edit.key for edit in edits)),
         drift=publishing.drift_notes(wanted, documents.keeper.owner),

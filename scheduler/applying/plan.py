@@ -90,7 +90,7 @@ def plan_documents(
     planned = Planned(
         ok=True,
         revision=after.number if after.number != before.number else 0,
-        changes=wording.revision_changes(before, after),
+        changes=[*wording.revision_changes(before, after), *publishing.past_ends(edits)],
         cluster=[_told(step) for step in steps if step.act not in _SILENT],
         error=fault,
         beside=beside([edit.key for edit in edits], keeper, brought),

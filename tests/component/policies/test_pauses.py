@@ -343,6 +343,22 @@ class TestCommands:
         assert first.startswith(f"Revision {live().number} was made by Change ")
         assert "is in review: Resume everything" in second
 
+    def test_an_end_that_is_past_is_said_by_plan_and_apply_and_on_the_page(
+        self, tmp_path: Path, operator: Client
+    ) -> None:
+        path = tmp_path / "old.yaml"
+        path.write_text(json.dumps(exemption_document(until="2026-02-01T00:00:00Z")))
+        said = "! Exemption cart ended at 2026-02-01 00:00:00 UTC, which is past: it has nothing out of force"
+        out = io.StringIO()
+        with pytest.raises(SystemExit):
+            call_command("plan", str(path), stdout=out)
+        assert said in out.getvalue()
+        out = io.StringIO()
+        call_command("apply", str(path), stdout=out)
+        assert said in out.getvalue()
+        change = Change.objects.get(state="draft")
+        assert said.removeprefix("! ") in text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+
     def test_export_writes_what_apply_reads(self, tmp_path: Path) -> None:
         publish(Edit.of(make_pause()), Edit.of(make_exemption()))
         out = io.StringIO()
