@@ -3,7 +3,7 @@
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminSelectWidget
@@ -13,6 +13,7 @@ from policies.admin.base import person
 from policies.admin.frame import display
 from policies.admin.setting_rows import SettingAdmin, SettingForm
 from policies.models import ReviewSetting, RuleSet
+from policies.publishing.lifecycle import Need
 
 
 class ReviewSettingForm(SettingForm):
@@ -59,6 +60,9 @@ class ReviewSettingAdmin(SettingAdmin):
         made = publishing.set_review(by=person(request), **form.cleaned_data)
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there
+        need = Need(made.rule_set, made.approvals, made.group, able=publishing.number_able(made.group))
+        if made.group and need.note:
+            self.message_user(request, f"It can't be met as things are.{need.note}", messages.WARNING)
 
     @display(description="Have to be approved by")
     def asks_for(self, row: ReviewSetting) -> str:

@@ -83,6 +83,7 @@ class Need(msgspec.Struct, frozen=True):
         group: only people of this group count; empty for anybody.
         members: of those who approved, who is in the group.
         is_gone: whether there is no such group any more: it was renamed or deleted since.
+        able: how many people of the group may approve; None where that doesn't matter.
     """
 
     scope: str
@@ -90,6 +91,18 @@ class Need(msgspec.Struct, frozen=True):
     group: str = ""
     members: AbstractSet[str] = frozenset()
     is_gone: bool = False
+    able: int | None = None
+
+    @property
+    def note(self) -> str:
+        """Why it can't be met as things are; empty where it can."""
+        if self.is_gone:
+            return _GONE
+        if self.able is None or self.able >= self.approvals:
+            return ""
+        return (
+            f" Only {self.able} of {self.group} may approve." if self.able else f" Nobody of {self.group} may approve."
+        )
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +152,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             said.append(f"It needs {counted(more, 'approval')} more, of people who didn't edit it{how}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
         said += [
-            f"For {need.scope} it needs {counted(n, 'approval')} more, of {need.group}.{_GONE if need.is_gone else ''}"
+            f"For {need.scope} it needs {counted(n, 'approval')} more, of {need.group}.{need.note}"
             for need, n in more_of
             if n > 0
         ]

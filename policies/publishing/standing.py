@@ -275,10 +275,15 @@ def _why_not(user: User | None) -> str:
 
 
 def _with_members(need: Need, approvals: Sequence[ChangeEvent]) -> Need:
-    """Return a need with who of those who approved is in its group by now; without any, whether that is there still."""
+    """Return a need with who of those who approved is in its group by now, and how many may approve; without any, whether that is there still."""
     members = _members(need.group, approvals)
     is_gone = not members and not Group.objects.filter(name=need.group).exists()
-    return msgspec.structs.replace(need, members=members, is_gone=is_gone)
+    return msgspec.structs.replace(need, members=members, is_gone=is_gone, able=number_able(need.group))
+
+
+def number_able(group: str) -> int:
+    """Return how many people of a group may approve."""
+    return able_to_approve().filter(groups__name=group).count()
 
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:

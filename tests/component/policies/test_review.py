@@ -162,6 +162,19 @@ class TestSettings:
         publishing.set_review(rule_set="web", approvals=1, group="Money", by="root")
         do(change, publishing.publish_change, alice)
 
+    def test_a_group_with_too_few_who_may_approve_is_said(self, reviewed: None, alice: User, dave: User) -> None:
+        RuleSet.objects.create(name="web")
+        into("Payments", alice)
+        publishing.set_review(rule_set="web", approvals=2, group="Payments", by="root")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        with pytest.raises(PublishingError, match=r"2 approvals more, of Payments\. Nobody of Payments may approve"):
+            do(change, publishing.publish_change, alice)
+        into("Payments", dave)
+        with pytest.raises(PublishingError, match=r"2 approvals more, of Payments\. Only 1 of Payments may approve"):
+            do(change, publishing.publish_change, alice)
+        into("Payments", person("frank", "Approver"))
+        assert "Only" not in " ".join(publishing.standing_of(change).missing)
+
     def test_a_setting_holds_for_what_is_approved_already(
         self, reviewed: None, alice: User, carol: User, dave: User
     ) -> None:

@@ -138,6 +138,14 @@ def test_administrators_change_review_settings_and_everybody_sees_who_did() -> N
     assert ReviewSetting.objects.count() == 1
 
 
+def test_a_review_setting_that_nobody_can_meet_is_said_when_it_is_set() -> None:
+    Group.objects.create(name="Payments")
+    root = signed_in("root", superuser=True)
+    data = {"rule_set": "", "approvals": 2, "group": "Payments", "roll_backs": "on", "reason": "money"}
+    page = root.post("/admin/policies/reviewsetting/add/", data, follow=True)
+    assert "It can't be met as things are. Nobody of Payments may approve." in text_of(page)
+
+
 def test_the_page_of_a_review_setting_leads_to_its_rule_set_and_to_what_replaced_it() -> None:
     root = signed_in("root", superuser=True)
     rule_set = RuleSet.objects.create(name="web")
