@@ -31,7 +31,10 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
 def _refused_filter(request: HttpRequest, exception: Exception) -> str:
     """Return the parameter that Django's message names, with its value. Escapes make visible what else steers the reader's eye."""
     found = [name for name in request.GET if f" {name} " in str(exception)]
-    return " or ".join(f"{name[:80]!r}, {request.GET[name][:80]!r}" for name in found) or "what its address asks for"
+    return (
+        " or ".join(f"{name[:80]!r}, which the address sets to {request.GET[name][:80]!r}" for name in found)
+        or "what its address asks for"
+    )
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
