@@ -289,6 +289,8 @@ ONLY_READ = {
     *("rule_sets_of", "rule_sets_touched", "said_at", "said_by", "scheduled_changes", "seen_of", "sentence_of"),
     *(
         "short_of_approvals",
+        "number_able",
+        "past_ends",
         "standing_of",
         "stored_revision",
         "suspended",
