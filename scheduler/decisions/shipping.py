@@ -228,13 +228,15 @@ class Shipper:
 
     def _run(self) -> None:
         while time.monotonic() < self._deadline:
+            # Asked before the step: what is written while that looks is shipped by the next one.
+            is_stopping = self._stopping.is_set()
             try:
                 moved = self.step()
             except Exception:
                 # What is wrong with one file must not end the thread, and with it all that follows.
                 logger.exception("records can't be shipped, tried again")
                 moved, self._away = False, True
-            if self._stopping.is_set() and not moved:
+            if is_stopping and not moved:
                 break
             if not (moved and self._is_behind()):
                 self._stopping.wait(_RETRY_SECONDS if self._away else _PAUSE_SECONDS)

@@ -382,6 +382,23 @@ class TestStop:
         last = list(stream.entries.values())[-1]
         assert msgspec.msgpack.decode(last.data, type=End).decisions == 901
 
+    def test_what_is_written_while_the_thread_looks_for_the_last_time_is_shipped_too(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recorder = make_recorder(tmp_path)
+        step = recorder.shipper.step
+
+        def step_beside_a_stop() -> bool:
+            moved = step()
+            monkeypatch.setattr(recorder.shipper, "step", step)
+            recorder.record(entry())
+            recorder.shipper.stop(60)
+            return moved
+
+        monkeypatch.setattr(recorder.shipper, "step", step_beside_a_stop)
+        recorder.shipper._run()
+        assert recorder.depth.records == 0
+
     def test_what_cannot_be_shipped_is_left_for_the_next_process(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
