@@ -45,14 +45,14 @@ def by_of(request: Request) -> By:
     return cast("User", request.user)
 
 
-def expected_of(request: Request) -> str:
-    """Return the digest of what was looked at.
+def expected_of(request: Request, digest: str) -> str:
+    """Return the digest of what was looked at: that of what is there, where If-Match names it among others.
 
     Raises:
         UnlookedError: If-Match names nothing.
     """
     if found := tags_of(request):
-        return found[0]
+        return digest if digest in found else found[0]
     raise UnlookedError
 
 

@@ -97,7 +97,8 @@ class ChangeViewSet(ReadOnlyViewSet):
     def partial_update(self, request: Request, number: int) -> Response:
         """Change its title or its reason. What it makes stays the same, and so do its approvals and its ETag."""
         asked = asked_of(shapes.DescriptionSerializer, request.data)
-        row, by, digest = self.get_object(), by_of(request), expected_of(request)
+        row, by = self.get_object(), by_of(request)
+        digest = expected_of(request, row.digest)
         return answer(publishing.describe_change(change=row, by=by, expected_digest=digest, **asked))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
@@ -105,28 +106,32 @@ class ChangeViewSet(ReadOnlyViewSet):
     def submit(self, request: Request, number: int) -> Response:
         """Send it to review, once its documents are right."""
         row, by, said = self._asked(request)
-        return answer(publishing.submit_change(change=row, by=by, expected_digest=expected_of(request), text=said))
+        digest = expected_of(request, row.digest)
+        return answer(publishing.submit_change(change=row, by=by, expected_digest=digest, text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, number: int) -> Response:
         """Approve what If-Match names."""
         row, by, said = self._asked(request)
-        return answer(publishing.approve_change(change=row, by=by, expected_digest=expected_of(request), text=said))
+        digest = expected_of(request, row.digest)
+        return answer(publishing.approve_change(change=row, by=by, expected_digest=digest, text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, number: int) -> Response:
         """Reject it, with a reason."""
         row, by, said = self._asked(request)
-        return answer(publishing.reject_change(change=row, by=by, expected_digest=expected_of(request), text=said))
+        digest = expected_of(request, row.digest)
+        return answer(publishing.reject_change(change=row, by=by, expected_digest=digest, text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def publish(self, request: Request, number: int) -> Response:
         """Make the next Revision with its edits."""
         row, by, said = self._asked(request)
-        publishing.publish_change(change=row, by=by, expected_digest=expected_of(request), reason=said)
+        digest = expected_of(request, row.digest)
+        publishing.publish_change(change=row, by=by, expected_digest=digest, reason=said)
         return answer(row)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
@@ -134,7 +139,8 @@ class ChangeViewSet(ReadOnlyViewSet):
     def publish_urgently(self, request: Request, number: int) -> Response:
         """Publish it without approvals, in an emergency, with a reason; somebody else approves it afterwards."""
         row, by, said = self._asked(request)
-        publishing.publish_urgently(change=row, by=by, expected_digest=expected_of(request), reason=said)
+        digest = expected_of(request, row.digest)
+        publishing.publish_urgently(change=row, by=by, expected_digest=digest, reason=said)
         return answer(row)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
@@ -180,22 +186,24 @@ class ChangeViewSet(ReadOnlyViewSet):
         """Put its edits on what is live now."""
         asked = asked_of(shapes.RebaseSerializer, request.data)
         sides = {(each["kind"], each["name"]): each for each in asked["sides"]}
-        row = publishing.rebase_change(
-            change=self.get_object(),
+        row = self.get_object()
+        rebased = publishing.rebase_change(
+            change=row,
             by=by_of(request),
-            expected_digest=expected_of(request),
+            expected_digest=expected_of(request, row.digest),
             expected_revision=asked.get("revision", publishing.current_revision().number),
             take_theirs=[key for key, side in sides.items() if side["take"] == "theirs"],
             merge={key: side["parts"] for key, side in sides.items() if side["take"] == "merge"},
         )
-        return answer(row)
+        return answer(rebased)
 
     @extend_schema(request=shapes.ScheduleSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def schedule(self, request: Request, number: int) -> Response:
         """Let it go live by itself at a time, as it was looked at."""
         at = asked_of(shapes.ScheduleSerializer, request.data)["publish_at"]
-        row, by, digest = self.get_object(), by_of(request), expected_of(request)
+        row, by = self.get_object(), by_of(request)
+        digest = expected_of(request, row.digest)
         return answer(publishing.schedule_change(change=row, by=by, publish_at=at, expected_digest=digest))
 
     @extend_schema(request=shapes.ExpirySerializer, responses=shapes.ChangeDetailSerializer)
@@ -203,7 +211,8 @@ class ChangeViewSet(ReadOnlyViewSet):
     def expire(self, request: Request, number: int) -> Response:
         """Let what it touches go back at a time: a part of what is approved."""
         at = asked_of(shapes.ExpirySerializer, request.data)["expires_at"]
-        row, by, digest = self.get_object(), by_of(request), expected_of(request)
+        row, by = self.get_object(), by_of(request)
+        digest = expected_of(request, row.digest)
         return answer(publishing.set_expiry(change=row, by=by, expires_at=at, expected_digest=digest))
 
     def _asked(self, request: Request) -> tuple[Change, publishing.By, str]:
@@ -266,7 +275,7 @@ class EditOfChangeView(Door):
     @transaction.atomic
     def _edit(self, request: Request, number: int, edit: Edit) -> Response:
         change = get_object_or_404(Change, pk=number)
-        by, digest = by_of(request), expected_of(request)
+        by, digest = by_of(request), expected_of(request, change.digest)
         if (seen := request.query_params.get("seen")) is not None:
             publishing.check_seen({edit.key: seen.strip('"')}, [edit.key])
         return answer(publishing.edit_change(change=change, edits=[edit], by=by, expected_digest=digest))
@@ -299,6 +308,6 @@ class DiscardEditView(EditOfChangeView):
     def post(self, request: Request, number: int, name: str) -> Response:
         """Take the edit of this thing out of the Change: it makes nothing of it any more."""
         change = get_object_or_404(Change, pk=number)
-        by, digest = by_of(request), expected_of(request)
+        by, digest = by_of(request), expected_of(request, change.digest)
         key = (self.kind, name)
         return answer(publishing.discard_edits(change=change, keys=[key], by=by, expected_digest=digest))

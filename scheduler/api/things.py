@@ -56,11 +56,12 @@ class ThingViewSet(ReadOnlyViewSet):
         documents.of_kind(value)[name] = value
         if unknown := [Fault(each.path, each.message) for each in unknown_rule_sets(documents)]:
             raise FaultsError(unknown)
-        tags = tags_of(request)
+        key, looked = (self.kind, name), bool(tags_of(request))
         try:
-            return self._apply(request, documents, (self.kind, name), tags[0] if tags else "")
+            expected = expected_of(request, live_digest(key)) if looked else ""
+            return self._apply(request, documents, key, expected)
         except OvertakenError as error:
-            if tags:
+            if looked:
                 raise
             raise UnlookedError from error
 
@@ -70,7 +71,7 @@ class ThingViewSet(ReadOnlyViewSet):
         key = (self.kind, name)
         if key not in publishing.values_of(publishing.current_revision()):
             raise Http404
-        return self._apply(request, Documents(removed=[key]), key, expected_of(request))
+        return self._apply(request, Documents(removed=[key]), key, expected_of(request, live_digest(key)))
 
     def _apply(self, request: Request, documents: Documents, key: Key, expected: str) -> Response:
         kind, name = key

@@ -105,6 +105,21 @@ def test_an_if_match_that_names_nothing_is_none(match: str, operator: Client, ap
     told(ask(operator, "post", f"{path}/publish", {}, match=match), 428)
 
 
+def test_of_several_tags_any_may_be_what_is_there(operator: Client, approver: Client) -> None:
+    """RFC 9110, section 13.1.1."""
+    path, tag = begun(operator, WEB)
+    several = f'"before", {tag}, "after"'
+    other = rule_set_document("other", filters=[TEAM_FILTER])
+    refused = ask(operator, "put", f"{path}/rule-sets/other", other, match='"before", "after"')
+    assert "operator edited it" in told(refused, 412)["detail"]
+    told(ask(operator, "patch", path, {"title": "another"}, match=several))
+    told(ask(operator, "delete", f"{path}/rule-sets/old", match=several))
+    told(ask(operator, "post", f"{path}/submit", {}, match=several))
+    told(ask(approver, "post", f"{path}/approve", {}, match=several))
+    told(ask(operator, "post", f"{path}/rebase", {}, match=several))
+    told(ask(operator, "post", f"{path}/publish", {}, match=several))
+
+
 def test_every_fault_of_a_document_comes_with_its_path(operator: Client) -> None:
     path, tag = begun(operator)
     faulty = rule_set_document("web", filters=[{"builtin": "Nope"}, {"name": "a", "expression": "1 +"}])

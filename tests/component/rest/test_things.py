@@ -52,7 +52,7 @@ def test_what_is_there_is_replaced_by_who_has_seen_it(operator: Client) -> None:
     assert ask(operator, "get", "/rule-sets/web")["ETag"] == tag
     told(ask(operator, "put", "/rule-sets/web", OTHER), 428)
     told(ask(operator, "put", "/rule-sets/web", OTHER, match='"x"'), 412)
-    replaced = ask(operator, "put", "/rule-sets/web?reason=because", OTHER, match=tag)
+    replaced = ask(operator, "put", "/rule-sets/web?reason=because", OTHER, match=f'"before", {tag}')
     assert told(replaced)["changed"]
     assert replaced["ETag"] != tag
     assert Change.objects.first().reason == "because"  # type: ignore[union-attr]
@@ -87,7 +87,7 @@ def test_a_thing_is_removed_by_who_has_seen_it(operator: Client) -> None:
     assert in_use["faults"][0]["path"] == "all-web"
     tag_of_assignment = ask(operator, "get", "/assignments/all-web")["ETag"]
     assert told(ask(operator, "delete", "/assignments/all-web", match=tag_of_assignment))["changed"]
-    assert told(ask(operator, "delete", "/rule-sets/web", match=tag))["changed"]
+    assert told(ask(operator, "delete", "/rule-sets/web", match=f'"before", {tag}'))["changed"]
     told(ask(operator, "delete", "/rule-sets/web", match=tag), 404)
 
 
