@@ -154,14 +154,19 @@ def publish_due(*, now: datetime) -> list[str]:
 
 def _do_due(now: datetime) -> list[str]:
     expired = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=now, expired_at=None)
+    # In the order in which it would have been done in time.
+    ends = [(at, False, number) for at, number in expired.values_list("expires_at", "pk")]
+    begins = [(at, True, number) for at, number in _due(now).values_list("publish_at", "pk")]
     said = []
-    for number in list(expired.order_by("expires_at", "pk").values_list("pk", flat=True)):
+    for _, begins_then, number in sorted([*ends, *begins]):
+        if begins_then:
+            said.append(_go_live(number, now))
+            continue
         said.append(_take_back(number, now))
         # Each is back before the next one is looked at: what was live before that may be this one's.
         said += [
             _go_live(way_back, now) for way_back in _due(now).filter(expiry_of=number).values_list("pk", flat=True)
         ]
-    said += [_go_live(number, now) for number in list(_due(now).values_list("pk", flat=True))]
     return [each for each in said if each]
 
 

@@ -436,6 +436,19 @@ class TestOneOverAnother:
         assert filters_of("web") == ["PodToleratesNodeTaints"]
         assert not publishing.held_changes().exists()
 
+    @pytest.mark.parametrize("ticks", [(2, 4), (4,)], ids=["in time", "after an outage"])
+    @pytest.mark.parametrize("back_at", [None, DAY], ids=["for good", "for a day"])
+    def test_what_was_to_go_live_over_it_before_it_ended_does(
+        self, alice: User, now: datetime, ticks: tuple[int, ...], back_at: timedelta | None
+    ) -> None:
+        self.for_a_while(alice, now + 3 * HOUR, make_rule_set("web", **A))
+        second = opened(make_rule_set("web", **B), by=alice)
+        scheduled(second, alice, now + 2 * HOUR, back_at=back_at and now + back_at)
+        for hours in ticks:
+            tick(now + hours * HOUR)
+        assert fresh(second).state == "published"
+        assert filters_of("web") == ["MatchNodeSelector"]
+
     def test_three_over_each_other_go_back_before_all(self, alice: User, now: datetime) -> None:
         for hour, content in enumerate((A, B, {"filters": [{"builtin": "PodFitsHostPorts"}]}), 1):
             self.for_a_while(alice, now + hour * HOUR, make_rule_set("web", **content))
