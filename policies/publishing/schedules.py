@@ -154,11 +154,11 @@ def publish_due(*, now: datetime) -> list[str]:
 
 def _do_due(now: datetime) -> list[str]:
     expired = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=now, expired_at=None)
-    # In the order in which it would have been done in time.
-    ends = [(at, False, number) for at, number in expired.values_list("expires_at", "pk")]
-    begins = [(at, True, number) for at, number in _due(now).values_list("publish_at", "pk")]
+    # In the order in which it would have been done in time. What ends together ends newest first: it may stand on the other.
+    ends = [(at, False, -made, number) for at, made, number in expired.values_list("expires_at", "revision", "pk")]
+    begins = [(at, True, 0, number) for at, number in _due(now).values_list("publish_at", "pk")]
     said = []
-    for _, begins_then, number in sorted([*ends, *begins]):
+    for _, begins_then, _, number in sorted([*ends, *begins]):
         if begins_then:
             said.append(_go_live(number, now))
             continue

@@ -449,6 +449,13 @@ class TestOneOverAnother:
         assert fresh(second).state == "published"
         assert filters_of("web") == ["MatchNodeSelector"]
 
+    def test_of_two_that_end_together_the_one_that_uses_the_other_ends_first(self, alice: User, now: datetime) -> None:
+        self.for_a_while(alice, now + HOUR, make_rule_set("data", **A))
+        self.for_a_while(alice, now + HOUR, make_assignment("all", "data"))
+        tick(now + HOUR)
+        assert not publishing.held_changes().exists()
+        assert ([each.name for each in live().rule_sets], live().assignments) == (["web"], [])
+
     def test_three_over_each_other_go_back_before_all(self, alice: User, now: datetime) -> None:
         for hour, content in enumerate((A, B, {"filters": [{"builtin": "PodFitsHostPorts"}]}), 1):
             self.for_a_while(alice, now + hour * HOUR, make_rule_set("web", **content))
