@@ -124,8 +124,9 @@ def confirm(
             if answer is not None:
                 return answer()
             return HttpResponseRedirect(_say_what_came(request, made, done) or confirmation.back)
+    notes = publishing.owner_notes([edit.key for edit in confirmation.edits])
     context = {
-        "changes": [marked(line) for line in confirmation.changes],
+        "changes": [marked(line) for line in (*confirmation.changes, *notes)],
         "documents": _documents(confirmation.edits),
         "more_documents": max(0, len(confirmation.edits) - _MOST_DOCUMENTS),
         **model_admin.admin_site.each_context(request),

@@ -310,7 +310,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
             if row.state in lifecycle.OPEN:
                 look_twice += publishing.cluster_warnings(classes) + publishing.replaced_in_cluster(classes)
-                look_twice += publishing.owner_notes(row)
+                look_twice += publishing.owner_notes([edit.key for edit in edits], row.owner)
                 look_twice += [wording.ending_sentence(each) for each in publishing.endings_of(row)]
                 look_twice += publishing.past_ends(edits)
         except PublishingError as error:

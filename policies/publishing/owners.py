@@ -58,13 +58,12 @@ def _refusal(key: Key, owner: str, asking: str) -> str:
     )
 
 
-def owner_notes(change: Change) -> list[str]:
-    """Return what people should know of a Change that touches what a repository keeps."""
-    keys = [each.key for each in change.edits.all()]
+def owner_notes(keys: Collection[Key], owner: str = "") -> list[str]:
+    """Return what people should know who touch things that another repository keeps; `owner` is the one that theirs are of."""
     return [
         f"{named(key)} is kept by {mark.owner}: bring this into that repository, too, or its next apply undoes it."
         for key, mark in sorted(owner_marks(keys).items())
-        if mark.owner != change.owner
+        if mark.owner != owner
     ]
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
 
 from policies import manifests, publishing
-from policies.models import AuditEvent, Change, OwnerMark, Revision
+from policies.models import AuditEvent, Change, OwnerMark, Revision, RuleSet
 from policies.publishing import Edit, Keeper, OnBehalf, PublishingError
 from policies.scopes import Reach
 from tests.builders import assignment_document, make_rule_set, rule_set_document
@@ -162,11 +164,24 @@ def test_what_was_removed_is_nobodys(write: Any) -> None:
     assert owners() == {"RuleSet/web": "bank-rules"}
 
 
+@pytest.mark.parametrize("act", ["archive", "go back", "roll back"])
+def test_who_archives_or_goes_back_is_told_whose_it_is(operator: Client, write: Any, act: str) -> None:
+    for content in (FIRST, SECOND):
+        run("apply", *SHOP, write(rule_set_document(**content)))
+    rule_set = RuleSet.objects.get()
+    pages = {
+        "archive": reverse("admin:policies_ruleset_archive", args=[rule_set.pk]),
+        "go back": reverse("admin:policies_rulesetversion_go_back", args=[rule_set.versions.get(number=1).pk]),
+        "roll back": reverse("admin:policies_revision_roll_back", args=[1]),
+    }
+    assert "rule set web is kept by shop-rules: bring this into" in operator.get(pages[act]).content.decode()
+
+
 def test_people_may_and_the_next_plan_says_what_they_did(write: Any) -> None:
     files = write(rule_set_document(**FIRST))
     run("apply", *SHOP, files)
     theirs = opened(make_rule_set(**SECOND), by="operator", title="at night")
-    assert publishing.owner_notes(theirs) == [
+    assert publishing.owner_notes([("RuleSet", "web")]) == [
         "rule set web is kept by shop-rules: bring this into that repository, too, or its next apply undoes it."
     ]
     publishing.publish_change(change=theirs, by="operator", expected_digest=theirs.digest)
