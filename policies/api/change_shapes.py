@@ -140,6 +140,7 @@ class ChangeDetailSerializer(ChangeSerializer):
     ends = serializers.SerializerMethodField(
         help_text="Pauses and Exemptions that end with what it removes, in sentences"
     )
+    kept = serializers.SerializerMethodField(help_text="what of it a repository keeps, whose next apply undoes it")
     gate = serializers.SerializerMethodField()
     events = ChangeEventSerializer(many=True, read_only=True)
 
@@ -156,6 +157,7 @@ class ChangeDetailSerializer(ChangeSerializer):
                 "conflicts",
                 "live",
                 "ends",
+                "kept",
                 "gate",
                 "events",
             ),
@@ -230,6 +232,11 @@ class ChangeDetailSerializer(ChangeSerializer):
     def get_ends(self, row: Change) -> list[str]:
         """Return what ends with it."""
         return [wording.ending_sentence(each) for each in publishing.endings_of(row)]
+
+    def get_kept(self, row: Change) -> list[str]:
+        """Return what of it a repository keeps."""
+        keys = [each.key for each in row.edits.all()]
+        return publishing.owner_notes(keys, row.owner) if row.state in lifecycle.OPEN else []
 
     @extend_schema_field(GateSerializer())
     def get_gate(self, row: Change) -> Any:

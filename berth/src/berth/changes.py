@@ -45,7 +45,7 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"! Somebody else has published another {each['kind']} {each['name']} since: `{again}`"
         yield from (f"    {line}" for line in each["theirs"])
         yield from (f"    both sides changed {each['kind']}/{each['name']}/{part}" for part in each.get("parts", ()))
-    yield from (f"! {line}" for line in (*found.get("ends", ()), *found.get("missing", ())))
+    yield from (f"! {line}" for line in (*found.get("ends", ()), *found.get("kept", ()), *found.get("missing", ())))
     yield from _gate(found.get("gate") or {})
     if found.get("held"):
         yield f"! {found['held']}"

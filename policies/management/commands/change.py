@@ -48,6 +48,8 @@ class Shown(msgspec.Struct, kw_only=True):
     live: int
     # Pauses and Exemptions that end with what it removes, in sentences.
     ends: list[str]
+    # What of it a repository keeps, in sentences.
+    kept: list[str]
     # Whose review it waits for, since when.
     waiting: list[dict[str, str]]
     held: str = ""
@@ -300,6 +302,7 @@ def _shown(change: Change) -> Shown:
         theirs=_all_theirs(change) if is_open else [],
         live=publishing.current_revision().number,
         ends=[wording.ending_sentence(each) for each in publishing.endings_of(change)],
+        kept=publishing.owner_notes([edit.key for edit in edits], change.owner) if is_open else [],
         waiting=[
             {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}
             for each in publishing.waiting_for(change)
@@ -329,7 +332,7 @@ def _text(change: Change) -> list[str]:
     lines = [_line(change), f"digest {change.digest[:12]}"]
     lines += [f"  {line}" for line in shown.changes]
     lines += [f"edited by {', '.join(shown.authors)}"] if shown.authors else []
-    lines += shown.ends
+    lines += [*shown.ends, *shown.kept]
     again = f"rebase it, with --revision {shown.live} just on what is live here"
     lines += [f"somebody else has published another {each} since: {again}" for each in shown.moved]
     lines += [f"    {line}" for line in shown.theirs]

@@ -19,6 +19,7 @@ from policies.scopes import Reach
 from tests.builders import assignment_document, make_rule_set, rule_set_document
 from tests.component.pages import opened, publish
 from tests.component.policies.test_commands import _run as run
+from tests.component.rest.asking import ask
 
 pytestmark = pytest.mark.django_db
 
@@ -175,6 +176,19 @@ def test_who_archives_or_goes_back_is_told_whose_it_is(operator: Client, write: 
         "roll back": reverse("admin:policies_revision_roll_back", args=[1]),
     }
     assert "rule set web is kept by shop-rules: bring this into" in operator.get(pages[act]).content.decode()
+
+
+def test_every_door_says_of_an_open_change_whose_it_is(operator: Client, write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    theirs = opened(make_rule_set(**SECOND), by="operator")
+    said = "rule set web is kept by shop-rules: bring this into that repository, too, or its next apply undoes it."
+
+    assert said in operator.get(f"/admin/policies/change/{theirs.pk}/change/").content.decode()
+    assert ask(operator, "get", f"/changes/{theirs.pk}").json()["kept"] == [said]
+    assert said in run("change", "show", theirs.pk)
+    publishing.publish_change(change=theirs, by="operator", expected_digest=theirs.digest)
+    assert ask(operator, "get", f"/changes/{theirs.pk}").json()["kept"] == []
+    assert said not in run("change", "show", theirs.pk)
 
 
 def test_people_may_and_the_next_plan_says_what_they_did(write: Any) -> None:

@@ -89,6 +89,12 @@ def test_a_change_says_which_pauses_end_with_it(berth: Berth, stub: Stub) -> Non
     assert "! The Pause of RuleSet/web ends with it." in berth("changes", "4").out
 
 
+def test_a_change_says_what_of_it_a_repository_keeps(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/changes/4", {**DRAFT, "kept": ["rule set web is kept by shop-rules: …"]})
+
+    assert "! rule set web is kept by shop-rules: …" in berth("changes", "4").out
+
+
 def test_a_change_is_renamed_as_it_was_looked_at(berth: Berth, stub: Stub) -> None:
     stub.answer("GET", "/changes/4", DRAFT, ETag='"abcdef012345678"')
     stub.answer("PATCH", "/changes/4", {**DRAFT, "title": "Teams"})
