@@ -190,7 +190,9 @@ def _add_pods(add: _Add) -> None:
     made.add_argument("--pods", type=_count, default=1, metavar="N", help="how many (1)")
     made.add_argument("--change", type=int, metavar="N", help="also by what this Change would make live")
     made = add("decisions", "List the newest Decisions, the newest last.")
-    made.add_argument("filters", nargs="*", metavar="NAME=VALUE", help="as of the admin's list: namespace=shop node=n1")
+    made.add_argument(
+        "filters", nargs="*", metavar="NAME=VALUE", help="as of the admin's list: pod_namespace=shop node=n1"
+    )
     made.add_argument("--limit", type=_count, default=20, help="how many (20)")
     made.add_argument("--follow", "-f", action="store_true", help="and what comes after them, until Ctrl-C")
     made.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to ask (2)")

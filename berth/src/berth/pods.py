@@ -121,7 +121,7 @@ def decisions(server: Server, given: Namespace) -> Answer:
     """List the newest Decisions; with --follow, and what comes after them until Ctrl-C."""
     filters = {key: value for key, _, value in (each.partition("=") for each in given.filters)}
     if bad := [each for each in given.filters if "=" not in each]:
-        message = f"{bad[0]!r} is no filter: write NAME=VALUE, such as namespace=shop or node=n1."
+        message = f"{bad[0]!r} is no filter: write NAME=VALUE, such as pod_namespace=shop or node=n1."
         raise CommandError(message)
     found = server.get("/decisions", limit=given.limit, **filters)
     rows = list(reversed(found["results"]))
