@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 from unfold.dataclasses import SearchResult
 
-from controlplane.site import navigation
+from controlplane.site import elsewhere, navigation
 from policies import publishing
 from policies.admin.person_links import SEE
 from policies.models import Assignment, AuditEvent, Change, PriorityClass, Revision, RuleSet
@@ -73,7 +73,8 @@ def find(request: HttpRequest, text: str) -> list[SearchResult]:
 
 
 def _pages(request: HttpRequest, asked: str) -> Iterator[SearchResult]:
-    for item in (item for group in navigation(request) for item in group["items"]):
+    listed = [item for group in navigation(request) for item in group["items"]]
+    for item in [*listed, *elsewhere(request)]:
         if asked.lower() in item["title"].lower():
             yield SearchResult(item["title"], "Page", item["link"], item["icon"])
 

@@ -137,6 +137,16 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     return [{"title": title, "separator": bool(title), "items": items} for title, items in shown if items]
 
 
+def elsewhere(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the pages that the sidebar leaves out, of those that this person may see: Ctrl-K finds them by their names."""
+    items = [
+        ("Decision gaps", "report", "admin:scheduler_decisiongap_changelist", "scheduler.view_decisiongap"),
+        ("Dead letters", "report", "admin:scheduler_deadletter_changelist", "scheduler.view_deadletter"),
+        ("Legal holds", "gavel", "legal_holds", "scheduler.view_legalhold"),
+    ]
+    return _items(request, items)
+
+
 def _items(request: HttpRequest, items: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
     return [
         {"title": title, "icon": icon, "link": reverse(url)} | (_badge(request) if url == "inbox" else {})

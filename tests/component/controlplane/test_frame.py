@@ -169,6 +169,9 @@ def test_ctrl_k_finds_things_by_name_number_and_id(auditor: Client) -> None:
         (str(change.pk), str(change)),
         ("at night", str(change)),
         ("doctor", "Doctor"),
+        ("gaps", "Decision gaps"),
+        ("dead", "Dead letters"),
+        ("legal", "Legal holds"),
         ("ops", "ops"),
     ):
         assert title in found(auditor, text), text
@@ -256,9 +259,10 @@ def test_icons_of_the_pages_are_in_the_font() -> None:
     used |= icons_of_unfold()
     request = RequestFactory().get("/")
     request.user = User.objects.create(username="root", is_superuser=True)
-    from controlplane.site import navigation
+    from controlplane.site import elsewhere, navigation
 
     used |= {item["icon"] for group in navigation(request) for item in group["items"]}
+    used |= {item["icon"] for item in elsewhere(request)}
     assert used - known == set(), "add them to icons.txt and run deploy/fonts"
 
 
