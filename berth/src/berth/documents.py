@@ -141,7 +141,7 @@ def apply(server: Server, given: Namespace) -> Answer:
         "submit": given.submit,
     }
     found = server.post("/changes/apply", asked)
-    return Answer(found, list(_applied_lines(found)), ok=found["ok"])
+    return Answer(found, list(_applied_lines(found, is_submitted=given.submit)), ok=found["ok"])
 
 
 def _title_of(files: list[str]) -> str:
@@ -152,7 +152,7 @@ def _title_of(files: list[str]) -> str:
     return f"apply {len(names)} files: {', '.join(names[:_NAMED_IN_TITLE])} and {len(names) - _NAMED_IN_TITLE} more"
 
 
-def _applied_lines(found: dict[str, Any]) -> Iterable[str]:
+def _applied_lines(found: dict[str, Any], *, is_submitted: bool) -> Iterable[str]:
     yield from (f"! {line}" for line in found.get("drift", ()))
     yield from (f"! {line}" for line in found.get("beside", ()))
     if found["change"] is None:
@@ -160,7 +160,12 @@ def _applied_lines(found: dict[str, Any]) -> Iterable[str]:
     elif found["revision"] is None:
         yield f"Change {found['change']} was opened:"
         yield from (f"  {line}" for line in found["changes"])
-        yield f"Nothing is live by it yet: `berth submit {found['change']}`, and somebody else approves it."
+        number = found["change"]
+        if is_submitted:
+            then = f"it waits for somebody else, who reads `berth changes {number}` and approves it"
+        else:
+            then = f"`berth publish {number}`, or `berth submit {number}` where somebody else has to approve it first"
+        yield f"Nothing is live by it yet: {then}."
     else:
         yield f"Revision {found['revision']} was made by Change {found['change']}:"
         yield from (f"  {line}" for line in found["changes"])

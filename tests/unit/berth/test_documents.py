@@ -120,10 +120,23 @@ def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, fi
 
     assert ran.code == 0
     assert ran.out.splitlines()[0] == "Change 5 was opened:"
-    assert "berth submit 5" in ran.out
+    assert ran.out.splitlines()[-1] == (
+        "Nothing is live by it yet: `berth publish 5`, or `berth submit 5` where somebody else has to approve it first."
+    )
     sent = stub.asked[0]["body"]
     assert (sent["title"], sent["reason"], sent["publish"]) == ("apply web.yaml", "asked for", False)
     assert yaml.safe_load(berth("apply", file, "-o", "yaml").out) == applied
+
+
+def test_apply_with_submit_tells_nobody_to_submit_once_more(berth: Berth, stub: Stub, file: str) -> None:
+    applied = {"ok": True, "change": 5, "revision": None, "changes": ["rule set web: new"], "beside": [], "gate": []}
+    stub.answer("POST", "/changes/apply", applied)
+
+    ran = berth("apply", file, "--submit")
+
+    assert ran.out.splitlines()[-1] == (
+        "Nothing is live by it yet: it waits for somebody else, who reads `berth changes 5` and approves it."
+    )
 
 
 @pytest.mark.parametrize(
