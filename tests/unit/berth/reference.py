@@ -36,6 +36,7 @@ def _row(action: Action) -> str:
     value = "\\|".join(action.choices) if action.choices else str(action.metavar or action.dest.upper())
     takes_value = action.nargs != 0
     if action.option_strings:
+        value = f"[{value}]" if action.nargs == "?" else value
         shown = ", ".join(action.option_strings) + (f" {value}" if takes_value else "")
         said = " (needed)" if action.required else ""
     else:
