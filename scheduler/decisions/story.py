@@ -153,9 +153,15 @@ def uids_of(namespace: str, name: str) -> list[str]:
 def ends_of(uid: str, rows: Sequence[Decision]) -> list[End]:
     """Return what became of a Pod, in order; of what was recorded before there were Outcomes, as its Decisions say."""
     rows_of_ends = list(recorded_outcomes().filter(pod_uid=uid).order_by("at", "pk").defer("body"))
+    kinds = {row.kind for row in rows_of_ends}
+    # Who chose a victim knows for whom; what others saw of the same says less. So does who found the Pod gone where its end was seen.
     named = {row.kind for row in rows_of_ends if row.preemptor_uid}
-    # Who chose a victim knows for whom; what others saw of the same says less.
-    found = [_end(row) for row in rows_of_ends if row.preemptor_uid or row.kind not in named]
+    is_end_seen = bool(kinds - {Outcome.Kind.BOUND, Outcome.Kind.GONE})
+    told = [row for row in rows_of_ends if row.preemptor_uid or row.kind not in named]
+    told = [row for row in told if not (is_end_seen and row.kind == Outcome.Kind.GONE)]
+    # A Pod was bound before it ended, whatever the clocks say of those who saw it.
+    told.sort(key=lambda row: row.kind != Outcome.Kind.BOUND)
+    found = [_end(row, was_bound=Outcome.Kind.BOUND in kinds) for row in told]
     last = rows[-1] if rows else None
     if found or last is None or last.placed_at is None:
         return found
@@ -164,7 +170,7 @@ def ends_of(uid: str, rows: Sequence[Decision]) -> list[End]:
     return [End(kind="gone", at=last.placed_at, says="gone, and nobody saw it on a node")]
 
 
-def _end(row: Outcome) -> End:
+def _end(row: Outcome, *, was_bound: bool) -> End:
     on = f" from {row.node_name}" if row.node_name else ""
     says = {
         Outcome.Kind.BOUND: f"bound to {row.node_name}" + (f" by {row.by}" if row.by else ""),
@@ -172,7 +178,7 @@ def _end(row: Outcome) -> End:
         Outcome.Kind.EVICTED: f"evicted{on}" + (f": {row.reason}" if row.reason else ""),
         Outcome.Kind.DELETED: f"deleted{on}",
         Outcome.Kind.UNBOUND: "deleted without a node",
-        Outcome.Kind.GONE: "gone, and nobody saw whether it had a node",
+        Outcome.Kind.GONE: f"gone, and nobody saw {'how it ended' if was_bound else 'whether it had a node'}",
     }.get(Outcome.Kind(row.kind), row.kind)  # fmt: skip
     return End(kind=row.kind, at=row.at, node=row.node_name, says=says, decision=str(row.decision or ""))
 

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from scheduler.decisions.reading import recorded, recorded_outcomes
-from scheduler.models import Decision, PlacedPod
+from scheduler.models import Decision, Outcome, PlacedPod
 
 # Decisions that a page is made of: the newest.
 MOST_READ = 1_000
@@ -86,7 +86,9 @@ def _placed(uids: list[str]) -> list[PlacedNow]:
 
 
 def _ended(uids: list[str]) -> dict[str, int]:
-    """Return how many Pods ended in which way: the last word on each counts."""
-    last: dict[str, str] = dict.fromkeys(uids, "open")
-    last |= dict(recorded_outcomes().filter(pod_uid__in=uids).order_by("at", "pk").values_list("pod_uid", "kind"))
-    return dict(Counter(last.values()))
+    """Return how many Pods ended in which way: the last word on each counts, of those who saw it before who found it gone."""
+    rows = recorded_outcomes().filter(pod_uid__in=uids).order_by("at", "pk").values_list("pod_uid", "kind")
+    # A Pod was bound before it ended, whatever the clocks say of those who saw it.
+    says_least: list[str] = [Outcome.Kind.GONE, Outcome.Kind.BOUND]
+    ordered = sorted(rows, key=lambda row: says_least.index(row[1]) if row[1] in says_least else len(says_least))
+    return dict(Counter((dict.fromkeys(uids, "open") | dict(ordered)).values()))

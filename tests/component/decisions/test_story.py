@@ -24,6 +24,7 @@ from scheduler.decisions.causes import causes_of
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.story import Story, story_of
 from scheduler.decisions.time_limit import TimeLimit
+from scheduler.decisions.workload_story import workload_story
 from scheduler.models import Decision, Outcome
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import get, publish_all, text_of
@@ -244,6 +245,39 @@ def test_one_page_leads_to_the_end_and_to_who_approved_the_rules(
     ):
         assert said in text, said
     assert "dave" not in text
+
+
+def ended(*ends: tuple[str, int]) -> list[str]:
+    """Return what the story says became of the Pod, of outcomes of these kinds at minutes by their writers' clocks."""
+    for kind, minute in ends:
+        Outcome.objects.create(kind=kind, at=AT + timedelta(minutes=minute), process="p", pod_namespace="default",
+                               pod_name="web-1", pod_uid="u1", node_name="" if kind == "gone" else "n1")  # fmt: skip
+    story = story_of("default", "web-1")
+    assert story is not None
+    return [story.now, *(end.says for end in story.ends)]
+
+
+@pytest.fixture
+def asked_about(history: History, asking: Asking) -> None:
+    asking.filter(pod(), snapshot(n1="data"))
+    history.settle()
+
+
+@pytest.mark.usefixtures("asked_about")
+def test_a_pod_was_bound_before_it_ended_whatever_its_writers_clocks_say() -> None:
+    said = ended(("deleted", 1), ("bound", 24 * 60))
+    assert said == ["The Pod was deleted from n1.", "bound to n1", "deleted from n1"]
+    assert workload_story("default", "Job", "night", AT, set()).ended == {"deleted": 1}
+
+
+@pytest.mark.usefixtures("asked_about")
+def test_a_pod_that_was_found_gone_is_told_by_what_others_saw_of_it() -> None:
+    assert ended(("gone", 9))[0] == "The Pod is gone, and nobody saw whether it had a node."
+    gone = "gone, and nobody saw how it ended"
+    assert ended(("bound", 1)) == [f"The Pod is {gone}.", "bound to n1", gone]
+    assert workload_story("default", "Job", "night", AT, set()).ended == {"bound": 1}
+    assert ended(("evicted", 2)) == ["The Pod was evicted from n1.", "bound to n1", "evicted from n1"]
+    assert workload_story("default", "Job", "night", AT, set()).ended == {"evicted": 1}
 
 
 def test_an_attempt_without_an_answer_says_why_and_names_no_number_of_nodes(
