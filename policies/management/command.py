@@ -1,11 +1,14 @@
 """What Berth's commands have in common."""
 
+from argparse import ArgumentTypeError
+from datetime import datetime
 from typing import Any
 
 from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
 
 from policies.manifests import to_json
+from policies.parameters import day_or_moment, start_of
 
 
 class BerthCommand(BaseCommand):
@@ -21,3 +24,16 @@ class BerthCommand(BaseCommand):
         if output == "json":
             self.stdout.write(to_json({"ok": False, **more, "error": said}))
         return CommandError(said, returncode=1)
+
+
+def moment(text: str) -> datetime:
+    """Read the argument that says a moment, in UTC; a day stands for its beginning.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    try:
+        found = day_or_moment(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+    return found if isinstance(found, datetime) else start_of(found)

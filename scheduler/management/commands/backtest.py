@@ -3,15 +3,14 @@
 import csv
 import getpass
 import sys
-from argparse import SUPPRESS, ArgumentTypeError
-from datetime import UTC, datetime
+from argparse import SUPPRESS
 from time import monotonic
 from typing import Any
 
 import msgspec
 from django.core.management.base import CommandParser
 
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, moment
 from policies.manifests import to_json
 from scheduler.backtest.results import Result
 from scheduler.backtest.runs import (
@@ -29,15 +28,6 @@ from scheduler.backtest.runs import (
 )
 from scheduler.backtest.table import HEADINGS, cells_of
 from scheduler.models import Backtest
-
-
-def _moment(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        message = f"{text!r} is no time such as 2026-01-31T12:00"
-        raise ArgumentTypeError(message) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 class Command(BerthCommand):
@@ -58,8 +48,8 @@ class Command(BerthCommand):
         chosen.add_argument("--cancel", type=int, metavar="N", help="end backtest N")
         # How a worker starts the process that takes part in whatever is asked for.
         chosen.add_argument("--take-part", action="store_true", help=SUPPRESS)
-        parser.add_argument("--from", dest="since", type=_moment, help="Decisions from then on (UTC)")
-        parser.add_argument("--until", type=_moment, help="Decisions before then (UTC)")
+        parser.add_argument("--from", dest="since", type=moment, help="Decisions from then on (UTC)")
+        parser.add_argument("--until", type=moment, help="Decisions before then (UTC)")
         parser.add_argument("--namespace", action="append", default=[], help="of Pods in this one; again for more")
         parser.add_argument("--rule-set", action="append", default=[], help="that this one answered; again for more")
         parser.add_argument("--queue", action="store_true", help="leave it to the workers, and wait for nothing")

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, moment
 from scheduler.evidence.export import Case, DamagedError, export, fault_of, note_export
 from scheduler.ledger.keys import KeyFileError, read_signer
 
@@ -24,9 +24,9 @@ class Command(BerthCommand):
             "--out", type=Path, required=True, metavar="FILE", help="the archive; it must not exist yet"
         )
         parser.add_argument(
-            "--from", dest="first", type=_time, metavar="TIME", help="from when on: 2026-05-01 or 2026-05-01T12:00:00Z"
+            "--from", dest="first", type=moment, metavar="TIME", help="from when on: 2026-05-01 or 2026-05-01T12:00:00Z"
         )
-        parser.add_argument("--until", type=_time, metavar="TIME", help="before when")
+        parser.add_argument("--until", type=moment, metavar="TIME", help="before when")
         parser.add_argument(
             "--pod", type=_pod, default=("", ""), metavar="NAMESPACE/NAME", help="what concerns this Pod"
         )
@@ -64,15 +64,6 @@ class Command(BerthCommand):
             fresh.unlink(missing_ok=True)
         rows = ", ".join(f"{number:,} {log}" for log, number in counts.items())
         self.stdout.write(f"{out}: {case.words()}: {rows}. Check it: berth-verify {out} --keys FILE")
-
-
-def _time(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        message = f"{text!r} is no time like 2026-05-01 or 2026-05-01T12:00:00Z"
-        raise ArgumentTypeError(message) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _pod(text: str) -> tuple[str, str]:

@@ -406,6 +406,7 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
     exports = AuditEvent.objects.filter(kind="export").count()
     for wrong in (
         ["--from", "today"],
+        ["--from", "0001-01-01T00:00+05:00"],
         ["--pod", "web"],
         ["--change", "99"],
         ["--change", "9" * 30],
@@ -414,6 +415,20 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
         with pytest.raises(CommandError):
             call_command("evidence", "--out", str(tmp_path / "other"), *wrong)
     assert AuditEvent.objects.filter(kind="export").count() == exports
+
+
+def test_a_time_of_another_zone_is_said_in_utc_in_the_archive_and_in_its_event(
+    history: Ledgered, tmp_path: Path, capsys: Any
+) -> None:
+    out = tmp_path / "out.tar"
+    call_command("evidence", "--out", str(out), "--from", "2026-03-29T03:30+02:00", "--until", "2026-10-25T02:30+01:00")
+    words = "from 2026-03-29 01:30:00 UTC, until 2026-10-25 01:30:00 UTC"
+    assert words in capsys.readouterr().out
+    assert AuditEvent.objects.get(kind="export").thing_name == words
+    with tarfile.open(out) as archive:
+        page = archive.extractfile("index.html")
+        assert page is not None
+        assert words in page.read().decode()
 
 
 def test_without_a_key_nothing_is_exported(history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
