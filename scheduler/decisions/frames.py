@@ -24,6 +24,8 @@ Buffer = bytes | bytearray | memoryview
 # Numbers that are read from records: a column of the database holds them, and the next one, too. A record with another is unreadable.
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 2)]
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 2)]
+# PostgreSQL takes no NUL: one writer with it would hold up all others for ever.
+Writer = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]{1,1000}\Z")]
 
 
 class Kind(IntEnum):

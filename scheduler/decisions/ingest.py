@@ -17,7 +17,7 @@ from django.db import models, transaction
 
 from scheduler.decisions import shadow_counts
 from scheduler.decisions.assignment_uses import note_uses
-from scheduler.decisions.divergence import Divergence, Subject
+from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.facts import facts_in
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
@@ -127,7 +127,6 @@ class _Batch:
         self._gaps: list[DecisionGap] = []
         self._dead_letters: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
-        self._shadows: Counter[tuple[Subject, str]] = Counter()
 
     def take(self, arrived: Arrived) -> None:
         """Take the next entry."""
@@ -193,11 +192,8 @@ class _Batch:
         self._note_missing(checkpoint, head.sequence)
         checkpoint.next_decision = head.sequence + 1
         facts = msgspec.structs.asdict(facts_in(parts_of(exact)[1]))
-        row = NewDecision(process=checkpoint.writer, body=body, **fields, **facts)
-        self._decisions.append(row)
+        self._decisions.append(NewDecision(process=checkpoint.writer, body=body, **fields, **facts))
         self._leaves.append(leaf_hash(exact))
-        if row.divergence:
-            self._shadows[subject_of(row), row.divergence] += 1
 
     def _note_missing(self, checkpoint: Checkpoint, next_decision: int) -> None:
         if next_decision > checkpoint.next_decision:
@@ -241,14 +237,14 @@ class _Batch:
     def store(self) -> None:
         """Write it all."""
         places = self._join_places()
-        refused: list[tuple[models.Model | msgspec.Struct, str]] = [
-            *self._store_decisions(),
-            *insert(SnapshotPart, self._parts),
-            *insert(NodeNames, self._names),
-        ]
-        note_uses(self._decisions)
-        note_journal_uses(self._decisions, self._parts, self._names, self._now)
-        shadow_counts.add(self._shadows)
+        refused: list[tuple[models.Model | msgspec.Struct, str]] = [*self._store_decisions()]
+        left_out = {id(row) for row, _words in refused}
+        stored = [row for row in self._decisions if id(row) not in left_out]
+        refused += insert(SnapshotPart, self._parts)
+        refused += insert(NodeNames, self._names)
+        note_uses(stored)
+        note_journal_uses(stored, self._parts, self._names, self._now)
+        shadow_counts.add(Counter((subject_of(row), row.divergence) for row in stored if row.divergence))
         settle_shadows(places)
         refused += self._store_outcomes()
         # What was missing has come, or is known to be lost; the rest is noted again in seconds.

@@ -38,7 +38,7 @@ from scheduler.decisions.columns import (
     store_answer,
     store_order,
 )
-from scheduler.decisions.frames import MOST_BYTES, Number
+from scheduler.decisions.frames import MOST_BYTES, Number, Writer
 from scheduler.decisions.masking import NO_MASKS, NOTE, Found, Masks, masked_faults
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.models import Outcome as OutcomeRow
@@ -106,7 +106,7 @@ class NewDecision(Head, array_like=False, kw_only=True):
     """A row of `models.Decision` on its way into the database: Django's own take too long to make where thousands come a second."""
 
     id: uuid.UUID  # type: ignore[assignment] # as the database has it
-    process: str
+    process: Writer
     body: bytes
     owner_kind: str = ""
     owner_name: str = ""

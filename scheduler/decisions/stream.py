@@ -5,12 +5,12 @@ entries may be lost, come twice or be thrown away; who reads tells by their sequ
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import redis
 
-from scheduler.decisions.frames import Number, SmallNumber
+from scheduler.decisions.frames import Number, SmallNumber, Writer
 
 STREAM = "berth:records"
 # A hash: writer -> the sequence behind the last one in the stream. Lost with the stream, which is how that is seen.
@@ -25,8 +25,6 @@ _READ_AT_ONCE = 32
 # The members of a former version's entry, one record each: its extenders may run beside this version's worker.
 _WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
-# PostgreSQL takes no NUL: one writer with it would hold up all others for ever.
-_WRITERS = r"^[^\x00]{1,1000}\Z"
 
 
 class StreamError(Exception):
@@ -36,7 +34,7 @@ class StreamError(Exception):
 class Shipment(msgspec.Struct, array_like=True, kw_only=True):
     """A record on its way. `segment` and `offset` are its end in the writer's spool."""
 
-    writer: Annotated[str, msgspec.Meta(pattern=_WRITERS)]
+    writer: Writer
     segment: SmallNumber
     offset: Number
     sequence: Number

@@ -4,6 +4,8 @@ import msgspec
 import pytest
 from django.db import connection
 
+from policies.engine.decision import CompiledRevision
+from policies.engine.ruleset import Revision
 from scheduler.decisions.frames import HEADER_BYTES, Kind
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.reading import body_of
@@ -12,7 +14,7 @@ from scheduler.decisions.segments import Position
 from scheduler.decisions.stream import STREAM, DecisionStream
 from scheduler.ledger.logs import DECISIONS
 from scheduler.metrics import SPOOL_CORRUPT
-from scheduler.models import DeadLetter, Decision, DecisionGap, LedgerHead
+from scheduler.models import DeadLetter, Decision, DecisionGap, LedgerHead, ShadowCount
 from tests.component.decisions.real_history import AT, RealHistory, make_entry, record, sequences
 
 pytestmark = pytest.mark.django_db
@@ -154,6 +156,23 @@ class TestDamage:
         assert sequences() == [1, 3]
         assert DeadLetter.objects.get().reason.startswith("the database refuses it: ")
 
+    def test_a_shadow_that_the_database_refuses_is_counted_nowhere_and_holds_up_no_other(
+        self, real_history: RealHistory
+    ) -> None:
+        twice = {"id": "4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11", "mode": "shadow", "divergence": "agreed"}
+        real_history.recorder.record(make_entry(**twice))
+        real_history.settle()
+        real_history.recorder.record(make_entry(**twice))
+        if connection.vendor == "postgresql":
+            real_history.recorder.record(make_entry(mode="shadow", divergence="a\x00b"))
+            real_history.recorder.record(
+                make_entry(mode="shadow", divergence="agreed", revision=CompiledRevision(Revision(number=1 << 40)))
+            )
+        record(real_history, 1)
+        real_history.settle()
+        assert sequences() == [1, real_history.spool.next_sequence - 1]
+        assert list(ShadowCount.objects.values_list("divergence", "number")) == [("agreed", 1)]
+
     def test_refused_rows_among_many_leave_no_hole_in_the_ledger(self, real_history: RealHistory) -> None:
         for number in range(40):
             faulty = connection.vendor == "postgresql" and number in {7, 8, 31}
@@ -195,3 +214,7 @@ class TestDamage:
         row = Decision.objects.get()
         assert (row.process, row.sequence, row.at) == ("extender@old", 9, AT)
         assert body_of(row) == {"nodes": ["n1"]}
+        stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old | {"process": "a\x00b"})})
+        stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old | {"sequence": 1 << 63})})
+        ingest(stream)
+        assert not stream.length()
