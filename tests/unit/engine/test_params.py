@@ -1,10 +1,12 @@
 """Params that an Assignment gives stand in place of its rule set's own: by name, of their types, at a bearable cost."""
 
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from policies.engine import ruleset
 from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -200,3 +202,17 @@ def test_documents_differ_whose_params_expressions_tell_apart(one: Any, other: A
         assert was == was.__copy__()
     live = CompiledRevision(Revision(number=1, rule_sets=rule_sets[:1]))
     assert CompiledRevision(Revision(number=2, rule_sets=rule_sets[1:]), former=live).fresh == ["teams"]
+
+
+def test_what_cant_differ_in_its_params_is_compared_without_encoding_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taking up a Revision compares thousands of documents."""
+
+    def encoded(_: object) -> bytes:
+        pytest.fail("params were encoded")
+
+    monkeypatch.setattr(ruleset, "_encode_sorted", encoded)
+    bare = given("a")
+    same = assignment = given("a", x=1)
+    assert assignment == same
+    assert bare == copy(bare)
+    assert bare != given("b")
