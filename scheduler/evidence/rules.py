@@ -74,8 +74,8 @@ def faults_of_rules() -> list[str]:
     """
     before = _Noted()
     revisions = list(Revision.objects.order_by("number"))
-    changes = list(Change.objects.order_by("pk").only("title", "revision"))
-    acts = Counter(_stored_acts({row.pk: row.revision_id for row in changes}))
+    changes = list(Change.objects.order_by("pk").only("title"))
+    acts = Counter(_stored_acts())
     # Read once more: acts may have been done since.
     noted = _Noted()
     return [
@@ -94,10 +94,11 @@ def _more(event: AuditEvent) -> Mapping[str, Any]:
         return {}  # the log of events says what is wrong with it
 
 
-def _stored_acts(revisions: Mapping[int, int | None]) -> Iterator[_Act]:
-    rows = ChangeEvent.objects.order_by("pk").values_list("change", "act", "by", "whom", "text", "digest")
-    for change, act, by, whom, text, digest in rows.iterator(chunk_size=_CHUNK):
-        yield _Act(change, act, by, whom, text, str(revisions.get(change)) if act in _PUBLISHED else digest)
+def _stored_acts() -> Iterator[_Act]:
+    names = ("change", "act", "by", "whom", "text", "digest", "change__revision")
+    rows = ChangeEvent.objects.order_by("pk").values_list(*names)
+    for change, act, by, whom, text, digest, revision in rows.iterator(chunk_size=_CHUNK):
+        yield _Act(change, act, by, whom, text, str(revision) if act in _PUBLISHED else digest)
 
 
 def _faults_of_parts() -> Iterator[str]:

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import AuditEvent, Change, ChangeEvent, Part, Revision, RevisionPart
+from scheduler.evidence import rules
 from scheduler.ledger.events import append_events
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import opened, publish_all
@@ -109,3 +110,18 @@ def test_what_is_older_than_audit_events_is_compared_with_its_own_digests(ledger
     assert faults(ledgered.verify()) == []
     rewrite("web")
     assert faults(ledgered.verify()) == [f"events: Revision 1 {DIGEST}", f"events: Revision 2 {DIGEST}"]
+
+
+def test_a_change_that_is_published_while_they_are_read_is_no_fault(
+    published: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = opened(make_rule_set("late"))
+    stored_acts = rules._stored_acts
+
+    def published_first(*asked: object) -> object:
+        publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+        return stored_acts(*asked)
+
+    monkeypatch.setattr(rules, "_stored_acts", published_first)
+    assert faults(published.verify()) == []
+    assert Change.objects.get(pk=change.pk).revision_id == 4
