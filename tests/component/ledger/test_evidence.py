@@ -26,6 +26,7 @@ from policies import publishing
 from policies.models import AuditEvent
 from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
+from scheduler.evidence import export as exporting
 from scheduler.evidence.csv_text import line
 from scheduler.evidence.export import COLUMNS, Case, export, note_export
 from scheduler.ledger.keys import read_signer
@@ -694,6 +695,55 @@ def test_rules_and_approvals_that_an_insider_changed_are_named(
     decided[name] = decided[name].decode().replace(before, after, 1).encode()
     signed_anew(decided, SIGNER)
     assert any(said in fault for fault in check(packed(decided, tmp_path / "e.tar"))[0])
+
+
+def noted(files: Files, path: Path) -> Any:
+    with berth_verify.Archive(str(packed(files, path))) as archive:
+        found = berth_verify.Check(archive, berth_verify.read_keys(f"{SIGNER.verifier}\n"), [])
+        found.run()
+    assert [fault for fault in found.faults if not fault.startswith("decisions.")] == []
+    return found.noted
+
+
+def test_rules_of_an_archive_of_before_it_had_what_they_were_made_of_are_not_proved(
+    decided: Files, tmp_path: Path
+) -> None:
+    assert noted(decided, tmp_path / "new.tar") == {"revisions": [True], "changes": [True]}
+    revisions = map(json.loads, decided["revisions.jsonl"].splitlines())
+    older = [{name: each[name] for name in each if name != "covers"} for each in revisions]
+    decided["revisions.jsonl"] = "".join(f"{json.dumps(each)}\n" for each in older).encode()
+    del decided["parts.jsonl"]
+    signed_anew(decided, SIGNER)
+    assert noted(decided, tmp_path / "old.tar") == {"revisions": [False], "changes": [False]}
+
+
+def test_rules_and_approvals_without_their_events_are_not_proved(decided: Files, tmp_path: Path) -> None:
+    """An archive is a choice of events: who leaves some out could name others for it."""
+    header, *table = decided["events.csv"].splitlines(keepends=True)
+    kept = [b'"change.' not in row for row in decided["events.jsonl"].splitlines()]
+    rows = zip(kept, decided["events.jsonl"].splitlines(keepends=True), table, strict=True)
+    left = [(row, cells) for is_kept, row, cells in rows if is_kept]
+    decided["events.jsonl"], decided["events.csv"] = (
+        b"".join(row for row, _ in left),
+        b"".join([header, *(cells for _, cells in left)]),
+    )
+    decided["changes.jsonl"] = decided["changes.jsonl"].replace(b'"by":"carol"', b'"by":"dave"')
+    signed_anew(decided, SIGNER)
+    assert noted(decided, tmp_path / "e.tar") == {"revisions": [False], "changes": [False]}
+
+
+def test_a_change_that_gets_another_title_while_an_archive_is_made_is_no_fault(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = opened(make_rule_set("web"), by="alice", title="web")
+    write_rules = exporting._Export.write_rules
+
+    def described_first(export: Any) -> None:
+        publishing.describe_change(change=change, by="alice", expected_digest=change.digest, title="other")
+        write_rules(export)
+
+    monkeypatch.setattr(exporting._Export, "write_rules", described_first)
+    assert noted(exported(Case(change=change.pk)), tmp_path / "e.tar")["changes"] == [True]
 
 
 def test_all_events_of_a_change_are_in_an_archive_that_has_one_of_them_that_made_a_revision(history: Ledgered) -> None:
