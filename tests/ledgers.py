@@ -22,6 +22,7 @@ from tests.recording import PLENTY, History, Prepared
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SIGNER = Signer("berth", bytes(range(32)))
+# `make long` makes more of them.
 _TRIALS = int(os.environ.get("VERIFY_TRIALS", "40"))
 _SEED = int(os.environ.get("VERIFY_SEED", "0"))
 

@@ -45,7 +45,6 @@ from tests.ledgers import AT, Ledgered, faults, log_of, rebuild, resign, unnotic
 
 pytestmark = pytest.mark.django_db
 
-# `make long` makes more of them.
 ROWS = 300
 
 
