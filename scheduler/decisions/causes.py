@@ -66,7 +66,9 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     try:
         old, new = _side_of(before, replays, snapshots), _side_of(after, replays, snapshots)
         scores = bool(before.best and after.best)
-        factors = (POD, RULES, CLUSTER, *([TIME] if _reads_now(old) or _reads_now(new) else []))
+        # Each one doubles what is to be decided in the time of a page; what can't differ makes no difference.
+        rules = [RULES] if old.rule_set is not new.rule_set else []
+        factors = (POD, *rules, CLUSTER, *([TIME] if _reads_now(old) or _reads_now(new) else []))
         verdicts: dict[tuple[str, ...], _Verdict] = {
             taken: _verdict(before.verb, _mixed(old, new, taken), limit, with_best=scores)
             for number in range(len(factors) + 1)

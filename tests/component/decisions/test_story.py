@@ -20,6 +20,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.models import Change
+from scheduler.decisions import causes
 from scheduler.decisions.causes import causes_of
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.story import Story, story_of
@@ -146,6 +147,19 @@ def test_a_rule_over_time_that_closed_is_told_from_a_change_of_the_cluster(histo
     newest, _ = told(history).attempts
     assert newest.causes is not None
     assert newest.causes.sentence == "It was the time: with nothing else changed, the answer is the new one."
+
+
+def test_rules_that_are_the_same_are_not_taken_from_both_answers(
+    history: History, asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = {"name": "early", "expression": "now.getSeconds() < 15", "reason": "too late"}
+    publish_all(make_rule_set("team", filters=[over]))
+    for team in ("web", "data"):
+        asking.filter(pod(), snapshot(n1=team))
+    verdict, decided = causes._verdict, []
+    monkeypatch.setattr(causes, "_verdict", lambda *asked, **more: decided.append(asked) or verdict(*asked, **more))
+    told(history)
+    assert len(decided) == 8
 
 
 @pytest.mark.parametrize(
