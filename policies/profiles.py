@@ -69,7 +69,7 @@ _NOT_HERE = {
     "VolumeBinding": NO_BUILTIN["VolumeBinding"],
     "DynamicResources": "devices are chosen by kube-scheduler (its plugin DynamicResources), and Berth has no rule for them: "
     "leave it out",
-    "NodeDeclaredFeatures": "it is kube-scheduler's own, behind a feature gate: leave it out",
+    "NodeDeclaredFeatures": "kube-scheduler asks it by itself, and so does Berth's own scheduler: leave it out",
 }
 _ANOTHERS = (
     "is a plugin that kube-scheduler doesn't bring along: leave the entry out, and kube-scheduler goes on running it beside "

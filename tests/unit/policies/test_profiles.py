@@ -179,6 +179,11 @@ def test_what_cant_be_taken_over_is_said_by_path_with_what_to_use_instead() -> N
     assert {path: message[: len(starts.get(path, ""))] for path, message in found.items()} == starts
 
 
+def test_what_both_schedulers_ask_by_themselves_is_no_rule() -> None:
+    (fault,) = faults_of({"plugins": {"filter": {"enabled": [{"name": "NodeDeclaredFeatures"}]}}}).values()
+    assert "kube-scheduler asks it by itself, and so does Berth's own scheduler: leave it out" in fault
+
+
 def test_several_profiles_at_once_are_refused() -> None:
     assert "give one at a time" in faults_of({}, profiles=[{}, None, {}])["profiles"]
 
