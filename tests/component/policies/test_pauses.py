@@ -309,7 +309,8 @@ def test_the_lists_of_revisions_and_events_name_the_rule_that_is_paused(auditor:
     assert "paused rule team of rule set web" in events
     paused = AuditEvent.objects.get(kind="pause")
     said = text_of(get(auditor, f"/admin/policies/audit/{paused.pk}/"))
-    assert "ops paused rule team of rule set web by Change 2, which made Revision 2." in said
+    made = f"by Change {paused.change}, which made Revision {paused.revision}."
+    assert f"ops paused rule team of rule set web {made}" in said
 
 
 class TestCommands:
