@@ -29,6 +29,7 @@ from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence import export as exporting
 from scheduler.evidence.csv_text import line
 from scheduler.evidence.export import COLUMNS, Case, export, note_export
+from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.keys import read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
@@ -635,6 +636,33 @@ def test_an_archive_cut_off_is_no_archive(history: Ledgered, tmp_path: Path) -> 
     for part in (0.2, 0.6, 0.9):
         path.write_bytes(data[: int(len(data) * part)])
         assert check(path)[0] != []
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, log: str, act: Callable[[], None]) -> None:
+    """Let something happen right before the rows of a log are read for an archive."""
+    write_rows = exporting._Export._write_rows
+
+    def acted_first(export: Any, of: str, *arguments: Any) -> None:
+        if of == log:
+            act()
+        write_rows(export, of, *arguments)
+
+    monkeypatch.setattr(exporting._Export, "_write_rows", acted_first)
+
+
+@pytest.mark.parametrize("log", [DECISIONS, OUTCOMES])
+def test_checkpoints_that_are_signed_while_an_archive_is_written_are_none_of_its_own(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    def recorded_and_signed() -> None:
+        history.record(300)
+        sign_checkpoints(timezone.now() + timedelta(seconds=2))
+
+    meanwhile(monkeypatch, log, recorded_and_signed)
+    files = exported()
+    faults, logs = check(packed(files, tmp_path / "e.tar"), kept=berth_verify.read_kept([str(history.outside)]))
+    assert faults == []
+    assert [each["size"] for each in logs][:2] == [300, 100 if log == OUTCOMES else 200]
 
 
 def test_a_log_rolled_back_and_signed_by_the_key_is_found_by_checkpoints_kept_elsewhere(
