@@ -158,11 +158,14 @@ def _export(case: Case, file: IO[bytes], *, by: By, now: datetime, on_step: Call
     signer = read_signer()
     deletions.begin(signer)
     losses.begin()
-    append_events(now)
     sign_checkpoints(now)
     with Archive(file, now) as archive:
         exported = _Export(case, archive, on_step)
-        counts = {log: exported.write_log(log) for log in LOGS}
+        counts = {log: exported.write_log(log) for log in (DECISIONS, OUTCOMES)}
+        # Not before: what retention deleted until those rows were read, an event in the archive has to say.
+        append_events(now)
+        sign_checkpoints(datetime.now(UTC), (EVENTS,))
+        counts[EVENTS] = exported.write_log(EVENTS)
         exported.write_rules()
         exported.write_rest()
         archive.add("keys.pub", "".join(f"{verifier}\n" for verifier in known_verifiers()).encode())

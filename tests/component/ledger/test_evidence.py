@@ -29,6 +29,7 @@ from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence import export as exporting
 from scheduler.evidence.csv_text import line
 from scheduler.evidence.export import COLUMNS, Case, export, note_export
+from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.keys import read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
@@ -663,6 +664,15 @@ def test_checkpoints_that_are_signed_while_an_archive_is_written_are_none_of_its
     faults, logs = check(packed(files, tmp_path / "e.tar"), kept=berth_verify.read_kept([str(history.outside)]))
     assert faults == []
     assert [each["size"] for each in logs][:2] == [300, 100 if log == OUTCOMES else 200]
+
+
+def test_details_that_retention_deletes_while_an_archive_is_begun_are_said_to_be_deleted(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile(monkeypatch, DECISIONS, lambda: prune(Retention(0, 3), AT + timedelta(days=20)) or None)
+    faults, [decisions, *_] = check(packed(exported(), tmp_path / "e.tar"))
+    assert faults == []
+    assert decisions["deleted"] == {"details are kept for 3 days": 300}
 
 
 def test_a_log_rolled_back_and_signed_by_the_key_is_found_by_checkpoints_kept_elsewhere(
