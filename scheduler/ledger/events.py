@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import transaction
 
@@ -15,6 +16,8 @@ from scheduler.models import LedgerLeaf
 BATCH = 1_000
 # An event's id is made when the act begins, and seen by others when it is done: none takes so long.
 LATEST = timedelta(hours=1)
+# Ids have the times of their machines' clocks, which differ, and are set back: so many of the newest leaves say by how much.
+_LOOKED_BACK = 500
 
 
 def append_events(now: datetime) -> int:
@@ -33,7 +36,7 @@ def append_events(now: datetime) -> int:
 def _append_batch(now: datetime) -> int:
     with transaction.atomic():
         log = Appender(EVENTS, now)
-        found = _unlogged()
+        found = _unlogged(now)
         first = log.append([leaf_hash(bytes(row.body)) for row in found])
         LedgerLeaf.objects.bulk_create(
             LedgerLeaf(log=EVENTS, index=index, row=str(row.pk)) for index, row in enumerate(found, start=first)
@@ -41,27 +44,40 @@ def _append_batch(now: datetime) -> int:
     return len(found)
 
 
-def _unlogged() -> Sequence[AuditEvent]:
-    """Return the oldest events that have no leaf, of those that can have come since the last one was logged."""
-    events = AuditEvent.objects.order_by("pk")
-    last = LedgerLeaf.objects.filter(log=EVENTS).order_by("-index").values_list("row", flat=True).first()
-    if last is not None:
-        newest = AuditEvent.objects.filter(pk=last).values_list("pk", flat=True).first()
-        if newest is not None:
-            events = events.filter(pk__gte=first_id_at(time_of_id(newest) - LATEST))
-    found: list[AuditEvent] = []
-    batch: list[AuditEvent] = []
-    for row in events.only("pk", "body").iterator(chunk_size=BATCH):
-        batch.append(row)
+def _unlogged(now: datetime) -> Sequence[AuditEvent]:
+    """Return the oldest events that have no leaf, of those that can have come since the newest leaves were logged."""
+    ids = AuditEvent.objects.order_by("pk").values_list("pk", flat=True)
+    since = _since(now)
+    if since is not None:
+        ids = ids.filter(pk__gte=first_id_at(since))
+    found: list[UUID] = []
+    batch: list[UUID] = []
+    for key in ids.iterator(chunk_size=BATCH):
+        batch.append(key)
         if len(batch) == BATCH:
             found += _without_leaf(batch)
             batch = []
         if len(found) >= BATCH:
-            return found[:BATCH]
-    return [*found, *_without_leaf(batch)][:BATCH]
+            break
+    found = [*found, *_without_leaf(batch)][:BATCH]
+    return list(AuditEvent.objects.filter(pk__in=found).order_by("pk").only("pk", "body"))
 
 
-def _without_leaf(batch: Sequence[AuditEvent]) -> list[AuditEvent]:
-    rows = LedgerLeaf.objects.filter(log=EVENTS, row__in=[str(row.pk) for row in batch])
+def _since(now: datetime) -> datetime | None:
+    """Return since when, by their ids, there may be events without a leaf; None where nothing says so."""
+    leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("-index")
+    times = list(filter(None, map(_time_of_row, leaves.values_list("row", flat=True)[:_LOOKED_BACK])))
+    return min(now, *times) - LATEST if times else None
+
+
+def _time_of_row(row: str) -> datetime | None:
+    try:
+        return time_of_id(UUID(row))
+    except (ValueError, OverflowError):
+        return None  # somebody changed it, which verifying says
+
+
+def _without_leaf(batch: Sequence[UUID]) -> list[UUID]:
+    rows = LedgerLeaf.objects.filter(log=EVENTS, row__in=list(map(str, batch)))
     there = set(rows.values_list("row", flat=True))
-    return [row for row in batch if str(row.pk) not in there]
+    return [key for key in batch if str(key) not in there]

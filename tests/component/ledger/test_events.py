@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from policies.models import AuditEvent
-from policies.models.audit import time_ordered_id
+from policies.models.audit import _Clock, time_ordered_id
 from policies.publishing.audit import Kind, record_event
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import EVENTS
@@ -52,6 +52,23 @@ def test_an_event_that_was_done_later_than_the_next_one_is_logged_too(ledgered: 
     assert append_events(timezone.now()) == 1
     assert LedgerLeaf.objects.get(index=1).row == str(key)
     assert bytes(AuditEvent.objects.get(pk=key).body) == body
+
+
+@pytest.mark.parametrize("is_logged_by", ["right", "ahead"])
+def test_events_of_a_clock_that_is_right_are_logged_after_those_of_one_that_is_ahead(
+    ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch, is_logged_by: str
+) -> None:
+    now = timezone.now() - timedelta(hours=3)
+    tomorrow = now + timedelta(days=1)
+    # Each process keeps its own ids from going back; these are of three.
+    for began in (now, tomorrow, now + timedelta(minutes=1)):
+        monkeypatch.setattr("policies.models.audit._clock", _Clock())
+        monkeypatch.setattr(timezone, "now", lambda began=began: began)
+        act(began.minute)
+        append_events(tomorrow if is_logged_by == "ahead" else began)
+    monkeypatch.undo()
+    assert LedgerLeaf.objects.filter(log=EVENTS).count() == 3
+    assert faults(ledgered.verify()) == []
 
 
 def test_changed_removed_and_planted_events_are_found(ledgered: Ledgered) -> None:
