@@ -130,6 +130,10 @@ class _Run:
         """Return before when Decisions go."""
         return partitions.whole_until(self._now - timedelta(days=self._retention.days))
 
+    def _details_horizon(self) -> datetime:
+        """Return before when details go: by whole hours, for each deletion is an AuditEvent, and beat comes every ten minutes."""
+        return self._now.replace(minute=0, second=0, microsecond=0) - timedelta(days=self._retention.details_days)
+
     def decisions(self) -> None:
         """Delete Decisions, in whole partitions where that can be."""
         horizon = self._horizon()
@@ -178,8 +182,7 @@ class _Run:
 
     def details(self) -> None:
         """Empty the bodies of Decisions: who, what and when stays."""
-        # By whole hours: each deletion is an AuditEvent, and beat comes every ten minutes.
-        horizon = self._now.replace(minute=0, second=0, microsecond=0) - timedelta(days=self._retention.details_days)
+        horizon = self._details_horizon()
         pruned = _Pruned(Pruning.Rule.DETAILS, self._retention.details_days, self._now)
 
         def empty(batch: QuerySet[Any]) -> tuple[int, int]:
@@ -230,11 +233,7 @@ class _Run:
     def journal(self) -> None:
         """Delete chains of Snapshots, and names of nodes, that no Decision with details needs any more."""
         days = self._retention.of_details
-        horizon = (
-            self._now - timedelta(days=self._retention.details_days)
-            if self._retention.details_days
-            else self._horizon()
-        )
+        horizon = self._details_horizon() if self._retention.details_days else self._horizon()
         needed = self._needed(horizon)
         chains = JournalUse.objects.filter(kind=JournalUse.Kind.CHAIN, last_at__lt=horizon)
         pruned = _Pruned(Pruning.Rule.SNAPSHOTS, days, self._now)

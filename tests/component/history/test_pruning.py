@@ -96,6 +96,15 @@ def test_details_go_before_their_decision() -> None:
     assert (details.rows, details.bytes, details.days, details.until_at) == (1, 8, 10, days_ago(20))
 
 
+def test_snapshots_stay_as_long_as_details_of_the_same_hour_do() -> None:
+    written(1, 1, decided(10))
+    prune(Retention(days=0, details_days=10), NOW + timedelta(minutes=59))
+    assert (bytes(Decision.objects.get().body), SnapshotPart.objects.count()) == (b"\x01details", 2)
+    prune(Retention(days=0, details_days=10), NOW + timedelta(minutes=60))
+    prune(Retention(days=0, details_days=10), NOW + timedelta(minutes=61))
+    assert (bytes(Decision.objects.get().body), SnapshotPart.objects.count()) == (b"", 0)
+
+
 def test_a_second_run_prunes_nothing_more() -> None:
     written(1, 1, decided(60))
     assert prune(Retention(30, 10), NOW) > 0
