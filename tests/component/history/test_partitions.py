@@ -1,7 +1,9 @@
 """On PostgreSQL Decisions stand in partitions by week: made ahead, and dropped whole."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from threading import Event
 from uuid import uuid4
 
 import pytest
@@ -10,9 +12,10 @@ from django.db import IntegrityError, connection, transaction
 
 from scheduler.decisions.storing import insert
 from scheduler.history.holds import make_hold
-from scheduler.history.partitions import WEEK, make_ahead, partitions, week_of
+from scheduler.history.partitions import WEEK, drop, make_ahead, partitions, week_of
 from scheduler.history.pruning import Retention, prune
 from scheduler.models import Decision, Pruning
+from tests.component.policies.test_changes_at_once import somebody_waits
 
 pytestmark = [
     pytest.mark.django_db,
@@ -54,6 +57,40 @@ def test_what_came_before_its_partition_moves_there() -> None:
     assert where() == {1: "scheduler_decision_default"}
     make_ahead(MONDAY)
     assert where() == {1: "scheduler_decision_20310106"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_comes_while_its_partition_is_made_moves_there_too() -> None:
+    is_stored, is_waited_for = Event(), Event()
+
+    def ingest() -> None:
+        try:
+            with transaction.atomic():
+                decision(MONDAY, 2).save(force_insert=True)
+                is_stored.set()
+                is_waited_for.wait(10)
+        finally:
+            connection.close()
+
+    def tell_when_somebody_waits() -> None:
+        try:
+            any(somebody_waits() for _ in range(1_000))
+            is_waited_for.set()
+        finally:
+            connection.close()
+
+    decision(MONDAY, 1).save(force_insert=True)
+    with ThreadPoolExecutor(2) as others:
+        others.submit(ingest)
+        assert is_stored.wait(10)
+        others.submit(tell_when_somebody_waits)
+        make_ahead(MONDAY)
+    try:
+        assert where() == dict.fromkeys((1, 2), "scheduler_decision_20310106")
+    finally:
+        for made in partitions():
+            if made.first_at >= MONDAY:
+                drop(made)
 
 
 def test_a_partition_takes_neither_an_id_nor_a_number_twice() -> None:
