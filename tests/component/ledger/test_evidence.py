@@ -694,6 +694,17 @@ def test_a_log_rolled_back_and_signed_by_the_key_is_found_by_checkpoints_kept_el
     assert any("another root for the first 300 rows" in fault for fault in check(path, kept=kept)[0])
 
 
+def test_a_checkpoint_that_is_signed_in_the_second_of_an_archive_but_after_it_is_no_fault(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    now, file = timezone.now().replace(microsecond=0), io.BytesIO()
+    export(Case(), file, by="auditor", now=now)
+    history.record(3)
+    sign_checkpoints(now + timedelta(milliseconds=900))
+    kept = berth_verify.read_kept([str(history.outside)])
+    assert check(packed(unpacked(file), tmp_path / "e.tar"), kept=kept)[0] == []
+
+
 @pytest.fixture
 def decided(history: Ledgered) -> Files:
     """Return an archive of a day: it has a Change that carol approved, whose Revision decided, and a Pause of other rules."""
