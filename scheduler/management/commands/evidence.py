@@ -4,6 +4,7 @@ import getpass
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -46,24 +47,36 @@ class Command(BerthCommand):
         if fault := fault_of(case):
             raise CommandError(fault)
         out: Path = options["out"]
-        fresh = out.with_name(f"{out.name}.part")
+        _refuse_what_is_there(out)
         try:
-            if out.exists():
-                message = f"{out} is there already"
-                raise CommandError(message)
             by = getpass.getuser()
             read_signer()  # without the key there is nothing to export
             note_export(case, by=by)
-            with fresh.open("wb") as file:
-                fresh.chmod(0o600)
-                counts = export(case, file, by=by, now=datetime.now(UTC))
-            fresh.replace(out)
+            counts = _write(case, out, by)
         except (DamagedError, KeyFileError, OSError) as error:
             raise CommandError(str(error)) from error
-        finally:
-            fresh.unlink(missing_ok=True)
         rows = ", ".join(f"{number:,} {log}" for log, number in counts.items())
         self.stdout.write(f"{out}: {case.words()}: {rows}. Check it: berth-verify {out} --keys FILE")
+
+
+def _write(case: Case, out: Path, by: str) -> dict[str, int]:
+    """Write an archive, in a file of this run's own until it is whole: another run may write one of the same name."""
+    with NamedTemporaryFile(dir=out.parent, prefix=f"{out.name}.", suffix=".part", delete=False) as file:
+        fresh = Path(file.name)
+        try:
+            counts = export(case, file, by=by, now=datetime.now(UTC))
+            file.close()
+            _refuse_what_is_there(out)
+            fresh.replace(out)
+        finally:
+            fresh.unlink(missing_ok=True)
+    return counts
+
+
+def _refuse_what_is_there(out: Path) -> None:
+    if out.exists():
+        message = f"{out} is there already"
+        raise CommandError(message)
 
 
 def _pod(text: str) -> tuple[str, str]:

@@ -420,6 +420,25 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
     assert AuditEvent.objects.filter(kind="export").count() == exports
 
 
+def test_of_two_archives_of_one_name_at_once_one_is_whole_and_the_other_is_refused(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.tar"
+    write_rest = exporting._Export.write_rest
+
+    def other_first(first: Any) -> None:
+        monkeypatch.setattr(exporting._Export, "write_rest", write_rest)
+        call_command("evidence", "--out", str(out), "--pod", "default/pod-9")
+        write_rest(first)
+
+    monkeypatch.setattr(exporting._Export, "write_rest", other_first)
+    with pytest.raises(CommandError, match="is there already"):
+        call_command("evidence", "--out", str(out))
+    faults, [decisions, *_] = check(out)
+    assert (faults, decisions["rows"]) == ([], 1)
+    assert list(tmp_path.glob("out.tar*")) == [out]
+
+
 def test_a_time_of_another_zone_is_said_in_utc_in_the_archive_and_in_its_event(
     history: Ledgered, tmp_path: Path, capsys: Any
 ) -> None:
