@@ -5,6 +5,7 @@ Berth runs as needs no right to change tables. Elsewhere there are no partitions
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -64,11 +65,23 @@ def make_ahead(now: datetime) -> int:
         return 0
     there = partitions()
     weeks = [week_of(now) + number * WEEK for number in range(AHEAD + 1)]
-    missing = [week for week in weeks if not any(each.first_at <= week < each.end_at for each in there)]
-    for week in missing:
+    missing = [span for week in weeks for span in _missing(week, there)]
+    for first, end in missing:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT berth_make_partition(%s, %s)", [week, week + WEEK])
+            cursor.execute("SELECT berth_make_partition(%s, %s)", [first, end])
     return len(missing)
+
+
+def _missing(week: datetime, there: Sequence[Partition]) -> Iterator[tuple[datetime, datetime]]:
+    """Iterate over what no partition has of a week: all of it, or what those leave that somebody made for other times."""
+    first, end = week, week + WEEK
+    for each in there:
+        if each.first_at < end and each.end_at > first:
+            if each.first_at > first:
+                yield first, each.first_at
+            first = each.end_at
+    if first < end:
+        yield first, end
 
 
 def drop(partition: Partition) -> tuple[int, int]:

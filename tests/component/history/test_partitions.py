@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from itertools import pairwise
 from threading import Event
 from uuid import uuid4
 
@@ -50,6 +51,22 @@ def test_the_ingests_copy_finds_the_partition_and_the_default_has_the_rest() -> 
     rows = [decision(MONDAY + timedelta(days=8), 1), decision(MONDAY + timedelta(days=800), 2)]
     assert insert(Decision, rows) == []
     assert where() == {1: "scheduler_decision_20310113", 2: "scheduler_decision_default"}
+
+
+def test_beside_a_partition_that_somebody_made_of_a_month_the_rest_of_its_weeks_is_made() -> None:
+    first, end = datetime(2031, 2, 1, tzinfo=UTC), datetime(2031, 3, 1, tzinfo=UTC)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE february PARTITION OF scheduler_decision FOR VALUES FROM (%s) TO (%s)",
+            [f"{first}", f"{end}"],
+        )
+    assert make_ahead(MONDAY + 3 * WEEK) == 2
+    assert make_ahead(MONDAY + 7 * WEEK) == 4
+    assert make_ahead(MONDAY + 7 * WEEK) == 0
+    spans = [(each.first_at, each.end_at) for each in partitions()][-7:]
+    assert [each[0] for each in spans[:3]] == [MONDAY + 3 * WEEK, first, end]
+    assert all(before[1] == after[0] for before, after in pairwise(spans))
+    assert spans[-1][1] == MONDAY + 12 * WEEK
 
 
 def test_what_came_before_its_partition_moves_there() -> None:
