@@ -1,7 +1,8 @@
 """Scenarios: where Pods of a template would land, by what is live and by what a Change would make live, side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -36,10 +37,13 @@ MOST_PODS = 5000
 SECONDS = 60.0
 _TEMPLATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job")
 _HASH = "pod-template-hash"
+_HUGE_PAGES = "hugepages-"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED, _TERM = "preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"
 
 NOT_MODELLED = (
     "Preemption, other schedulers, and what changes meanwhile aren't in it; nor is what admission adds to a Pod "
-    "besides requests made of limits"
+    "besides requests made of limits, ports of the host's network, and keys of labels in affinity"
 )
 
 
@@ -162,7 +166,8 @@ def _template(
         made["annotations"] = metadata["annotations"]
     if owner is not None:
         made["ownerReferences"] = [{**owner, "controller": True}]
-    spec = _with_requests({key: value for key, value in _member(document, "spec").items() if key != "nodeName"})
+    given = {key: value for key, value in _member(document, "spec").items() if key != "nodeName"}
+    spec = _as_made(given, made["labels"])
     pod = {"metadata": made, "spec": spec}
     try:
         msgspec.msgpack.encode(pod)
@@ -180,17 +185,47 @@ def _labels(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _with_requests(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a Pod's spec with requests made of limits where there are none, as the API server does with new Pods."""
+def _as_made(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a spec with what the API server fills in of new Pods, not of templates, as far as rules go by it.
+
+    What is no spec stays as it is. Source: k8s.io/kubernetes v1.36.3 pkg/apis/core/v1/defaults.go (SetDefaults_Pod) and
+    pkg/registry/core/pod/strategy.go (mutatePodAffinity).
+    """
     found = dict(spec)
     for kind in ("containers", "initContainers"):
-        if isinstance(spec.get(kind), list):
-            found[kind] = [_container(each) for each in spec[kind]]
-    return found
+        found[kind] = _mapped(found.get(kind), _container)
+        if found.get("hostNetwork") is True:
+            found[kind] = _mapped(found[kind], _with_host_ports)
+    if isinstance(found.get("resources"), dict):
+        containers = [*_list(found["containers"]), *_list(found["initContainers"])]
+        found["resources"] = _of_pod(found["resources"], map(_object, containers))
+    if isinstance(found.get("affinity"), dict):
+        found["affinity"] = {kind: _with_keys(terms, labels) for kind, terms in found["affinity"].items()}
+    return {key: value for key, value in found.items() if value is not None or key in spec}
 
 
-def _container(container: Any) -> Any:
-    resources = container.get("resources") if isinstance(container, dict) else None
+def _object(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _set(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value}
+
+
+def _mapped(found: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Return a list with its objects changed."""
+    if not isinstance(found, list):
+        return found
+    return [change(each) if isinstance(each, dict) else each for each in found]
+
+
+def _container(container: dict[str, Any]) -> dict[str, Any]:
+    """Return a container with requests made of its limits where there are none."""
+    resources = container.get("resources")
     if not isinstance(resources, dict) or not isinstance(resources.get("limits"), dict):
         return container
     requests = resources.get("requests") or {}
@@ -198,6 +233,57 @@ def _container(container: Any) -> Any:
         return container  # which makes no Pod
     requests = {**resources["limits"], **requests}
     return {**container, "resources": {**resources, "requests": requests}}
+
+
+def _with_host_ports(container: dict[str, Any]) -> dict[str, Any]:
+    """Return a container of a Pod on the host's network: its ports are the host's."""
+    if "ports" not in container:
+        return container
+    return {
+        **container,
+        "ports": _mapped(container["ports"], lambda port: {"hostPort": port.get("containerPort", 0)} | _set(port)),
+    }
+
+
+def _of_pod(resources: dict[str, Any], containers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return a Pod's own resources with requests made of its limits, but for what its containers ask for themselves."""
+    limits, requests = resources.get("limits"), resources.get("requests") or {}
+    if not isinstance(limits, dict) or not isinstance(requests, dict):
+        return resources
+    of_each = (_object(_object(each.get("resources")).get("requests")) for each in containers)
+    asked = {name for each in of_each for name in each}
+    made = {name: limit for name, limit in limits.items() if name not in asked or str(name).startswith(_HUGE_PAGES)}
+    return {**resources, "requests": made | requests}
+
+
+def _with_keys(terms: Any, labels: Mapping[str, str]) -> Any:
+    """Return one kind of affinity with matchLabelKeys and mismatchLabelKeys in its terms' selectors."""
+    if not isinstance(terms, dict):
+        return terms
+    found = dict(terms)
+    for name, change in ((_REQUIRED, _with_own_labels), (_PREFERRED, _preferred)):
+        if name in found:
+            found[name] = _mapped(found[name], partial(change, labels=labels))
+    return found
+
+
+def _preferred(preference: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    term = preference.get(_TERM)
+    return {**preference, _TERM: _with_own_labels(term, labels)} if isinstance(term, dict) else preference
+
+
+def _with_own_labels(term: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    selector = term.get("labelSelector")
+    if not isinstance(selector, dict):
+        return term  # which selects no Pod
+    more = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in _list(term.get(name))
+        if isinstance(key, str) and key in labels
+    ]
+    expressions = [*_list(selector.get("matchExpressions")), *more]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}} if more else term
 
 
 class _Owner(msgspec.Struct, kw_only=True):

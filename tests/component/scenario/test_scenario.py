@@ -13,11 +13,12 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.owners import workload_of
+from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler import scenario
 from scheduler.models import Decision
 from scheduler.scenario import ScenarioError, rules_of, template_of, template_of_deployment, work_out
-from tests.builders import make_assignment, make_node, make_rule_set
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.backtest.corpus import Corpus
 from tests.component.pages import opened, publish_all
 from tests.recording import History
@@ -25,6 +26,7 @@ from tests.recording import History
 pytestmark = pytest.mark.django_db
 
 POD_SPEC = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 DEPLOYMENT: dict[str, Any] = {
     "kind": "Deployment",
     "metadata": {"name": "web", "namespace": "shop"},
@@ -71,6 +73,55 @@ def test_pods_of_a_deployment_are_of_its_workload_and_ask_for_their_limits() -> 
     assert first.uid != second.uid
 
 
+def deployment(**spec: Any) -> dict[str, Any]:
+    labels = {"app": "web", "version": "2"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main"}], **spec}}
+    return {**DEPLOYMENT, "spec": {"template": template}}
+
+
+def test_pods_on_the_hosts_network_take_its_ports_though_their_template_names_none() -> None:
+    """The API server fills them in of Pods, and not of templates."""
+    ports = [{"name": "main", "ports": [{"containerPort": 80}]}]
+    found = work_out(template_of(deployment(containers=ports, hostNetwork=True)), 6, rules_of(None), cluster())
+    assert (found.live.fits, found.live.nodes) == (4, {"n0": 1, "n1": 1, "n2": 1, "n3": 1})
+    assert found.live.stop is not None
+    assert found.live.stop.refusals[0].rule == "PodFitsHostPorts"
+    assert work_out(template_of(deployment(containers=ports)), 6, rules_of(None), cluster()).live.fits == 6
+
+
+def test_pods_ask_for_the_limits_of_the_whole_pod_but_for_what_their_containers_ask_for() -> None:
+    asks = [{"name": "main", "resources": {"requests": {"memory": "1Gi"}}}]
+    limits = {"cpu": "1500m", "memory": "2Gi"}
+    (made,) = template_of(deployment(containers=asks, resources={"limits": limits})).pods(1)
+    assert (made.requests.get("cpu"), made.requests.get("memory")) == (1500, 2**30)
+
+
+@pytest.mark.parametrize(("key", "fits"), [("matchLabelKeys", 4), ("mismatchLabelKeys", 6)])
+def test_keys_of_labels_that_have_to_match_are_put_into_the_selectors_of_affinity(key: str, fits: int) -> None:
+    """As the API server does with new Pods: schedulers don't look at them."""
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, key: ["version"], "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {REQUIRED: [term]}}
+    old = make_pod("old", namespace="shop", labels={"app": "web", "version": "1"}, nodeName="n0")
+    nodes = [info.node for info in cluster().table.infos]
+    there = Snapshot.of(nodes, [Pod.from_json(old)], objects=ClusterObjects())
+    found = work_out(template_of(deployment(affinity=apart)), 6, rules_of(None), there)
+    assert found.live.fits == fits
+    assert ("n0" in found.live.nodes) == (key == "matchLabelKeys")
+
+
+def test_preferred_affinity_goes_by_these_keys_too() -> None:
+    term = {
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["version", "absent"],
+        "topologyKey": "zone",
+    }
+    near = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    (made,) = template_of(deployment(affinity={"podAffinity": near})).pods(1)
+    (preferred,) = made.terms.preferred
+    assert not preferred.term.selector.matches({"app": "web", "version": "1"})
+    assert preferred.term.selector.matches({"app": "web", "version": "2"})
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [
@@ -93,6 +144,18 @@ def test_what_makes_no_pods_is_refused(document: object, says: str) -> None:
         ({"metadata": {"labels": {"app": "\ud800"}}}, "half of a character"),
         ({"spec": {"nodeSelector": {"disk": "\ud800"}}}, "half of a character"),
         ({"spec": {"containers": [{"resources": {"limits": {}, "requests": ["cpu"]}}]}}, "the template makes no Pod"),
+        (
+            {"spec": {"containers": [{"resources": []}], "resources": {"limits": {"cpu": 1}}}},
+            "the template makes no Pod",
+        ),
+        (
+            {"spec": {"containers": [{"ports": [{"containerPort": "web"}]}], "hostNetwork": True}},
+            "the template makes no Pod",
+        ),
+        (
+            {"spec": {"affinity": {"podAffinity": {REQUIRED: [{"labelSelector": {"matchExpressions": 1}}]}}}},
+            "the template makes no Pod",
+        ),
         ({"spec": {"containers": [], "overhead": {"cpu": 10**30}}}, "more than 64 bits"),
         ({"spec": {"containers": [], "priority": 10**30}}, "more than 64 bits"),
     ],
