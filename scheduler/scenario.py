@@ -475,10 +475,13 @@ def work_out(
     pods = template.pods(missing)
     give_way = limit.give_way if limit else go_on
     try:
-        live = place_pods(rules.live, snapshot, pods, now, give_way=give_way)
+        place = partial(
+            place_pods, pods=pods, now=now, node_label=settings.BERTH.scheduler_node_label, give_way=give_way
+        )
+        live = place(rules.live, snapshot)
         # Each side on a branch of its own: what one places isn't there for the other.
         branch = snapshot.branched({})
-        drafted = place_pods(rules.drafted, branch, pods, now, give_way=give_way) if rules.drafted else None
+        drafted = place(rules.drafted, branch) if rules.drafted else None
     except DeadlineError as error:
         message = f"{limit.over if limit else error}: ask for fewer Pods"
         raise ScenarioError(message) from error

@@ -19,7 +19,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
 from policies.engine.rule import Cycle, go_on
-from policies.engine.scheduling import default_profile, pick, with_default_filters
+from policies.engine.scheduling import default_profile, pick, usable_rows, with_default_filters
 from policies.engine.status import Code
 
 
@@ -84,6 +84,7 @@ def place_pods(
     pods: Iterable[Pod],
     now: datetime,
     *,
+    node_label: tuple[str, str] | None = None,
     give_way: Callable[[], None] = go_on,
 ) -> Placed:
     """Place Pods one after another, until one gets no node.
@@ -93,6 +94,7 @@ def place_pods(
         snapshot: the cluster before.
         pods: in their order; each with a uid and JSON of its own.
         now: the moment that rules see.
+        node_label: key and value of the label that nodes must have to be used; None for all nodes.
         give_way: as of a Cycle.
 
     Raises:
@@ -102,7 +104,7 @@ def place_pods(
     before, name = balance_of(snapshot), ""
     landed: list[str] = []
     stop = None
-    placer = _Placer(revision, now)
+    placer = _Placer(revision, now, usable_rows(snapshot.table, node_label))
     for number, pod in enumerate(waiting, 1):
         rule_set = placer.rule_set_for(pod, snapshot)
         name = name or (rule_set.name if rule_set is not default_profile() else "")
@@ -125,8 +127,8 @@ def place_pods(
 class _Placer:
     """Decides as `scheduler.binder.cycle.Profile` does. For one run: it remembers the last node."""
 
-    def __init__(self, revision: CompiledRevision, now: datetime) -> None:
-        self._revision, self._now = revision, now
+    def __init__(self, revision: CompiledRevision, now: datetime, rows: Rows) -> None:
+        self._revision, self._now, self._rows = revision, now, rows
         self._after = -1  # no row was picked yet
         self._judge = Judge()
         self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
@@ -142,7 +144,7 @@ class _Placer:
         return self._profiles[id(own)][1]
 
     def place(self, rule_set: CompiledRuleSet, cycle: Cycle) -> tuple[str, Answer]:
-        rows: Rows = cycle.table.all_rows()
+        rows = self._rows  # which Pods that come don't change
         answer = self._judge.judge(rule_set, cycle, rows)
         is_default = rule_set is default_profile()
         position = pick(answer, cycle, rows, after=self._after, is_default_profile=is_default)
@@ -177,7 +179,8 @@ def _stop(number: int, rule_set: CompiledRuleSet, cycle: Cycle, answer: Answer) 
                 counts[key] = counts.get(key, 0) + len(refused)
                 example.setdefault(key, int(refused[0]))
     if not counts:
-        return Stop(number, [], "there are no nodes")
+        none = "none of the nodes has the label of those that Berth's own scheduler uses"
+        return Stop(number, [], none if len(cycle.table) else "there are no nodes")
     ordered = sorted(counts, key=lambda key: (-counts[key], key))
     explained = explain_node(rule_set, cycle, answer.name_at(example[ordered[0]]))
     refusing = (rule for rule in explained.rules if rule.code != Code.SUCCESS and rule.mode == "enforce" and rule.asked)

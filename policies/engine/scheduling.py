@@ -23,8 +23,9 @@ from policies.engine.default_set import default_document, default_rule_set
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
 from policies.engine.filters.declared_features import NodeDeclaredFeatures
 from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.objects.columns import label
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.objects.table import Rows
+from policies.engine.objects.table import Rows, Table
 from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
@@ -69,6 +70,15 @@ def document_with_default_filters(rule_set: RuleSet | None) -> RuleSet:
     guards = [rule for rule in default.spec.filters if BUILTIN_FILTERS[rule.builtin] not in own]
     spec = msgspec.structs.replace(rule_set.spec, filters=[*guards, *rule_set.spec.filters])
     return msgspec.structs.replace(rule_set, spec=spec)
+
+
+def usable_rows(table: Table, node_label: tuple[str, str] | None) -> Rows:
+    """Return the nodes that the scheduler uses: those with its label, as key and value; all of them where it has none."""
+    if node_label is None:
+        return table.all_rows()
+    key, value = node_label
+    column = label(table, key)
+    return np.flatnonzero(column.codes == column.code_of.get(value, -1))
 
 
 def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:

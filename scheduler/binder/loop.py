@@ -15,17 +15,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
-from policies.engine.objects.columns import label
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.preemption.dry_run import Preemption
 from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CAME, POD_GONE, POD_LEAVES
+from policies.engine.scheduling import usable_rows
 from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
 from scheduler.binder.api_calls import APICalls, Message
 from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
@@ -356,12 +355,7 @@ class Loop:
         return snapshot.changed({}, nominated=nominated)
 
     def _rows(self, snapshot: Snapshot) -> Rows:
-        table = snapshot.table
-        if self._node_label is None:
-            return table.all_rows()
-        key, value = self._node_label
-        column = label(table, key)
-        return np.flatnonzero(column.codes == column.code_of.get(value, -1))
+        return usable_rows(snapshot.table, self._node_label)
 
     # What becomes of a refused Pod
 

@@ -5,6 +5,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 
@@ -58,6 +59,13 @@ def test_both_sides_stand_beside_each_other() -> None:
         found.sentences[-1],
     ]
     assert found.sentences[-1].startswith('filter PodFitsResources refused n0: "Insufficient cpu"')
+
+
+def test_nodes_that_are_not_the_schedulers_take_none(settings: Any) -> None:
+    settings.BERTH = msgspec.structs.replace(settings.BERTH, scheduler_node_label=("zone", "b"))
+    found = work_out(template_of(DEPLOYMENT), 6, rules_of(only_a()), cluster())
+    assert found.drafted is not None
+    assert (found.live.nodes, found.drafted.nodes) == ({"n1": 2, "n3": 2}, {})
 
 
 def test_it_comes_to_the_same_each_time() -> None:

@@ -80,6 +80,19 @@ def test_scores_choose_the_node_and_equals_take_turns() -> None:
     assert found.landed == ["n0", "n0", "n1"]
 
 
+def test_pods_go_to_the_nodes_of_the_schedulers_label_alone() -> None:
+    revision = CompiledRevision(Revision(number=1))
+    snapshot = cluster("2", "2", "2", zones="aba")
+    found = place_pods(revision, snapshot, pods(6), NOW, node_label=("zone", "a"))
+    assert (found.nodes, found.fits) == ({"n0": 2, "n2": 2}, 4)
+    assert found.stop is not None
+    assert found.stop.refusals == [Refusal("PodFitsResources", "Insufficient cpu", 2)]
+    assert found.stop.sentence.startswith("filter PodFitsResources refused n0")
+    none = place_pods(revision, snapshot, pods(1), NOW, node_label=("zone", "c")).stop
+    assert none is not None
+    assert none.sentence == "none of the nodes has the label of those that Berth's own scheduler uses"
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_cluster_without_nodes_takes_none(number: int) -> None:
     found = place(Snapshot({}, objects=ClusterObjects()), pods(number))
