@@ -30,6 +30,7 @@ from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
 
+_BINDS_LATE = CheckVolumeBinding(binds_late=True)
 # What is always asked, and can't be a rule of a rule set: what Berth can't do, and what a node's kubelet can't.
 _ALONE: tuple[tuple[FilterRule, Filter], ...] = (
     (FilterRule(builtin="CheckVolumeBinding"), CheckVolumeBinding()),
@@ -70,6 +71,18 @@ def document_with_default_filters(rule_set: RuleSet | None) -> RuleSet:
     guards = [rule for rule in default.spec.filters if BUILTIN_FILTERS[rule.builtin] not in own]
     spec = msgspec.structs.replace(rule_set.spec, filters=[*guards, *rule_set.spec.filters])
     return msgspec.structs.replace(rule_set, spec=spec)
+
+
+def as_kube_scheduler(profile: CompiledRuleSet) -> CompiledRuleSet:
+    """Return a profile as it stands for kube-scheduler, which binds claims at their first consumer and allocates devices.
+
+    Where it would find no volume or device isn't known: such nodes pass.
+    """
+    found = copy.copy(profile)
+    kept = [(rule, made) for rule, made in profile.filters if not isinstance(made, CheckResourceClaims)]
+    filters = [(rule, _BINDS_LATE if isinstance(made, CheckVolumeBinding) else made) for rule, made in kept]
+    found.take(filters, profile.scores)
+    return found
 
 
 def usable_rows(table: Table, node_label: tuple[str, str] | None) -> Rows:

@@ -14,7 +14,7 @@ from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS
 from scheduler.cluster.listing import T, list_all
 from scheduler.cluster.reflection import Change
 from scheduler.cluster.waiting import whole_pods
-from scheduler.gate.forecast import Gathered
+from scheduler.gate.forecast import Gathered, OwnScheduler
 
 
 class Cluster(NamedTuple):
@@ -28,6 +28,7 @@ def list_cluster(
     client: Client,
     compiled: Callable[[], tuple[CompiledRevision, CompiledRevision]],
     on_progress: Callable[[int], None] = lambda _: None,
+    own: OwnScheduler = OwnScheduler(),  # noqa: B008 - it never changes
 ) -> Cluster:
     """Return the cluster as it is now. Of all Pods alike only one is kept as a whole.
 
@@ -35,6 +36,7 @@ def list_cluster(
         client: where to ask.
         compiled: what is live and what would be; asked for once the API server has answered.
         on_progress: called with the number of Pods that were read, page by page.
+        own: what is known of Berth's own scheduler.
 
     Raises:
         APIError: the API server is away, or refuses.
@@ -48,7 +50,7 @@ def list_cluster(
     for name in sorted(before.reads | after.reads | default_profile().reads):
         builder.on_objects(name, _added(list_all(client, OBJECTS[name])))
     labels = {name: found.metadata.labels or {} for name, found in namespaces.items()}
-    gathered = Gathered(before, after, labels, at)
+    gathered = Gathered(before, after, labels, at, own)
     kind, read = whole_pods(), 0
     for page in client.list_pages(path=kind.path, query=kind.query):
         pods = kind.read_page(page).objects

@@ -18,9 +18,10 @@ from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, 
 from policies.engine.objects.node import NodeInfo, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
 from policies.engine.reuse import signature
 from policies.engine.rule import Cycle, Filter, Scope, Score
-from policies.engine.scheduling import default_profile, with_default_filters
+from policies.engine.scheduling import as_kube_scheduler, default_profile, usable_rows, with_default_filters
 from policies.engine.selectors import Labels
 from policies.engine.status import PASSED
 
@@ -120,6 +121,16 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
         return [each for each in self.waiting if each.is_left_with_none]
 
 
+class OwnScheduler(msgspec.Struct, frozen=True):
+    """What is known of Berth's own scheduler: whose Pods it schedules, and the label of the nodes that it uses, if any."""
+
+    names: frozenset[str] = frozenset()
+    node_label: tuple[str, str] | None = None
+
+
+_NO_SCHEDULER = OwnScheduler()
+
+
 class _Alike:
     """Pods that no rule of either side can tell apart, but for where they are."""
 
@@ -139,9 +150,14 @@ class Gathered:
     """Pods, sorted as they come: a Pod that is like one before leaves nothing but its name."""
 
     def __init__(
-        self, before: CompiledRevision, after: CompiledRevision, namespaces: Mapping[str, Labels], now: datetime
+        self,
+        before: CompiledRevision,
+        after: CompiledRevision,
+        namespaces: Mapping[str, Labels],
+        now: datetime,
+        own: OwnScheduler = _NO_SCHEDULER,
     ) -> None:
-        self._sides, self.now = (before, after), now
+        self._sides, self.now, self.own = (before, after), now, own
         self._namespaces = Snapshot({}, namespaces)
         self._paths: dict[int, list[tuple[str, ...]]] = {}
         self._selected: dict[Hashable, list[Labels] | None] = {}
@@ -231,6 +247,7 @@ def forecast(
     pods: Iterable[Pod],
     now: datetime,
     on_progress: Progress = _silent,
+    own: OwnScheduler = _NO_SCHEDULER,
 ) -> Forecast:
     """Decide on each Pod by both Revisions, on one Snapshot.
 
@@ -241,8 +258,9 @@ def forecast(
         pods: all Pods, see `Gathered.add`.
         now: the moment that rules about time see.
         on_progress: called as the work goes on.
+        own: what is known of Berth's own scheduler.
     """
-    gathered = Gathered(before, after, snapshot.namespaces, now)
+    gathered = Gathered(before, after, snapshot.namespaces, now, own)
     for pod in pods:
         gathered.add(pod)
     return forecast_of(gathered, snapshot, on_progress)
@@ -258,7 +276,7 @@ def forecast_of(
 
     Once `is_up` says so, the Pods that are left are counted and no more. Those of which most are alike come first.
     """
-    asked = _Asked(snapshot, gathered.now)
+    asked = _Asked(snapshot, gathered.now, gathered.own)
     waiting: list[tuple[int, Waiting]] = []
     refused: list[tuple[int, Refused]] = []
     shifted: list[tuple[int, Shifted]] = []
@@ -308,15 +326,18 @@ class _Compared(NamedTuple):
 class _Asked:
     """One Snapshot and one moment, on which rule sets are asked about Pods."""
 
-    def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+    def __init__(self, snapshot: Snapshot, now: datetime, own: OwnScheduler) -> None:
         self._snapshot = snapshot
         self._now = now
-        self._profiles: dict[int, CompiledRuleSet] = {}
+        self._own = own
+        self._profiles: dict[tuple[int, bool], CompiledRuleSet] = {}
 
     def compare(self, alike: _Alike) -> _Compared:
-        """Return what changes for Pods that wait, with kube-scheduler's own filters beside the rules."""
+        """Return what changes for Pods that wait, with their scheduler's own filters beside the rules, on the nodes that it uses."""
+        is_own = alike.pod.spec.scheduler_name in self._own.names
+        rows = usable_rows(self._snapshot.table, self._own.node_label if is_own else None)
         one, other = (
-            self._decided(self._profile(rule_set), alike.pod, self._snapshot, scoring=True)
+            self._decided(self._profile(rule_set, is_own=is_own), alike.pod, self._snapshot, rows, scoring=True)
             for rule_set in (alike.one, alike.other)
         )
         was, will = one.refusal == PASSED, other.refusal == PASSED
@@ -383,10 +404,10 @@ class _Asked:
         """Return those of these nodes, on a Snapshot without one of the Pods on each: nothing new of what held already."""
         if alike.other is None:
             return []
-        answer = self._decided(alike.other, alike.pod, snapshot, names)
+        answer = self._decided(alike.other, alike.pod, snapshot, _rows(snapshot, names))
         positions = np.flatnonzero(answer.refusal != PASSED)
         now = [names[position] for position in positions]
-        before = self._decided(alike.one, alike.pod, snapshot, now) if alike.one and now else None
+        before = self._decided(alike.one, alike.pod, snapshot, _rows(snapshot, now)) if alike.one and now else None
         found = []
         for index, position in enumerate(positions.tolist()):
             if before is not None and before.refusal[index] != PASSED:
@@ -402,26 +423,28 @@ class _Asked:
         info = self._snapshot.table.infos[self._snapshot.table.row_of[name]]
         return NodeInfo(info.node, [each for each in info.pods if each.uid != uid])
 
-    def _profile(self, rule_set: CompiledRuleSet | None) -> CompiledRuleSet:
-        if rule_set is None:
-            return default_profile()
-        if id(rule_set) not in self._profiles:
-            self._profiles[id(rule_set)] = with_default_filters(rule_set)
-        return self._profiles[id(rule_set)]
+    def _profile(self, rule_set: CompiledRuleSet | None, *, is_own: bool) -> CompiledRuleSet:
+        key = (id(rule_set), is_own)
+        if key not in self._profiles:
+            profile = default_profile() if rule_set is None else with_default_filters(rule_set)
+            self._profiles[key] = profile if is_own else as_kube_scheduler(profile)
+        return self._profiles[key]
 
     def _decided(
         self,
         rule_set: CompiledRuleSet,
         pod: Pod,
         snapshot: Snapshot,
-        names: Sequence[str] | None = None,
+        rows: Rows,
         *,
         scoring: bool = False,
     ) -> Answer:
-        table = snapshot.table
-        rows = table.all_rows() if names is None else np.array([table.row_of[name] for name in names], dtype=np.intp)
         cycle = Cycle(pod=pod, snapshot=snapshot, now=self._now, params=rule_set.params)
         return decide(rule_set.enforced, cycle, rows, scoring=scoring)
+
+
+def _rows(snapshot: Snapshot, names: Sequence[str]) -> Rows:
+    return np.array([snapshot.table.row_of[name] for name in names], dtype=np.intp)
 
 
 def _shift(one: Answer, other: Answer) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.gate.checks import CHECKS, Question, look
 from scheduler.gate.cluster import list_cluster
-from scheduler.gate.forecast import DECIDING_SECONDS, Forecast, forecast_of
+from scheduler.gate.forecast import DECIDING_SECONDS, Forecast, OwnScheduler, forecast_of
 
 logger = logging.getLogger("berth.gate")
 
@@ -128,7 +128,10 @@ def _ask_cluster(
     on_step("reading the cluster", 0, 0)
     try:
         cluster = list_cluster(
-            client(), lambda: _compiled(question.before, question.after), lambda read: on_step("reading Pods", read, 0)
+            client(),
+            lambda: _compiled(question.before, question.after),
+            lambda read: on_step("reading Pods", read, 0),
+            OwnScheduler(frozenset(settings.BERTH.scheduler_names), settings.BERTH.scheduler_node_label),
         )
     except APIError as error:
         question.unknown = str(error)

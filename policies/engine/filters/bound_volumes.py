@@ -36,6 +36,10 @@ class CheckVolumeBinding(Filter):
     reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES})
     requeued_by = reads | {NODE}
 
+    def __init__(self, *, binds_late: bool = False) -> None:
+        """Take whether claims that wait for their first consumer are somebody's to bind: they refuse no node then."""
+        self._binds_late = binds_late
+
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Look at each claim."""
         names = _claims_of(cycle.pod)
@@ -48,6 +52,8 @@ class CheckVolumeBinding(Filter):
         for name in names:
             cycle.give_way()
             refusal = _refusal_of(objects, cycle.pod.namespace, name)
+            if refusal is WAITING and self._binds_late:
+                continue
             if refusal is not None:
                 return _refuse_all(rows, refusal)
             affinity = objects.volumes[objects.claims[cycle.pod.namespace, name].spec.volume_name].spec.node_affinity

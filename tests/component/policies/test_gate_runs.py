@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from policies import publishing
 from policies.engine.objects.node import Node
@@ -16,7 +17,7 @@ from policies.publishing import Edit
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.gate import runs
 from scheduler.gate.cluster import Cluster
-from scheduler.gate.forecast import Forecast, Gathered, forecast_of
+from scheduler.gate.forecast import Forecast, Gathered, OwnScheduler, forecast_of
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 pytestmark = pytest.mark.django_db
@@ -154,8 +155,9 @@ def test_a_cluster_that_is_slow_to_be_read_leaves_less_time_to_decide(
 ) -> None:
     clock, made = [0.0], []
 
-    def read(client: Any, compiled: Any, on_progress: Any) -> Cluster:
+    def read(client: Any, compiled: Any, on_progress: Any, own: OwnScheduler) -> Cluster:
         del client, on_progress
+        assert own == OwnScheduler(frozenset(settings.BERTH.scheduler_names), settings.BERTH.scheduler_node_label)
         before, after = compiled()
         clock[0] += runs.LONGEST_SECONDS
         pods = Gathered(before, after, {}, datetime.now(UTC))

@@ -3,16 +3,18 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.decision import CompiledRevision
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.owners import draw
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
-from scheduler.gate.forecast import Forecast, Handed, Refused, Taken, Waiting, forecast
+from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Taken, Waiting, forecast
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -149,6 +151,53 @@ def test_a_pod_that_is_deleted_before_it_got_a_node_waits_for_none() -> None:
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     found = asked([make_node("n1")], [deleted], revision(1, strict=False), revision(2, strict=True))
     assert (found.pods, found.waiting) == (0, [])
+
+
+LATE = ClusterObjects(
+    persistent_volume_claims=[
+        {"metadata": {"name": "data", "namespace": "default"}, "spec": {"storageClassName": "late"}}
+    ],
+    storage_classes=[{"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}],
+)
+CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+@pytest.mark.parametrize("spec", [CLAIM, {"resourceClaims": [{"name": "gpu"}]}])
+def test_what_kube_scheduler_binds_and_allocates_keeps_its_pods_from_no_node(spec: dict[str, Any]) -> None:
+    """Berth's own scheduler does neither, so that its Pods have no node that they could lose."""
+    names = {"theirs": "default-scheduler", "own": "berth"}
+    pods = [
+        Pod.from_json(make_pod(name, labels={"kind": "team", "team": "b"}, **spec, schedulerName=scheduler))
+        for name, scheduler in names.items()
+    ]
+    snapshot = Snapshot.of([Node.from_json(make_node("n1", labels={"team": "a"})), Node.from_json(make_node("n2"))])
+    live = CompiledRevision(revision(1, strict=False))
+    found = forecast(
+        live,
+        CompiledRevision(revision(2, strict=True), former=live),
+        snapshot.changed({}, objects=LATE),
+        pods,
+        NOW,
+        own=OwnScheduler(frozenset({"berth"})),
+    )
+    assert found.waiting == [Waiting("default/theirs", 1, 0, 1)]
+    assert found.left_with_none == found.waiting
+
+
+def test_pods_of_berths_own_scheduler_have_the_nodes_that_it_uses_alone() -> None:
+    names = {"theirs": "default-scheduler", "own": "berth"}
+    pods = [
+        Pod.from_json(make_pod(name, labels={"kind": "team", "team": "a"}, schedulerName=scheduler))
+        for name, scheduler in names.items()
+    ]
+    nodes = [make_node("n1", labels={"team": "a"}), make_node("n2", labels={"pool": "berth"})]
+    snapshot = Snapshot.of(map(Node.from_json, nodes))
+    live = CompiledRevision(revision(1, strict=False))
+    after = CompiledRevision(revision(2, strict=True), former=live)
+    own = OwnScheduler(frozenset({"berth"}), ("pool", "berth"))
+    found = forecast(live, after, snapshot, pods, NOW, own=own)
+    assert found.waiting == [Waiting("default/theirs", 2, 0, 1), Waiting("default/own", 1, 0, 1)]
+    assert [each.pod for each in found.left_with_none] == ["default/own"]
 
 
 def test_a_static_pod_is_refused_by_none_for_its_kubelet_runs_it_unasked() -> None:
