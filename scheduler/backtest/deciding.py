@@ -32,6 +32,9 @@ OTHER_VERBS = {
     "bind": "a bind asks again what counts Pods, and nothing else",
     "preempt": "a preempt asks about kube-scheduler's own candidates, which other rules would have changed",
 }
+OTHERS_NOT_ASKED = (
+    "a node had been made free for the Pod and took it; the rules refuse that, and of the others nothing was asked"
+)
 UNKNOWN_KINDS = "the rules read what was not recorded: {}"
 
 
@@ -155,7 +158,7 @@ class Decider:
         rows = rows[rows >= 0]
         if len(rows) and rows.max() >= len(snapshot.table):
             raise UndecidedError(NO_SNAPSHOT)
-        then = Recorded(body.answer, decision.best or str(body.notes.get("node") or ""))
+        then = Recorded(body.answer, _best_of_then(decision, body))
         asked = (decision, pod, snapshot, rows, then)
         found, rule_set = self._difference(self._wanted, *asked)
         if found is None:
@@ -193,6 +196,8 @@ class Decider:
         if rule_set is not None:
             _check_reads(rule_set, snapshot)
             answer = side.answer(rule_set, decision, pod, snapshot, rows, scoring=then.ranks)
+            if not answer.feasible_count and then.passed.any() and _was_made_free(decision, snapshot, rows):
+                _check_others(side.answer(rule_set, decision, pod, snapshot, snapshot.table.all_rows(), scoring=False))
 
         def place_of(name: str) -> int | None:
             row = snapshot.table.row_of.get(name)
@@ -207,6 +212,25 @@ class Decider:
         if self._wanted.revision.choose(pod, snapshot, decision.at).enforced is not None:
             raise UndecidedError(NOT_KEPT)
         return None
+
+
+def _best_of_then(decision: Decision, body: Body) -> str:
+    """Return the node that the Pod got, where one scheduler both ranks and chooses; else the best."""
+    got = str(body.notes.get("node") or "")
+    return got or decision.best if decision.verb == "schedule" else decision.best or got
+
+
+def _was_made_free(decision: Decision, snapshot: Snapshot, rows: Rows) -> bool:
+    """Return whether the one node that was asked about had been made free for the Pod: others are asked where it is refused."""
+    if decision.verb != "schedule" or len(rows) != 1 or len(snapshot.table) == 1:
+        return False
+    coming = snapshot.nominated.get(snapshot.table.names[int(rows[0])], ())
+    return any(pod.uid == decision.pod_uid for pod in coming)
+
+
+def _check_others(answer: Answer) -> None:
+    if answer.feasible_count:
+        raise UndecidedError(OTHERS_NOT_ASKED)
 
 
 def _check_reads(rule_set: CompiledRuleSet, snapshot: Snapshot) -> None:

@@ -39,6 +39,7 @@ class Corpus:
         self._objects = ClusterObjects() if has_objects else None
         self._builder = SnapshotBuilder()
         self.count = 0
+        self._after = -1
         made = [
             Node.from_json(make_node(f"n{number:04}", labels={"zone": "ab"[number % 2]}, cpu="64", pods="1000"))
             for number in range(nodes)
@@ -71,14 +72,22 @@ class Corpus:
                 return
         self._bind(json, best)
 
-    def schedule(self, name: str, **labels: str) -> None:
-        """Decide on a Pod as Berth's own scheduler does, and bind it."""
+    def schedule(self, name: str, *, nominated: str = "", **labels: str) -> None:
+        """Decide on a Pod as Berth's own scheduler does, and bind it. A node was made free for it where one is nominated."""
         self.count += 1
         json = make_pod(name, labels={"app": "web", **labels}, requests={"cpu": "100m", "memory": "64Mi"})
-        snapshot = self._live(ClusterObjects())
+        pod, snapshot = Pod.from_json(json), self._live(ClusterObjects())
+        if nominated:
+            snapshot = snapshot.changed({}, nominated={nominated: [pod]})
         placement = Profile(self._revision).place(
-            Pod.from_json(json), snapshot, snapshot.table.all_rows(), now=AT + timedelta(seconds=self.count)
+            pod,
+            snapshot,
+            snapshot.table.all_rows(),
+            now=AT + timedelta(seconds=self.count),
+            after=self._after,
+            nominated=nominated,
         )
+        self._after = placement.row
         self.history.recorder.record(cycle_entry(placement, 0.001, {"node": placement.node}))
         if placement.node:
             self._bind(json, placement.node)

@@ -15,10 +15,11 @@ from django.utils import timezone
 from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.models import Change
-from scheduler.backtest import runs
+from scheduler.backtest import deciding, runs
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result
 from scheduler.backtest.runs import Span, Worker, cancel_backtest, plan, result_of, start_backtest
+from scheduler.decisions.record import read_body
 from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk, Decision
 from tests.builders import make_assignment, make_rule_set
@@ -297,6 +298,37 @@ def test_cycles_of_berths_own_scheduler_are_decided_anew_behind_the_default_filt
     result, _ = found_by(planting())
     assert result.decisions == result.decided == 10
     assert [(line.pod, line.rule, line.kind) for line in result.pods] == [("default/s4", "planted", Kind.NO_NODE)]
+
+
+def test_of_nodes_that_were_equal_the_one_counts_that_the_pod_got(corpus: Corpus) -> None:
+    """Berth's own scheduler takes turns among equals; which of them comes first by name says nothing of a Pod."""
+    Decision.objects.all().delete()
+    for number in range(6):
+        corpus.schedule(f"s{number}")
+    corpus.history.settle()
+    got = [read_body(bytes(each.body)).notes["node"] for each in Decision.objects.order_by("sequence")]
+    equal = [f"n000{number}" for number in (0, 2, 4)]
+    assert set(got) >= {*equal, "n0001"}
+    prefers = {"name": "zone", "expression": "node.metadata.labels.zone == 'b' ? 1 : 0", "bounds": [0, 1], "weight": 9}
+    result, _ = found_by(opened(make_rule_set("web", filters=FILTERS, scores=[*SCORES, prefers])))
+    others = [f"default/s{place}" for place, node in enumerate(got) if node in equal]
+    moved = [line for line in result.pods if line.kind is Kind.OTHER_BEST]
+    assert [line.pod for line in moved] == others
+    assert [line.before for line in moved] == [node for node in got if node in equal]
+
+
+def test_where_the_node_made_free_for_a_pod_is_refused_the_others_would_be_looked_at(corpus: Corpus) -> None:
+    Decision.objects.all().delete()
+    corpus.schedule("preempts", nominated="n0002")
+    corpus.history.settle()
+    assert Decision.objects.get().nodes == 1
+    result, _ = found_by(planting("node.metadata.name != 'n0002'"))
+    assert (result.pods, result.decided) == ([], 0)
+    assert [(each.why, each.decisions) for each in result.undecided] == [(deciding.OTHERS_NOT_ASKED, 1)]
+    result, _ = found_by(planting("node.metadata.name != 'n0003'"))
+    assert (result.pods, result.decided, result.same) == ([], 1, 1)
+    result, _ = found_by(planting("false"))
+    assert [(line.kind, line.nodes) for line in result.pods] == [(Kind.NO_NODE, 1)]
 
 
 def test_mixed_decisions_are_the_same_by_the_same_rules(tmp_path: Path) -> None:
