@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from policies import publishing
+from policies.engine.assignments import DEFAULT_SCHEDULER
 from policies.engine.decision import CompiledRevision
 from policies.engine.errors import DeadlineError, ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
@@ -37,6 +38,15 @@ MOST_PODS = 5000
 SECONDS = 60.0
 _TEMPLATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job")
 _HASH = "pod-template-hash"
+# What the API server sets of a spec that leaves it out.
+_SET: Mapping[str, Any] = {
+    "dnsPolicy": "ClusterFirst",
+    "enableServiceLinks": True,
+    "restartPolicy": "Always",
+    "schedulerName": DEFAULT_SCHEDULER,
+    "securityContext": {},
+    "terminationGracePeriodSeconds": 30,
+}
 _HUGE_PAGES = "hugepages-"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED, _TERM = "preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"
@@ -138,7 +148,8 @@ def template_of(document: object) -> Template:
     if kind == "Deployment":
         # It makes its Pods by a ReplicaSet, which is called after a hash that the Pods are labelled with.
         owner, labels = {"kind": "ReplicaSet", "name": f"{name}-scenario"}, {_HASH: "scenario"}
-    return _template(name, namespace, template, labels, {"apiVersion": "apps/v1", "uid": "scenario", **owner})
+    uid = str(metadata.get("uid") or "scenario")
+    return _template(name, namespace, template, labels, {"apiVersion": "apps/v1", "uid": uid, **owner})
 
 
 def _member(document: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -166,6 +177,8 @@ def _template(
         made["annotations"] = metadata["annotations"]
     if owner is not None:
         made["ownerReferences"] = [{**owner, "controller": True}]
+    elif metadata.get("ownerReferences"):
+        made["ownerReferences"] = metadata["ownerReferences"]
     given = {key: value for key, value in _member(document, "spec").items() if key != "nodeName"}
     spec = _as_made(given, made["labels"])
     pod = {"metadata": made, "spec": spec}
@@ -189,9 +202,10 @@ def _as_made(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, An
     """Return a spec with what the API server fills in of new Pods, not of templates, as far as rules go by it.
 
     What is no spec stays as it is. Source: k8s.io/kubernetes v1.36.3 pkg/apis/core/v1/defaults.go (SetDefaults_Pod) and
-    pkg/registry/core/pod/strategy.go (mutatePodAffinity).
+    pkg/registry/core/pod/strategy.go (mutatePodAffinity); of templates in manifests also what it sets of both (SetDefaults_PodSpec).
     """
-    found = dict(spec)
+    given = {name: value for name, value in spec.items() if name not in _SET or value not in (None, "")}
+    found = {**_SET, **given}
     for kind in ("containers", "initContainers"):
         found[kind] = _mapped(found.get(kind), _container)
         if found.get("hostNetwork") is True:

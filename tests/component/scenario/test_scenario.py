@@ -104,6 +104,41 @@ def test_pods_ask_for_the_limits_of_the_whole_pod_but_for_what_their_containers_
     assert (made.requests.get("cpu"), made.requests.get("memory")) == (1500, 2**30)
 
 
+def test_pods_made_of_a_pod_are_of_its_workload() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "u", "controller": True}
+    pod = make_pod("web-abc-x", namespace="shop", labels={"pod-template-hash": "abc"})
+    pod["metadata"]["ownerReferences"] = [owner]
+    publish_all(make_rule_set("web"), make_assignment("deployments", "web", match={"ownerKinds": ["Deployment"]}))
+    found = work_out(template_of(pod), 2, rules_of(None), cluster())
+    assert found.live.rule_set == "web"
+    assert workload_of(template_of(pod).pods(1)[0]) == "Deployment/shop/web"
+
+
+def test_pods_of_something_that_the_cluster_has_are_its_own() -> None:
+    found = {**DEPLOYMENT, "kind": "StatefulSet", "metadata": {"name": "web", "uid": "u1"}}
+    assert workload_of(template_of(found).pods(1)[0]) == "u1"
+    assert workload_of(template_of({**found, "metadata": {"name": "web"}}).pods(1)[0]) == "scenario"
+
+
+def test_rules_see_what_the_api_server_sets_where_a_manifest_leaves_it_out() -> None:
+    rule = {
+        "name": "names",
+        "expression": "pod.spec.schedulerName == 'default-scheduler' && pod.spec.restartPolicy == 'Always'",
+        "reason": "another scheduler's",
+    }
+    publish_all(make_rule_set("web", filters=[rule]), make_assignment("all", "web"))
+    assert work_out(template_of(deployment(schedulerName="")), 2, rules_of(None), cluster()).live.fits == 2
+    assert work_out(template_of(deployment(schedulerName="berth")), 2, rules_of(None), cluster()).live.fits == 0
+    kept = {
+        "hostUsers": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 0,
+        "restartPolicy": "Never",
+    }
+    (made,) = template_of(deployment(**kept)).pods(1)
+    assert kept.items() <= made.json["spec"].items()
+
+
 @pytest.mark.parametrize(("key", "fits"), [("matchLabelKeys", 4), ("mismatchLabelKeys", 6)])
 def test_keys_of_labels_that_have_to_match_are_put_into_the_selectors_of_affinity(key: str, fits: int) -> None:
     """As the API server does with new Pods: schedulers don't look at them."""
@@ -164,6 +199,7 @@ def test_what_makes_no_pods_is_refused(document: object, says: str) -> None:
             {"spec": {"affinity": {"podAffinity": {REQUIRED: [{"labelSelector": {"matchExpressions": 1}}]}}}},
             "the template makes no Pod",
         ),
+        ({"metadata": {"ownerReferences": 3}, "spec": {}}, "the template makes no Pod"),
         ({"spec": {"containers": [], "overhead": {"cpu": 10**30}}}, "more than 64 bits"),
         ({"spec": {"containers": [], "priority": 10**30}}, "more than 64 bits"),
     ],
