@@ -1,6 +1,6 @@
 """Scenarios: where Pods of a template would land, by what is live and by what a Change would make live, side by side."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -33,6 +33,8 @@ from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 _ASK_SECONDS = 5.0
+# What has no node yet.
+_WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
 MOST_PODS = 5000
 # As long as a page and REST work one out.
 SECONDS = 60.0
@@ -62,7 +64,7 @@ class ScenarioError(Exception):
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """What Pods are made of: the JSON of one, and what they are called after. `running` of them are there already."""
+    """What Pods are made of: the JSON of one, and what they are called after. `running` of them have a node already."""
 
     name: str
     pod: Mapping[str, Any]
@@ -309,6 +311,7 @@ class _Metadata(msgspec.Struct, rename="camel", kw_only=True):
     name: str = ""
     uid: str = ""
     creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
     owner_references: list[_Owner] | None = None
 
 
@@ -326,8 +329,16 @@ class _Workloads(msgspec.Struct):
     items: list[_Workload] | None = None
 
 
+class _Pod(msgspec.Struct, kw_only=True):
+    metadata: _Metadata
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod] | None = None
+
+
 def template_of_deployment(client: Client, named: str) -> Template:
-    """Return the template of a Deployment of the cluster, as its newest ReplicaSet has it, and how many Pods it has.
+    """Return the template of a Deployment of the cluster, as its newest ReplicaSet has it, and how many of its Pods have a node.
 
     Raises:
         ScenarioError: there is none, or it can't be asked for.
@@ -343,18 +354,26 @@ def template_of_deployment(client: Client, named: str) -> Template:
         deployment = msgspec.json.decode(body, type=_Workload)
         body = client.get(path=f"{path}/replicasets", timeout_seconds=_ASK_SECONDS)
         sets = msgspec.json.decode(body, type=_Workloads).items or []
+        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods", query=_WAITING, timeout_seconds=_ASK_SECONDS)
+        pods = msgspec.json.decode(body, type=_Pods).items or []
     except (APIError, msgspec.DecodeError) as error:
         message = f"Deployment {named} can't be had: {error}. Give its manifest"
         raise ScenarioError(message) from error
     uid = deployment.metadata.uid
-    own = [each for each in sets if any(owner.uid == uid for owner in each.metadata.owner_references or ())]
+    own = [each for each in sets if _is_of(each.metadata, {uid})]
     newest = max(own, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None)
     if newest is None:
         return template_of({"kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
                             "spec": {"template": deployment.spec.template}})  # fmt: skip
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": newest.metadata.name, "uid": newest.metadata.uid}
     replicas = 1 if deployment.spec.replicas is None else deployment.spec.replicas
-    return _template(name, namespace, newest.spec.template, None, owner, replicas)
+    uids = {each.metadata.uid for each in own}
+    waiting = sum(_is_of(each.metadata, uids) and not each.metadata.deletion_timestamp for each in pods)
+    return _template(name, namespace, newest.spec.template, None, owner, max(0, replicas - waiting))
+
+
+def _is_of(metadata: _Metadata, uids: Collection[str]) -> bool:
+    return any(owner.uid in uids for owner in metadata.owner_references or ())
 
 
 def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:

@@ -215,9 +215,11 @@ class Server:
     def __init__(self, **answers: Any) -> None:
         self._answers = answers
 
-    def get(self, *, path: str, timeout_seconds: float) -> bytes:
+    def get(self, *, path: str, timeout_seconds: float, query: Any = None) -> bytes:
         del timeout_seconds
-        return json.dumps(self._answers[path.split("/")[6]]).encode()
+        kind = next(each for each in ("deployments", "replicasets", "pods") if f"/{each}" in path)
+        assert query == ({"fieldSelector": "spec.nodeName=,status.phase=Pending"} if kind == "pods" else None)
+        return json.dumps(self._answers.get(kind, {})).encode()
 
 
 def test_a_deployment_of_the_cluster_is_scaled_by_what_is_missing() -> None:
@@ -240,6 +242,34 @@ def test_a_deployment_of_the_cluster_is_scaled_by_what_is_missing() -> None:
     assert (owner.kind, owner.name, owner.uid) == ("ReplicaSet", "web-abc", "u3")
     with pytest.raises(ScenarioError, match="2 Pods are 0 more than there are"):
         work_out(made, 2, rules_of(None), cluster())
+
+
+def test_pods_of_a_deployment_that_wait_are_placed_with_those_that_are_missing() -> None:
+    """They have no node that the Snapshot could count them on."""
+    own = [{"uid": "u1", "kind": "Deployment", "name": "web", "controller": True}]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": POD_SPEC}
+    sets = [
+        {"metadata": {"name": name, "uid": name, "ownerReferences": own}, "spec": {"template": template}}
+        for name in ("web-abc", "web-old")
+    ]
+    waiting = [
+        {"metadata": {"name": f"p{place}", "ownerReferences": [{"uid": uid, "controller": True}], **more}}
+        for place, (uid, more) in enumerate(
+            [
+                ("web-abc", {}),
+                ("web-old", {}),
+                ("other", {}),
+                ("web-abc", {"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            ]
+        )
+    ]
+    server: Any = Server(
+        deployments={"metadata": {"name": "web", "uid": "u1"}, "spec": {"replicas": 3, "template": template}},
+        replicasets={"items": sets},
+        pods={"items": waiting},
+    )
+    found = work_out(template_of_deployment(server, "shop/web"), 3, rules_of(None), cluster())
+    assert (found.running, found.pods, found.live.fits) == (1, 2, 2)
 
 
 def test_a_deployment_that_made_nothing_yet_is_taken_by_its_own_template() -> None:
