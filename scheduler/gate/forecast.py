@@ -1,6 +1,7 @@
 """What another Revision would do to the Pods that are there: to those that wait, and to those that run. Pure.
 
-Not modelled: what admission would change of new Pods, other schedulers' and other extenders' choices, and Pods that would be made.
+Not modelled: preemption and room kept for nominated Pods, what admission would change of new Pods, other schedulers' and other
+extenders' choices, and Pods that would be made.
 
 Pods alike in all that the rules read are decided once (`Gathered`). Those of them that run are decided for all their nodes at
 once, each without one of them, unless a rule looks at the Pods of other nodes.
