@@ -33,6 +33,8 @@ from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 _ASK_SECONDS = 5.0
+_DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
+_LONGEST_NUMBER = 19
 # What has no node yet.
 _WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
 MOST_PODS = 5000
@@ -312,6 +314,7 @@ class _Metadata(msgspec.Struct, rename="camel", kw_only=True):
     uid: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
 
 
@@ -338,7 +341,7 @@ class _Pods(msgspec.Struct):
 
 
 def template_of_deployment(client: Client, named: str) -> Template:
-    """Return the template of a Deployment of the cluster, as its newest ReplicaSet has it, and how many of its Pods have a node.
+    """Return the template of a Deployment of the cluster, as its current ReplicaSet has it, and how many of its Pods have a node.
 
     Raises:
         ScenarioError: there is none, or it can't be asked for.
@@ -361,7 +364,7 @@ def template_of_deployment(client: Client, named: str) -> Template:
         raise ScenarioError(message) from error
     uid = deployment.metadata.uid
     own = [each for each in sets if _is_of(each.metadata, {uid})]
-    newest = max(own, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None)
+    newest = max(own, key=_age, default=None)
     if newest is None:
         return template_of({"kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
                             "spec": {"template": deployment.spec.template}})  # fmt: skip
@@ -370,6 +373,14 @@ def template_of_deployment(client: Client, named: str) -> Template:
     uids = {each.metadata.uid for each in own}
     waiting = sum(_is_of(each.metadata, uids) and not each.metadata.deletion_timestamp for each in pods)
     return _template(name, namespace, newest.spec.template, None, owner, max(0, replicas - waiting))
+
+
+def _age(found: _Workload) -> tuple[int, str, str]:
+    """Return by what the current one of a Deployment's ReplicaSets is the last: one that it was rolled back to is older."""
+    metadata = found.metadata
+    revision = (metadata.annotations or {}).get(_DEPLOYMENT_REVISION, "")
+    number = int(revision) if revision.isdecimal() and len(revision) <= _LONGEST_NUMBER else 0
+    return number, metadata.creation_timestamp or "", metadata.name
 
 
 def _is_of(metadata: _Metadata, uids: Collection[str]) -> bool:

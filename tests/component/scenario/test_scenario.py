@@ -244,6 +244,21 @@ def test_a_deployment_of_the_cluster_is_scaled_by_what_is_missing() -> None:
         work_out(made, 2, rules_of(None), cluster())
 
 
+def test_a_deployment_that_was_rolled_back_makes_pods_of_the_older_replica_set_again() -> None:
+    own = [{"uid": "u1", "kind": "Deployment", "name": "web", "controller": True}]
+    sets = [
+        {"metadata": {"name": f"web-{name}", "uid": name, "creationTimestamp": at, "ownerReferences": own,
+                      "annotations": {"deployment.kubernetes.io/revision": revision}},
+         "spec": {"template": {"metadata": {"labels": {"version": name}}, "spec": POD_SPEC}}}
+        for name, at, revision in (("one", "2026-01-01", "10"), ("two", "2026-01-02", "9"), ("odd", "2026-01-03", "x"))
+    ]  # fmt: skip
+    server: Any = Server(
+        deployments={"metadata": {"name": "web", "uid": "u1"}, "spec": {"replicas": 0, "template": {}}},
+        replicasets={"items": sets},
+    )
+    assert template_of_deployment(server, "shop/web").pods(1)[0].labels["version"] == "one"
+
+
 def test_pods_of_a_deployment_that_wait_are_placed_with_those_that_are_missing() -> None:
     """They have no node that the Snapshot could count them on."""
     own = [{"uid": "u1", "kind": "Deployment", "name": "web", "controller": True}]
