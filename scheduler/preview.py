@@ -11,6 +11,7 @@ from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, 
 from policies.engine.errors import DeadlineError, ObjectError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.placed import NOWHERE
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU
 from policies.engine.objects.snapshot import Snapshot
@@ -120,6 +121,8 @@ def preview(
 ) -> Preview:
     """Return what the draft of a rule set in a Change makes of a Pod, and what is live makes of it.
 
+    One that runs is tried as it would be made anew: without its node, and not counted there itself.
+
     Args:
         json: the Pod.
         name: the rule set's.
@@ -133,9 +136,10 @@ def preview(
     """
     now = at or datetime.now(UTC)
     try:
-        pod = Pod.from_json(dict(json))
+        pod = Pod.from_json(_without_node(json))
     except ObjectError as error:
         raise PreviewError(str(error)) from error
+    snapshot = _without(snapshot, pod)
     drafted = rules.drafted or rules.live
     if name not in drafted.rule_sets:
         message = f"Change {rules.change} has no rule set {name}" if rules.drafted else f"no rule set {name} is live"
@@ -162,6 +166,22 @@ def preview(
         if why
         else [],
     )
+
+
+def _without_node(json: Mapping[str, Any]) -> dict[str, Any]:
+    spec = json.get("spec")
+    if not isinstance(spec, dict):
+        return dict(json)  # which may be no Pod
+    return {**json, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
+
+
+def _without(snapshot: Snapshot, pod: Pod) -> Snapshot:
+    """Return the Snapshot in which a Pod is on no node."""
+    row = snapshot.table.placed().row_of(pod.uid) if pod.uid else NOWHERE
+    if row == NOWHERE:
+        return snapshot
+    info = snapshot.table.infos[row]
+    return snapshot.branched({info.name: NodeInfo(info.node, [each for each in info.pods if each.uid != pod.uid])})
 
 
 def _why(node: str, revision: CompiledRevision, name: str, cycle: Cycle) -> list[str]:

@@ -78,6 +78,26 @@ def test_a_draft_stands_beside_what_is_live_in_words_first(change: Change) -> No
     assert groups == [("n-data", 1, True), ("n1", 5, True), ("n0", 1, True)]
 
 
+def test_a_pod_that_runs_is_tried_as_it_would_be_made_anew() -> None:
+    """It doesn't stand in its own way, and isn't bound to its node: as the gate has it."""
+    alone = {"name": "alone", "expression": "node.count({'app': 'x'}) < 1", "reason": "one a node"}
+    room = {"builtin": "PodFitsResources"}
+    publish_all(make_rule_set("web", filters=[alone, room, {"builtin": "PodFitsHost"}]), make_assignment("all", "web"))
+    pod = make_pod("p", labels={"app": "x"}, requests={"cpu": "3"}, nodeName="n1")
+    nodes = [Node.from_json(make_node(name)) for name in ("n1", "n2")]
+    snapshot = Snapshot.of(nodes, [Pod.from_json(pod)])
+    found = preview(pod, "web", rules_of(None), snapshot)
+    assert sorted(found.draft.judged.feasible) == ["n1", "n2"]
+    assert found.test["expect"]["feasible"] == ["n1"]
+    assert "pods" not in found.test
+    then = make_pod("p", labels={"app": "x"}, requests={"cpu": "3"})
+    assert sorted(preview(then, "web", rules_of(None), snapshot).draft.judged.feasible) == ["n1", "n2"]
+    moved = opened(make_rule_set("web", filters=[alone]))
+    both = preview(pod, "web", rules_of(moved.pk), snapshot)
+    assert both.live is not None
+    assert both.live.judged.feasible == both.draft.judged.feasible == {"n1", "n2"}
+
+
 def test_a_draft_that_says_the_same_is_said_to(change: Change) -> None:
     pod = make_pod("free")
     found = preview(pod, "web", rules_of(change.pk), cluster())
