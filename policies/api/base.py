@@ -106,12 +106,14 @@ class Door(APIView):
             ValidationError: a parameter isn't known, or given twice: what stands in front of Berth may read the other one.
         """
         super().initial(request, *args, **kwargs)
-        known = {each.name for each in self.parameters_of(self.act_of(request)) if each.location == "query"}
+        taken = [each for each in self.parameters_of(self.act_of(request)) if each.location == "query"]
+        known = {each.name for each in taken}
         unknown = [name for name in request.query_params if name not in known]
         if unknown:
             takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
             raise ValidationError({name[:80]: f"is no parameter of this; {takes}" for name in unknown})
-        if twice := [name for name, values in request.query_params.lists() if len(values) > 1]:
+        lists = {each.name for each in taken if _is_list(each)}
+        if twice := [name for name, values in request.query_params.lists() if len(values) > 1 and name not in lists]:
             raise ValidationError(dict.fromkeys(twice, "is given more than once"))
 
     def get_throttles(self) -> list[BaseThrottle]:
@@ -126,6 +128,11 @@ class Door(APIView):
     def parameters_of(self, act: str) -> list[OpenApiParameter]:
         """Return what an act takes: for its check and for its description, so that both are one."""
         return list(self.parameters.get(act, ()))
+
+
+def _is_list(parameter: OpenApiParameter) -> bool:
+    """Return whether a parameter may come more than once: its schema is an array then."""
+    return isinstance(parameter.type, dict) and parameter.type.get("type") == "array"
 
 
 class ReadOnlyViewSet(Door, ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):

@@ -42,6 +42,15 @@ def test_what_is_exported_is_applied_without_a_change(operator: Client) -> None:
     assert "is called nobody" in told(ask(operator, "get", "/export?name=nobody"), 404)["detail"]
 
 
+def test_things_of_several_names_are_exported_at_once(operator: Client) -> None:
+    told(ask(operator, "post", "/changes/apply", {"documents": DOCUMENTS, "publish": True, "asks_cluster": False}), 201)
+    exported = ask(operator, "get", "/export?name=web&name=all-web")
+    assert exported.status_code == 200, exported.content
+    assert exported.content == ask(operator, "get", "/export").content
+    twice = told(ask(operator, "get", "/export?name=web&kind=RuleSet&kind=Assignment"), 400)
+    assert [each["path"] for each in twice["faults"]] == ["kind"]
+
+
 # What YAML reads otherwise unless it is quoted, what it folds, and what it may not hold as it is.
 NAMES = ["on", "null", "012", "1e3", "0x1f", "2026-01-01", "no"]
 TEXTS = [
