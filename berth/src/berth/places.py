@@ -54,6 +54,7 @@ def check_server(server: str) -> str:
     try:
         parts = urlsplit(server)
         host, _ = parts.hostname, parts.port
+        (host or "").encode("idna")
     except ValueError as error:
         message = f"{server} is no address: write it as https://berth.example.org."
         raise CommandError(message) from error
@@ -67,6 +68,11 @@ def check_server(server: str) -> str:
         )
         raise CommandError(message)
     return server.rstrip("/")
+
+
+def is_this_machine(server: str) -> bool:
+    """Return whether an address that was checked is of the machine itself."""
+    return urlsplit(server).hostname in _LOOPBACK
 
 
 def _token_of_environment() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from berth.errors import CommandError, NotReachedError
-from berth.places import Place
+from berth.places import Place, is_this_machine
 
 _API = "/api/v1"
 # A plan with the gate decides on every Pod of a cluster.
@@ -52,14 +52,7 @@ class Server:
             raise CommandError(message)
         if place.token:
             headers["Authorization"] = f"Bearer {place.token}"
-        self._client = httpx.Client(
-            base_url=place.server,
-            headers=headers,
-            verify=_verify(place),
-            timeout=httpx.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS),
-            # A redirection could take the token to somebody else.
-            follow_redirects=False,
-        )
+        self._client = _client(httpx, place, headers)
 
     def close(self) -> None:
         """Close the connections."""
@@ -196,6 +189,38 @@ class Server:
         return CommandError(*lines, faults=faults_of(problem))
 
 
+def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
+    """Return what makes the calls.
+
+    Raises:
+        CommandError: the address is none, or the proxy that the environment names can't be used.
+    """
+    try:
+        _ = httpx.URL(place.server).host
+    except (httpx.InvalidURL, ValueError) as error:
+        message = f"{place.server} is no address: write it as https://berth.example.org."
+        raise CommandError(message) from error
+    verify = _verify(place)
+    try:
+        return httpx.Client(
+            base_url=place.server,
+            headers=headers,
+            verify=verify,
+            timeout=httpx.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS),
+            # A redirection could take the token to somebody else.
+            follow_redirects=False,
+            # A proxy would get the token in clear, and ask for its own machine.
+            trust_env=not is_this_machine(place.server),
+        )
+    except (httpx.InvalidURL, ImportError, ValueError) as error:
+        # Not said with what it holds, which may be a password.
+        message = (
+            f"The proxy that HTTPS_PROXY or ALL_PROXY names can't be used ({type(error).__name__}): write it as "
+            "http://proxy.example.org:3128, or leave them out with `env -u ALL_PROXY -u all_proxy berth …`."
+        )
+        raise CommandError(message) from error
+
+
 def _verify(place: Place) -> Any:
     import ssl
 
@@ -203,7 +228,8 @@ def _verify(place: Place) -> Any:
         # Trusts nobody, and is made in no time: reading the usual certificates takes 0.1 s.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not place.certificates:
-        return True
+        # Without the environment httpx would pass over SSL_CERT_FILE, too.
+        return ssl.create_default_context() if is_this_machine(place.server) else True
     try:
         return ssl.create_default_context(cafile=place.certificates)
     except (OSError, ssl.SSLError) as error:

@@ -150,6 +150,39 @@ def test_a_token_is_read_from_a_file(berth: Berth, stub: Stub, tmp_path: Path, m
     assert stub.asked[0]["headers"]["Authorization"] == "Bearer from-a-file"
 
 
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "ALL_PROXY"])
+def test_a_token_for_this_machine_goes_to_no_proxy(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, stub.url)
+
+    assert berth("status", "--server", "http://127.0.0.1:1").code == 3
+
+    assert stub.asked == []
+
+
+@pytest.mark.usefixtures("no_proxies", "stub")
+@pytest.mark.parametrize("proxy", ["socks5://operator:pass-word@127.0.0.1:1", "socks://127.0.0.1:1", "http://[::1"])
+def test_a_proxy_that_cant_be_used_is_named_by_its_variables(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+
+    ran = berth("status", "--server", "https://berth.example.org")
+
+    assert ran.code == 1
+    assert "HTTPS_PROXY or ALL_PROXY" in ran.err
+    assert "pass-word" not in ran.err
+
+
 def test_no_token_goes_over_the_wire_in_clear(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_SERVER", "http://berth.example.org")
 
@@ -159,7 +192,13 @@ def test_no_token_goes_over_the_wire_in_clear(berth: Berth, monkeypatch: pytest.
     assert "in clear" in ran.err
 
 
-@pytest.mark.parametrize("server", ["berth.example.org", "ftp://x", "https://", "http://[", "https://a:b@x.org"])
+@pytest.mark.parametrize(
+    "server",
+    [
+        *("berth.example.org", "ftp://x", "https://", "http://[", "https://a:b@x.org"),
+        *("https://berth..example.org", "https://xn--a", "https://ex\u202ea.org"),
+    ],
+)
 def test_what_is_no_address_is_said_to_be_none(berth: Berth, server: str) -> None:
     ran = berth("status", "--server", server)
 
