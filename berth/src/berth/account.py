@@ -5,6 +5,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from berth.answer import Answer, table
@@ -23,7 +24,9 @@ def login(given: Namespace) -> Answer:
     if not token:
         message = "No token was given: make one in the admin under Tokens, or by `manage.py token create`."
         raise CommandError(message)
-    place = Place(server, token, given.ca_file)
+    certificates = given.ca_file or os.environ.get("BERTH_CA_FILE", "")
+    # Whole: the commands to come are called in other folders.
+    place = Place(server, token, str(Path(certificates).absolute()) if certificates else "")
     asked = Server(place)
     with asked.reading():
         found = asked.get("/whoami")

@@ -147,7 +147,7 @@ class Server:
             raise NotReachedError(message) from error
         except httpx.HTTPError as error:
             said = str(error) or type(error).__name__
-            message = f"{self.place.server} can't be reached: {said}. Is BERTH_SERVER right?"
+            message = f"{self.place.server} can't be reached: {said}. {_remedy_of(said)}"
             raise NotReachedError(message) from error
         self._has_answered = True
         if answer.is_success:
@@ -233,8 +233,17 @@ def _verify(place: Place) -> Any:
     try:
         return ssl.create_default_context(cafile=place.certificates)
     except (OSError, ssl.SSLError) as error:
-        message = f"BERTH_CA_FILE: {place.certificates} holds no certificates: {error}."
+        message = f"{place.certificates} holds no certificates (BERTH_CA_FILE, or what `berth login` kept): {error}."
         raise CommandError(message) from error
+
+
+def _remedy_of(said: str) -> str:
+    """Return what to do where no answer came. A certificate for another name has the wrong address, not the wrong signer."""
+    if "CERTIFICATE_VERIFY_FAILED" in said and "mismatch" not in said:
+        return (
+            "Name the file of certificates that its own is checked by: BERTH_CA_FILE, or `berth login --ca-file FILE`."
+        )
+    return "Is BERTH_SERVER right?"
 
 
 def faults_of(problem: Mapping[str, Any]) -> list[dict[str, Any]]:

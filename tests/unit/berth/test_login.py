@@ -2,12 +2,17 @@
 
 import io
 import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.unit.berth.conftest import Berth, Stub
+from tests.certificates import Authority, write
+from tests.unit.berth.conftest import Berth, Stub, _Handler
 
 STATUS: dict[str, object] = {
     "revision": {"number": 3, "made_by": "operator"},
@@ -69,6 +74,55 @@ def test_a_token_that_the_server_refuses_isnt_kept(
 
     assert berth("login", stub.url).code == 1
     assert not (tmp_path / "config").exists()
+
+
+@pytest.fixture
+def secured(stub: Stub, tmp_path: Path) -> Iterator[str]:
+    """Yield where the stub listens with a certificate that `authority.pem` signed."""
+    authority = Authority()
+    write(tmp_path / "authority.pem", authority.pem)
+    pair = write(tmp_path / "pair.pem", b"".join(authority.sign("berth")))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize("is_argument", [True, False])
+def test_login_keeps_where_certificates_are_for_commands_in_any_folder(
+    berth: Berth, stub: Stub, secured: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_argument: bool
+) -> None:
+    stub.answer("GET", "/whoami", {"account": "operator", "token": "ci", "scopes": ["read"], "roles": [], "may": {}})
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret-token\n"))
+    monkeypatch.chdir(tmp_path)
+    if not is_argument:
+        monkeypatch.setenv("BERTH_CA_FILE", "authority.pem")
+
+    ran = berth("login", secured, *(["--ca-file", "authority.pem"] if is_argument else []))
+
+    assert ran.code == 0, ran.err
+    monkeypatch.delenv("BERTH_CA_FILE", raising=False)
+    monkeypatch.chdir("/")
+    assert berth("whoami").code == 0
+
+    (tmp_path / "authority.pem").unlink()
+    assert "authority.pem holds no certificates" in berth("whoami").err
+
+
+@pytest.mark.usefixtures("nobody")
+def test_whose_certificate_nobody_known_signed_is_said_with_what_names_the_signer(berth: Berth, secured: str) -> None:
+    ran = berth("status", "--server", secured)
+
+    assert ran.code == 3
+    assert "BERTH_CA_FILE" in ran.err
+    assert "Is BERTH_SERVER right?" not in ran.err
 
 
 def _keep(tmp_path: Path, server: str, mode: int = 0o600) -> Path:
