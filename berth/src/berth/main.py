@@ -4,6 +4,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from berth.answer import Answer, visible, write
@@ -11,12 +12,15 @@ from berth.arguments import build_parser
 from berth.errors import REFUSED, CommandError
 
 _INTERRUPTED = 130
+# Arguments that name files here: such names may have any bytes.
+_NAMES_OF_FILES = {"files", "file", "directory", "ca_file"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     name = Path(sys.argv[0]).name
     parser = build_parser("kubectl berth" if name.startswith("kubectl") else "berth")
+    _use_utf8()
     given = parser.parse_args(arguments)
     try:
         code = _answered(given)
@@ -32,9 +36,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _use_utf8() -> None:
+    """Read and write UTF-8 whatever the locale is, as files of documents are; a terminal is shown what it has characters for."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def _check_arguments(given: Namespace) -> None:
+    """Refuse an argument that is no text.
+
+    Raises:
+        CommandError: it has bytes that aren't UTF-8.
+    """
+    for name, value in vars(given).items():
+        texts = [] if name in _NAMES_OF_FILES else value if isinstance(value, list) else [value]
+        for text in texts:
+            try:
+                str(text).encode()
+            except UnicodeEncodeError as error:
+                message = f"The argument {name.replace('_', '-')} isn't UTF-8: {str(text)!a}."
+                raise CommandError(message) from error
+
+
 def _answered(given: Namespace) -> int:
     """Write what came of the command, or why it was refused; returns its exit code."""
     try:
+        _check_arguments(given)
         answer = _run(given)
     except CommandError as error:
         _write_refusal(error, given.output)
