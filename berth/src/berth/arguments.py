@@ -1,6 +1,6 @@
 """What the command takes: `berth --help`, and docs/command.md, which is made from here."""
 
-from argparse import ArgumentParser, HelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -10,6 +10,7 @@ _ENDS = """exit codes: 0 done; 1 refused or faulty; 2 (plan, diff) something wou
 environment: BERTH_SERVER, BERTH_TOKEN or BERTH_TOKEN_FILE, BERTH_CA_FILE, NO_COLOR; `berth login` keeps them"""
 
 _MOST = 1_000
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 3_600
 
 # What adds a sub-command, by its name and what it does.
 _Add = Callable[..., ArgumentParser]
@@ -195,7 +196,7 @@ def _add_pods(add: _Add) -> None:
     )
     made.add_argument("--limit", type=_count, default=20, help="how many (20)")
     made.add_argument("--follow", "-f", action="store_true", help="and what comes after them, until Ctrl-C")
-    made.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to ask (2)")
+    made.add_argument("--every", type=_seconds, default=2.0, metavar="SECONDS", help="how often to ask (2)")
 
 
 def _add_account(add: _Add) -> None:
@@ -212,8 +213,28 @@ def _add_account(add: _Add) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= _MOST:
-        message = "from 1 to 1,000"
-        raise ValueError(message)
-    return number
+    """Return how many.
+
+    Raises:
+        ArgumentTypeError: it is no number, or out of bounds; only of this one argparse shows what it says.
+    """
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST):
+        message = f"{text!a} isn't a number from 1 to {_MOST:,}"
+        raise ArgumentTypeError(message)
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    """Return how long to wait.
+
+    Raises:
+        ArgumentTypeError: nobody can wait for so long.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not _LEAST_SECONDS <= found <= _MOST_SECONDS:
+        message = f"{text!a} isn't a number of seconds from {_LEAST_SECONDS} to {_MOST_SECONDS:,}"
+        raise ArgumentTypeError(message)
+    return found

@@ -131,7 +131,7 @@ def pause(server: Server, given: Namespace) -> Answer:
 
 def resume(server: Server, given: Namespace) -> Answer:
     """Put it back in force."""
-    return _done(server.delete(path_of("pauses") + "/" + given.target.lstrip("/"), reason=given.reason))
+    return _done(server.delete(path_of("pauses", *given.target.lstrip("/").split("/")), reason=given.reason))
 
 
 def _done(found: dict[str, Any]) -> Answer:
@@ -156,12 +156,13 @@ def until(text: str, now: datetime | None = None) -> str:
     Raises:
         CommandError: it is neither.
     """
-    if text[-1:] in _UNITS and text[:-1].isdigit():
-        at = (now or datetime.now(UTC)) + timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
-        return at.strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
+        if text[-1:] in _UNITS and text[:-1].isdigit():
+            at = (now or datetime.now(UTC)) + timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
+        else:
+            at = datetime.fromisoformat(text)
+        at = (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         message = f"--until {text!r} is no time: 2026-12-31T18:00:00Z, or 90m, 2h, 3d from now."
         raise CommandError(message) from error
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

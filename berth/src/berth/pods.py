@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +119,34 @@ def _scenario_lines(found: dict[str, Any]) -> Iterator[str]:
 
 def decisions(server: Server, given: Namespace) -> Answer:
     """List the newest Decisions; with --follow, and what comes after them until Ctrl-C."""
-    filters = {key: value for key, _, value in (each.partition("=") for each in given.filters)}
-    if bad := [each for each in given.filters if "=" not in each]:
-        message = f"{bad[0]!r} is no filter: write NAME=VALUE, such as pod_namespace=shop or node=n1."
-        raise CommandError(message)
+    filters = _filters(given.filters)
     found = server.get("/decisions", limit=given.limit, **filters)
     rows = list(reversed(found["results"]))
     if given.follow:
         _follow(server, given, rows, filters)
     return Answer({"decisions": rows}, [decision_line(row) for row in rows] or ["none"])
+
+
+def _filters(texts: Sequence[str]) -> dict[str, str]:
+    """Return filters by name.
+
+    Raises:
+        CommandError: a text is none, or would be passed over.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, is_one, value = text.partition("=")
+        if not (name and is_one):
+            message = f"{text!r} is no filter: write NAME=VALUE, such as pod_namespace=shop or node=n1."
+            raise CommandError(message)
+        if name == "limit":
+            message = f"How many is no filter: write --limit {value}."
+            raise CommandError(message)
+        if name in found:
+            message = f"The filter {name} stands there twice: keep one of them."
+            raise CommandError(message)
+        found[name] = value
+    return found
 
 
 def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str, str]) -> None:

@@ -77,11 +77,11 @@ class Server:
             )
             raise NotReachedError(message) from error
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, /, **query: Any) -> Any:
         """Return what a path holds; parameters without a value are left out."""
         return self._json(self._call("GET", path, query=query))
 
-    def text(self, path: str, **query: Any) -> str:
+    def text(self, path: str, /, **query: Any) -> str:
         """Return a path's text, which is YAML: a page of something else isn't kept in its place."""
         answer = self._call("GET", path, query=query, accept="*/*")
         sent = str(answer.headers.get("Content-Type", ""))
@@ -100,7 +100,7 @@ class Server:
         """Change some members, and return what came of it."""
         return self._json(self._call("PATCH", path, body=dict(body), headers=headers))
 
-    def delete(self, path: str, **query: Any) -> Any:
+    def delete(self, path: str, /, **query: Any) -> Any:
         """Delete, and return what came of it."""
         return self._json(self._call("DELETE", path, query=query))
 
@@ -109,7 +109,7 @@ class Server:
         answer = self._call("GET", path)
         return self._json(answer), str(answer.headers.get("ETag", ""))
 
-    def pages(self, path: str, **query: Any) -> Iterator[Any]:
+    def pages(self, path: str, /, **query: Any) -> Iterator[Any]:
         """Iterate over the rows of a list, page after page."""
         found = self.get(path, **query)
         while True:
@@ -278,4 +278,9 @@ def fault_line(fault: Mapping[str, Any]) -> str:
 
 def path_of(*parts: str) -> str:
     """Return a path of these parts, each as one part whatever its characters."""
-    return "".join(f"/{quote(part, safe='')}" for part in parts)
+    return "".join(f"/{_quoted(part)}" for part in parts)
+
+
+def _quoted(part: str) -> str:
+    # Clients and proxies take out what is called . and .. as written, and ask for what is above it.
+    return part.replace(".", "%2E") if part in {".", ".."} else quote(part, safe="")

@@ -1,6 +1,7 @@
 """Changes, roll-backs, pauses: what is asked, and how it is said."""
 
 from datetime import UTC, datetime
+from urllib.parse import unquote
 
 import pytest
 from berth.changes import until
@@ -154,6 +155,16 @@ def test_a_time_may_be_so_long_from_now(text: str, at: str) -> None:
     assert until(text, datetime(2030, 1, 1, 12, tzinfo=UTC)) == at
 
 
-def test_what_is_no_time_is_refused() -> None:
+@pytest.mark.parametrize("text", ["tomorrow", "9999999999d", "5000000d", "²h", "0001-01-01T00:00:00+10:00"])
+def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="is no time"):
-        until("tomorrow")
+        until(text)
+
+
+@pytest.mark.parametrize("target", ["../rule-sets/web", "RuleSet/./web", "RuleSet/web/a?b"])
+def test_what_is_resumed_cant_name_another_path(berth: Berth, stub: Stub, target: str) -> None:
+    assert berth("resume", target).code == 1
+
+    asked = stub.asked[0]
+    assert unquote(asked["path"]) == f"/api/v1/pauses/{target}"
+    assert asked["query"] == ""

@@ -183,6 +183,34 @@ def test_following_writes_each_decision_once_the_oldest_first(
     assert berth("decisions", "no-filter").code == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["limit=5"], "--limit 5"),
+        (["node=n1", "node=n2"], "node stands there twice"),
+        (["=n1"], "'=n1' is no filter"),
+        (["--limit", "0"], "from 1 to 1,000"),
+        (["--limit", "many"], "from 1 to 1,000"),
+        (["--every", "-1"], "from 0.1 to 3,600"),
+        (["--every", "nan"], "from 0.1 to 3,600"),
+    ],
+)
+def test_a_list_of_decisions_says_which_of_its_arguments_is_wrong_and_what_it_takes(
+    berth: Berth, stub: Stub, arguments: list[str], says: str
+) -> None:
+    ran = berth("decisions", *arguments)
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert says in ran.err
+
+
+@pytest.mark.parametrize("name", ["path", "self", "q"])
+def test_a_filter_may_have_any_name(berth: Berth, stub: Stub, name: str) -> None:
+    berth("decisions", f"{name}=x")
+
+    assert stub.asked[0]["query"] == f"limit=20&{name}=x"
+
+
 def test_a_manifest_of_json_may_be_indented_with_tabs_and_one_of_yaml_ends_with_a_line_of_dashes(
     tmp_path: Path,
 ) -> None:
