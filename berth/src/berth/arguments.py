@@ -9,6 +9,7 @@ from berth.errors import REFUSED
 _ENDS = """exit codes: 0 done; 1 refused or faulty; 2 (plan, diff) something would change; 3 the server wasn't reached
 environment: BERTH_SERVER, BERTH_TOKEN or BERTH_TOKEN_FILE, BERTH_CA_FILE, NO_COLOR; `berth login` keeps them"""
 
+KINDS = ["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"]
 _MOST = 1_000
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3_600
 
@@ -91,7 +92,7 @@ def _add_documents(add: _Add) -> None:
     _scope(made)
     made = add("export", "Write what is live as documents that apply reads.")
     made.add_argument("names", nargs="*", metavar="NAME", help="only these; without any, everything")
-    made.add_argument("--kind", default="", choices=["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"])
+    made.add_argument("--kind", default="", choices=KINDS)
     made.add_argument("--change", type=int, metavar="N", help="what this Change makes of things, not what is live")
     made.add_argument("--directory", default="", metavar="FOLDER", help="a file each: FOLDER/KIND/NAME.yaml")
 

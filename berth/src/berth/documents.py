@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from berth.answer import Answer
+from berth.arguments import KINDS
 from berth.errors import WOULD_CHANGE, CommandError
 from berth.gate import gate_lines
 from berth.markdown import plan_in_markdown
@@ -176,19 +177,25 @@ def export(server: Server, given: Namespace) -> Answer:
     """Write what is live as documents that apply reads."""
     text = server.text("/export", kind=given.kind, name=given.names, change=given.change)
     if given.directory:
-        return _export_into(Path(given.directory), text)
+        # Of some names, or of a Change, it says nothing about what else is live.
+        is_whole = not given.names and given.change is None
+        kinds = [given.kind] if given.kind else KINDS
+        return _export_into(Path(given.directory), text, kinds if is_whole else [])
     return Answer({"documents": text}, raw=text)
 
 
-def _export_into(folder: Path, text: str) -> Answer:
-    """Write a file for each document: KIND/NAME.yaml."""
+def _export_into(folder: Path, text: str, kinds: Iterable[str]) -> Answer:
+    """Write a file for each document: KIND/NAME.yaml; of these kinds it holds all that is live."""
     written = []
     for kind, name, body in documents_of(text):
         path = folder / kind / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(body, encoding="utf-8")
         written.append(str(path))
-    return Answer({"files": written}, [f"{len(written)} files were written under {folder}{os.sep}"])
+    left = sorted({str(path) for kind in kinds for path in (folder / kind).glob("*.yaml")} - {*written})
+    lines = [f"{len(written)} {'file was' if len(written) == 1 else 'files were'} written under {folder}{os.sep}"]
+    lines += [f"! {printable(path)} is of nothing that is live: remove it, or apply brings it back" for path in left]
+    return Answer({"files": written, "left": left}, lines)
 
 
 def diff(server: Server, given: Namespace) -> Answer:

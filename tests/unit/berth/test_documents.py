@@ -189,6 +189,27 @@ def test_an_export_is_the_servers_bytes(berth: Berth, stub: Stub, tmp_path: Path
     assert "---\n".join(each.read_text() for each in files) == text
 
 
+def test_an_export_into_a_folder_names_files_of_what_is_no_longer_live(
+    berth: Berth, stub: Stub, tmp_path: Path
+) -> None:
+    stub.answer("GET", "/export", "kind: RuleSet\nmetadata: {name: web}\n", Content_Type="application/yaml")
+    for name in ("RuleSet/web", "RuleSet/gone", "Assignment/gone", "elsewhere/gone"):
+        path = tmp_path / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("as it was\n")
+
+    ran = berth("export", "--directory", str(tmp_path), "-o", "json")
+    assert ran.json["left"] == [str(tmp_path / "Assignment" / "gone.yaml"), str(tmp_path / "RuleSet" / "gone.yaml")]
+    assert (tmp_path / "RuleSet" / "gone.yaml").read_text() == "as it was\n"
+    assert f"! {tmp_path}/RuleSet/gone.yaml" in berth("export", "--directory", str(tmp_path)).out
+
+    of_kind = berth("export", "--directory", str(tmp_path), "--kind", "RuleSet", "-o", "json")
+    assert of_kind.json["left"] == [str(tmp_path / "RuleSet" / "gone.yaml")]
+    # What isn't asked for may be live.
+    assert berth("export", "web", "--directory", str(tmp_path), "-o", "json").json["left"] == []
+    assert berth("export", "--change", "7", "--directory", str(tmp_path), "-o", "json").json["left"] == []
+
+
 def test_an_export_writes_no_file_outside_of_its_folder(berth: Berth, stub: Stub, tmp_path: Path) -> None:
     text = "kind: RuleSet\nmetadata: {name: ../../web}\n"
     stub.answer("GET", "/export", text, Content_Type="application/yaml")
