@@ -5,17 +5,9 @@ from collections import Counter
 from typing import IO, Any
 
 from django.conf import settings
-from rest_framework import status
-from rest_framework.exceptions import APIException, ParseError
+from django.core.exceptions import RequestDataTooBig
+from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
-
-
-class TooLargeError(APIException):
-    """The body has more bytes than any form may have."""
-
-    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    default_detail = "The body is too large."
-    default_code = "too_large"
 
 
 class StrictJSONParser(JSONParser):
@@ -25,13 +17,13 @@ class StrictJSONParser(JSONParser):
         """Return the document.
 
         Raises:
-            TooLargeError: it is larger than DATA_UPLOAD_MAX_MEMORY_SIZE, which DRF's own parser reads past.
+            RequestDataTooBig: it is larger than DATA_UPLOAD_MAX_MEMORY_SIZE, which DRF's own parser reads past.
             ParseError: it can't be read, or not in one way only; the text says why.
         """
         del media_type, parser_context
         body = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
         if len(body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
-            raise TooLargeError
+            raise RequestDataTooBig
         try:
             text = body.decode()
             found = json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant)

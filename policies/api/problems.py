@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from rest_framework import status
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
@@ -54,10 +56,20 @@ class AwayProblem(APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
 
 
+class TooLargeProblem(APIException):
+    """The body has more bytes than any form may have."""
+
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_detail = f"The body has more than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes. Send it in several calls."
+
+
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return the answer to an error: DRF's own, and refusals of `publishing`; None for faults of Berth's own."""
     if isinstance(error, PublishingError):
         return _refused(error)
+    if isinstance(error, RequestDataTooBig):
+        # Django's own, which DRF leaves to it: a 400 without a word.
+        error = TooLargeProblem()
     response = exception_handler(error, context)
     if response is None:
         return None

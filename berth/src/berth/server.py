@@ -13,6 +13,7 @@ _API = "/api/v1"
 # A plan with the gate decides on every Pod of a cluster.
 _TIMEOUT_SECONDS = 300.0
 _CONNECT_SECONDS = 10.0
+_TOO_LARGE = 413
 _TOO_MANY = 429
 _SERVER_FAULT = 500
 _REMEDIES = {
@@ -20,7 +21,7 @@ _REMEDIES = {
     403: "See `berth whoami` for what this token may do; who may give it more is in the admin under Tokens.",
     409: "Look at it again, then repeat the command.",
     412: "Somebody was faster: look at it again, then repeat the command.",
-    413: "Divide the files into several calls.",
+    413: "Divide the files into several calls; with --prune each needs an owner or a scope of its own.",
     429: "Wait for a moment, then repeat the command.",
 }
 
@@ -178,7 +179,9 @@ class Server:
             where = f"{self.place.server} answered {status} to {answer.request.method} {answer.request.url.path}"
             if answer.is_redirect:
                 where += f", and sends on to {answer.headers.get('Location', 'nowhere')}: name that server itself"
-            return NotReachedError(f"{where}: it isn't Berth, or something stands before it.")
+            # A proxy's own limit is most often below Berth's.
+            remedies = [_REMEDIES[status]] if status == _TOO_LARGE else []
+            return NotReachedError(f"{where}: it isn't Berth, or something stands before it.", *remedies)
         lines = sentences_of(problem, status)
         if status == _TOO_MANY and (after := answer.headers.get("Retry-After", "")):
             lines.append(f"Again in {after} seconds.")

@@ -37,6 +37,16 @@ def test_who_isnt_berth_ends_with_3(berth: Berth, stub: Stub, status: int, body:
     assert len(stub.asked) == 1
 
 
+def test_what_stands_before_berth_and_takes_no_such_body_is_said_with_what_to_do(berth: Berth, stub: Stub) -> None:
+    stub.answer("POST", "/pauses", "<html>413 Request Entity Too Large</html>", 413)
+
+    ran = berth("pause", "everything", "--reason", "x")
+
+    assert ran.code == 3
+    assert "answered 413" in ran.err
+    assert "Divide the files" in ran.err
+
+
 @pytest.mark.parametrize("body", ["", "null", "[]", '"up"', '{"status": "UP"}', "[" * 100_000])
 @pytest.mark.parametrize(
     ("arguments", "asked"),
