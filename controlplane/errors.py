@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.auth.models import Group
+from django.core.exceptions import DisallowedHost
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.template import loader
@@ -17,10 +18,16 @@ from policies.wording import listed
 _PAGES = "/admin/"
 # Where a request's account keeps the last permission that it was refused.
 REFUSED = "refused_permission"
+_ANOTHER_HOST = (
+    "Berth doesn't answer for the host name that was asked for: who runs it names it in BERTH_ALLOWED_HOSTS."
+)
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Answer what can't be read as a request: of a list's filter that there isn't, which one."""
+    if isinstance(exception, DisallowedHost):
+        # No page: its links would lead to that host. As this very type it is the detail of what REST answers.
+        return HttpResponse(_ANOTHER_HOST, status=400, content_type="text/plain")
     if isinstance(exception, DisallowedModelAdminLookup):
         text = f"This list can't be narrowed by {_refused_filter(request, exception)}."
         return _page(request, 400, "That can't be asked", text, "Take it out of the address, or choose on the page.")

@@ -63,6 +63,17 @@ def test_nul_is_refused_before_anybody_is_asked(client: Client, path: str) -> No
     assert client.get(path).status_code == 400
 
 
+@pytest.mark.parametrize("path", ["/admin/", "/api/v1/whoami", "/api/schema/"])
+def test_a_host_that_berth_does_not_answer_for_is_said_with_the_setting_that_names_hosts(
+    client: Client, path: str
+) -> None:
+    answer = client.get(path, headers={"Host": "berth.example.org"})
+    said = answer.json()["detail"] if path.startswith("/api/") else answer.content.decode()
+    assert answer.status_code == 400
+    assert "BERTH_ALLOWED_HOSTS" in said
+    assert "a number that is none" not in said
+
+
 def test_a_piece_of_a_page_says_that_its_reader_is_signed_out_and_is_no_sign_in(client: Client) -> None:
     path = "/admin/scheduler/ledger/verification/"
     assert client.get(path).status_code == 302
