@@ -12,7 +12,7 @@ from berth.answer import Answer
 from berth.arguments import KINDS
 from berth.errors import WOULD_CHANGE, CommandError
 from berth.gate import gate_lines
-from berth.markdown import plan_in_markdown
+from berth.markdown import plan_in_markdown, user_line
 from berth.server import Server, fault_line
 from berth.texts import documents_of, printable
 
@@ -115,8 +115,7 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
     if found.get("cluster"):
         yield "In the cluster:"
         yield from (f"  {step_line(step)}" for step in found["cluster"])
-    for each in found.get("users", ()):
-        yield f"  {each['priority_class']}: {each['pods']} Pods of {each['kind']} {each['namespace']}/{each['name']} keep {each['priority']}"
+    yield from (f"  {user_line(each)}" for each in found.get("users", ()))
     yield from gate_lines(found.get("gate", ()), found.get("levels", {}))
     if found.get("error"):
         yield f"? The cluster can't be asked: {found['error']}"

@@ -1,6 +1,6 @@
 """A plan as a comment of a pull request: Markdown that GitHub and GitLab show alike."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 # GitHub takes comments of 65,536 characters.
@@ -17,13 +17,37 @@ def plan_in_markdown(found: dict[str, Any], title: str = "") -> str:
     cluster = [
         f"PriorityClass {each['name']}: {each['act']}. {each.get('message', '')}" for each in found.get("cluster", ())
     ]
-    lines += _section("In the cluster", cluster)
+    lines += _section("In the cluster", [*cluster, *map(user_line, found.get("users", ()))])
+    lines += _section("The cluster can't be asked", [found["error"]] if found.get("error") else [])
     lines += _gate(found)
-    lines += _diffs(found.get("documents", ()))
-    text = "\n".join(lines).rstrip() + "\n"
-    if len(text) > _MOST_CHARACTERS:
-        text = text[:_MOST_CHARACTERS] + "\n```\n\n… and more: `berth plan` shows all of it.\n"
-    return text
+    return _bounded("\n".join(lines).rstrip() + "\n", list(map(_diff, found.get("documents", ()))))
+
+
+def user_line(user: dict[str, Any]) -> str:
+    """Return whose Pods keep the number that they have, where a PriorityClass is made anew."""
+    return (
+        f"{user['priority_class']}: {user['pods']} Pods of {user['kind']} {user['namespace']}/{user['name']} "
+        f"keep {user['priority']}"
+    )
+
+
+def _bounded(head: str, diffs: Sequence[str]) -> str:
+    """Return a comment with as many differences as it has room for, each whole: what is folded away hides what is cut."""
+    if len(head) > _MOST_CHARACTERS:
+        head = (
+            head[:_MOST_CHARACTERS].rpartition("\n")[0]
+            + "\n\n… and more, which is too long for a comment: `berth plan` shows all of it.\n"
+        )
+    shown, room = [head], _MOST_CHARACTERS - len(head)
+    for each in diffs:
+        if len(each) <= room:
+            shown.append(each)
+            room -= len(each)
+    if left := len(diffs) - len(shown) + 1:
+        shown.append(
+            f"\n… and {left} more {'is' if left == 1 else 'are'} too long for a comment: `berth diff` shows all of it.\n"
+        )
+    return "".join(shown)
 
 
 def _verdict(found: dict[str, Any]) -> str:
@@ -55,26 +79,16 @@ def _gate(found: dict[str, Any]) -> list[str]:
     return ["", "**Gate**", "", "| | check | says |", "|---|---|---|", *rows]
 
 
-def _diffs(documents: Iterable[dict[str, str]]) -> list[str]:
+def _diff(document: dict[str, str]) -> str:
     from difflib import unified_diff
 
-    lines: list[str] = []
-    for each in documents:
-        named = f"{each['kind']}/{each['name']}"
-        body = list(unified_diff(each["live"].splitlines(), each["files"].splitlines(), "live", "files", lineterm=""))
-        # Longer than any run of ` inside, so that nothing in a document ends it.
-        fence = "`" * max(3, 1 + _longest_run("\n".join(body)))
-        lines += [
-            "",
-            f"<details><summary><code>{named}</code></summary>",
-            "",
-            f"{fence}diff",
-            *body,
-            fence,
-            "",
-            "</details>",
-        ]
-    return lines
+    named = f"{document['kind']}/{document['name']}"
+    before, after = document["live"].splitlines(), document["files"].splitlines()
+    body = list(unified_diff(before, after, "live", "files", lineterm=""))
+    # Longer than any run of ` inside, so that nothing in a document ends it.
+    fence = "`" * max(3, 1 + _longest_run("\n".join(body)))
+    summary = f"<details><summary><code>{named}</code></summary>"
+    return "\n".join(["", summary, "", f"{fence}diff", *body, fence, "", "</details>", ""])
 
 
 def _longest_run(text: str) -> int:

@@ -36,6 +36,44 @@ def test_a_comment_fits_into_a_comment() -> None:
     assert len(plan_in_markdown(long)) < 65_536
 
 
+def test_a_comment_that_is_cut_says_so_outside_of_what_is_folded_away() -> None:
+    documents = [
+        {"kind": "RuleSet", "name": f"web-{number}", "live": "", "files": f"x{number}\n" * 500} for number in range(100)
+    ]
+    text = plan_in_markdown({**FOUND, "documents": documents})
+
+    shown = text.count("<details>")
+    assert len(text) < 65_536
+    assert shown > 10
+    assert text.count("</details>") == shown
+    assert text.count("\n```") == 2 * shown
+    assert text.rstrip().rpartition("</details>")[2].strip() == (
+        f"… and {100 - shown} more are too long for a comment: `berth diff` shows all of it."
+    )
+
+
+def test_a_long_list_of_changes_fits_into_a_comment() -> None:
+    text = plan_in_markdown({**FOUND, "changes": ["x" * 1_000] * 500})
+
+    assert len(text) < 65_536
+    assert "too long for a comment" in text
+
+
+def test_a_comment_says_that_the_cluster_cant_be_asked_and_whose_pods_keep_a_number() -> None:
+    user = {
+        "priority_class": "high",
+        "pods": 3,
+        "kind": "Deployment",
+        "namespace": "shop",
+        "name": "web",
+        "priority": 5,
+    }
+    text = plan_in_markdown({**FOUND, "error": "no usable configuration", "users": [user]})
+
+    assert "**The cluster can't be asked**\n\n- no usable configuration" in text
+    assert "high: 3 Pods of Deployment shop/web keep 5" in text
+
+
 def test_nothing_is_said_as_nothing() -> None:
     assert "Nothing would change" in plan_in_markdown({"ok": True})
     assert "The gate stands against it:** 3 Pods" in plan_in_markdown({"ok": False, "blocked": "3 Pods"})
