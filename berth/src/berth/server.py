@@ -19,7 +19,6 @@ _SERVER_FAULT = 500
 _REMEDIES = {
     401: "The token is missing, wrong, expired or revoked: set BERTH_TOKEN, or `berth login` with a new one.",
     403: "See `berth whoami` for what this token may do; who may give it more is in the admin under Tokens.",
-    409: "Look at it again, then repeat the command.",
     412: "Somebody was faster: look at it again, then repeat the command.",
     413: "Divide the files into several calls; with --prune each needs an owner or a scope of its own.",
     429: "Wait for a moment, then repeat the command.",

@@ -127,6 +127,16 @@ def test_each_refusal_says_what_to_do(
     assert said in ran.err
 
 
+def test_what_cant_be_done_as_things_stand_is_not_to_be_repeated(berth: Berth, stub: Stub) -> None:
+    said = "It is published. Open another Change to go on from there."
+    stub.answer("GET", "/changes/7", {"number": 7, "digest": "abc"}, ETag='"abc"')
+    stub.answer("POST", "/changes/7/publish", {"title": "Conflict", "status": 409, "detail": said}, 409)
+
+    ran = berth("publish", "7")
+
+    assert (ran.code, ran.err) == (1, f"{said}\n")
+
+
 def test_the_token_is_sent_and_is_in_no_message(berth: Berth, stub: Stub) -> None:
     ran = berth("status", "-o", "json")
 
