@@ -49,11 +49,25 @@ def read_files(names: Iterable[str]) -> list[dict[str, str]]:
 def _files_of(name: str, wrong: list[str]) -> list[str]:
     if name == "-" or not Path(name).is_dir():
         return [name]
-    paths = sorted(path for path in Path(name).rglob("*") if path.suffix in _ENDINGS and path.is_file())
-    kept = [str(path) for path in paths if not _NOT_DOCUMENTS & set(path.parts)]
-    if not kept:
+    paths: list[str] = []
+    unread: list[str] = []
+
+    def note(error: OSError) -> None:
+        unread.append(f"{printable(str(error.filename))}: can't be read: {error.strerror}")
+
+    for folder, folders, files in os.walk(name, onerror=note):
+        # The kubelet keeps what a mounted ConfigMap held in folders that begin with two dots, and links to their files.
+        folders[:] = [each for each in folders if each not in _NOT_DOCUMENTS and not each.startswith("..")]
+        paths += [path for each in files if _is_document(path := str(Path(folder, each)))]
+    wrong += unread
+    if not (paths or unread):
         wrong.append(f"{name}: there is no YAML or JSON file in this folder")
-    return kept
+    return sorted(paths)
+
+
+def _is_document(path: str) -> bool:
+    """Return whether a path is of a file of documents. A link to nothing is one: with --prune what it should hold would go."""
+    return Path(path).suffix in _ENDINGS and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110,PTH113 - no error where it can't be asked
 
 
 def lint(server: Server, given: Namespace) -> Answer:

@@ -1,8 +1,10 @@
 """lint, plan, apply, export, diff: what they send, print and end with."""
 
+import errno
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -187,6 +189,51 @@ def test_an_export_is_the_servers_bytes(berth: Berth, stub: Stub, tmp_path: Path
     assert ran.code == 0
     files = [tmp_path / "RuleSet" / "web.yaml", tmp_path / "Assignment" / "all.yaml"]
     assert "---\n".join(each.read_text() for each in files) == text
+
+
+def test_a_folders_file_that_leads_nowhere_is_not_taken_for_one_that_isnt_there(
+    berth: Berth, stub: Stub, tmp_path: Path
+) -> None:
+    (tmp_path / "web.yaml").write_text("a: b\n")
+    (tmp_path / "shared.yaml").symlink_to(tmp_path / "submodule" / "shared.yaml")
+
+    ran = berth("apply", "--prune", "shop-*", str(tmp_path))
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert f"{tmp_path}/shared.yaml:1: can't be read" in ran.err
+
+
+def test_a_folder_that_cant_be_looked_into_is_not_taken_for_empty(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "web.yaml").write_text("a: b\n")
+    (tmp_path / "locked").mkdir()
+    scan = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path).endswith("locked"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+    ran = berth("apply", "--prune", "shop-*", str(tmp_path))
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert f"{tmp_path}/locked: can't be read: Permission denied" in ran.err
+
+
+def test_a_mounted_configmaps_files_are_read_once(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    # As the kubelet writes it: a folder for each state, a link to the one that holds, and links to its files.
+    (tmp_path / "..2026_11_26").mkdir()
+    (tmp_path / "..2026_11_26" / "web.yaml").write_text("a: b\n")
+    (tmp_path / "..data").symlink_to("..2026_11_26")
+    (tmp_path / "web.yaml").symlink_to("..data/web.yaml")
+    stub.answer("POST", "/lint", {"ok": True, "faults": []})
+
+    assert berth("lint", str(tmp_path)).code == 0
+
+    assert [each["name"] for each in stub.asked[0]["body"]["files"]] == [str(tmp_path / "web.yaml")]
 
 
 def test_an_export_into_a_folder_names_files_of_what_is_no_longer_live(
