@@ -158,10 +158,14 @@ def server_of_context(wanted: str = "") -> str:
         except (OSError, ValueError, yaml.YAMLError) as error:
             message = f"{path} can't be read as a kubeconfig: {error}"
             raise CommandError(message) from error
-        name = wanted or (found or {}).get("current-context", "")
-        for each in (found or {}).get("contexts") or ():
-            if name and each.get("name") == name:
-                return _extension_of(each, name)
+        try:
+            name = wanted or (found or {}).get("current-context", "")
+            for each in (found or {}).get("contexts") or () if name else ():
+                if each.get("name") == name:
+                    return _extension_of(each, name)
+        except (AttributeError, TypeError) as error:
+            message = f"{path} can't be read as a kubeconfig: something in it is another kind of value"
+            raise CommandError(message) from error
     missing = f"no context {wanted}" if wanted else "no current context"
     message = f"The kubeconfig has {missing}: see `kubectl config get-contexts`, or use --server URL."
     raise CommandError(message)

@@ -178,3 +178,18 @@ def test_kubeconfigs_context_names_the_server_when_told_so(
     assert berth("status", "--context", "here").code == 0
     assert "extension berth.io/server" in berth("status", "--context", "silent").err
     assert "no context nowhere" in berth("status", "--context", "nowhere").err
+
+
+@pytest.mark.parametrize(
+    "text", ["- a", "contexts: 5", "contexts: [null]", "contexts: [{name: a, context: {extensions: 5}}]"]
+)
+def test_a_kubeconfig_that_is_none_is_said_to_be_none(
+    berth: Berth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "kubeconfig").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+
+    ran = berth("status", "--context", "a")
+
+    assert ran.code == 1
+    assert f"{tmp_path}/kubeconfig can't be read as a kubeconfig" in ran.err
