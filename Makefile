@@ -8,6 +8,8 @@ GO := $(shell command -v go || echo $(CURDIR)/$(VENV)/bin/go)
 PYTEST := $(PYTHON) -m pytest
 # A lane of `make test`: what fails in it is run once more, and named.
 LANE = $(PYTHON) -m tests.again $@
+# Where it is set, as in many containers, each process compiles all 1,750 modules that it imports: 2 of its start's 4 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 # Those of tests/security that ask a database: `make long` runs them on both.
