@@ -13,6 +13,8 @@ from policies import manifests
 from tests.builders import assignment_document, rule_set_document
 from tests.stack import Stack, eventually
 
+# However kube-scheduler hands over nodes: the gate isn't asked by it.
+pytestmark = pytest.mark.parametrize("shared_stack", [True], indirect=True, ids=["names"])
 OF_TEAM = {
     "name": "team",
     "expression": "node.metadata.?labels.team.orValue('') == pod.metadata.?labels.team.orValue('')",
