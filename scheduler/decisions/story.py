@@ -255,8 +255,18 @@ def _attempt(group: Sequence[Decision], read: Read) -> Attempt:
 
 def _is_same(before: Attempt, attempt: Attempt) -> bool:
     verbs = [[step.verb for step in each.steps] for each in (before, attempt)]
-    said = [(each.best, each.refusals, each.error) for each in (before, attempt)]
-    return verbs[0] == verbs[1] and said[0] == said[1]
+    said = [(each.best, each.error) for each in (before, attempt)]
+    return verbs[0] == verbs[1] and said[0] == said[1] and _refuse_alike(before.refusals, attempt.refusals)
+
+
+def _refuse_alike(before: Sequence[Refusal], now: Sequence[Refusal]) -> bool:
+    """Whether the same was refused: kube-scheduler asks about the same nodes in another order each time."""
+    if before == now:
+        return True
+    one, other = (
+        {(each.rule, each.code, each.reason, frozenset(each.nodes)) for each in refusals} for refusals in (before, now)
+    )
+    return one == other
 
 
 def _join(before: Attempt, attempt: Attempt) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -61,7 +62,7 @@ class Asking:
         self._history = history
         self._seconds = 0
 
-    def filter(self, asked: Pod, seen: Snapshot) -> str:
+    def filter(self, asked: Pod, seen: Snapshot, names: Sequence[str] = ()) -> str:
         self._seconds += 10
         now = AT + timedelta(seconds=self._seconds)
         revision = CompiledRevision(publishing.current_revision())
@@ -69,8 +70,9 @@ class Asking:
         assert enforced is not None
         assignment, rule_set = enforced
         cycle = Cycle(pod=asked, snapshot=seen, now=now, params=rule_set.params)
-        answer = decide(rule_set, cycle, seen.table.all_rows(), scoring=False)
-        names = [info.name for info in seen.table.infos]
+        names = names or [info.name for info in seen.table.infos]
+        rows = seen.table.rows(names)
+        answer = decide(rule_set, cycle, rows[rows >= 0], scoring=False)
         key = str(uuid.uuid4())
         entry = NodesEntry(id=key, verb="filter", pod=asked, now=now, revision=revision, assignment=assignment,
                            rule_set=rule_set, snapshot=seen, names=names, answer=answer)  # fmt: skip
@@ -116,6 +118,18 @@ def test_attempts_with_the_same_answer_are_told_once_and_another_rule_is_what_ma
     assert newest.causes is not None
     assert (newest.causes.alone, newest.causes.needed) == (["the rules"], ["the rules"])
     assert "It was the rules" in newest.causes.sentence
+
+
+def test_attempts_that_asked_in_another_order_and_came_to_the_same_answer_are_told_once(
+    history: History, asking: Asking
+) -> None:
+    refuses = {"name": "small", "expression": "node.metadata.name != 'n3'", "reason": "too small"}
+    publish_all(make_rule_set("team", filters=[refuses, {"name": "never", "expression": "false", "reason": "never"}]))
+    seen = snapshot(n1="web", n2="ops", n3="data", n4="web")
+    for names in (["n1", "n2", "n3", "n4"], ["n4", "n3", "n1", "n2"], ["n3", "n2", "n4", "n1"]):
+        asking.filter(pod(), seen, names)
+    (only,) = told(history).attempts
+    assert (only.times, only.changed, [len(each.nodes) for each in only.refusals]) == (3, [], [3, 1])
 
 
 def test_a_change_of_the_cluster_is_told_from_one_of_the_pod(history: History, asking: Asking) -> None:
