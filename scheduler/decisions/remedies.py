@@ -3,18 +3,21 @@
 Where that Snapshot isn't there any more, or it takes too long, it is said as far as the record itself shows it.
 """
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from policies.engine.decision import NOT_IN_TIME, Answer, decide
+from policies.engine.decision import NOT_IN_TIME, Answer, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ExpressionError, ObjectError
 from policies.engine.explain import explain_node
 from policies.engine.objects.pod import Pod
 from policies.engine.rule import Cycle
+from policies.engine.scheduling import judge
 from policies.wording import counted, listed
 from scheduler.decisions.explaining import named
-from scheduler.decisions.matrix import refusals_of
+from scheduler.decisions.matrix import Refusal, passing, refusals_of
 from scheduler.decisions.near_misses import NearMisses, near_misses_of
 from scheduler.decisions.reading import Read, read_decision
 from scheduler.decisions.record import read_body
@@ -57,15 +60,17 @@ def remedies_of(decision: Decision) -> Remedies:
         return Remedies(sentences=["No rule of Berth's decided: no Assignment took the Pod, or all was out of force."])
     limit = TimeLimit()
     try:
-        answer, explained = _whole(decision, limit)
-        misses = near_misses_of(answer)
-        helping = {near.node: explained(near.node) for near in misses.nearest}
+        decided = _whole(decision, limit)
+        misses = near_misses_of(decided.answer)
+        full = {each.rule: decided.full_without(each) for each in misses.alone}
+        helping = {near.node: decided.explained(near.node) for near in misses.nearest}
     except DeadlineError:
         return _as_recorded(recorded, limit.over)
     except (ReplayError, ObjectError, ExpressionError, ValueError) as error:
         return _as_recorded(recorded, str(error))
     beside, others = _refused_beside(recorded, misses.allowed)
-    return _told(msgspec.structs.replace(misses, allowed=others), helping, beside, fault="")
+    said, alone = _alone_beside(misses.alone, full)
+    return _told(msgspec.structs.replace(misses, allowed=others, alone=alone), helping, [*beside, *said], fault="")
 
 
 def _as_recorded(recorded: Read, why: str) -> Remedies:
@@ -96,12 +101,67 @@ def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list
     return said, left
 
 
-def _whole(decision: Decision, limit: TimeLimit) -> tuple[Answer, Callable[[str], list[str]]]:
-    """Return what every rule says of every node that was asked about, and what explains one of them.
+class _Decided(NamedTuple):
+    """A Decision decided anew: its rules, what they were asked about, and what every rule says of every node."""
+
+    verb: str
+    rule_set: CompiledRuleSet
+    cycle: Cycle
+    answer: Answer
+
+    def explained(self, node: str) -> list[str]:
+        """Return what would help on a node, rule by rule.
+
+        Raises:
+            DeadlineError: it takes too long.
+        """
+        rules = explain_node(self.rule_set, self.cycle, node).rules
+        helping = [each for each in rules if each.kind == "filter" and each.mode == "enforce" and each.remedy]
+        return [f"rule {each.rule}: {each.remedy.rstrip('.')}" for each in helping]
+
+    def full_without(self, alone: Refusal) -> list[str]:
+        """Return of the nodes that a rule alone refuses those that are refused without it, too: by the Pods nominated there.
+
+        Raises:
+            DeadlineError: it takes too long.
+        """
+        if self.verb != "schedule" or not self.cycle.snapshot.nominated:
+            return []
+        without = copy.copy(self.rule_set)
+        without.take([each for each in self.rule_set.filters if each[0].key != alone.rule], [])
+        found = judge(without, self.cycle, self.cycle.table.rows(alone.nodes))
+        if found.missed:
+            raise DeadlineError
+        passes = passing(found)
+        return [name for name in alone.nodes if name not in passes]
+
+
+def _alone_beside(alone: Sequence[Refusal], full: Mapping[str, Sequence[str]]) -> tuple[list[str], list[Refusal]]:
+    """Return of nodes that a rule alone refuses those that would be refused without it, too, in sentences; and the rule's others.
+
+    Args:
+        alone: the rules that alone refuse some nodes.
+        full: rule -> the nodes that the Pods nominated to them keep from the Pod all the same.
+    """
+    said, left = [], []
+    for each in alone:
+        nodes = [name for name in each.nodes if name not in full[each.rule]]
+        if nodes:
+            left.append(msgspec.structs.replace(each, nodes=nodes))
+        if taken := full[each.rule]:
+            said.append(
+                f"Without rule {each.rule} (“{each.reason or each.code}”) and without the Pods nominated there "
+                f"{counted(len(taken), 'node')} would be allowed: {named([*taken])}."
+            )
+    return said, left
+
+
+def _whole(decision: Decision, limit: TimeLimit) -> _Decided:
+    """Return what every rule says of every node that was asked about.
 
     Raises:
         ReplayError, ObjectError, ExpressionError, ValueError: something of it isn't there, or can't be read.
-        DeadlineError: it takes too long; so says what is returned, too.
+        DeadlineError: it takes too long.
     """
     body = read_body(bytes(decision.body))
     if body.answer is None:
@@ -115,13 +175,7 @@ def _whole(decision: Decision, limit: TimeLimit) -> tuple[Answer, Callable[[str]
     answer = decide(rule_set, cycle, rows[rows >= 0], scoring=False, whole=True)
     if answer.missed:
         raise DeadlineError
-
-    def explained(node: str) -> list[str]:
-        rules = explain_node(rule_set, cycle, node).rules
-        helping = [each for each in rules if each.kind == "filter" and each.mode == "enforce" and each.remedy]
-        return [f"rule {each.rule}: {each.remedy.rstrip('.')}" for each in helping]
-
-    return answer, explained
+    return _Decided(decision.verb, rule_set, cycle, answer)
 
 
 def _told(misses: NearMisses, help_of: dict[str, list[str]], beside: Sequence[str] = (), *, fault: str) -> Remedies:

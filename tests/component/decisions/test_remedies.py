@@ -98,6 +98,22 @@ def test_several_nodes_that_nominated_pods_fill_are_told_in_one_sentence(
     )
 
 
+def test_a_rule_that_refuses_a_node_alone_is_not_all_that_keeps_the_pod_from_one_that_nominated_pods_fill(
+    history: History,
+) -> None:
+    refuses = {"name": "team", "expression": "false", "reason": "another team"}
+    publish_all(make_rule_set(filters=[{"builtin": "PodFitsResources"}, refuses]), make_assignment())
+    first = Pod.from_json(make_pod("first", requests={"cpu": "800m"}, priority=5))
+    snapshot = Snapshot.of([Node.from_json(make_node(name, cpu="1")) for name in ("n1", "n2")])
+    snapshot = snapshot.changed({}, nominated={"n1": [first]})
+    found = remedies_of(scheduled(history, CompiledRevision(publishing.current_revision()), snapshot))
+    assert found.sentences[:2] == [
+        "Without rule team (“another team”) and without the Pods nominated there 1 node would be allowed: n1.",
+        "Without rule team (“another team”) 1 node would be allowed: n2.",
+    ]
+    assert found.rules == {"team": ["n2"]}
+
+
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
