@@ -237,7 +237,7 @@ def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
         return {"says": f"It can't be explained: {error}"}
     of_node = found.get("node")
     rules = [rule["sentence"] for rule in (of_node["rules"] if of_node else found["rules"])]
-    if node in read.names:
+    if node in read.names or node in read.unknown:
         return {"rules": rules, "url": node_url(node), "is_whole": bool(of_node), "fault": found.get("nodeFault")}
     unasked = f"Nobody asked about {node}: the scheduler's own filters had refused it"
     if fault := found.get("nodeFault"):

@@ -35,6 +35,7 @@ from scheduler.decisions.reading import (
     rules_out_of_force,
     suspended_by,
 )
+from scheduler.decisions.record import UNKNOWN_NODE
 from scheduler.decisions.replay import ReplayError, snapshot_of
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
@@ -89,7 +90,7 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
         "feasible": decision.feasible,
         "best": decision.best,
         "error": decision.error,
-        "asked": list(recorded.body.get("nodes") or []),
+        "asked": [*(recorded.body.get("nodes") or []), *(recorded.body.get("unknown") or [])],
         "summary": _summary(decision, body),
         "ruleSetKnown": rule_set is not None,
         "matrix": _table(matrix, node),
@@ -226,6 +227,7 @@ def _sentences(
     filters = {rule.key: rule for rule in rule_set.spec.filters} if rule_set else {}
     scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
     params = rule_set.spec.params if rule_set else {}
+    yield from _unknown_sentences(recorded, node)
     refused: set[str] = set()
     missed = (body.get("notes") or {}).get("missed") or ()
     late = (each.get("rule", "") for each in body.get("filters") or [] if each.get("mode") == "enforce")
@@ -257,6 +259,22 @@ def _sentences(
     for veto in msgspec.convert(body.get("notes", {}).get("vetoes") or [], list[Veto]):
         if node in {"", veto.node}:
             yield _veto_sentence(veto)
+
+
+def _unknown_sentences(recorded: _Recorded, only: str) -> Iterator[Sentence]:
+    """Iterate over what was said of nodes that Berth didn't know: /filter refuses them where rules decide. Of one node just it."""
+    names = [name for name in recorded.body.get("unknown") or [] if only in {"", name}]
+    if names and recorded.decision.verb == "filter" and recorded.decision.rule_set:
+        said = f"Berth hadn't seen {named(names)} yet when it was asked, and refused {_them(names)}"
+        yield Sentence(
+            rule="",
+            kind="filter",
+            mode="enforce",
+            code=UNKNOWN_NODE.code.value,
+            nodes=names,
+            sentence=f'{said}: "{UNKNOWN_NODE.reason}".',
+            reason=UNKNOWN_NODE.reason,
+        )
 
 
 def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, list[str]]]:

@@ -7,7 +7,7 @@ null per node], `assumed` [[pod, node]], `notes`. Of the notes, `canaries` {Assi
 Assignment gave) and `suspendedBy` [{kind, name, target}] (Pauses and Exemptions) may stand in any Decision.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -52,12 +52,14 @@ class Read(msgspec.Struct, kw_only=True):
         pod: the Pod's JSON, as text.
         notes: facts of its verb.
         answer: what the rules said; its names are those of the nodes asked about. Without rules, all of them pass.
+        unknown: names asked about that were refused since Berth didn't know them.
         meaning: the same in two Decisions that gave the same answer about the same nodes; empty where it isn't kept.
     """
 
     pod: bytes = b"{}"
     notes: Mapping[str, Any] = {}
     answer: Answer
+    unknown: Sequence[str] = ()
     meaning: bytes = b""
 
     @property
@@ -99,7 +101,7 @@ def read_both(decision: Decision) -> tuple[Read, dict[str, Any]]:
         return read_decision(decision), body_of(decision)
     body = read_body(stored)
     answer = answer_of(decision, body, names_asked(decision, body))
-    return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning), _shown(body, answer)
+    return _of_body(decision, body, answer), _shown(body, answer)
 
 
 def read_decision(decision: Decision, names: Names | None = None) -> Read:
@@ -119,7 +121,14 @@ def read_decision(decision: Decision, names: Names | None = None) -> Read:
             raise ValueError(message) from error
     body = read_body(stored)
     answer = answer_of(decision, body, (names or Names()).asked(decision, body))
-    return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning)
+    return _of_body(decision, body, answer)
+
+
+def _of_body(decision: Decision, body: Body, answer: Answer) -> Read:
+    # Where no Assignment took the Pod, or nothing of it was in force, nodes that nobody knows pass as all others.
+    is_refused = body.answer is not None and decision.verb == "filter"
+    unknown = body.order.unknown if is_refused else ()
+    return Read(pod=body.pod, notes=body.notes, answer=answer, unknown=unknown, meaning=body.meaning)
 
 
 def answer_of(decision: Decision, body: Body, names: list[str]) -> Answer:

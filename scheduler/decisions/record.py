@@ -28,7 +28,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows, Table
 from policies.engine.pauses import Suspension
 from policies.engine.ruleset import Assignment
-from policies.engine.status import PASSED
+from policies.engine.status import PASSED, Code, Status
 from scheduler.decisions.columns import (
     Integers,
     StoredAnswer,
@@ -49,6 +49,8 @@ _LENGTH = struct.Struct("<I")
 _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
 # The verbs by which a node is chosen for a Pod: the others are asked about what was chosen.
 _CHOOSING = frozenset({"filter", "prioritize", "schedule"})
+# What /filter says of a node that Berth's watch hasn't seen yet. No rule is asked about it.
+UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
 # Under which notes say what had rules out of force.
 SUSPENDED_BY = "suspendedBy"
 # The first byte of a stored body: JSON as version 0.1.0 wrote it, a Body, or the whole record as its writer had it on disk,

@@ -70,13 +70,32 @@ def remedies_of(decision: Decision) -> Remedies:
         return _as_recorded(recorded, str(error))
     beside, others = _refused_beside(recorded, misses.allowed)
     said, alone = _alone_beside(misses.alone, full)
-    return _told(msgspec.structs.replace(misses, allowed=others, alone=alone), helping, [*beside, *said], fault="")
+    return _told(
+        msgspec.structs.replace(misses, allowed=others, alone=alone),
+        helping,
+        [*_unknown(recorded), *beside, *said],
+        fault="",
+    )
 
 
 def _as_recorded(recorded: Read, why: str) -> Remedies:
     late = [each.nodes for each in refusals_of(recorded.answer) if each.reason == NOT_IN_TIME.reason]
     beside = [f"There was no time to ask all rules about {named(sorted(nodes))}." for nodes in late]
-    return _told(near_misses_of(recorded.answer), {}, beside, fault=f"Only as far as it is recorded: {why}.")
+    return _told(
+        near_misses_of(recorded.answer),
+        {},
+        [*_unknown(recorded), *beside],
+        fault=f"Only as far as it is recorded: {why}.",
+    )
+
+
+def _unknown(recorded: Read) -> list[str]:
+    """Return in a sentence which nodes Berth didn't know: no rule keeps the Pod from these."""
+    if not recorded.unknown:
+        return []
+    return [
+        f"Berth hadn't seen {named([*recorded.unknown])} yet when it was asked: once its watch has, its rules decide there, too."
+    ]
 
 
 def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
@@ -205,7 +224,7 @@ def _told(misses: NearMisses, help_of: dict[str, list[str]], beside: Sequence[st
         for remedy in helping:
             nodes_of.setdefault(remedy, []).append(node)
     said += [f"On {named(nodes)}, {remedy}." for remedy, nodes in nodes_of.items()]
-    if not misses.nodes:
+    if not misses.nodes and not beside:
         said.append("Berth was asked about no node: its scheduler's own filters had refused them all.")
     return Remedies(
         sentences=said,

@@ -283,10 +283,12 @@ def _compare(attempt: Attempt, old: Read, new: Read) -> None:
     if old.names is new.names:
         attempt.newly_allowed, attempt.newly_refused = sorted(newly_allowed), sorted(newly_refused)
         return
-    both = set(old.names) & set(new.names)
+    # A node that Berth didn't know was asked about all the same.
+    asked, formerly_asked = [*new.names, *new.unknown], [*old.names, *old.unknown]
+    both = set(asked) & set(formerly_asked)
     attempt.newly_allowed, attempt.newly_refused = sorted(newly_allowed & both), sorted(newly_refused & both)
-    came = [name for name in new.names if name not in both]
-    went = [name for name in old.names if name not in both]
+    came = [name for name in asked if name not in both]
+    went = [name for name in formerly_asked if name not in both]
     if came:
         attempt.changed.append(f"asked about {named(came)} too")
     if went:
@@ -387,7 +389,9 @@ def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
     last = attempts[-1]
     if last.error:
         return f"It waits: the last question about it couldn't be answered: {last.error}."
-    if last.feasible or not last.refusals:
+    if last.feasible or not last.nodes:
         return f"It may use {last.feasible:,} of {last.nodes:,} nodes; that it is on one isn't known yet."
+    if not last.refusals:
+        return f"It waits: by the last answer it may use none of {counted(last.nodes, 'node')}."
     held = ", ".join(f"{len(each.nodes):,} refused by {each.rule} (“{each.reason}”)" for each in last.refusals[:3])
     return f"It waits: {held}."

@@ -25,7 +25,7 @@ from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.candidates import notes_of_candidates, notes_of_narrowing
 from scheduler.decisions.divergence import compare, given, would_be
-from scheduler.decisions.record import Entry, NodesEntry, SnapshotEntry, notes_of_suspensions
+from scheduler.decisions.record import UNKNOWN_NODE, Entry, NodesEntry, SnapshotEntry, notes_of_suspensions
 from scheduler.decisions.recorder import Preemptor, Recorder
 from scheduler.extender.request.full_nodes import at
 from scheduler.extender.request.host_priorities import lines_of
@@ -56,7 +56,6 @@ from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, TOO_LARGE
 from scheduler.serving.shadows import GiveWay, Shadows, subject_of
 
-UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
 GONE = "the Pod is gone"
 UNREADABLE = "Berth can't read the Pod from the API server"
 # How long a Revision waits at most until the columns of its new rule sets are made.

@@ -1,5 +1,6 @@
 """The page of a Decision, at any number of nodes; the page of a node."""
 
+import io
 import re
 import uuid
 from datetime import UTC, datetime
@@ -7,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -133,6 +135,25 @@ def test_why_not_a_node_is_answered_for_any(auditor: Client) -> None:
     said = text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n0000"))
     assert 'filter team (version 1) refused n0000: "node belongs to another team"' in said
     assert "Nobody asked about n99" in text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n99"))
+
+
+def test_a_node_that_berth_had_not_seen_yet_is_not_said_to_be_one_that_nobody_asked_about(auditor: Client) -> None:
+    made = make_rule_set(**RULES)
+    publish(made)
+    rule_set = CompiledRuleSet(msgspec.structs.replace(made, version=1))
+    pod, snapshot = Pod.from_json(make_pod("web-1")), Snapshot.of([Node.from_json(make_node("n1"))])
+    answer = decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.rows([]), scoring=False)
+    entry = NodesEntry(verb="filter", pod=pod, now=AT, assignment=make_assignment(), rule_set=rule_set, snapshot=snapshot,
+                       names=["n9"], answer=answer)  # fmt: skip
+    row = row_of(entry, revision=1)
+    page = text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n9"))
+    said = 'Berth hadn\'t seen n9 yet when it was asked, and refused it: "node is not known to Berth yet".'
+    assert page.count(said) == 2
+    assert "Nobody asked about" not in page
+    assert "n9 yet" in text_of(get(auditor, f"/admin/scheduler/decision/{row.pk}/remedies/"))
+    told = io.StringIO()
+    call_command("explain", "default/web-1", "--node", "n9", stdout=told)
+    assert said in told.getvalue()
 
 
 def test_a_decision_is_decided_anew_by_a_button_that_changes_nothing(auditor: Client) -> None:

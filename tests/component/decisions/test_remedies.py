@@ -142,6 +142,21 @@ def test_a_node_that_passed_for_want_of_time_is_said_to_be_kept_by_others(
     assert remedies_of(Decision.objects.get()).sentences[0].startswith(said)
 
 
+def test_nodes_that_berth_did_not_know_are_not_said_to_be_its_schedulers(
+    history: History, revision: CompiledRevision
+) -> None:
+    (rule_set,) = revision.rule_sets.values()
+    answer = decide(rule_set, Cycle(pod=POD, snapshot=SNAPSHOT, now=AT), SNAPSHOT.table.rows([]), scoring=False)
+    asked: dict[str, Any] = {"snapshot": SNAPSHOT, "names": ["n8", "n9"], "answer": answer, "rule_set": rule_set}
+    history.recorder.record(
+        NodesEntry(verb="filter", pod=POD, now=AT, revision=revision, assignment=make_assignment(), **asked)
+    )
+    history.settle()
+    assert remedies_of(Decision.objects.get()).sentences == [
+        "Berth hadn't seen n8 and n9 yet when it was asked: once its watch has, its rules decide there, too."
+    ]
+
+
 def test_where_no_rule_was_asked_it_says_why(history: History, revision: CompiledRevision) -> None:
     away = Conditions(snapshot_age_seconds=0.0, redis_reachable=False)
     assert remedies_of(scheduled(history, revision, conditions=away)).sentences == [

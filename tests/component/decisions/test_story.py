@@ -153,6 +153,18 @@ def test_what_took_two_changes_together_is_said_so(history: History, asking: Ask
     assert newest.causes.sentence == "It took several changes together: the rules and the cluster."
 
 
+def test_a_node_that_berth_had_not_seen_yet_is_told_as_one_that_was_refused(history: History, asking: Asking) -> None:
+    asking.filter(pod(), snapshot(n1="web"), ["n9"])
+    first = told(history)
+    assert first.now == "It waits: by the last answer it may use none of 1 node."
+    asking.filter(pod(), snapshot(n1="web", n9="data"), ["n9"])
+    newest, _ = told(history).attempts
+    assert (newest.newly_allowed, newest.newly_refused) == (["n9"], [])
+    assert not [said for said in newest.changed if "asked about" in said]
+    assert newest.causes is not None
+    assert newest.causes.alone == ["the cluster"]
+
+
 def test_a_rule_over_time_that_closed_is_told_from_a_change_of_the_cluster(history: History, asking: Asking) -> None:
     over = {"name": "early", "expression": "now.getSeconds() < 15", "reason": "too late"}
     publish_all(make_rule_set("team", filters=[over]))
