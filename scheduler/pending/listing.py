@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models.functions import Concat
 
 from scheduler.models import BinderState, Outcome, PendingLook, PendingPod, WaitingPod, Wake
 from scheduler.pending.holding import GATED, next_try
@@ -18,6 +19,8 @@ from scheduler.pending.holding import GATED, next_try
 # After so long without a look the rows are old news, and pages say so.
 OLD = timedelta(seconds=60)
 WOKEN = "at once: somebody asked for it"
+# Stands in no name.
+_BETWEEN = "\n"
 _OWNER = ("namespace", "owner_kind", "owner_name")
 
 
@@ -33,7 +36,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of one workload that wait. `reasons` is how many different ones they have, `reason` one of them."""
+    """Pods of one workload that wait. `reasons` is how many different things hold them, `rule` and `reason` one of these."""
 
     namespace: str
     kind: str
@@ -107,11 +110,18 @@ def by_reason(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
     grouped = rows.order_by().values("rule", "reason")
     return grouped.annotate(
         pods=Count("pk"),
-        owners=Count("owner_name", filter=~Q(owner_name=""), distinct=True),
+        owners=Count(_together(*_OWNER), filter=~Q(owner_name=""), distinct=True),
         first=Min("since"),
         last=Max("tried_at"),
         **_tried(),
     ).order_by("-pods", "first", "rule", "reason")
+
+
+def _together(*columns: str) -> Concat:
+    """Return columns as one text, so that rows are told apart by all of them."""
+    first, *others = columns
+    more = (part for column in others for part in (Value(_BETWEEN), column))
+    return Concat(first, *more, output_field=TextField())
 
 
 def _tried() -> dict[str, Count]:
@@ -133,20 +143,21 @@ def by_owner(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
     grouped: QuerySet[PendingPod, Any] = rows.order_by().values(*_OWNER)
     return grouped.annotate(
         pods=Count("pk"),
-        reasons=Count("reason", distinct=True),
+        reasons=Count(_together("rule", "reason"), distinct=True),
         first=Min("since"),
         last=Max("tried_at"),
-        a_rule=Max("rule"),
-        a_reason=Max("reason"),
+        # A rule and its own reason.
+        a_hold=Max(_together("rule", "reason")),
         **_tried(),
     ).order_by("-pods", "first", *_OWNER)
 
 
 def owner_of(row: Mapping[str, Any]) -> OwnerGroup:
     """Return a row of `by_owner`."""
+    rule, _, reason = row["a_hold"].partition(_BETWEEN)
     return OwnerGroup(
         namespace=row["namespace"], kind=row["owner_kind"], name=row["owner_name"], pods=row["pods"], reasons=row["reasons"],
-        rule=row["a_rule"], reason=row["a_reason"], since=row["first"], tried_at=row["last"],
+        rule=rule, reason=reason, since=row["first"], tried_at=row["last"],
     )  # fmt: skip
 
 

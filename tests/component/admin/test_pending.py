@@ -47,6 +47,13 @@ def text(client: Client, path: str) -> str:
     return text_of(get(client, path))
 
 
+def row_of_pending(uid: str, **columns: Any) -> None:
+    """Keep a Pod that waits, as a worker does."""
+    PendingPod.objects.create(
+        **({"uid": uid, "namespace": "default", "name": uid, "created_at": AT, "since": AT} | columns)
+    )
+
+
 def place_others(number: int) -> None:
     """Place other Pods, now."""
     for index in range(number):
@@ -98,6 +105,24 @@ def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(audi
     berths = text(auditor, f"{PAGE}?scheduler_name=berth")
     assert "scheduler: berth ×" in berths
     assert "another team" not in berths.partition("Pods Held by")[2]
+
+
+def test_workloads_of_one_name_in_other_namespaces_or_of_another_kind_are_counted_each(auditor: Client) -> None:
+    for number, (namespace, kind) in enumerate(
+        [("shop", "Job"), ("shop", "Job"), ("shop", "Deployment"), ("test", "Job")]
+    ):
+        row_of_pending(f"u{number}", namespace=namespace, owner_kind=kind, owner_name="web")
+    (group,) = auditor.get(f"{REST}?limit=0").json()["groups"]
+    assert (group["pods"], group["owners"]) == (4, 3)
+
+
+@pytest.mark.parametrize("other", ["another team", "zone is full"])
+def test_a_workload_is_not_said_to_be_held_by_a_rule_for_the_reason_of_another(auditor: Client, other: str) -> None:
+    row_of_pending("u1", owner_kind="Job", owner_name="web", rule="team", reason="another team")
+    row_of_pending("u2", owner_kind="Job", owner_name="web", rule="", reason=other)
+    (group,) = auditor.get(f"{REST}?limit=0&by=owner").json()["groups"]
+    assert (group["pods"], group["reasons"], group["rule"], group["reason"]) == (2, 2, "team", "another team")
+    assert "2 different things" in text(auditor, f"{PAGE}?by=owner")
 
 
 def test_pods_that_were_bound_or_are_gone_do_not_show(auditor: Client, waiting: str, history: History) -> None:
