@@ -63,7 +63,7 @@ class EvenPodsSpread(Filter):
             return Detail(status.reason, self.summary())
         constraints = self._constraints(cycle)
         labelled = has_all_keys(cycle.table, constraints, cycle.give_way)
-        says, wants = [], []
+        says, wants, remedies = [], [], []
         seen: dict[str, Any] = {}
         for constraint in constraints:
             value = node.labels.get(constraint.key)
@@ -71,17 +71,22 @@ class EvenPodsSpread(Filter):
             wants.append(f"a skew of at most {constraint.max_skew} by {constraint.key}")
             if value is None:
                 says.append(f"the node {node.name} has no label {constraint.key}")
+                remedies.append(f"would pass if {node.name} were labelled with {constraint.key}")
                 continue
             counts = _counts_by_domain(cycle, constraint, labelled)
-            fewest = 0 if len(counts) < constraint.min_domains else min(counts.values(), default=0)
+            is_short = len(counts) < constraint.min_domains
+            fewest = 0 if is_short else min(counts.values(), default=0)
             seen[f"matching Pods by {constraint.key}"] = counts
             if counts.get(value, 0) + int(constraint.selector.matches(pod.labels)) - fewest > constraint.max_skew:
                 says.append(
                     f"the domain {constraint.key}={value} has {counts.get(value, 0)} matching Pods, "
                     f"the emptiest domain {fewest}"
                 )
+                # Domains that are missing are taken for empty ones, however many Pods the others have.
+                less = f"would pass once {constraint.key}={value} has fewer of these Pods"
+                remedies.append(less if is_short else f"{less}, or other domains more")
         says_all = ", and ".join(says) or self.summary()
-        return Detail(says_all, ", ".join(wants), "would pass once other domains have more of these Pods", seen)
+        return Detail(says_all, ", ".join(wants), ", and ".join(remedies), seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Take the constraints in order; the first that a node fails decides."""

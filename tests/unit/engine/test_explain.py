@@ -283,6 +283,29 @@ class TestBuiltins:
         selector["matchLabels"] = {"app": "not a value"}
         assert explain_builtin("EvenPodsSpread", pod, nodes=nodes).code == "Error"
 
+    @pytest.mark.parametrize(
+        ("more", "zones", "places", "node", "remedy"),
+        [
+            ({}, {"n1": "a", "n2": "b"}, ["n1"], "n1", "would pass once zone=a has fewer of these Pods, or other domains more"),
+            ({}, {"n1": "a", "n3": ""}, [], "n3", "would pass if n3 were labelled with zone"),
+            # That other domains have more is no help where one is missing, and counts as an empty one.
+            ({"minDomains": 3}, {"n1": "a", "n2": "b"}, ["n1", "n2"], "n1", "would pass once zone=a has fewer of these Pods"),
+        ],
+    )  # fmt: skip
+    def test_what_would_help_against_an_uneven_spread_helps(
+        self, more: dict[str, Any], zones: dict[str, str], places: list[str], node: str, remedy: str
+    ) -> None:
+        constraint = {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        }
+        pod = make_pod(labels={"app": "x"}, topologySpreadConstraints=[constraint | more])
+        nodes = [make_node(name, labels={"zone": zone} if zone else {}) for name, zone in zones.items()]
+        there = [make_pod(f"p{number}", labels={"app": "x"}, nodeName=place) for number, place in enumerate(places)]
+        assert explain_builtin("EvenPodsSpread", pod, nodes=nodes, pods=there, node=node).remedy == remedy
+
     def test_what_isnt_known_more_closely_says_what_the_built_in_wants(self) -> None:
         found = explain_builtin("CheckNodeLabelPresence", arguments={"labels": ["rack"]})
         assert (
