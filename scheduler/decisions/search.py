@@ -12,7 +12,9 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import StrIndex
+from django.db.models.lookups import GreaterThan
 
 from policies.models import ChangeEvent, Revision
 from policies.parameters import (
@@ -297,7 +299,8 @@ def _node(text: str) -> Q:
 
 
 def _rule(text: str) -> Q:
-    return Q(refused_by__contains=f"\n{text}\n")
+    # As it is spelled: SQLite's LIKE, which `contains` is there, takes `team` for `Team`.
+    return Q(GreaterThan(StrIndex("refused_by", Value(f"\n{text}\n")), 0))
 
 
 def _answer(text: str) -> Q:

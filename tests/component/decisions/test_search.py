@@ -98,6 +98,7 @@ def some() -> None:
         ({"best": "n9"}, ["db-0"]),
         ({"refused_by": "room"}, ["night-7", "web-1"]),
         ({"refused_by": "roo"}, []),
+        ({"refused_by": "Room"}, []),
         ({"reason": "ROOM"}, ["night-7"]),
         ({"rule_set": "data", "rule_set_version": "4"}, ["db-0"]),
         ({"revision": "9"}, ["old"]),
