@@ -118,10 +118,13 @@ def story_of(namespace: str, name: str, uid: str = "", *, with_causes: bool = Fa
         with_causes: whether to decide anew what made the difference, where nodes were treated otherwise.
     """
     uids = uids_of(namespace, name)
+    of_name = recorded().filter(pod_namespace=namespace, pod_name=name)
+    if uid and uid not in uids and of_name.filter(pod_uid=uid).exists():
+        uids.append(uid)  # the newest Decisions are all of others
     if not uids or (uid and uid not in uids):
         return None
     uid = uid or uids[0]
-    found = recorded().filter(pod_namespace=namespace, pod_name=name, pod_uid=uid, mode="enforce")
+    found = of_name.filter(pod_uid=uid, mode="enforce")
     newest = list(found[: MOST_DECISIONS + 1])
     rows = newest[:MOST_DECISIONS][::-1]
     attempts = list(_attempts(rows))

@@ -320,6 +320,17 @@ def test_a_pod_that_was_found_gone_is_told_by_what_others_saw_of_it() -> None:
     assert workload_story("default", "Job", "night", AT, set()).ended == {"evicted": 1}
 
 
+def test_a_pod_has_its_story_though_the_newest_decisions_are_all_of_one_of_its_name(
+    history: History, asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.decisions.story._MOST_SEEN", 2)
+    asking.filter(pod("old"), snapshot(n1="data"))
+    for _ in range(3):
+        asking.filter(pod("new"), snapshot(n1="web"))
+    story = told(history, "old")
+    assert (story.uids, [each.feasible for each in story.attempts]) == (["new", "old"], [1])
+
+
 def test_an_attempt_without_an_answer_says_why_and_names_no_number_of_nodes(
     history: History, asking: Asking, auditor: Client
 ) -> None:
