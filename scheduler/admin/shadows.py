@@ -134,7 +134,7 @@ def _row(found: dict[str, Any]) -> Row:
 def _cell(found: dict[str, Any], number: int, how: str, compared: int) -> Cell:
     if not number or how in _WITHOUT_DECISION:
         return Cell(number)
-    asked = {name: found[name] for name in ("assignment", "rule_set_version", "verb")}
+    asked = {name: found[name] for name in ("assignment", "rule_set", "rule_set_version", "verb")}
     share = f"{number / compared:.1%}"
     return Cell(number, share, decisions_url(**asked, mode="shadow", divergence=how))
 

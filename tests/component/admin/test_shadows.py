@@ -15,6 +15,7 @@ from scheduler.decisions.divergence import Divergence, Subject
 from scheduler.decisions.shadow_counts import add
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_rule_set
+from tests.component.controlplane.test_pages import make_decision
 from tests.component.decisions.test_divergence import ONLY_N1, Extender
 from tests.component.pages import change_url, text_of
 
@@ -51,6 +52,27 @@ def test_a_number_leads_to_its_decisions_and_to_no_others(auditor: Client, tmp_p
     listed = text_of(auditor.get(url.replace("&amp;", "&")))
     assert "default/goes" in listed
     assert "default/stays" not in listed
+
+
+def test_a_number_leads_to_decisions_of_its_rule_set_alone_where_the_assignment_had_another_one(
+    auditor: Client,
+) -> None:
+    for name in ("team", "rest"):
+        add({(subject(rule_set=name), Divergence.LET_PASS): 1})
+        asked = {
+            "assignment": "try",
+            "rule_set": name,
+            "rule_set_version": 2,
+            "mode": "shadow",
+            "divergence": "let pass",
+        }
+        make_decision(verb="filter", pod_name=f"of-{name}", **asked)
+    page = auditor.get(PAGE).content.decode()
+    first, second = (part.split('"')[0] for part in page.split('href="') if "let+pass" in part.split('"')[0])
+    for url, name, other in ((first, "rest", "team"), (second, "team", "rest")):
+        listed = text_of(auditor.get(url.replace("&amp;", "&")))
+        assert f"/of-{name}" in listed
+        assert f"/of-{other}" not in listed
 
 
 def test_versions_of_a_rule_set_and_verbs_have_rows_of_their_own(auditor: Client) -> None:
