@@ -33,7 +33,7 @@ def workload_url(namespace: str, kind: str, name: str) -> str:
     try:
         return reverse("workload", args=[namespace, kind, name])
     except NoReverseMatch:
-        return decisions_url(owner=f"{kind}/{name}")
+        return decisions_url(owner=f"{kind}/{name}", pod_namespace=namespace)
 
 
 def decision_url(key: object, node: str = "") -> str:

@@ -36,27 +36,37 @@ _ENDS = {
 def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResponse:
     """Show a workload, as far as Berth was asked about its Pods or sees them wait."""
     now = timezone.now()
-    waiting = waiting_of(pending(namespace=namespace, owner_kind=kind, owner_name=name)[: _MOST_WAITING + 1], now)
-    uids = {each.row.uid for each in waiting}
+    rows = pending(namespace=namespace, owner_kind=kind, owner_name=name)
+    waiting, uids = waiting_of(rows[:_MOST_WAITING], now), set(rows.values_list("uid", flat=True))
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     story = workload_story(namespace, kind, name, today, uids)
     is_known = bool(waiting or story.newest)
-    refused = {"owner": f"{kind}/{name}", "answer": "none", "from": f"{today:%Y-%m-%d}"}
+    own = {"owner": f"{kind}/{name}", "pod_namespace": namespace}
+    refused = own | {"refused": "true", "mode": "enforce", "from": f"{today:%Y-%m-%d}"}
     context = {
         **admin.site.each_context(request),
         "title": f"{kind} {namespace}/{name}",
         "is_known": is_known,
         "name": name,
-        "waiting": [shown_pod(each, now) for each in waiting[:_MOST_WAITING]],
-        "more_waiting": len(waiting) > _MOST_WAITING,
+        "waiting": [shown_pod(each, now) for each in waiting],
+        "more_waiting": len(uids) > _MOST_WAITING,
         "story": story,
-        "says": _says(len(waiting), story),
+        "says": _says(len(uids), story),
         "placed": [(each, pod_url(each.namespace, each.name, each.uid), node_url(each.node)) for each in story.placed],
         "nodes": [(node, number, node_url(node)) for node, number in story.nodes],
         "ended": [(_ENDS.get(ended, ended), number) for ended, number in sorted(story.ended.items())],
-        "decisions": decisions_url(owner=f"{kind}/{name}"),
+        "decisions": decisions_url(**own) if is_known else decisions_url(owner=f"{kind}/{name}"),
         "refusals": decisions_url(**refused),
-        "reasons": [(reason, number, decisions_url(**refused, reason=reason)) for reason, number in story.reasons],
+        "reasons": [
+            (
+                each.text or each.error or "no reason given",
+                each.number,
+                decisions_url(
+                    **refused, **({"reason": each.text} if each.text else {"answer": "error"} if each.error else {})
+                ),
+            )
+            for each in story.reasons
+        ],
         **_rules(story),
     }
     return TemplateResponse(request, "scheduler/workload.html", context, status=None if is_known else 404)

@@ -24,6 +24,14 @@ class PlacedNow(msgspec.Struct, frozen=True, kw_only=True):
     bound_at: datetime
 
 
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why so many of the Decisions allowed no node: for the reason of most of their nodes, or since there was an error."""
+
+    text: str
+    error: str
+    number: int
+
+
 class WorkloadStory(msgspec.Struct, frozen=True, kw_only=True):
     """All of it.
 
@@ -32,7 +40,7 @@ class WorkloadStory(msgspec.Struct, frozen=True, kw_only=True):
         placed: its Pods that were bound and aren't known to have ended.
         nodes: how many of these each node has.
         ended: how many of the others ended in which way; "open" for those that nobody knows of.
-        refused: how many of the Decisions of the day allowed no node, of how many, and why: texts with their numbers.
+        refused: how many of the Decisions of the day allowed no node, of how many, and why.
         has_more: whether there are older Decisions than those that were read.
     """
 
@@ -42,7 +50,7 @@ class WorkloadStory(msgspec.Struct, frozen=True, kw_only=True):
     ended: dict[str, int]
     decided_today: int
     refused_today: int
-    reasons: list[tuple[str, int]]
+    reasons: list[Reason]
     has_more: bool
 
 
@@ -72,7 +80,10 @@ def workload_story(namespace: str, kind: str, name: str, since: datetime, waitin
         ended=_ended([uid for uid in uids if uid not in there]),
         decided_today=len(today),
         refused_today=len(refused),
-        reasons=Counter(row.top_reason or row.error or "no reason given" for row in refused).most_common(),
+        reasons=[
+            Reason(text=text, error=error, number=number)
+            for (text, error), number in Counter((row.top_reason, row.error) for row in refused).most_common()
+        ],
         has_more=has_more,
     )
 

@@ -107,6 +107,44 @@ def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(audi
     assert "another team" not in berths.partition("Pods Held by")[2]
 
 
+def test_a_workloads_numbers_lead_to_its_own_decisions(auditor: Client) -> None:
+    now = datetime.now(UTC)
+    owner: dict[str, Any] = {
+        "owner_kind": "Job",
+        "owner_name": "night",
+        "verb": "filter",
+        "feasible": 0,
+        "best": "",
+        "at": now,
+    }
+    for namespace in ("default", "other"):
+        made = {**owner, "pod_namespace": namespace}
+        make_decision(pod_name=f"full-{namespace}", top_reason="no room", **made)
+        make_decision(pod_name=f"late-{namespace}", top_reason="", error="no Snapshot", **made)
+    page = get(auditor, "/admin/scheduler/workloads/default/Job/night/")
+    assert "2 of 2 answers since midnight UTC allowed no node" in text_of(page)
+    listed = {reason: text(auditor, url) for reason, number, url in page.context["reasons"] if number == 1}
+    for reason, pod_name, other in (("no room", "full", "late"), ("no Snapshot", "late", "full")):
+        assert f"/{pod_name}-default" in listed[reason]
+        assert f"/{other}-default" not in listed[reason]
+    listed |= {name: text(auditor, page.context[name]) for name in ("refusals", "decisions")}
+    for name in ("refusals", "decisions"):
+        assert "/full-default" in listed[name]
+        assert "/late-default" in listed[name]
+    assert "-other" not in "".join(listed.values())
+
+
+def test_a_workload_says_how_many_of_its_pods_wait_where_it_shows_fewer(
+    auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.admin.workloads._MOST_WAITING", 2)
+    for number in range(5):
+        row_of_pending(f"u{number}", owner_kind="Job", owner_name="night")
+    shown = text(auditor, "/admin/scheduler/workloads/default/Job/night/")
+    assert "5 of its Pods are Pending" in shown
+    assert "There are more" in shown
+
+
 def test_workloads_of_one_name_in_other_namespaces_or_of_another_kind_are_counted_each(auditor: Client) -> None:
     for number, (namespace, kind) in enumerate(
         [("shop", "Job"), ("shop", "Job"), ("shop", "Deployment"), ("test", "Job")]
