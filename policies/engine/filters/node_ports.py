@@ -30,17 +30,19 @@ class PodFitsHostPorts(Filter):
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
         """Name the Pods that have the ports."""
         info = cycle.table.infos[row]
-        taken: dict[str, str] = {}
+        taken: dict[str, list[str]] = {}
         for wanted in cycle.pod.host_ports:
             for pod in info.pods:
                 if any(_conflict(wanted, other) for other in pod.host_ports):
-                    taken[f"{wanted.protocol} {wanted.number}"] = f"{pod.namespace}/{pod.name}"
-        holders = ", ".join(f"{port} is taken by {holder}" for port, holder in taken.items())
+                    # One that wants it of each address is in the way of all that have it of one.
+                    taken.setdefault(f"{wanted.protocol} {wanted.number}", []).append(f"{pod.namespace}/{pod.name}")
+        named = {port: " and ".join(dict.fromkeys(holders)) for port, holders in taken.items()}
+        holders = ", ".join(f"{port} is taken by {holder}" for port, holder in named.items())
         return Detail(
             f"on {info.name} port {holders}",
-            f"{', '.join(taken)} of the host",
-            f"would pass without {', '.join(taken.values())} on the node",
-            {"host ports": taken},
+            f"{', '.join(named)} of the host",
+            f"would pass without {', '.join(dict.fromkeys(named.values()))} on the node",
+            {"host ports": named},
         )
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:

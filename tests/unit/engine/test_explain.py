@@ -241,6 +241,15 @@ class TestBuiltins:
         assert found.seen == {"host ports": {"TCP 80": "default/a"}}
         assert "On n1 port TCP 80 is taken by default/a. Would pass without default/a on the node." in found.sentence
 
+    def test_each_pod_that_has_a_host_port_of_one_address_is_in_the_way_of_one_that_wants_it_of_all(self) -> None:
+        def with_port(name: str, **more: str) -> JSONObject:
+            port = {"containerPort": 80, "hostPort": 80} | more
+            return make_pod(name, containers=[{"name": "c", "image": "i", "ports": [port]}], nodeName="n1")
+
+        pods = [with_port("a", hostIP="10.0.0.1"), with_port("b", hostIP="10.0.0.2")]
+        found = explain_builtin("PodFitsHostPorts", with_port("c"), pods=pods)
+        assert found.remedy == "would pass without default/a and default/b on the node"
+
     def test_a_cordoned_node_says_how_to_open_it(self) -> None:
         found = explain_builtin("CheckNodeUnschedulable", nodes=[make_node(unschedulable=True)])
         assert found.remedy == "would pass after kubectl uncordon n1"
