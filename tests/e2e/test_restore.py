@@ -36,6 +36,15 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
+# Dumps, and ends when another checkpoint was signed meanwhile: a large database takes minutes, and one is signed each minute.
+_SLOW_DUMP = """#!/bin/bash -e
+lines() { wc -l < "$BERTH_LEDGER_CHECKPOINT_DIR/decisions.checkpoints"; }
+before=$(lines)
+PATH=${PATH#*:} pg_dump "$@"
+until [ "$(lines)" -gt "$before" ]; do .venv/bin/python manage.py ledger checkpoint; done
+"""
+
+
 def named(url: str, name: str) -> str:
     """Return the URL of another database of the same server."""
     return urlsplit(url)._replace(path=f"/{name}").geturl()
@@ -48,9 +57,12 @@ def typed(block: str, stack: Stack, folder: Path, **more: str) -> None:
     text = text.replace("berth_restored", f"{name}_restored")
     if not (folder / "manage.py").exists():
         link_checkout(folder)
+        (folder / "bin").mkdir()
+        (folder / "bin" / "pg_dump").write_text(_SLOW_DUMP)
+        (folder / "bin" / "pg_dump").chmod(0o755)
     server = conninfo_to_dict(stack.database_url)
     given = {f"PG{key.upper()}": str(server[key]) for key in ("host", "port", "user", "password") if server.get(key)}
-    path = f"{binaries()}:{os.environ['PATH']}"
+    path = f"{folder / 'bin'}:{binaries()}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-e", "-c", text],
         cwd=folder,
