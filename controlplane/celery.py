@@ -45,6 +45,8 @@ app = Celery("berth")
 app.set_default()
 app.conf.update(
     broker_url=settings.CELERY_BROKER_URL,
+    # kombu looks at no certificate unless it is told to; options in the URL come in the place of these.
+    broker_use_ssl={"ssl_cert_reqs": "required"} if settings.CELERY_BROKER_URL.startswith("rediss:") else None,
     broker_connection_retry_on_startup=True,
     # One cadence for all workers: whichever sweeps applies its own times to everyone's messages.
     broker_transport_options={

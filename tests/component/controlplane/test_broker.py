@@ -1,0 +1,97 @@
+"""Celery's way to Redis: by TLS it looks at the certificate, as the way of Decisions does, and a password is what the URL says."""
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Files
+
+ROOT = Path(__file__).parents[3]
+ASKS = """
+import django
+django.setup()
+from scheduler.broker import celery_app
+with celery_app().connection_for_write() as connection:
+    connection.ensure_connection(max_retries=1, interval_start=0, timeout=1)
+"""
+
+
+class Stranger:
+    """Listens by TLS, or without, and keeps what it is told; it answers nothing."""
+
+    def __init__(self, files: Files | None = None) -> None:
+        self.told = b""
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if files else None
+        if self._context and files:
+            self._context.load_cert_chain(files.cert, files.key)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            try:
+                if self._context:
+                    connection = self._context.wrap_socket(connection, server_side=True)
+                self.told += connection.recv(4096)
+            except OSError:
+                pass  # who came didn't like the certificate
+            connection.close()
+
+    def end(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path / "tls")
+
+
+@pytest.fixture
+def stranger(files: Files) -> Iterator[Stranger]:
+    made = Stranger(files)
+    yield made
+    made.end()
+
+
+def ask(folder: Path, url: str) -> str:
+    """Return what a process says that connects as one which sends tasks."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTH_", "DJANGO_"))}
+    given = {"BERTH_STATE_DIR": str(folder), "BERTH_REDIS_URL": url, "DJANGO_SETTINGS_MODULE": "controlplane.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS],
+        cwd=ROOT,
+        env=kept | given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_password_is_told_to_nobody_whose_certificate_is_of_an_unknown_authority(
+    stranger: Stranger, tmp_path: Path
+) -> None:
+    said = ask(tmp_path, f"rediss://:hunter2@localhost:{stranger.port}/0")
+    assert "certificate verify failed" in said
+    assert stranger.told == b""
+
+
+def test_it_is_told_where_the_url_names_the_authority(stranger: Stranger, files: Files, tmp_path: Path) -> None:
+    ask(tmp_path, f"rediss://:hunter2@localhost:{stranger.port}/0?ssl_ca_certs={files.server_ca}")
+    assert b"hunter2" in stranger.told
