@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 Role = Literal["admin", "extender", "worker", "beat", "binder", "command"]
 WithoutRevision = Literal["refuse", "pass"]
@@ -40,7 +40,10 @@ _LABEL = re.compile(r"(?P<key>([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0
 _ISSUER = re.compile(r"(?P<scheme>https?)://(?P<host>[^/:?#@\s]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[^?#\s]*)?")
 _SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
 _SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
-_REDIS = re.compile(r"rediss?://.+")
+_REDIS = re.compile(r"rediss?://[^/?]+(/[0-9]*)?(\?.+)?")
+# What both redis-py and kombu understand of a URL's options; each passes over, or ends at, others that the other one knows.
+_REDIS_TLS = {"ssl_ca_certs": ".+", "ssl_certfile": ".+", "ssl_keyfile": ".+"}
+_REDIS_TLS |= {"ssl_cert_reqs": "none|optional|required", "ssl_check_hostname": "(?i:true|false)"}
 _WEB = re.compile(r"https?://[^/\s@]+(/\S*)?")
 # As long as a name in Kubernetes: a domain, a slash, and 63 characters.
 _PATTERN = re.compile(r"\*?[^*\s]{1,317}\*?|\*")
@@ -197,6 +200,15 @@ def _server(*patterns: re.Pattern[str], has_password: bool = True) -> Callable[[
     return read
 
 
+def _redis(text: str) -> str:
+    parts = urlsplit(_server(_REDIS)(text))
+    options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    known = _REDIS_TLS if parts.scheme == "rediss" else {}
+    if not all(name in known and re.fullmatch(known[name], value) for name, value in options):
+        raise ValueError(text)
+    return text
+
+
 def _whole(unit: str, most: int) -> tuple[Callable[[str], float], str]:
     """Return how a whole number above 0 is read, and the words for what is accepted."""
     return _at_most(most, int), f"a whole number of {unit} above 0, at most {most:,}"
@@ -227,7 +239,10 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "state_dir": (lambda text: Path(text).resolve(), "a directory"),
     "secret_key": (_long_enough, f"at least {MIN_SECRET_LENGTH} characters"),
     "database_url": _DATABASE,
-    "redis_url": (_server(_REDIS), f"redis://HOST:PORT/N or rediss://HOST:PORT/N{_ENCODED}"),
+    "redis_url": (
+        _redis,
+        f"redis://HOST:PORT/N or rediss://HOST:PORT/N, which may have ?ssl_ca_certs=/PATH and {', '.join(list(_REDIS_TLS)[1:])}{_ENCODED}",
+    ),
     "kubeconfig": (str, "a path"),
     "scheduler_config": (str, "a path"),
     "allowed_hosts": (_names, "host names, by commas"),

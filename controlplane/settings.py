@@ -338,6 +338,7 @@ UNFOLD = {
     },
 }
 
-CELERY_BROKER_URL = BERTH.redis_url
+# Celery takes what stands behind a ; for the URL of another server.
+CELERY_BROKER_URL = BERTH.redis_url.replace(";", "%3B")
 # Loaded by who asks for a task (scheduler.broker), and by who runs them.
 CELERY_APP = "controlplane.celery.app"

@@ -95,3 +95,10 @@ def test_a_password_is_told_to_nobody_whose_certificate_is_of_an_unknown_authori
 def test_it_is_told_where_the_url_names_the_authority(stranger: Stranger, files: Files, tmp_path: Path) -> None:
     ask(tmp_path, f"rediss://:hunter2@localhost:{stranger.port}/0?ssl_ca_certs={files.server_ca}")
     assert b"hunter2" in stranger.told
+
+
+def test_a_password_may_hold_what_celery_separates_urls_by(tmp_path: Path) -> None:
+    stranger = Stranger()
+    ask(tmp_path, f"redis://:hunter;2@127.0.0.1:{stranger.port}/0")
+    stranger.end()
+    assert b"hunter;2" in stranger.told

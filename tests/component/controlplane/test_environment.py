@@ -124,6 +124,12 @@ def test_all_wrong_variables_are_named_at_once() -> None:
         ("BERTH_REDIS_URL", "redis://hunter2/x@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:hunter2#x@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:p@h:hunter2/0"),
+        ("BERTH_REDIS_URL", "redis://:hunter2@h:6379/cache"),
+        ("BERTH_REDIS_URL", "redis://:hunter2@h:6379/0?socket_timeout=3"),
+        ("BERTH_REDIS_URL", "redis://:hunter2@h:6379?db=3"),
+        ("BERTH_REDIS_URL", "redis://:hunter2@h:6379/0?ssl_ca_certs=/ca.crt"),
+        ("BERTH_REDIS_URL", "rediss://:hunter2@h:6379/0?ssl_cert_reqs=CERT_REQUIRED"),
+        ("BERTH_REDIS_URL", "rediss://:hunter2@h:6379/0?ssl_min_version=TLSv1_3"),
         ("BERTH_LEDGER_WEBHOOK_URL", "https://u:hunter2@h/x"),
         ("BERTH_LEDGER_WEBHOOK_URL", "https://h:hunter2/x"),
     ],
@@ -204,6 +210,21 @@ def test_every_new_name_of_a_renamed_setting_is_one_and_no_former_name_is() -> N
 )
 def test_database_urls_in_the_accepted_forms_are_taken(url: str) -> None:
     assert decode({"BERTH_DATABASE_URL": url}).database_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:6379/0",
+        "redis://h",
+        "redis://:p%40ss@h:6379/",
+        "redis://u:p%2Fss@[::1]:6379/15",
+        "rediss://:p@h:6379/0?ssl_ca_certs=/run/ca.crt&ssl_certfile=/run/tls.crt&ssl_keyfile=/run/tls.key",
+        "rediss://:p@h/0?ssl_cert_reqs=none&ssl_check_hostname=false",
+    ],
+)
+def test_redis_urls_in_the_accepted_forms_are_taken(url: str) -> None:
+    assert decode({"BERTH_REDIS_URL": url}).redis_url == url
 
 
 def test_a_path_of_the_checkpoints_webhook_may_hold_an_at_sign() -> None:
