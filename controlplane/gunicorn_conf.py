@@ -23,6 +23,8 @@ timeout = 60
 graceful_timeout = 10
 # Another process of the same user would be hindered by the socket that newer versions open.
 control_socket_disable = True
+# A line of its log is one as all others, also of a worker that was killed or hangs.
+logconfig_dict = settings.LOGGING
 
 
 def post_worker_init(worker: Any) -> None:

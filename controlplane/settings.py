@@ -291,6 +291,8 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": BERTH.log_level, "propagate": True},
         **({"django.request": {"filters": ["without_path"]}} if SERVES_EXTENDER else {}),
+        # gunicorn takes these settings in the place of its own (logconfig_dict), in its first process too.
+        "gunicorn.error": {"handlers": [], "level": BERTH.log_level, "propagate": True},
         # Two ticks a second, three lines a tick.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},

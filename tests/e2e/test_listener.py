@@ -565,7 +565,7 @@ class TestStop:
         os.kill(old, signal.SIGUSR2)
         eventually(lambda: extender.log.count("Booting worker") == 2, what="a second master has a worker")
         assert extender.process.poll() is None
-        new = int(re.findall(r"\[(\d+)\] \[INFO\] Starting gunicorn", extender.log)[-1])
+        new = int(re.findall(r"Listening at: \S+ \((\d+)\)", extender.log)[-1])
         assert new != old
         try:
             assert post(extender.connect())[0] == 200

@@ -148,7 +148,7 @@ def test_one_replica_alone_is_replaced_by_a_new_master_without_a_failed_call(
             for turn in range(2):
                 os.kill(masters[-1], signal.SIGUSR2)
                 eventually(lambda: alone.log.count("Shutting down: Master") == turn + 1, what="the old one ended")  # noqa: B023
-                masters.append(int(re.findall(r"\[(\d+)\] \[INFO\] Starting gunicorn", alone.log)[-1]))
+                masters.append(int(re.findall(r"Listening at: \S+ \((\d+)\)", alone.log)[-1]))
                 eventually(lambda: "Master has been promoted" in alone.log.rpartition("Shutting down")[2])
                 time.sleep(1)  # some load on the new one alone
     finally:

@@ -35,6 +35,8 @@ limit_request_fields = 32
 limit_request_field_size = 4096
 # Another process of the same user would be hindered by the socket that newer versions open.
 control_socket_disable = True
+# A line of its log is one as all others, also of a worker that was killed or hangs.
+logconfig_dict = settings.LOGGING
 
 credentials: Credentials | None = None
 if _SET.extender_tls_cert_file:

@@ -2,8 +2,11 @@
 
 import json
 import logging
+import os
+import subprocess
 import sys
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -72,3 +75,35 @@ def test_the_extender_says_of_a_request_neither_its_path_nor_its_method(status: 
     made.status_code = status
     assert WithoutPath().filter(made)
     assert made.getMessage() == HTTPStatus(status).phrase
+
+
+@pytest.mark.parametrize(
+    ("role", "server"),
+    [
+        ("admin", "-c python:controlplane.gunicorn_conf -b 127.0.0.1:0 controlplane.wsgi"),
+        ("extender", "-c python:scheduler.extender.server.gunicorn_conf -b 127.0.0.1:0 scheduler.extender.wsgi"),
+    ],
+)
+def test_what_gunicorn_says_is_a_line_as_all_others(role: str, server: str, tmp_path: Path) -> None:
+    """Of a worker that was killed, or hangs, nobody else speaks."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTH_", "DJANGO_"))}
+    given = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_LOCAL": "true", "BERTH_LOG_FORMAT": "json"}
+    lines = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", *server.split()],
+        cwd=Path(__file__).parents[3],
+        env=kept | given,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if "Booting worker" in line:
+                process.terminate()
+
+    said = [json.loads(line) for line in lines]
+    assert {each["role"] for each in said} == {role}
+    of_gunicorn = [each["message"] for each in said if each["logger"] == "gunicorn.error"]
+    assert of_gunicorn[0].startswith("Starting gunicorn")
+    assert of_gunicorn[-1] == "Shutting down: Master"
