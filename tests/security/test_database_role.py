@@ -11,6 +11,10 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from psycopg import errors, sql
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.postgres import binaries, running
+from tests.readme import blocks, link_checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = os.environ.get("BERTH_DATABASE_URL", "")
@@ -152,3 +156,26 @@ def test_tables_of_an_older_berth_become_the_owners(database: str) -> None:
         app.execute("INSERT INTO policies_old (a) VALUES (1)")
     with psycopg.connect(SERVER, autocommit=True) as admin:
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def test_a_dump_is_restored_on_a_server_that_never_had_the_roles(database: str, tmp_path: Path) -> None:
+    """By the how-to's own commands, as after the loss of the first server."""
+    _, restore = blocks("sh", ROOT / "docs" / "howto" / "backup.md")
+    path = f"{binaries()}:{os.environ['PATH']}"
+    link_checkout(tmp_path)
+    dump = ["pg_dump", "--format=custom", "--file=berth.dump", url(database, "berth_app")]
+    subprocess.run(dump, cwd=tmp_path, env=os.environ | {"PATH": path}, check=True)
+    with running() as another:
+        server = conninfo_to_dict(another)
+        given = {f"PG{key.upper()}": str(server[key]) for key in ("host", "user") if server.get(key)}
+        # What follows verifies the ledger, which this database doesn't have.
+        typed = restore.partition("BERTH_DATABASE_URL=")[0]
+        done = subprocess.run(
+            ["bash", "-e", "-c", typed], cwd=tmp_path, env=os.environ | given | {"PATH": path},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        with psycopg.connect(host=server["host"], user="berth_app", dbname="berth_restored") as connection:
+            assert connection.execute("SELECT count(*) FROM policies_revision").fetchone() == (0,)
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute("DELETE FROM policies_auditevent")
