@@ -48,7 +48,11 @@ class Probes:
         host, _, port = address.rpartition(":")
         self._unready, self._is_alive, self._metrics = unready, is_alive, metrics
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=_BACKLOG)
+        # [::] is every address, as it is to gunicorn: a cluster of both families may probe by either.
+        both = host == "[::]" and socket.has_dualstack_ipv6()
+        listening = socket.create_server(
+            (host.strip("[]"), int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+        )
         listener = Listener(listening, self._body, _HEAD, base_environ(listening), may_be_known=False)
         self._server = Server([listener], self._answer, threads=_THREADS, most_connections=_MOST_CONNECTIONS)
         self._thread = threading.Thread(target=self._server.serve, name="berth-probes", daemon=True)

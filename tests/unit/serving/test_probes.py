@@ -1,5 +1,6 @@
 """Probes on a listener of their own."""
 
+import socket
 import urllib.error
 import urllib.request
 
@@ -51,6 +52,17 @@ def test_a_page_whose_name_leads_here_reads_nothing(path: str) -> None:
     assert probes is not None
     assert asked(port, path, "evil.example:80") == (403, "the Host header names another server than this\n")
     assert asked(port, "/livez", "10.1.2.3:8013")[0] == 200
+    probes.stop()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="IPv6 is off here")
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_all_addresses_are_those_of_ipv4_too_as_servers_have_it(host: str) -> None:
+    port = free_port()
+    probes = listen(f"[::]:{port}", unready=list)
+    assert probes is not None
+    with urllib.request.urlopen(f"http://{host}:{port}/livez", timeout=5) as answer:
+        assert answer.status == 200
     probes.stop()
 
 
