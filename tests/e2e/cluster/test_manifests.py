@@ -76,6 +76,25 @@ def test_every_pod_is_one_that_a_restricted_namespace_admits(cluster: Cluster, o
     assert made >= 7
 
 
+@pytest.mark.parametrize("overlay", ["small", "ha"])
+def test_with_the_component_for_ipv6_every_listener_takes_it(cluster: Cluster, overlay: str, tmp_path: Path) -> None:
+    """Named in settings, and for gunicorn of the admin by its command."""
+    listening: list[str] = []
+    command: list[str] = []
+    for each in rendered(cluster, with_components(tmp_path, overlay)):
+        if each["kind"] in {"Deployment", "StatefulSet"} and each["metadata"]["name"] != "berth-scheduler":
+            for container in each["spec"]["template"]["spec"]["containers"]:
+                listening += [one["value"] for one in container.get("env", ()) if one["name"].endswith("_BIND")]
+                listening += [word for word in container["command"] if ":80" in word] if "command" in container else []
+                if container["name"] == "admin":
+                    command = container["command"]
+    assert sorted(listening) == [f"[::]:80{port}" for port in ("00", "10", "11", "12", "13", "14")]
+
+    admin = next(yaml.safe_load_all((MANIFESTS / "base" / "admin.yaml").read_text()))
+    (before,) = admin["spec"]["template"]["spec"]["containers"]
+    assert command == [word.replace("0.0.0.0", "[::]") for word in before["command"]], "nothing else is changed"
+
+
 @pytest.mark.usefixtures("installed")
 def test_each_account_may_do_what_its_process_needs(cluster: Cluster) -> None:
     assert lacking(cluster.client, "berth", READABLE_KINDS) == []
