@@ -227,6 +227,22 @@ def test_redis_urls_in_the_accepted_forms_are_taken(url: str) -> None:
     assert decode({"BERTH_REDIS_URL": url}).redis_url == url
 
 
+@pytest.mark.parametrize("name", ["BERTH_ALLOWED_HOSTS", "BERTH_EXTENDER_HOSTS"])
+@pytest.mark.parametrize(
+    "value", ["https://berth.example.org", "berth.example.org:8443", "a,b/", "a b", " , ", "[::1]:80"]
+)
+def test_a_host_that_no_request_can_name_is_refused(name: str, value: str) -> None:
+    (fault,) = _faults({name: value})
+    assert fault == f"{name}={value!r} is not host names, by commas, without https:// and port"
+
+
+@pytest.mark.parametrize(
+    "value", ["127.0.0.1", "localhost", "[::1]", "fd00::1", ".example.org", "berth_1.example.org", "*"]
+)
+def test_hosts_in_the_accepted_forms_are_taken(value: str) -> None:
+    assert decode({"BERTH_ALLOWED_HOSTS": f"a, {value}"}).allowed_hosts == ("a", value)
+
+
 def test_a_path_of_the_checkpoints_webhook_may_hold_an_at_sign() -> None:
     url = "https://hooks.example.org/services/@berth?to=ops@example.org"
     assert decode({"BERTH_LEDGER_WEBHOOK_URL": url}).ledger_webhook_url == url
