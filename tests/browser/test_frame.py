@@ -178,3 +178,31 @@ def test_a_page_on_a_phone_is_as_wide_as_the_phone(operator: Page, path: str) ->
     operator.goto(path)
     shoot(operator, f"phone{path.replace('/', '-')}")
     assert operator.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.timeout(600)
+def test_enter_in_a_changes_time_sets_it_and_does_none_of_the_other_acts(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/")
+    page.locator("li", has_text="waits for a look").get_by_role("link", name="Change").click()
+    page.wait_for_url(re.compile(r"/policies/change/\d+/"))
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.post_data or "") if request.method == "POST" else None)
+    page.fill("#id_expires_at", "2036-01-01T09:00")
+    page.press("#id_expires_at", "Enter")
+    expect(page.locator("body")).to_contain_text("What it touches goes back at 2036-01-01 09:00")
+    assert [re.findall(r"act=(\w+)", each) for each in sent] == [["expire"]]
+
+
+@pytest.mark.timeout(600)
+def test_enter_in_the_reason_for_an_order_keeps_the_order_and_moves_nothing(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/policies/assignment/order/")
+    before = names_in_order(page)
+    tab_to(page, f"button[aria-label='Move {before[0]} down']")
+    page.keyboard.press("Enter")
+    tab_to(page, "#order-reason")
+    page.keyboard.type("the general one comes last")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/policies/change/\d+/"))
+    expect(page.locator("body")).to_contain_text("the general one comes last")

@@ -163,6 +163,9 @@ def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pyt
         "Meanwhile somebody else made live: rule set web version 1 published web: filter added: MatchNodeSelector"
         in page
     )
+    # Enter at a choice presses the form's first button.
+    html = get(client, page_of(change)).content.decode().partition('id="act_form"')[2]
+    assert re.findall(r'name="act" value="([^"]+)"', html)[0] == "rebase"
     data = typed(client, change, act="rebase", **{"of RuleSet/web": "theirs"})
     assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
     assert "Nothing: it holds no edit." in text_of(get(client, page_of(change)))
