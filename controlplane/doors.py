@@ -13,7 +13,7 @@ from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils.cache import add_never_cache_headers
 
-from controlplane.errors import bad_request, not_a_page, signed_out
+from controlplane.errors import bad_request, not_a_page, sent_signed_out, signed_out
 from policies.api.details import MEDIA_TYPE, problem_response
 from scheduler.decisions.replica import is_history_away
 
@@ -41,7 +41,7 @@ class Doors:
     """Middleware: refuses NUL, which no database stores, keeps answers out of caches, and says when one took too long.
 
     An address that has no page says what it is for. What htmx asks for after somebody's session has ended is answered by a
-    sentence in the page.
+    sentence in the page, and a form that is sent then by what was typed into it.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -59,8 +59,7 @@ class Doors:
         elif response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and request.method == "GET":
             allowed, response = response["Allow"], not_a_page(request)
             response["Allow"] = allowed
-        if "HX-Request" in request.headers:
-            response = signed_out(response)
+        response = signed_out(response) if "HX-Request" in request.headers else sent_signed_out(request, response)
         if not response.has_header("Cache-Control"):
             add_never_cache_headers(response)
         return response

@@ -1,6 +1,9 @@
 """The pages for what can't be shown, in the admin's frame: what to do, and who may. REST and probes get a line of text."""
 
-from typing import Any
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
@@ -18,6 +21,13 @@ from policies.wording import listed
 _PAGES = "/admin/"
 # Where a request's account keeps the last permission that it was refused.
 REFUSED = "refused_permission"
+# What a form has beside what its reader typed, and what nobody reads off a screen.
+_NOT_TYPED = re.compile(
+    r"csrfmiddlewaretoken|_.*|.*digest|revision|.*-position|.*-(TOTAL|INITIAL|MIN_NUM|MAX_NUM)_FORMS|.*__prefix__.*",
+    re.DOTALL,
+)
+# The URL of a webhook is a secret, too.
+_SECRET = re.compile(r"password|secret|url", re.IGNORECASE)
 _ANOTHER_HOST = (
     "Berth doesn't answer for the host name that was asked for: who runs it names it in BERTH_ALLOWED_HOSTS."
 )
@@ -83,8 +93,43 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     text = (
         "The form was made for another session: it stood open while you signed in anew, or it came from another site."
     )
-    remedy = "Go back and copy what you typed; then reload the page, and send it again. Nothing was changed."
-    return _page(request, 403, "The form is too old", text, remedy)
+    # What another site makes somebody send isn't shown as theirs.
+    typed = _typed(request) if request.headers.get("Sec-Fetch-Site") == "same-origin" else []
+    remedy = "Nothing was changed. Open the form anew, put in what you typed, and send it."
+    if not typed:
+        return _page(request, 403, "The form is too old", text, remedy)
+    if not _may_see_pages(request):
+        return _not_taken(f"{reverse('admin:login')}?{urlencode({'next': request.get_full_path()})}", typed)
+    return _page(request, 403, "The form is too old", text, remedy, typed=typed)
+
+
+def sent_signed_out(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Return what a form is answered that was sent when its session had ended: what was typed, and the way to the sign-in.
+
+    Any other response, and one to a form in which nothing was typed, is returned as it is.
+    """
+    if request.method != "POST" or not _leads_to_sign_in(response):
+        return response
+    typed = _typed(request)
+    return _not_taken(response.headers["Location"], typed) if typed else response
+
+
+class _Typed(NamedTuple):
+    name: str
+    value: str
+    rows: int
+
+
+def _typed(request: HttpRequest) -> list[_Typed]:
+    """Return what was sent, by the names of the fields, and how high it is."""
+    named = [(name, value) for name, values in request.POST.lists() for value in values if value.strip()]
+    shown = [(name, value) for name, value in named if not _NOT_TYPED.fullmatch(name) and not _SECRET.search(name)]
+    return [_Typed(name, value, min(20, value.count("\n") + len(value) // 60 + 1)) for name, value in shown]
+
+
+def _not_taken(sign_in: str, typed: list[_Typed]) -> HttpResponse:
+    context = {"title": "You are signed out", "sign_in": sign_in, "typed": typed}
+    return HttpResponse(loader.render_to_string("admin/not_taken.html", context), status=403)
 
 
 def _above(path: str) -> str:
@@ -102,17 +147,34 @@ def signed_out(response: HttpResponse) -> HttpResponse:
 
     Any other response is returned as it is.
     """
-    if not response.headers.get("Location", "").startswith(f"{reverse('admin:login')}?"):
+    if not _leads_to_sign_in(response):
         return response
     return HttpResponse(loader.render_to_string("admin/signed_out.html"), headers={"HX-Reselect": "#signed-out"})
 
 
-def _page(request: HttpRequest, status: int, title: str, text: str, remedy: str, *, above: str = "") -> HttpResponse:
+def _leads_to_sign_in(response: HttpResponse) -> bool:
+    return response.headers.get("Location", "").startswith(f"{reverse('admin:login')}?")
+
+
+def _may_see_pages(request: HttpRequest) -> bool:
     user = getattr(request, "user", None)
-    if not request.path.startswith(_PAGES) or user is None or not (user.is_active and user.is_staff):
+    return user is not None and user.is_active and user.is_staff
+
+
+def _page(
+    request: HttpRequest,
+    status: int,
+    title: str,
+    text: str,
+    remedy: str,
+    *,
+    above: str = "",
+    typed: Iterable[_Typed] = (),
+) -> HttpResponse:
+    if not request.path.startswith(_PAGES) or not _may_see_pages(request):
         return HttpResponse(f"{title}. {text} {remedy}\n", status=status, content_type="text/plain; charset=utf-8")
     context: dict[str, Any] = {**admin.site.each_context(request), "title": title, "text": text, "remedy": remedy}
-    context["above"] = above
+    context |= {"above": above, "typed": typed}
     return TemplateResponse(request, "admin/error.html", context, status=status).render()
 
 

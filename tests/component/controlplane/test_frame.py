@@ -105,6 +105,31 @@ def test_a_form_of_another_session_is_told_to_be_too_old(operator: Client) -> No
     assert "The form is too old" in text_of(page)
 
 
+def test_what_was_typed_into_a_form_that_is_too_old_is_shown_to_who_sent_it_and_not_what_another_site_sent(
+    operator: Client,
+) -> None:
+    strict = type(operator)(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    data = {"name": "typed-for-long", "password1": "not this", "_save": "Save"}
+    own = strict.post("/admin/policies/ruleset/add/", data, headers={"Sec-Fetch-Site": "same-origin"})
+    assert "typed-for-long" in text_of(own)
+    assert "not this" not in text_of(own)
+    others = strict.post("/admin/policies/ruleset/add/", data, headers={"Sec-Fetch-Site": "cross-site"})
+    assert (own.status_code, others.status_code) == (403, 403)
+    assert "typed-for-long" not in text_of(others)
+
+
+def test_what_is_sent_after_the_session_has_ended_is_shown_and_nothing_is_done(operator: Client) -> None:
+    operator.logout()
+    page = operator.post("/admin/policies/ruleset/add/", {"name": "typed-for-long", "secret": "not this"})
+    assert page.status_code == 403
+    assert "typed-for-long" in text_of(page)
+    assert "not this" not in text_of(page)
+    assert 'href="/admin/login/?next=/admin/policies/ruleset/add/"' in page.content.decode()
+    assert not RuleSet.objects.filter(name="typed-for-long").exists()
+    assert operator.post("/admin/policies/ruleset/add/", {}).status_code == 302
+
+
 def test_a_fault_is_a_page_that_asks_no_database(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         page = fault(RequestFactory().get("/admin/policies/ruleset/"))
