@@ -206,3 +206,22 @@ def test_enter_in_the_reason_for_an_order_keeps_the_order_and_moves_nothing(oper
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/policies/change/\d+/"))
     expect(page.locator("body")).to_contain_text("the general one comes last")
+
+
+@pytest.mark.timeout(600)
+def test_who_goes_back_to_a_form_sees_in_its_editor_what_its_field_holds(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/policies/rulesetversion/edit:web/change/")
+    editor = page.locator(".cm-content").first
+    editor.click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" || true")
+    page.select_option("#id_filters-0-builtin", "PodFitsHost")
+    expect(page.locator("#id_filters-0-reason")).to_be_hidden()
+    page.goto("/admin/policies/audit/")
+    page.go_back()
+    expect(page.locator("#id_filters-0-expression")).to_have_value(re.compile(r"\|\| true$"))
+    expect(page.locator("#id_filters-0-arguments")).to_be_visible()
+    expect(page.locator("#id_filters-0-reason")).to_be_hidden()
+    page.select_option("#id_filters-0-builtin", "")
+    expect(editor).to_contain_text("|| true")

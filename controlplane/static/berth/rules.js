@@ -115,6 +115,8 @@
     updateAll();
     offerActs();
   });
+  // Going back, browsers choose what was chosen once the page is there.
+  window.addEventListener("pageshow", updateAll);
   document.addEventListener("formset:added", () => {
     updateAll();
     offerActs();

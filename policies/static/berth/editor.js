@@ -78,7 +78,17 @@
     document.querySelectorAll("textarea.berth-code").forEach(mount);
   }
 
+  // Going back, and opening a closed tab anew, browsers put what was typed into the fields once the page is there: the editors show it, too.
+  function showRestored() {
+    editors.forEach((made, textarea) => {
+      const shown = made.view.state.doc;
+      if (shown.toString() === textarea.value) return;
+      made.view.dispatch({ changes: { from: 0, to: shown.length, insert: textarea.value } });
+    });
+  }
+
   document.addEventListener("DOMContentLoaded", mountAll);
+  window.addEventListener("pageshow", showRestored);
   document.addEventListener("formset:added", mountAll);
   document.addEventListener("berth:faults", (event) => {
     editors.forEach((made, textarea) => {
