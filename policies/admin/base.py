@@ -19,6 +19,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
 from policies.admin.differences import whole
+from policies.admin.fields import LinesField
 from policies.admin.frame import ModelAdmin
 from policies.admin.person_links import person_link
 from policies.differences import Opcode, opcodes
@@ -50,7 +51,7 @@ _MOST_DOCUMENTS = 50
 class ReasonForm(forms.Form):
     """The reason that an act needs, and what its author was looking at."""
 
-    reason = forms.CharField(
+    reason = LinesField(
         label="Reason",
         max_length=2000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "Why now? A ticket number helps."}),

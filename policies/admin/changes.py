@@ -32,6 +32,7 @@ from policies.admin.base import (
 )
 from policies.admin.differences import whole
 from policies.admin.edit_into import BeginForm, Offer, begun
+from policies.admin.fields import LinesField
 from policies.admin.frame import ChangeList, display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
@@ -49,7 +50,7 @@ _NAMED = 3
 class ActForm(forms.Form):
     """What stands beside the buttons: a text, and what its author was looking at."""
 
-    text = forms.CharField(
+    text = LinesField(
         label="Reason or comment",
         required=False,
         max_length=2000,
@@ -57,10 +58,17 @@ class ActForm(forms.Form):
         help_text="Kept with the Change; auditors read it. A rejection and a comment need it.",
     )
     whom = forms.CharField(required=False, max_length=150)
-    publish_at = forms.DateTimeField(required=False)
-    expires_at = forms.DateTimeField(required=False)
+    publish_at = forms.DateTimeField(label="Goes live by itself at", required=False)
+    expires_at = forms.DateTimeField(label="Goes back to what was live before at", required=False)
     digest = forms.CharField(widget=forms.HiddenInput)
     revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+
+
+def _unread(form: ActForm) -> list[str]:
+    """Return what is wrong with the fields that somebody fills in, else that the form isn't the page's."""
+    wrong = [(form[name], errors) for name, errors in form.errors.items() if name in form.fields]
+    said = [f"{field.label}: {error}" for field, errors in wrong if not field.is_hidden for error in errors]
+    return said or ["The form was incomplete. Load the page again."]
 
 
 class Button(msgspec.Struct, frozen=True):
@@ -278,7 +286,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         form = ActForm(request.POST)
         act, _, what = request.POST.get("act", "").partition(" ")
         if act not in _ACTS or not form.is_valid():
-            return self._page(request, row, ["The form was incomplete. Load the page again."])
+            return self._page(request, row, _unread(form), text=request.POST.get("text", ""))
         try:
             said = _ACTS[act](row, request, form.cleaned_data | {"what": what})
         except PublishingError as error:

@@ -12,6 +12,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing
 from policies.admin.base import edit_url_for
+from policies.admin.fields import LinesField
 from policies.engine import ruleset as engine
 from policies.models import Change
 from policies.publishing import Key
@@ -32,7 +33,7 @@ class BeginForm(forms.Form):
         widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}),
         help_text="Its title in all lists.",
     )
-    reason = forms.CharField(
+    reason = LinesField(
         label="Why",
         required=False,
         max_length=2000,

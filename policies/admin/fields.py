@@ -27,6 +27,14 @@ _REQUIREMENT = re.compile(
 )
 
 
+class LinesField(forms.CharField):
+    """A text of several lines, each of whose ends is one character: so browsers count them against the field's length, and send two."""
+
+    def to_python(self, value: Any) -> str | None:
+        """Return the text."""
+        return super().to_python(value.replace("\r\n", "\n") if isinstance(value, str) else value)
+
+
 class YAMLField(forms.CharField):
     """A member of a document as YAML (or JSON), of the type of its empty value."""
 

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies.admin.base import ReadOnlyAdmin, link, named, rows_of, thing_urls
+from policies.admin.fields import LinesField
 from policies.admin.frame import ModelForm, display, once
 from policies.admin.times import time_ago
 from policies.publishing import fault_of_words
@@ -20,7 +21,7 @@ from policies.publishing import fault_of_words
 class SettingForm(ModelForm):
     """What a setting asks for, and why."""
 
-    reason = forms.CharField(
+    reason = LinesField(
         label="Reason",
         max_length=2000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),

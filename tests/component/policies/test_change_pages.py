@@ -151,6 +151,27 @@ def test_half_a_form_does_nothing(data: dict[str, str]) -> None:
     assert Change.objects.get(pk=change.pk).state == "approved"
 
 
+def test_a_field_that_cannot_be_read_is_named_and_the_text_is_kept() -> None:
+    _, client = account("operator")
+    change = change_in("in_review")
+    asked = {"act": "schedule", "text": "ticket 7", "publish_at": "20266-12-01T09:00"}
+    page = text_of(client.post(act_of(change), typed(client, change, **asked)))
+    assert "Goes live by itself at: Enter a valid date/time." in page
+    assert "ticket 7" in page
+    assert "The form was incomplete" not in page
+
+
+def test_a_text_is_as_long_as_its_field_says_however_many_lines_it_has() -> None:
+    _, client = account("operator")
+    change = change_in("in_review")
+    lines = "\r\n".join(["x" * 19] * 100)
+    page = client.post(act_of(change), typed(client, change, act="comment", text=lines), follow=True)
+    assert "Your comment is kept." in text_of(page)
+    longer = client.post(act_of(change), typed(client, change, act="comment", text=lines + "and more"))
+    assert "Reason or comment: Ensure this value has at most 2000 characters" in text_of(longer)
+    assert "and more" in text_of(longer)
+
+
 def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     _, client = account("operator")
     change = change_in("approved")
