@@ -235,7 +235,7 @@ class Loop:
 
     def _put(self, pod: Pod, now: float) -> None:
         waiting = self._queue.put(pod, now)
-        if waiting.nominated and waiting.state is not State.TAKEN:
+        if waiting.state is not State.TAKEN:
             self._nominator.nominate(pod.uid, waiting.nominated, pod)
 
     def _requeue(self, events: Collection[str], now: float) -> None:

@@ -99,6 +99,9 @@ class Queue:
             self._move(known, State.GATED if is_gated(pod) else State.ACTIVE, now)
             return known
         before, known.pod = known.pod, pod
+        nominated = pod.parsed.status.nominated_node_name
+        if nominated != before.parsed.status.nominated_node_name:  # by who led meanwhile, or by a person
+            known.nominated = nominated
         if known.state is State.GATED:
             if not is_gated(pod):
                 self._move(known, State.ACTIVE, now)

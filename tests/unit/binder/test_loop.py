@@ -718,6 +718,35 @@ def test_a_nomination_from_before_a_restart_counts(world: World) -> None:
     assert world.on("n1") == ["other"]
 
 
+def test_a_nomination_that_another_leader_made_meanwhile_counts(world: World) -> None:
+    """Who stands by took the Pod in before it was nominated."""
+    gates = [{"name": "example.org/wait"}]
+    important = {"requests": {"cpu": "2"}, "priority": 10, "schedulingGates": gates}
+    world.node("n1", cpu="2")
+    world.pod("important", **important)
+    world.turn()
+
+    world.pod("important", **important, status={"nominatedNodeName": "n1"})
+    world.pod("other", requests=ONE)
+    world.turn()
+    assert world.state("other") is State.UNSCHEDULABLE
+
+
+def test_a_nomination_that_others_took_away_keeps_nothing_free(world: World) -> None:
+    gates = [{"name": "example.org/wait"}]
+    important = {"requests": {"cpu": "2"}, "priority": 10, "schedulingGates": gates}
+    world.node("n1", cpu="2")
+    world.pod("important", **important, status={"nominatedNodeName": "n1"})
+    world.pod("other", requests=ONE)
+    world.turn()
+    assert world.state("other") is State.UNSCHEDULABLE
+
+    world.now += 5
+    world.pod("important", **important)
+    world.turn()
+    assert world.on("n1") == ["other"]
+
+
 def test_a_node_that_is_not_kept_free_any_more_helps_those_that_wait_for_its_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
