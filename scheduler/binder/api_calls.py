@@ -266,6 +266,12 @@ class APICalls:
             self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
         self._work.put(lambda: then(self._write_condition(pod, condition)))
 
+    def note_said(self, pod: Pod) -> None:
+        """Go by what a Pod says itself once what was written is seen at it: others may overwrite that."""
+        said = self._conditions_written.get(pod.uid)
+        if said is not None and said == condition_of(pod):
+            del self._conditions_written[pod.uid]
+
     def _write_condition(self, pod: Pod, condition: Condition) -> bool:
         if not self._leads():
             return False

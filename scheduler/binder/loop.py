@@ -235,6 +235,7 @@ class Loop:
 
     def _put(self, pod: Pod, now: float) -> None:
         waiting = self._queue.put(pod, now)
+        self._api_calls.note_said(pod)
         if waiting.state is not State.TAKEN:
             self._nominator.nominate(pod.uid, waiting.nominated, pod)
 

@@ -229,6 +229,25 @@ def test_a_condition_that_the_pod_has_already_is_not_written_after_a_restart(wor
     assert (world.conditions, world.events) == ([], [])
 
 
+def test_a_condition_that_another_leader_overwrote_is_written_again(world: World) -> None:
+    def refused(by: str) -> dict[str, Any]:
+        return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": by}]}
+
+    world.node("n1")
+    world.pod("a", requests=HUGE)
+    world.turn()
+    ((_, said),) = world.conditions
+
+    world.pod("a", requests=HUGE, status=refused(said.message))
+    world.turn()
+    world.pod("a", requests=HUGE, status=refused("0/3 nodes are available: 3 Insufficient cpu."))
+    world.now += 5
+    world.node("n1", cpu="7")
+    world.turn()
+
+    assert [condition for _, condition in world.conditions] == [said, said]
+
+
 @pytest.mark.parametrize("choice", ["pass", "refuse"])
 def test_a_pod_too_large_for_a_rule_is_counted_wherever_it_is_placed(world: World, choice: str) -> None:
     rule = {"name": "long", "expression": "!pod.metadata.annotations.notes.contains(node.metadata.name)"}
