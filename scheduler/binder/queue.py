@@ -1,6 +1,6 @@
 """Which Pod is next: the queue of the Pods that wait for Berth's own scheduler. Pure: time is an argument.
 
-Pods are taken by priority, then by how long they are in the queue. One that was refused waits until something happens that can
+Pods are taken by priority, then by how long ago they came or were refused. One that was refused waits until something happens that can
 help it, and at least as long as its backoff; so does one whose binding failed. Source of the order and of the times:
 kube-scheduler v1.36.3 backend/queue/scheduling_queue.go and backoff_queue.go, framework/plugins/queuesort.
 """
@@ -39,7 +39,9 @@ class Waiting(msgspec.Struct):
 
     Attributes:
         pod: as last seen.
-        since: when it was put where it is; what the order goes by.
+        since: when it was put where it is.
+        tried_at: when it came, or was put back last; what the order goes by. So a Pod that something helps comes before those
+            that came after its refusal.
         attempts: how often it was refused, or could not be bound, since something else of it changed.
         until: the end of its backoff; for a refused one also the moment from which time alone may help it.
         requeued_by: what can help it.
@@ -51,6 +53,7 @@ class Waiting(msgspec.Struct):
     pod: Pod
     since: float
     first_at: float
+    tried_at: float
     state: State = State.ACTIVE
     attempts: int = 0
     until: float = 0.0
@@ -94,7 +97,7 @@ class Queue:
         """Take in a Pod that waits for a node, or what has become of one that is here already."""
         known = self._pods.get(pod.uid)
         if known is None:
-            known = self._pods[pod.uid] = Waiting(pod, now, now, nominated=pod.parsed.status.nominated_node_name)
+            known = self._pods[pod.uid] = Waiting(pod, now, now, now, nominated=pod.parsed.status.nominated_node_name)
             self._counts[State.ACTIVE] += 1
             self._move(known, State.GATED if is_gated(pod) else State.ACTIVE, now)
             return known
@@ -144,6 +147,7 @@ class Queue:
         if known is None:
             return
         known.attempts += 1
+        known.tried_at = now
         known.until = now + backoff_seconds(known.attempts)
         known.requeued_by = frozenset(requeued_by) | {REVISION}
         known.opens_at = opens_at
@@ -155,6 +159,7 @@ class Queue:
         if known is None:
             return
         known.attempts += 1
+        known.tried_at = now
         known.until = now + backoff_seconds(known.attempts)
         self._move(known, State.BACKOFF, now)
 
@@ -194,7 +199,7 @@ class Queue:
         known.state, known.turn, known.since = state, self._turns, now
         if state is State.ACTIVE:
             # The smallest comes first, so the highest priority does.
-            heapq.heappush(self._active, (-known.pod.priority, known.since, known.turn, known.pod.uid))
+            heapq.heappush(self._active, (-known.pod.priority, known.tried_at, known.turn, known.pod.uid))
         elif state is State.BACKOFF:
             heapq.heappush(self._timed, (known.until, known.turn, known.pod.uid))
         elif state is State.UNSCHEDULABLE:

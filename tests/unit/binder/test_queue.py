@@ -42,6 +42,21 @@ def test_pods_are_taken_by_priority_and_then_by_how_long_they_wait() -> None:
     assert taken(queue, 10.0) == ["b", "c", "a", "d"]
 
 
+def test_a_refused_pod_that_can_be_helped_comes_before_those_that_came_after_its_refusal() -> None:
+    queue = Queue()
+    queue.put(pod_of("refused"), 0.0)
+    queue.put(pod_of("failed"), 0.5)
+    queue.put(pod_of("gated", gated=True), 0.7)
+    taken(queue, 1.0)
+    queue.refuse("refused", 1.0, requeued_by={POD_GONE})
+    queue.retry("failed", 2.0)
+    queue.put(pod_of("new"), 3.0)
+    queue.requeue(POD_GONE, 4.0)
+    queue.put(pod_of("gated"), 5.0)
+
+    assert taken(queue, 6.0) == ["gated", "refused", "failed", "new"]
+
+
 def test_a_refused_pod_is_tried_again_after_something_that_can_help_it_and_after_its_backoff() -> None:
     queue = Queue()
     queue.put(pod_of("a"), 0.0)
