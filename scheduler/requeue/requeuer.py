@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from http import HTTPStatus
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +31,15 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.models import Revision
 from policies.publishing import load_revision
 from scheduler.cluster.client import Client, pending_pods
-from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
+from scheduler.cluster.errors import (
+    APIConflictError,
+    APIError,
+    APIForbiddenError,
+    APIInvalidError,
+    APINotFoundError,
+    APITimeoutError,
+    APIUnavailableError,
+)
 from scheduler.cluster.listing import list_snapshot
 from scheduler.decisions.reading import body_of as read_decision
 from scheduler.decisions.time_limit import TimeLimit
@@ -61,6 +71,8 @@ UNRECORDED_SECONDS = 5.0
 SWEEP_SECONDS = 30.0
 # After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time.
 REST_FACTOR = 2.0
+# How long a Pod is put off that can't be changed: an admission webhook of its namespace is away, or denies it.
+PUT_OFF_SECONDS = 10.0
 # What judging a Pod may take: others wait meanwhile, and it is tried again beyond that.
 MOST_SECONDS = 5.0
 _CHUNK = 50
@@ -126,6 +138,8 @@ class Requeuer:
         self._pause = pause
         self._revisions: dict[str, CompiledRevision] = {}
         self._resting_until = float("-inf")
+        # The Pods that are put off, by UID, each with until when.
+        self._put_off: dict[str, datetime] = {}
 
     def tick(self) -> int:
         """Look whether there is something to do, do it, and return the number of Pods requeued.
@@ -239,17 +253,42 @@ class Requeuer:
 
     def _requeue(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, ListedPod]) -> int:
         """Requeue the Pods that are to be, those first that have waited longest; what is beyond the rate is left."""
-        rows = due(self._per_second)
+        self._put_off = {uid: until for uid, until in self._put_off.items() if uid in waiting}
+        rows = self._due()
         if len(rows) == self._per_second:
             self._resting_until = float("-inf")  # there may be more
         requeued: Counter[str] = Counter()
+        faults: list[str] = []
         for row in rows:
             last = self._keep_pace(last)
             lease.keep()
             lease.note(requeued_at=last)
-            requeued[row.cause] += self._requeue_one(row, waiting[row.uid], revision)
+            try:
+                requeued[row.cause] += self._requeue_one(row, waiting[row.uid], revision)
+            except (APIForbiddenError, APIUnavailableError) as error:
+                self._put_off_after(error, row)
+                faults.append(f"{row.namespace}/{row.name}: {error}")
+        if faults:
+            logger.warning("%s Pods can't be requeued yet, the last one %s", len(faults), faults[-1])
         _count(requeued, revision, self._clock())
         return requeued.total()
+
+    def _due(self) -> list[WaitingPod]:
+        """Return the Pods to requeue now. Those that were put off take what the others leave, so they hold up nobody."""
+        rows = due(self._per_second, besides=self._put_off.keys())
+        now, left = self._clock(), self._per_second - len(rows)
+        again = list(islice((uid for uid, until in self._put_off.items() if until <= now), left))
+        for uid in again:
+            del self._put_off[uid]
+        return due(self._per_second, besides=self._put_off.keys()) if again else rows
+
+    def _put_off_after(self, error: APIError, row: WaitingPod) -> None:
+        """Put a Pod off after a fault that can be its alone; raise one that is the API server's."""
+        of_one = isinstance(error, APIForbiddenError) or error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        if of_one or isinstance(error, APITimeoutError):  # a webhook that hangs, or the API server does: the tick ends
+            self._put_off[row.uid] = self._clock() + timedelta(seconds=PUT_OFF_SECONDS)
+        if not of_one:
+            raise error
 
     def _keep_pace(self, last: datetime | None) -> datetime:
         """Wait until the next Pod may be requeued, and return the time."""

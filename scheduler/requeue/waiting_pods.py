@@ -1,6 +1,6 @@
 """The rows of waiting Pods: who waits, whose refusal is to be judged again, and who is to be requeued."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -88,9 +88,10 @@ def _noted(row: WaitingPod, decision: UUID | None, outcome: Judgement, revision:
     return row
 
 
-def due(limit: int) -> list[WaitingPod]:
-    """Return the candidates that are to be requeued, the oldest Pods first."""
-    return list(WaitingPod.objects.exclude(cause="")[:limit])
+def due(limit: int, *, besides: Collection[str]) -> list[WaitingPod]:
+    """Return the candidates that are to be requeued, the oldest Pods first, without those of `besides`."""
+    rows = WaitingPod.objects.exclude(cause="")[: limit + len(besides)]
+    return [row for row in rows if row.uid not in besides][:limit]
 
 
 def finish(row: WaitingPod, at: datetime) -> None:

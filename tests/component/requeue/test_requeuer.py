@@ -20,7 +20,14 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, Pause, Revision, RuleSet, RuleSetSpec
 from policies.models import Revision as RevisionRow
-from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
+from scheduler.cluster.errors import (
+    APIConflictError,
+    APIForbiddenError,
+    APIInvalidError,
+    APINotFoundError,
+    APITimeoutError,
+    APIUnavailableError,
+)
 from scheduler.decisions.record import NodesEntry
 from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
 from scheduler.requeue import requeuer
@@ -53,7 +60,9 @@ class Cluster:
         self.pods: dict[str, dict[str, Any]] = {}
         self.requeued: list[str] = []
         self.listed: list[str] = []
+        self.patched: list[str] = []
         self.fault: Exception | None = None
+        self.faults: dict[str, Exception] = {}
 
     def list_pods(self, *, field_selector: str) -> list[dict[str, Any]]:
         assert field_selector == "spec.nodeName=,status.phase=Pending"
@@ -68,8 +77,11 @@ class Cluster:
     def patch_pod_annotations(
         self, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str], resource_version: str
     ) -> dict[str, Any]:
+        self.patched.append(name)
         if self.fault is not None:
             raise self.fault
+        if name in self.faults:
+            raise self.faults[name]
         pod = self.pods[uid]
         assert pod["metadata"]["resourceVersion"] == resource_version
         pod["metadata"]["resourceVersion"] = str(int(resource_version) + 1)
@@ -488,6 +500,38 @@ class TestTheCluster:
         world.cluster.fault = None
         world.pass_time(seconds=31)
         assert world.tick() == []
+
+    @pytest.mark.parametrize("fault", [APIForbiddenError("denied"), APIUnavailableError("no webhook", status=500)])
+    def test_a_pod_that_admission_keeps_from_being_patched_holds_up_no_others(
+        self, world: World, caplog: pytest.LogCaptureFixture, fault: Exception
+    ) -> None:
+        world.requeuer = world.make_requeuer(per_second=2)
+        first = world.publish(rules("web", 1, NEVER))
+        for age, name in enumerate(["d", "c", "b", "a"]):
+            world.refuse(first, name, "web", age=age)
+        world.cluster.faults = {"a": fault, "b": fault}
+        world.publish(rules("web", 2, ALWAYS))
+
+        assert world.tick() == []
+        assert "2 Pods can't be requeued yet, the last one default/b: " in caplog.text
+        assert world.tick() == ["c", "d"]
+        assert world.tick() == []
+        assert world.cluster.patched == ["a", "b", "c", "d"]
+
+        world.cluster.faults = {}
+        world.pass_time(seconds=requeuer.PUT_OFF_SECONDS)
+        assert world.tick() == ["a", "b"]
+
+    def test_a_pod_whose_admission_hangs_holds_up_others_for_one_tick(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "b", "web")
+        world.refuse(first, "a", "web", age=1)
+        world.cluster.faults = {"a": APITimeoutError("no answer")}
+        world.publish(rules("web", 2, ALWAYS))
+
+        assert world.tick() == []
+        world.pass_time(seconds=1)
+        assert world.tick() == ["b"]
 
     def test_an_api_server_that_is_away_is_tried_again(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
         self.ready(world)
