@@ -9,6 +9,7 @@ import logging
 import queue as queues
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -28,9 +29,9 @@ from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import act
 from scheduler.binder.queue import Queue, State, Waiting
-from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, binding_of
+from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, binding_of, look_up
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import APIRequest, Dispatcher
+from scheduler.cluster.dispatcher import CONNECTIONS, UNANSWERED, APIRequest, Dispatcher
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECONDS, BINDER_VICTIMS
@@ -43,8 +44,12 @@ BINDING_THREADS = 4
 # For each call: with the look-up afterwards well below the 5 s between a holder's last moment and the next one's first.
 BIND_TIMEOUT_SECONDS = 3.0
 
-# How soon a binding is sent again of which nobody knows what became.
+# How soon a binding is sent again of which nobody knows what became; twice as long after each time, up to the longest.
+# One that hangs for an admission webhook takes a connection each time.
 LOOK_AGAIN_SECONDS = 0.5
+LONGEST_AGAIN_SECONDS = 8.0
+# So many are sent again at a time: half of the dispatcher's connections are left to the others.
+MOST_AGAIN = CONNECTIONS // 2
 
 # What is said of a Pod whose binding won't be done as it is, though nothing of the Pod has changed.
 _NOT_DONE = {Outcome.DENIED: BINDING_REFUSED, Outcome.FAILED: BINDING_FAILED}
@@ -98,6 +103,9 @@ class APICalls:
         self.in_flight: dict[str, str] = {}
         # Bindings of which nobody knows what became, each with when to send it again.
         self.again: list[tuple[float, Placement]] = []
+        # How often each was sent of which that isn't known, by the Pod's UID.
+        self._unknown: Counter[str] = Counter()
+        self._sent_again: set[str] = set()
         # How many Pods this process has bound.
         self.bound = 0
         self._threads = [
@@ -139,8 +147,10 @@ class APICalls:
         def done(status: int, _: bytes) -> None:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
                 self._tell(lambda now: self._on_outcome(placement, Outcome.BOUND, now))
+            elif status == UNANSWERED:
+                self._work.put(lambda: self._look_into(placement, look_up))
             else:
-                self._work.put(lambda: self._bind(placement))
+                self._work.put(lambda: self._look_into(placement, bind))
 
         self._dispatcher.send(
             APIRequest(
@@ -150,10 +160,26 @@ class APICalls:
 
     def send_again(self, now: float) -> None:
         """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done."""
-        due = [placement for at, placement in self.again if at <= now]
-        self.again = [(at, placement) for at, placement in self.again if at > now]
-        for placement in due:
+        due = [entry for entry in self.again if entry[0] <= now][: MOST_AGAIN - len(self._sent_again)]
+        uids = {placement.pod.uid for _, placement in due}
+        self.again = [entry for entry in self.again if entry[1].pod.uid not in uids]
+        for _, placement in due:
+            self._sent_again.add(placement.pod.uid)
             self.send(placement, may_be_done=True)
+
+    def again_at(self) -> float | None:
+        """Return when the next binding is to be sent again; None when that depends on an answer."""
+        is_full = len(self._sent_again) >= MOST_AGAIN
+        return None if is_full else min((at for at, _ in self.again), default=None)
+
+    @property
+    def awaited(self) -> int:
+        """How many bindings are on their way; without those that are sent again later, which hang or were lost."""
+        return len(self.in_flight) - len(self.again)
+
+    def _no_longer_in_flight(self, uid: str) -> None:
+        self.in_flight.pop(uid, None)
+        self._unknown.pop(uid, None)
 
     def is_binding(self, uid: str) -> bool:
         """Return whether a Pod is being bound, or is bound and only not seen on its node yet, however long that takes."""
@@ -184,36 +210,40 @@ class APICalls:
 
         return ready
 
-    def _bind(self, placement: Placement) -> None:
+    def _look_into(self, placement: Placement, find_out: Callable[..., Outcome]) -> None:
         if not self._leads():
             self._tell(lambda now: self._on_not_leading(placement, now, may_be_done=True))
             return
         outcome = Outcome.UNKNOWN
         try:
-            outcome = bind(self._client, _target_of(placement), timeout_seconds=BIND_TIMEOUT_SECONDS)
+            outcome = find_out(self._client, _target_of(placement), timeout_seconds=BIND_TIMEOUT_SECONDS)
         finally:
             self._tell(lambda now: self._on_outcome(placement, outcome, now))
 
     def _on_not_leading(self, placement: Placement, now: float, *, may_be_done: bool) -> None:
         uid = placement.pod.uid
+        self._sent_again.discard(uid)
         if may_be_done and uid in self._queue:
             # The API server may have the Pod on its node, and the watch may be late. Were it counted there no more, its room
             # would be used twice by this process, once it leads again.
             self.again.append((now + LOOK_AGAIN_SECONDS, placement))
             return
-        self.in_flight.pop(uid, None)
+        self._no_longer_in_flight(uid)
         self.take_back(uid, now)
 
     def _on_outcome(self, placement: Placement, outcome: Outcome, now: float) -> None:
         uid = placement.pod.uid
+        self._sent_again.discard(uid)
         # Taken back meanwhile, since this process doesn't lead any more.
         if uid not in self.in_flight:
             return
         BINDER_BINDINGS.labels(outcome.value).inc()
         if outcome is Outcome.UNKNOWN:
-            self.again.append((now + LOOK_AGAIN_SECONDS, placement))
+            wait = min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS)
+            self._unknown[uid] = min(self._unknown[uid] + 1, 10)
+            self.again.append((now + wait, placement))
             return
-        del self.in_flight[uid]
+        self._no_longer_in_flight(uid)
         if outcome is Outcome.BOUND:
             self._on_bound(placement, now)
         else:

@@ -284,7 +284,7 @@ class Loop:
     def _may_decide(self) -> bool:
         return (
             self._profile is not None
-            and len(self._api_calls.in_flight) < MOST_IN_FLIGHT
+            and self._api_calls.awaited < MOST_IN_FLIGHT
             and self._live.synced
             and self._leads()
             and not self._is_away()
@@ -296,8 +296,9 @@ class Loop:
 
     def _pause(self, now: float) -> float:
         moments = [now + _IDLE_SECONDS]
-        if not self._is_away():
-            moments += [at for at, _ in self._api_calls.again]
+        again_at = None if self._is_away() else self._api_calls.again_at()
+        if again_at is not None:
+            moments.append(again_at)
         at = self._queue.next_at()
         if at is not None and self._may_decide():
             moments.append(at)

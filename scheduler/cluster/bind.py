@@ -148,6 +148,11 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
     return Outcome.BOUND
 
 
+def look_up(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
+    """Return what became of a binding that was sent and not answered, without sending it again; UNKNOWN when it can still be done."""
+    return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.UNKNOWN)
+
+
 def read_placed(client: Client, target: Target, *, timeout_seconds: float) -> Placed:
     """Read where a Pod is.
 

@@ -16,7 +16,7 @@ from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder import loop as loop_module
 from scheduler.binder.actions import Condition, Event
-from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
+from scheduler.binder.api_calls import LONGEST_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, MOST_AGAIN
 from scheduler.binder.loop import MOST_IN_FLIGHT, SWEEP_SECONDS, Loop, Nomination
 from scheduler.binder.queue import State, Waiting
 from scheduler.cluster.bind import Outcome
@@ -64,6 +64,7 @@ class World:
         )
         monkeypatch.setattr(api_calls_module, "write_condition", self._write)
         monkeypatch.setattr(api_calls_module, "bind", self._bind)
+        monkeypatch.setattr(api_calls_module, "look_up", self._bind)
         self.live._listed |= ALWAYS
         self.loop.serve(CompiledRevision(Revision(number=0)))
         self._nodes: Reflection[Node] = Reflection()
@@ -383,6 +384,49 @@ def test_pods_whose_bindings_fail_hold_up_no_others(world: World) -> None:
     world.turn()
 
     assert world.on("n1") == ["free"]
+
+
+def test_pods_whose_bindings_hang_hold_up_no_others(world: World) -> None:
+    """An admission webhook that doesn't answer: the API server waits for it longer than the binder for the API server."""
+    world.outcome = Outcome.UNKNOWN
+    world.node("n1", pods="1000")
+    for number in range(MOST_IN_FLIGHT):
+        world.pod(f"stuck-{number}")
+    world.turn(MOST_IN_FLIGHT)
+    world.answer(0)
+    world.turn()
+
+    world.pod("free")
+    world.turn()
+    assert [request.path for request in world.dispatcher.requests] == ["/api/v1/namespaces/default/pods/free/binding"]
+    assert len(world.on("n1")) == MOST_IN_FLIGHT + 1
+
+    world.now += LOOK_AGAIN_SECONDS
+    world.turn(2)
+    assert len(world.dispatcher.requests) == 1 + MOST_AGAIN
+    assert world.loop._pause(world.now) > 0
+    world.outcome = Outcome.BOUND
+    for _ in range(MOST_IN_FLIGHT // MOST_AGAIN):
+        world.answer()
+    world.turn()
+    assert world.loop.bound == MOST_IN_FLIGHT + 1
+
+
+def test_a_binding_that_hangs_is_sent_again_ever_later(world: World) -> None:
+    world.outcome = Outcome.UNKNOWN
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+
+    for seconds in (0.5, 1.0, 2.0, 4.0, LONGEST_AGAIN_SECONDS, LONGEST_AGAIN_SECONDS):
+        world.answer(0)
+        world.turn()
+        world.now += seconds - 0.1
+        world.turn()
+        assert world.dispatcher.requests == []
+        world.now += 0.2
+        world.turn()
+        assert len(world.dispatcher.requests) == 1
 
 
 def test_a_binding_refused_since_the_pod_is_another_by_now_is_not_told(world: World) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.cluster.bind import Outcome, Target, bind
+from scheduler.cluster.bind import Outcome, Target, bind, look_up
 from scheduler.cluster.client import Client
 from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
 
@@ -83,6 +83,19 @@ class TestBind:
     def test_without_a_server_the_outcome_is_unknown(self, tmp_path: Path) -> None:
         client = Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
         assert bind(client, TARGET, timeout_seconds=0.3) is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("got", "outcome"),
+    [(pod("n1"), Outcome.BOUND), (pod("n2"), Outcome.ELSEWHERE), (pod(), Outcome.UNKNOWN), (status(404), Outcome.GONE)],
+)
+def test_a_binding_that_was_not_answered_is_looked_up_and_not_sent_again(
+    tmp_path: Path, got: Answer, outcome: Outcome
+) -> None:
+    with serving(lambda _: got) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+        assert look_up(client, TARGET, timeout_seconds=1) is outcome
+    assert [(request.method, request.path) for request in server.requests] == [("GET", GET)]
 
 
 class TestTarget:
