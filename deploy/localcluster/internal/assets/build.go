@@ -159,7 +159,8 @@ func (b *Builder) compile(ctx context.Context, folder string, total int) error {
 			told = time.Now()
 			b.Progress(fmt.Sprintf("compiling %s of %s packages", thousands(done), thousands(total)), done, total)
 		}
-	}, append([]string{"build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false",
+		// -s strips what debuggers read; not to write it in the first place takes a tenth off the compiling.
+	}, append([]string{"build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false",
 		"-ldflags", linkFlags(version), "-o", folder + string(filepath.Separator)}, packages()...)...)
 	if err == nil {
 		b.Progress(fmt.Sprintf("compiled %s packages", thousands(total)), total, total)
