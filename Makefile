@@ -18,11 +18,11 @@ SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_databas
 # queries as the rest; a browser looks at them on SQLite.
 ON_SQLITE_ALONE := $(addprefix tests/component/policies/,test_change_doors.py test_change_machine.py)
 PAGES := $(addprefix tests/component/controlplane/,test_admin_writes.py test_buttons.py test_frame.py) $(wildcard tests/component/*/test_*page*.py)
-ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest) $(PAGES)
+ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest decisions/test_replay.py ledger/test_evidence.py) $(PAGES)
 # Two run at a time, the longest first; those that start whole clusters, not beside each other.
-LANES := test-e2e test-postgres test-unit test-sqlite test-faults test-browser test-differential test-go
+LANES := test-e2e test-postgres test-sqlite test-faults test-browser test-unit test-limits test-differential test-go
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
+.PHONY: help setup up test test-unit test-limits test-differential test-sqlite test-postgres test-go test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -38,8 +38,11 @@ test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plan
 	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target $(LANES)
 	@echo "all tests passed"
 
-test-unit: ## Tests that need nothing; every branch of the engine has to be covered
-	$(LANE) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+test-unit: ## Tests of pure code; every branch of the engine has to be covered
+	$(LANE) tests/unit --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+
+test-limits: ## Hostile input, floods, the layers: what needs no database
+	$(LANE) tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE))
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(LANE) tests/differential
