@@ -121,7 +121,9 @@ class _Typed(NamedTuple):
 
 
 def _typed(request: HttpRequest) -> list[_Typed]:
-    """Return what was sent, by the names of the fields, and how high it is."""
+    """Return what was typed, by the names of the fields, and how many rows it takes. The sign-in's own form has nothing to keep."""
+    if request.path == reverse("admin:login"):
+        return []
     named = [(name, value) for name, values in request.POST.lists() for value in values if value.strip()]
     shown = [(name, value) for name, value in named if not _NOT_TYPED.fullmatch(name) and not _SECRET.search(name)]
     return [_Typed(name, value, min(20, value.count("\n") + len(value) // 60 + 1)) for name, value in shown]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import unfold
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.http import HttpResponse
@@ -128,6 +129,19 @@ def test_what_is_sent_after_the_session_has_ended_is_shown_and_nothing_is_done(o
     assert 'href="/admin/login/?next=/admin/policies/ruleset/add/"' in page.content.decode()
     assert not RuleSet.objects.filter(name="typed-for-long").exists()
     assert operator.post("/admin/policies/ruleset/add/", {}).status_code == 302
+
+
+def test_who_signs_in_for_a_page_that_leads_to_the_sign_in_is_signed_in(operator: Client) -> None:
+    """As after a form of the sign-in that was too old: its answer led back to it."""
+    User.objects.filter(username="operator").update(password=make_password("a password of the test"))
+    operator.logout()
+    typed = {"username": "operator", "password": "a password of the test"}
+    page = operator.post("/admin/login/?next=%2Fadmin%2Flogin%2F%3Fnext%3D%2Fadmin%2F", typed)
+    assert page.status_code == 302
+    assert operator.get("/admin/").status_code == 200
+    strict = type(operator)(enforce_csrf_checks=True)
+    old = strict.post("/admin/login/?next=/admin/", typed, headers={"Sec-Fetch-Site": "same-origin"})
+    assert "The form is too old" in text_of(old)
 
 
 def test_a_fault_is_a_page_that_asks_no_database(django_assert_num_queries: Any) -> None:
