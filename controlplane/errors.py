@@ -21,9 +21,10 @@ from policies.wording import listed
 _PAGES = "/admin/"
 # Where a request's account keeps the last permission that it was refused.
 REFUSED = "refused_permission"
-# What a form has beside what its reader typed, and what nobody reads off a screen.
+# What a form has beside what its reader typed: its buttons, and hidden fields, which nobody reads off a screen.
 _NOT_TYPED = re.compile(
-    r"csrfmiddlewaretoken|_.*|.*digest|revision|.*-position|.*-(TOTAL|INITIAL|MIN_NUM|MAX_NUM)_FORMS|.*__prefix__.*",
+    r"csrfmiddlewaretoken|_.*|act|move|save|.*digest|revision|uid|number|back|replaces|seen"
+    r"|.*-(id|position|(TOTAL|INITIAL|MIN_NUM|MAX_NUM)_FORMS)|.*__prefix__.*",
     re.DOTALL,
 )
 # The URL of a webhook is a secret, too.

@@ -131,6 +131,24 @@ def test_what_is_sent_after_the_session_has_ended_is_shown_and_nothing_is_done(o
     assert operator.post("/admin/policies/ruleset/add/", {}).status_code == 302
 
 
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("change/7/act/", {"digest": "abc", "revision": "4", "text": "", "act": "approve"}),
+        (
+            "ruleset/web/change/",
+            {"loaded_digest": "abc", "filters-0-id": "3", "filters-0-position": "0", "_save": "Save"},
+        ),
+    ],
+)
+def test_a_button_that_is_pressed_after_the_session_has_ended_leads_to_the_sign_in(
+    operator: Client, path: str, sent: dict[str, str]
+) -> None:
+    operator.logout()
+    page = operator.post(f"/admin/policies/{path}", sent)
+    assert (page.status_code, page.headers["Location"]) == (302, f"/admin/login/?next=/admin/policies/{path}")
+
+
 def test_who_signs_in_for_a_page_that_leads_to_the_sign_in_is_signed_in(operator: Client) -> None:
     """As after a form of the sign-in that was too old: its answer led back to it."""
     User.objects.filter(username="operator").update(password=make_password("a password of the test"))
