@@ -52,8 +52,10 @@ _AUDIENCE = re.compile(r"\S+")
 _ACCOUNT = re.compile(r"[a-z0-9*][a-z0-9.*-]*/[a-z0-9*][a-z0-9.*-]*")
 # What a ServiceAccount may be here: an administrator is a person.
 _REVIEWED_ROLES = SIGN_IN_ROLES[:-1]
-# As a Host header has it, without its port; an address of IPv6 with brackets or without.
-_HOST = re.compile(r"[^\s\[\]:@/?#]+|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
+# As a Host header has it, without its port. What the admin takes is Django's: with a dot in front all names below it, too. The
+# extender compares names as they are.
+_ALLOWED_HOST = re.compile(r"\*|\.?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+_EXTENDERS_HOST = re.compile(r"[^\s\[\]:@/?#*.]+(\.[^\s\[\]:@/?#*.]+)*")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 _PORTS = 65_536
 _LOOPBACK = re.compile(r"127\.[0-9.]+|::1|localhost")
@@ -81,11 +83,20 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _hosts(text: str) -> tuple[str, ...]:
-    names = _names(text)
-    if not names or not all(map(_HOST.fullmatch, names)):
-        raise ValueError(text)
-    return names
+def _hosts(pattern: re.Pattern[str]) -> Callable[[str], tuple[str, ...]]:
+    def host(name: str) -> str:
+        if pattern.fullmatch(name):
+            return name
+        address = name.removeprefix("[").removesuffix("]")
+        ipaddress.IPv6Address(address)  # ValueError, where it is none
+        return f"[{address}]"
+
+    def read(text: str) -> tuple[str, ...]:
+        if not (names := _names(text)):
+            raise ValueError(text)
+        return tuple(map(host, names))
+
+    return read
 
 
 def _patterns(text: str) -> tuple[str, ...]:
@@ -234,7 +245,7 @@ _DATABASE = (
     _server(_SQLITE, _POSTGRES),
     f"sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR{_ENCODED}",
 )
-_HOSTS = (_hosts, "host names, by commas, without https:// and port")
+_HOSTS = "host names, by commas, without https:// and port"
 _PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
 # A hundred years, for who means for ever: with more, moments would be asked for that Python and databases can't write.
 _MOST_DAYS = 36_500
@@ -255,7 +266,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "kubeconfig": (str, "a path"),
     "scheduler_config": (str, "a path"),
-    "allowed_hosts": _HOSTS,
+    "allowed_hosts": (_hosts(_ALLOWED_HOST), f"{_HOSTS}; .example.org is that and all names below it"),
     "trusted_origins": (_origins, "origins like https://berth.example.org, by commas"),
     "behind_tls_proxy": (_boolean, "true or false"),
     "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
@@ -265,7 +276,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_tls_key_file": (str, "a path"),
     "extender_client_ca_file": (str, "a path"),
     "extender_clients": (_names, "names, by commas"),
-    "extender_hosts": _HOSTS,
+    "extender_hosts": (_hosts(_EXTENDERS_HOST), _HOSTS),
     "extender_secret_path": (_matching(_SECRET_PATH), "32 to 128 letters, digits, - or _"),
     "extender_calls_per_second": (_positive(float), "a number of calls above 0"),
     "extender_revision_poll_seconds": _WAITED,

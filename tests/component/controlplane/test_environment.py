@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.http.request import split_domain_port, validate_host
 
 from controlplane.checks import faults_of
 from controlplane.env import _RENAMED, ConfigurationError, Environment, decode, read_environment
 from controlplane.env_values import READERS
+from scheduler.extender.origin import is_known_host
 
 _READERS_BY_VARIABLE = {f"BERTH_{field.upper()}" for field in READERS}
 KEY = "k" * 40
@@ -227,20 +229,49 @@ def test_redis_urls_in_the_accepted_forms_are_taken(url: str) -> None:
     assert decode({"BERTH_REDIS_URL": url}).redis_url == url
 
 
-@pytest.mark.parametrize("name", ["BERTH_ALLOWED_HOSTS", "BERTH_EXTENDER_HOSTS"])
+HOSTS = "host names, by commas, without https:// and port"
+NAMES_OF_NO_REQUEST = [
+    *("https://berth.example.org", "berth.example.org:8443", "a,b/", "a b", " , ", "[::1]:80"),
+    *("*.example.org", "berth.example.org.", "a..b"),
+]
+
+
 @pytest.mark.parametrize(
-    "value", ["https://berth.example.org", "berth.example.org:8443", "a,b/", "a b", " , ", "[::1]:80"]
+    ("name", "value"),
+    [
+        *(("BERTH_ALLOWED_HOSTS", value) for value in [*NAMES_OF_NO_REQUEST, "berth_1.example.org", "bücher.example"]),
+        *(("BERTH_EXTENDER_HOSTS", value) for value in [*NAMES_OF_NO_REQUEST, "*", ".example.org"]),
+    ],
 )
 def test_a_host_that_no_request_can_name_is_refused(name: str, value: str) -> None:
     (fault,) = _faults({name: value})
-    assert fault == f"{name}={value!r} is not host names, by commas, without https:// and port"
+    assert fault.startswith(f"{name}={value!r} is not {HOSTS}")
 
 
 @pytest.mark.parametrize(
-    "value", ["127.0.0.1", "localhost", "[::1]", "fd00::1", ".example.org", "berth_1.example.org", "*"]
+    ("value", "host"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("LocalHost", "localhost:8000"),
+        ("[::1]", "[::1]"),
+        ("fd00::1", "[fd00::1]:8000"),
+        (".example.org", "berth.example.org"),
+        (".example.org", "example.org"),
+        ("*", "berth.example.org"),
+    ],
 )
-def test_hosts_in_the_accepted_forms_are_taken(value: str) -> None:
-    assert decode({"BERTH_ALLOWED_HOSTS": f"a, {value}"}).allowed_hosts == ("a", value)
+def test_a_request_that_names_an_allowed_host_is_taken(value: str, host: str) -> None:
+    allowed = decode({"BERTH_ALLOWED_HOSTS": f"a, {value}"}).allowed_hosts
+    domain, _ = split_domain_port(host)
+    assert allowed[0] == "a"
+    assert validate_host(domain, allowed)
+
+
+@pytest.mark.parametrize("value", ["10.0.0.1", "fd00::1", "[fd00::1]", "extender.berth.svc", "berth_1"])
+def test_names_and_addresses_of_the_extender_are_taken(value: str) -> None:
+    hosts = decode({"BERTH_EXTENDER_HOSTS": value}).extender_hosts
+    asked = f"[{value}]" if value.startswith("fd") else value
+    assert is_known_host(f"{asked}:8010", hosts, with_tls=False)
 
 
 def test_a_path_of_the_checkpoints_webhook_may_hold_an_at_sign() -> None:
