@@ -21,7 +21,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing, wording
 from policies.admin.base import change_url, person, rows_of, thing_urls
-from policies.admin.fields import parse_selector
+from policies.admin.fields import LinesField, parse_selector
 from policies.admin.panels import add_panel
 from policies.engine import ruleset as engine
 from policies.engine.pauses import EVERYTHING, Target
@@ -54,7 +54,7 @@ def _banner(request: HttpRequest) -> list[publishing.Suspended]:
 class _WhyForm(forms.Form):
     """Why, and what its author was looking at."""
 
-    reason = forms.CharField(
+    reason = LinesField(
         label="Reason",
         max_length=1000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "Why now? A ticket number helps."}),

@@ -50,6 +50,13 @@ def test_what_is_paused_stands_on_every_page_until_it_is_resumed(operator: Clien
     assert 'id="suspensions"' not in get(operator, "/admin/").content.decode()
 
 
+def test_a_reason_of_many_lines_is_as_long_as_its_field_says(operator: Client) -> None:
+    """Browsers count a line end as one character against the field's length, and send two."""
+    lines = ["x" * 19] * 50
+    send(operator, PAUSE + "everything", reason="\r\n".join(lines))
+    assert [each.reason for each in live().pauses] == ["\n".join(lines)]
+
+
 def test_a_pause_that_has_ended_is_shown_as_ended_and_can_be_removed(operator: Client) -> None:
     publish_all(make_pause(target="RuleSet/web/team", until="2020-01-01T00:00:00Z"))
     assert "The pause of rule team of rule set web ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/"))
