@@ -16,6 +16,9 @@ _CONNECT_SECONDS = 10.0
 _TOO_LARGE = 413
 _TOO_MANY = 429
 _SERVER_FAULT = 500
+# OpenSSL's words, of 3 and of 1.1.
+_UNKNOWN_SIGNER = ("self-signed certificate", "self signed certificate", "issuer certificate", "the first certificate")
+_ANOTHER_TIME = ("certificate has expired", "certificate is not yet valid")
 _REMEDIES = {
     401: "The token is missing, wrong, expired or revoked: set BERTH_TOKEN, or `berth login` with a new one.",
     403: "See `berth whoami` for what this token may do; who may give it more is in the admin under Tokens.",
@@ -240,11 +243,13 @@ def _verify(place: Place) -> Any:
 
 
 def _remedy_of(said: str) -> str:
-    """Return what to do where no answer came. A certificate for another name has the wrong address, not the wrong signer."""
-    if "CERTIFICATE_VERIFY_FAILED" in said and "mismatch" not in said:
+    """Return what to do where no answer came. Of a certificate that isn't taken TLS says whether its signer isn't known, or its time is over."""
+    if any(words in said for words in _UNKNOWN_SIGNER):
         return (
             "Name the file of certificates that its own is checked by: BERTH_CA_FILE, or `berth login --ca-file FILE`."
         )
+    if any(words in said for words in _ANOTHER_TIME):
+        return "Renew it, or set this machine's clock."
     return "Is BERTH_SERVER right?"
 
 

@@ -5,6 +5,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -76,12 +77,12 @@ def test_a_token_that_the_server_refuses_isnt_kept(
     assert not (tmp_path / "config").exists()
 
 
-@pytest.fixture
-def secured(stub: Stub, tmp_path: Path) -> Iterator[str]:
-    """Yield where the stub listens with a certificate that `authority.pem` signed."""
+@contextmanager
+def listening(folder: Path, days: float = 1) -> Iterator[str]:
+    """Yield where the stub listens with a certificate that `authority.pem` signed, and that ends in so many days."""
     authority = Authority()
-    write(tmp_path / "authority.pem", authority.pem)
-    pair = write(tmp_path / "pair.pem", b"".join(authority.sign("berth")))
+    write(folder / "authority.pem", authority.pem)
+    pair = write(folder / "pair.pem", b"".join(authority.sign("berth", days=days)))
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair)
@@ -92,6 +93,12 @@ def secured(stub: Stub, tmp_path: Path) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def secured(stub: Stub, tmp_path: Path) -> Iterator[str]:
+    with listening(tmp_path) as server:
+        yield server
 
 
 @pytest.mark.usefixtures("nobody")
@@ -123,6 +130,19 @@ def test_whose_certificate_nobody_known_signed_is_said_with_what_names_the_signe
     assert ran.code == 3
     assert "BERTH_CA_FILE" in ran.err
     assert "Is BERTH_SERVER right?" not in ran.err
+
+
+@pytest.mark.usefixtures("nobody", "stub")
+def test_of_a_certificate_whose_time_is_over_nobody_is_sent_for_its_signer(
+    berth: Berth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTH_CA_FILE", str(tmp_path / "authority.pem"))
+    with listening(tmp_path, days=-1) as server:
+        ran = berth("status", "--server", server)
+
+    assert ran.code == 3
+    assert "certificate has expired" in ran.err
+    assert "BERTH_CA_FILE" not in ran.err
 
 
 def _keep(tmp_path: Path, server: str, mode: int = 0o600) -> Path:
