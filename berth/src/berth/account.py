@@ -20,10 +20,7 @@ def login(given: Namespace) -> Answer:
     The token comes from standard input or the keyboard, never from an argument: others see those in the list of processes.
     """
     server = check_server(given.url or os.environ.get("BERTH_SERVER", ""))
-    token = (getpass.getpass(f"Token for {server}: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
-    if not token:
-        message = "No token was given: make one in the admin under Tokens, or by `manage.py token create`."
-        raise CommandError(message)
+    token = _given_token(server)
     certificates = given.ca_file or os.environ.get("BERTH_CA_FILE", "")
     # Whole: the commands to come are called in other folders.
     place = Place(server, token, str(Path(certificates).absolute()) if certificates else "")
@@ -35,6 +32,23 @@ def login(given: Namespace) -> Answer:
     return Answer(
         {"server": server, "kept": str(path), **found}, [f"{server} knows you as {name}.", f"Kept in {path}."]
     )
+
+
+def _given_token(server: str) -> str:
+    """Return the token that is typed or piped.
+
+    Raises:
+        CommandError: there is none, or it is no text.
+    """
+    try:
+        token = (getpass.getpass(f"Token for {server}: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    except UnicodeDecodeError as error:
+        message = "The token that standard input holds isn't UTF-8."
+        raise CommandError(message) from error
+    if not token:
+        message = "No token was given: make one in the admin under Tokens, or by `manage.py token create`."
+        raise CommandError(message)
+    return token
 
 
 def logout(given: Namespace) -> Answer:

@@ -77,6 +77,18 @@ def test_a_token_that_the_server_refuses_isnt_kept(
     assert not (tmp_path / "config").exists()
 
 
+def test_a_token_that_is_no_text_is_refused_in_a_sentence(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some shells of Windows pipe it."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("secret-token\n".encode("utf-16"))))
+
+    ran = berth("login", stub.url)
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert ran.err == "The token that standard input holds isn't UTF-8.\n"
+
+
 @contextmanager
 def listening(folder: Path, days: float = 1) -> Iterator[str]:
     """Yield where the stub listens with a certificate that `authority.pem` signed, and that ends in so many days."""
