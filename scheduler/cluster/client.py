@@ -413,7 +413,14 @@ class Client:
         return pods
 
     def patch_pod_annotations(
-        self, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None], resource_version: str = ""
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        annotations: Mapping[str, str | None],
+        resource_version: str = "",
+        timeout_seconds: float = READ_TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
         """Set annotations of exactly this Pod (None takes one away) and give the Pod as it is then.
 
@@ -427,7 +434,8 @@ class Client:
         metadata = {"uid": uid, "annotations": annotations}
         if resource_version:
             metadata["resourceVersion"] = resource_version
-        answer = self.patch(path=path, body=msgspec.json.encode({"metadata": metadata}), content_type=MERGE_PATCH)
+        body = msgspec.json.encode({"metadata": metadata})
+        answer = self.patch(path=path, body=body, content_type=MERGE_PATCH, timeout_seconds=timeout_seconds)
         return _decoded(answer, type_=dict[str, Any], context=f"PATCH {path}")
 
 

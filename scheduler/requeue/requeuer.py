@@ -73,6 +73,8 @@ SWEEP_SECONDS = 30.0
 REST_FACTOR = 2.0
 # How long a Pod is put off that can't be changed: an admission webhook of its namespace is away, or denies it.
 PUT_OFF_SECONDS = 10.0
+# How long an answer is waited for: well below the lease, and below the 10 s that the API server waits for an admission webhook.
+PATCH_SECONDS = 3.0
 # What judging a Pod may take: others wait meanwhile, and it is tried again beyond that.
 MOST_SECONDS = 5.0
 _CHUNK = 50
@@ -308,6 +310,7 @@ class Requeuer:
                 uid=pod.uid,
                 resource_version=pod.resource_version,
                 annotations={ANNOTATION: f"{cause} at {now:%Y-%m-%dT%H:%M:%S.%fZ}"},
+                timeout_seconds=PATCH_SECONDS,
             )
         except (APINotFoundError, APIConflictError):
             return False  # gone, or changed meanwhile: the next tick sees it as it is then
