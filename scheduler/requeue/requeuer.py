@@ -269,6 +269,9 @@ class Requeuer:
                 requeued[row.cause] += self._requeue_one(row, waiting[row.uid], revision)
             except (APIForbiddenError, APIUnavailableError) as error:
                 self._put_off_after(error, row)
+                if not _is_of_one(error):
+                    logger.warning("can't requeue Pods yet: %s", error)
+                    break
                 faults.append(f"{row.namespace}/{row.name}: {error}")
         if faults:
             logger.warning("%s Pods can't be requeued yet, the last one %s", len(faults), faults[-1])
@@ -285,12 +288,9 @@ class Requeuer:
         return due(self._per_second, besides=self._put_off.keys()) if again else rows
 
     def _put_off_after(self, error: APIError, row: WaitingPod) -> None:
-        """Put a Pod off after a fault that can be its alone; raise one that is the API server's."""
-        of_one = isinstance(error, APIForbiddenError) or error.status == HTTPStatus.INTERNAL_SERVER_ERROR
-        if of_one or isinstance(error, APITimeoutError):  # a webhook that hangs, or the API server does: the tick ends
+        """Put a Pod off after a fault that can be its alone: a webhook that hangs is one, or the API server hangs."""
+        if _is_of_one(error) or isinstance(error, APITimeoutError):
             self._put_off[row.uid] = self._clock() + timedelta(seconds=PUT_OFF_SECONDS)
-        if not of_one:
-            raise error
 
     def _keep_pace(self, last: datetime | None) -> datetime:
         """Wait until the next Pod may be requeued, and return the time."""
@@ -320,6 +320,11 @@ class Requeuer:
             return False
         finish(row, now)
         return True
+
+
+def _is_of_one(error: APIError) -> bool:
+    """Return whether a fault says nothing of other Pods; after any other the tick ends."""
+    return isinstance(error, APIForbiddenError) or error.status == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _recorded(decision: Decision) -> Refusal:

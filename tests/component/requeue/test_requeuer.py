@@ -554,6 +554,19 @@ class TestTheCluster:
             assert requeued == expected
             world.pass_time(seconds=1)
 
+    def test_pods_that_were_requeued_before_one_that_hangs_are_counted(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "b", "web")
+        world.refuse(first, "a", "web", age=1)
+        world.cluster.hanging = {"b"}
+        world.publish(rules("web", 2, ALWAYS))
+
+        assert world.tick() == ["a"]
+        assert Requeue.objects.get(revision=2).pods == 1
+        assert "can't requeue Pods yet: no answer" in caplog.text
+
     def test_an_api_server_that_is_away_is_tried_again(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
         self.ready(world)
         world.cluster.fault = APIUnavailableError("away")
