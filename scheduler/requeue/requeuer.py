@@ -12,7 +12,7 @@ matter how many ticks are delivered, or where.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from http import HTTPStatus
@@ -140,7 +140,7 @@ class Requeuer:
         self._pause = pause
         self._revisions: dict[str, CompiledRevision] = {}
         self._resting_until = float("-inf")
-        # The Pods that are put off, by UID, each with until when.
+        # The Pods that are put off, by UID, each with until when; in the order in which they are tried again.
         self._put_off: dict[str, datetime] = {}
 
     def tick(self) -> int:
@@ -261,14 +261,14 @@ class Requeuer:
             self._resting_until = float("-inf")  # there may be more
         requeued: Counter[str] = Counter()
         faults: list[str] = []
-        for row in rows:
+        for number, row in enumerate(rows, 1):
             last = self._keep_pace(last)
             lease.keep()
             lease.note(requeued_at=last)
             try:
                 requeued[row.cause] += self._requeue_one(row, waiting[row.uid], revision)
             except (APIForbiddenError, APIUnavailableError) as error:
-                self._put_off_after(error, row)
+                self._put_off_after(error, row, rows[number:])
                 if not _is_of_one(error):
                     logger.warning("can't requeue Pods yet: %s", error)
                     break
@@ -279,18 +279,27 @@ class Requeuer:
         return requeued.total()
 
     def _due(self) -> list[WaitingPod]:
-        """Return the Pods to requeue now. Those that were put off take what the others leave, so they hold up nobody."""
+        """Return the Pods to requeue now. Those that were put off come behind the others, in turn, so they hold up nobody."""
         rows = due(self._per_second, besides=self._put_off.keys())
         now, left = self._clock(), self._per_second - len(rows)
         again = list(islice((uid for uid, until in self._put_off.items() if until <= now), left))
+        if not again:
+            return rows
         for uid in again:
             del self._put_off[uid]
-        return due(self._per_second, besides=self._put_off.keys()) if again else rows
+        turns = {uid: turn for turn, uid in enumerate(again, 1)}
+        return sorted(due(self._per_second, besides=self._put_off.keys()), key=lambda row: turns.get(row.uid, 0))
 
-    def _put_off_after(self, error: APIError, row: WaitingPod) -> None:
-        """Put a Pod off after a fault that can be its alone: a webhook that hangs is one, or the API server hangs."""
-        if _is_of_one(error) or isinstance(error, APITimeoutError):
-            self._put_off[row.uid] = self._clock() + timedelta(seconds=PUT_OFF_SECONDS)
+    def _put_off_after(self, error: APIError, row: WaitingPod, left: Sequence[WaitingPod]) -> None:
+        """Put a Pod off after a fault that can be its alone: a webhook that hangs is one, or the API server hangs.
+
+        Of those that are `left`, the others of its namespace come behind all others: it may hang for them, too.
+        """
+        now, hangs = self._clock(), isinstance(error, APITimeoutError)
+        if hangs:
+            self._put_off |= {each.uid: now for each in left if each.namespace == row.namespace}
+        if hangs or _is_of_one(error):
+            self._put_off[row.uid] = now + timedelta(seconds=PUT_OFF_SECONDS)
 
     def _keep_pace(self, last: datetime | None) -> datetime:
         """Wait until the next Pod may be requeued, and return the time."""

@@ -149,9 +149,18 @@ class World:
         self.now += timedelta(**delta)
         Process.objects.update(heartbeat_at=self.now)
 
-    def refuse(self, revision: CompiledRevision, name: str, policy: str, *, record: bool = True, age: float = 0) -> str:
+    def refuse(
+        self,
+        revision: CompiledRevision,
+        name: str,
+        policy: str,
+        *,
+        record: bool = True,
+        age: float = 0,
+        namespace: str = "default",
+    ) -> str:
         """Refuse a Pod as kube-scheduler and the extender do it; returns the UID."""
-        pod = make_pod(name, labels={"policy": policy})
+        pod = make_pod(name, namespace=namespace, labels={"policy": policy})
         rule_set = revision.rule_sets[policy]
         snapshot = Snapshot.of(map(Node.from_json, self.cluster.nodes))
         cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=self.now, params=rule_set.params)
@@ -553,6 +562,31 @@ class TestTheCluster:
             assert world.cluster.waited_seconds < LEASE_SECONDS
             assert requeued == expected
             world.pass_time(seconds=1)
+
+    def test_pods_of_a_namespace_whose_webhook_hangs_hold_up_others_for_one_tick(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "free", "web", namespace="other")
+        for age, name in enumerate(["d", "c", "b", "a"], 1):
+            world.refuse(first, name, "web", age=age)
+        world.cluster.hanging = {"a", "b", "c"}
+        world.publish(rules("web", 2, ALWAYS))
+
+        assert world.tick() == []
+        world.pass_time(seconds=1)
+        assert world.tick() == ["free"]
+
+    def test_pods_that_were_put_off_come_behind_all_others_and_in_turn(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        for age, name in enumerate(["d", "c", "b", "a"]):
+            world.refuse(first, name, "web", age=age)
+        world.cluster.hanging = {"a", "b", "c"}
+        world.publish(rules("web", 2, ALWAYS))
+
+        ticks = []
+        for _ in range(4):
+            ticks.append(world.tick())
+            world.pass_time(seconds=requeuer.PUT_OFF_SECONDS)
+        assert ticks == [[], [], [], ["d"]]
 
     def test_pods_that_were_requeued_before_one_that_hangs_are_counted(
         self, world: World, caplog: pytest.LogCaptureFixture
