@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import NamedTuple
 
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption
@@ -62,6 +63,13 @@ def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with
     """Do nothing."""
 
 
+class _Binding(NamedTuple):
+    """A Pod on its way to a node. Not the Placement, whose Snapshot has all nodes: one that hangs is kept for long."""
+
+    pod: Pod
+    target: Target
+
+
 class APICalls:
     """What is under way for Pods that were decided on. All that is public is for the deciding thread.
 
@@ -102,7 +110,7 @@ class APICalls:
         # The Pods that are being bound, by UID, each with its node.
         self.in_flight: dict[str, str] = {}
         # Bindings of which nobody knows what became, each with when to send it again.
-        self.again: list[tuple[float, Placement]] = []
+        self.again: list[tuple[float, _Binding]] = []
         # How often each was sent of which that isn't known, by the Pod's UID.
         self._unknown: Counter[str] = Counter()
         self._sent_again: set[str] = set()
@@ -135,37 +143,37 @@ class APICalls:
 
     # Bindings
 
-    def send(self, placement: Placement, *, may_be_done: bool = False) -> None:
-        """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait.
+    def send(self, placement: Placement) -> None:
+        """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait."""
+        self._send(_Binding(placement.pod, _target_of(placement)))  # what it refuses must not count as being bound
 
-        `may_be_done` says that it was sent before, and nobody knows what became of that.
-        """
-        pod = placement.pod
-        target = _target_of(placement)  # first: what it refuses must not count as being bound
-        self.in_flight[pod.uid] = placement.node
+    def _send(self, binding: _Binding, *, may_be_done: bool = False) -> None:
+        """Send a binding; `may_be_done` says that it was sent before, and nobody knows what became of that."""
+        target = binding.target
+        self.in_flight[binding.pod.uid] = target.node_name
 
         def done(status: int, _: bytes) -> None:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-                self._tell(lambda now: self._on_outcome(placement, Outcome.BOUND, now))
+                self._tell(lambda now: self._on_outcome(binding, Outcome.BOUND, now))
             elif status == UNANSWERED:
-                self._work.put(lambda: self._look_into(placement, look_up))
+                self._work.put(lambda: self._look_into(binding, look_up))
             else:
-                self._work.put(lambda: self._look_into(placement, bind))
+                self._work.put(lambda: self._look_into(binding, bind))
 
         self._dispatcher.send(
             APIRequest(
-                f"{target.path}/binding", binding_of(target), done, self._if_leading(placement, may_be_done=may_be_done)
+                f"{target.path}/binding", binding_of(target), done, self._if_leading(binding, may_be_done=may_be_done)
             )
         )
 
     def send_again(self, now: float) -> None:
         """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done."""
         due = [entry for entry in self.again if entry[0] <= now][: MOST_AGAIN - len(self._sent_again)]
-        uids = {placement.pod.uid for _, placement in due}
+        uids = {binding.pod.uid for _, binding in due}
         self.again = [entry for entry in self.again if entry[1].pod.uid not in uids]
-        for _, placement in due:
-            self._sent_again.add(placement.pod.uid)
-            self.send(placement, may_be_done=True)
+        for _, binding in due:
+            self._sent_again.add(binding.pod.uid)
+            self._send(binding, may_be_done=True)
 
     def again_at(self) -> float | None:
         """Return when the next binding is to be sent again; None when that depends on an answer."""
@@ -201,38 +209,38 @@ class APICalls:
             self._conditions_written.pop(uid, None)
             self._nominator.nominate(uid, "")
 
-    def _if_leading(self, placement: Placement, *, may_be_done: bool) -> Callable[[], bool]:
+    def _if_leading(self, binding: _Binding, *, may_be_done: bool) -> Callable[[], bool]:
         def ready() -> bool:
             leads = self._leads()
             if not leads:
-                self._tell(lambda now: self._on_not_leading(placement, now, may_be_done=may_be_done))
+                self._tell(lambda now: self._on_not_leading(binding, now, may_be_done=may_be_done))
             return leads
 
         return ready
 
-    def _look_into(self, placement: Placement, find_out: Callable[..., Outcome]) -> None:
+    def _look_into(self, binding: _Binding, find_out: Callable[..., Outcome]) -> None:
         if not self._leads():
-            self._tell(lambda now: self._on_not_leading(placement, now, may_be_done=True))
+            self._tell(lambda now: self._on_not_leading(binding, now, may_be_done=True))
             return
         outcome = Outcome.UNKNOWN
         try:
-            outcome = find_out(self._client, _target_of(placement), timeout_seconds=BIND_TIMEOUT_SECONDS)
+            outcome = find_out(self._client, binding.target, timeout_seconds=BIND_TIMEOUT_SECONDS)
         finally:
-            self._tell(lambda now: self._on_outcome(placement, outcome, now))
+            self._tell(lambda now: self._on_outcome(binding, outcome, now))
 
-    def _on_not_leading(self, placement: Placement, now: float, *, may_be_done: bool) -> None:
-        uid = placement.pod.uid
+    def _on_not_leading(self, binding: _Binding, now: float, *, may_be_done: bool) -> None:
+        uid = binding.pod.uid
         self._sent_again.discard(uid)
         if may_be_done and uid in self._queue:
             # The API server may have the Pod on its node, and the watch may be late. Were it counted there no more, its room
             # would be used twice by this process, once it leads again.
-            self.again.append((now + LOOK_AGAIN_SECONDS, placement))
+            self.again.append((now + LOOK_AGAIN_SECONDS, binding))
             return
         self._no_longer_in_flight(uid)
         self.take_back(uid, now)
 
-    def _on_outcome(self, placement: Placement, outcome: Outcome, now: float) -> None:
-        uid = placement.pod.uid
+    def _on_outcome(self, binding: _Binding, outcome: Outcome, now: float) -> None:
+        uid = binding.pod.uid
         self._sent_again.discard(uid)
         # Taken back meanwhile, since this process doesn't lead any more.
         if uid not in self.in_flight:
@@ -241,31 +249,31 @@ class APICalls:
         if outcome is Outcome.UNKNOWN:
             wait = min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS)
             self._unknown[uid] = min(self._unknown[uid] + 1, 10)
-            self.again.append((now + wait, placement))
+            self.again.append((now + wait, binding))
             return
         self._no_longer_in_flight(uid)
         if outcome is Outcome.BOUND:
-            self._on_bound(placement, now)
+            self._on_bound(binding, now)
         else:
-            self._on_not_bound(placement, outcome, now)
+            self._on_not_bound(binding, outcome, now)
 
-    def _on_bound(self, placement: Placement, now: float) -> None:
-        pod = placement.pod
+    def _on_bound(self, binding: _Binding, now: float) -> None:
+        pod = binding.pod
         self.bound += 1
         waiting = self._queue.get(pod.uid)
         if waiting is not None:  # else it was seen on its node before
             self._unseen.add(pod.uid)
             BINDER_SECONDS.observe(now - waiting.first_at)
-        self._post(scheduled(pod, placement.node, pod.spec.scheduler_name))
+        self._post(scheduled(pod, binding.target.node_name, pod.spec.scheduler_name))
 
-    def _on_not_bound(self, placement: Placement, outcome: Outcome, now: float) -> None:
-        pod, uid = placement.pod, placement.pod.uid
+    def _on_not_bound(self, binding: _Binding, outcome: Outcome, now: float) -> None:
+        pod, uid = binding.pod, binding.pod.uid
         logger.info(
             "a Pod was not bound: %s/%s, %s",
             pod.namespace,
             pod.name,
             outcome.value,
-            extra={"decision": placement.decision},
+            extra={"decision": binding.target.decision},
         )
         if outcome is Outcome.GONE:
             self._live.forget(uid)

@@ -1,6 +1,8 @@
 """Bindings and preemptions against a server whose answers get lost: what is believed in the end is what the server has."""
 
+import gc
 import json
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -245,6 +247,25 @@ class TestBindings:
         desk.calls.let_go("uid-a")
         desk.settle()
         assert (desk.calls.in_flight, desk.calls.again) == ({}, [])
+
+    def test_a_binding_that_is_sent_again_keeps_nothing_of_what_was_decided_on(self) -> None:
+        """Which is a Snapshot each time, of all nodes."""
+
+        class Decided(SimpleNamespace):
+            pass
+
+        desk = Desk(Server(["request lost", "request lost"], a="uid-a"))
+        waiting = pod("a")
+        desk.queue.put(waiting, desk.now)
+        desk.queue.take(desk.now)
+        placement: Any = Decided(pod=waiting, node="n1", decision="")
+        kept = weakref.ref(placement)
+        desk.calls.send(placement)
+        del placement
+        desk.go_on()
+        assert desk.calls.again
+        gc.collect()
+        assert kept() is None
 
     def test_a_binding_that_is_confirmed_after_it_was_taken_back_changes_nothing(self) -> None:
         desk = Desk(Server(a="uid-a"))
