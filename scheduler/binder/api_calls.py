@@ -5,6 +5,7 @@ Pods, and look into bindings that were not simply confirmed. What they hear goes
 changes the queue and what is under way.
 """
 
+import heapq
 import logging
 import queue as queues
 import threading
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
+from itertools import count
 from typing import NamedTuple
 
 from policies.engine.objects.pod import Pod
@@ -109,8 +111,9 @@ class APICalls:
         self._conditions_written: dict[str, Condition] = {}
         # The Pods that are being bound, by UID, each with its node.
         self.in_flight: dict[str, str] = {}
-        # Bindings of which nobody knows what became, each with when to send it again.
-        self.again: list[tuple[float, _Binding]] = []
+        # Bindings of which nobody knows what became, each with when to send it again and a number of its own: a heap.
+        self.again: list[tuple[float, int, _Binding]] = []
+        self._numbers = count()
         # How often each was sent of which that isn't known, by the Pod's UID.
         self._unknown: Counter[str] = Counter()
         self._sent_again: set[str] = set()
@@ -168,17 +171,17 @@ class APICalls:
 
     def send_again(self, now: float) -> None:
         """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done."""
-        due = [entry for entry in self.again if entry[0] <= now][: MOST_AGAIN - len(self._sent_again)]
-        uids = {binding.pod.uid for _, binding in due}
-        self.again = [entry for entry in self.again if entry[1].pod.uid not in uids]
-        for _, binding in due:
+        while self.again and self.again[0][0] <= now and len(self._sent_again) < MOST_AGAIN:
+            *_, binding = heapq.heappop(self.again)
             self._sent_again.add(binding.pod.uid)
             self._send(binding, may_be_done=True)
 
     def again_at(self) -> float | None:
         """Return when the next binding is to be sent again; None when that depends on an answer."""
-        is_full = len(self._sent_again) >= MOST_AGAIN
-        return None if is_full else min((at for at, _ in self.again), default=None)
+        return self.again[0][0] if self.again and len(self._sent_again) < MOST_AGAIN else None
+
+    def _send_later(self, binding: _Binding, at: float) -> None:
+        heapq.heappush(self.again, (at, next(self._numbers), binding))
 
     @property
     def awaited(self) -> int:
@@ -234,7 +237,7 @@ class APICalls:
         if may_be_done and uid in self._queue:
             # The API server may have the Pod on its node, and the watch may be late. Were it counted there no more, its room
             # would be used twice by this process, once it leads again.
-            self.again.append((now + LOOK_AGAIN_SECONDS, binding))
+            self._send_later(binding, now + LOOK_AGAIN_SECONDS)
             return
         self._no_longer_in_flight(uid)
         self.take_back(uid, now)
@@ -249,7 +252,7 @@ class APICalls:
         if outcome is Outcome.UNKNOWN:
             wait = min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS)
             self._unknown[uid] = min(self._unknown[uid] + 1, 10)
-            self.again.append((now + wait, binding))
+            self._send_later(binding, now + wait)
             return
         self._no_longer_in_flight(uid)
         if outcome is Outcome.BOUND:

@@ -429,6 +429,29 @@ def test_a_binding_that_hangs_is_sent_again_ever_later(world: World) -> None:
         assert len(world.dispatcher.requests) == 1
 
 
+def test_bindings_are_sent_again_in_the_order_in_which_they_are_due(world: World) -> None:
+    """Among many that hang, one whose answer was lost just now doesn't wait for those that are tried ever later."""
+    world.outcome = Outcome.UNKNOWN
+    world.node("n1")
+    for number in range(MOST_AGAIN):
+        world.pod(f"stuck-{number}")
+    world.turn(MOST_AGAIN)
+    world.answer(0)
+    world.turn()
+    world.now += LOOK_AGAIN_SECONDS
+    world.turn()
+    world.pod("lost")
+    world.turn()
+    world.answer(0)
+    world.turn()
+
+    world.now += 2 * LOOK_AGAIN_SECONDS
+    world.turn()
+    paths = [request.path for request in world.dispatcher.requests]
+    assert paths[0] == "/api/v1/namespaces/default/pods/lost/binding"
+    assert len(paths) == MOST_AGAIN
+
+
 def test_a_binding_refused_since_the_pod_is_another_by_now_is_not_told(world: World) -> None:
     world.outcome = Outcome.REFUSED
     world.node("n1")
