@@ -71,7 +71,7 @@ class EvenPodsSpread(Filter):
             wants.append(f"a skew of at most {constraint.max_skew} by {constraint.key}")
             if value is None:
                 says.append(f"the node {node.name} has no label {constraint.key}")
-                remedies.append(f"would pass if {node.name} were labelled with {constraint.key}")
+                remedies.append(f"if {node.name} were labelled with {constraint.key}")
                 continue
             counts = _counts_by_domain(cycle, constraint, labelled)
             is_short = len(counts) < constraint.min_domains
@@ -83,10 +83,11 @@ class EvenPodsSpread(Filter):
                     f"the emptiest domain {fewest}"
                 )
                 # Domains that are missing are taken for empty ones, however many Pods the others have.
-                less = f"would pass once {constraint.key}={value} has fewer of these Pods"
+                less = f"once {constraint.key}={value} has fewer of these Pods"
                 remedies.append(less if is_short else f"{less}, or other domains more")
         says_all = ", and ".join(says) or self.summary()
-        return Detail(says_all, ", ".join(wants), ", and ".join(remedies), seen)
+        remedy = f"would pass {', and '.join(remedies)}" if remedies else ""
+        return Detail(says_all, ", ".join(wants), remedy, seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Take the constraints in order; the first that a node fails decides."""

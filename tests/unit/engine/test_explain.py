@@ -315,6 +315,20 @@ class TestBuiltins:
         there = [make_pod(f"p{number}", labels={"app": "x"}, nodeName=place) for number, place in enumerate(places)]
         assert explain_builtin("EvenPodsSpread", pod, nodes=nodes, pods=there, node=node).remedy == remedy
 
+    def test_what_would_help_against_several_uneven_spreads_takes_all_of_it_together(self) -> None:
+        constraints = [
+            {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "x"}}}
+            for key in ("zone", "rack")
+        ]  # fmt: skip
+        pod = make_pod(labels={"app": "x"}, topologySpreadConstraints=constraints)
+        nodes = [make_node(f"n{name}", labels={"zone": name, "rack": name}) for name in "ab"]
+        there = [make_pod("p", labels={"app": "x"}, nodeName="na")]
+        found = explain_builtin("EvenPodsSpread", pod, nodes=nodes, pods=there, node="na")
+        assert found.remedy == (
+            "would pass once zone=a has fewer of these Pods, or other domains more, "
+            "and once rack=a has fewer of these Pods, or other domains more"
+        )
+
     def test_what_isnt_known_more_closely_says_what_the_built_in_wants(self) -> None:
         found = explain_builtin("CheckNodeLabelPresence", arguments={"labels": ["rack"]})
         assert (
