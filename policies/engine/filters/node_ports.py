@@ -36,12 +36,13 @@ class PodFitsHostPorts(Filter):
                 if any(_conflict(wanted, other) for other in pod.host_ports):
                     # One that wants it of each address is in the way of all that have it of one.
                     taken.setdefault(f"{wanted.protocol} {wanted.number}", []).append(f"{pod.namespace}/{pod.name}")
-        named = {port: " and ".join(dict.fromkeys(holders)) for port, holders in taken.items()}
+        named = {port: " and ".join(dict.fromkeys(names)) for port, names in taken.items()}
+        everybody = " and ".join(dict.fromkeys(name for names in taken.values() for name in names))
         holders = ", ".join(f"{port} is taken by {holder}" for port, holder in named.items())
         return Detail(
             f"on {info.name} port {holders}",
             f"{', '.join(named)} of the host",
-            f"would pass without {', '.join(dict.fromkeys(named.values()))} on the node",
+            f"would pass without {everybody} on the node",
             {"host ports": named},
         )
 

@@ -250,6 +250,15 @@ class TestBuiltins:
         found = explain_builtin("PodFitsHostPorts", with_port("c"), pods=pods)
         assert found.remedy == "would pass without default/a and default/b on the node"
 
+    def test_a_pod_that_has_several_host_ports_is_named_once_in_what_would_help(self) -> None:
+        def with_ports(name: str, *numbers: int, **more: str) -> JSONObject:
+            ports = [{"containerPort": number, "hostPort": number} | more for number in numbers]
+            return make_pod(name, containers=[{"name": "c", "image": "i", "ports": ports}], nodeName="n1")
+
+        pods = [with_ports("a", 80, hostIP="10.0.0.1"), with_ports("b", 80, 443, hostIP="10.0.0.2")]
+        found = explain_builtin("PodFitsHostPorts", with_ports("c", 80, 443), pods=pods)
+        assert found.remedy == "would pass without default/a and default/b on the node"
+
     def test_a_cordoned_node_says_how_to_open_it(self) -> None:
         found = explain_builtin("CheckNodeUnschedulable", nodes=[make_node(unschedulable=True)])
         assert found.remedy == "would pass after kubectl uncordon n1"
