@@ -3,7 +3,6 @@
 Where that Snapshot isn't there any more, or it takes too long, it is said as far as the record itself shows it.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -146,9 +145,7 @@ class _Decided(NamedTuple):
         """
         if self.verb != "schedule" or not self.cycle.snapshot.nominated:
             return []
-        without = copy.copy(self.rule_set)
-        without.take([each for each in self.rule_set.filters if each[0].key != alone.rule], [])
-        found = judge(without, self.cycle, self.cycle.table.rows(alone.nodes))
+        found = judge(self.rule_set.without([alone.rule]), self.cycle, self.cycle.table.rows(alone.nodes))
         if found.missed:
             raise DeadlineError
         passes = passing(found)
