@@ -51,8 +51,11 @@ BIND_TIMEOUT_SECONDS = 3.0
 # One that hangs for an admission webhook takes a connection each time.
 LOOK_AGAIN_SECONDS = 0.5
 LONGEST_AGAIN_SECONDS = 8.0
-# So many are sent again at a time: half of the dispatcher's connections are left to the others.
+# So many are sent again at a time: half of the dispatcher's connections are left to the others. Once so many Pods of a namespace
+# hang, its others are sent among them.
 MOST_AGAIN = CONNECTIONS // 2
+# What isn't answered so often hangs; once it may only be lost.
+_HANGS = 2
 
 # What is said of a Pod whose binding won't be done as it is, though nothing of the Pod has changed.
 _NOT_DONE = {Outcome.DENIED: BINDING_REFUSED, Outcome.FAILED: BINDING_FAILED}
@@ -114,8 +117,9 @@ class APICalls:
         # Bindings of which nobody knows what became, each with when to send it again and a number of its own: a heap.
         self.again: list[tuple[float, int, _Binding]] = []
         self._numbers = count()
-        # How often each was sent of which that isn't known, by the Pod's UID.
+        # How often each was sent of which that isn't known, by the Pod's UID; and how many of a namespace's Pods hang.
         self._unknown: Counter[str] = Counter()
+        self._hanging: Counter[str] = Counter()
         self._sent_again: set[str] = set()
         # How many Pods this process has bound.
         self.bound = 0
@@ -146,9 +150,14 @@ class APICalls:
 
     # Bindings
 
-    def send(self, placement: Placement) -> None:
+    def send(self, placement: Placement, now: float) -> None:
         """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait."""
-        self._send(_Binding(placement.pod, _target_of(placement)))  # what it refuses must not count as being bound
+        binding = _Binding(placement.pod, _target_of(placement))  # first: what it refuses must not count as being bound
+        if self._hanging[placement.pod.namespace] < MOST_AGAIN:
+            self._send(binding)
+        else:  # it would hang as well, most likely, and take a connection from others
+            self.in_flight[placement.pod.uid] = placement.node
+            self._send_later(binding, now)
 
     def _send(self, binding: _Binding, *, may_be_done: bool = False) -> None:
         """Send a binding; `may_be_done` says that it was sent before, and nobody knows what became of that."""
@@ -188,9 +197,11 @@ class APICalls:
         """How many bindings are on their way; without those that are sent again later, which hang or were lost."""
         return len(self.in_flight) - len(self.again)
 
-    def _no_longer_in_flight(self, uid: str) -> None:
-        self.in_flight.pop(uid, None)
-        self._unknown.pop(uid, None)
+    def _no_longer_in_flight(self, pod: Pod) -> None:
+        self.in_flight.pop(pod.uid, None)
+        if self._unknown.pop(pod.uid, 0) >= _HANGS:
+            self._hanging[pod.namespace] -= 1
+            self._hanging = +self._hanging  # without those of which none hangs any more
 
     def is_binding(self, uid: str) -> bool:
         """Return whether a Pod is being bound, or is bound and only not seen on its node yet, however long that takes."""
@@ -239,7 +250,7 @@ class APICalls:
             # would be used twice by this process, once it leads again.
             self._send_later(binding, now + LOOK_AGAIN_SECONDS)
             return
-        self._no_longer_in_flight(uid)
+        self._no_longer_in_flight(binding.pod)
         self.take_back(uid, now)
 
     def _on_outcome(self, binding: _Binding, outcome: Outcome, now: float) -> None:
@@ -252,9 +263,11 @@ class APICalls:
         if outcome is Outcome.UNKNOWN:
             wait = min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS)
             self._unknown[uid] = min(self._unknown[uid] + 1, 10)
+            if self._unknown[uid] == _HANGS:
+                self._hanging[binding.pod.namespace] += 1
             self._send_later(binding, now + wait)
             return
-        self._no_longer_in_flight(uid)
+        self._no_longer_in_flight(binding.pod)
         if outcome is Outcome.BOUND:
             self._on_bound(binding, now)
         else:

@@ -322,7 +322,7 @@ class Loop:
             self._nominator.nominate(pod.uid, "", placed_on=placement.node)
             # On the spool before the binding that it tells of is sent.
             placement.decision = self._record(placement, seconds, {"node": placement.node})
-            self._api_calls.send(placement)
+            self._api_calls.send(placement, now)
             BINDER_ATTEMPTS.labels("scheduled").inc()
 
     def _place(self, waiting: Waiting) -> Placement | None:

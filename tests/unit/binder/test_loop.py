@@ -429,6 +429,39 @@ def test_a_binding_that_hangs_is_sent_again_ever_later(world: World) -> None:
         assert len(world.dispatcher.requests) == 1
 
 
+def test_pods_of_a_namespace_whose_bindings_hang_leave_others_half_of_the_connections(world: World) -> None:
+    """However many there are: each takes a connection for as long as an answer is waited for."""
+    world.outcome = Outcome.UNKNOWN
+    world.node("n1", pods="1000")
+    for number in range(MOST_AGAIN):
+        world.pod(f"stuck-{number}")
+    world.turn(MOST_AGAIN)
+    for _ in range(2):
+        world.answer(0)
+        world.turn()
+        world.now += LOOK_AGAIN_SECONDS
+        world.turn()
+
+    late = [f"late-{number}" for number in range(2 * MOST_AGAIN)]
+    for name in late:
+        world.pod(name)
+    world.pod("free", namespace="other")
+    world.turn(len(late) + 2)
+    paths = [request.path for request in world.dispatcher.requests]
+    assert "/api/v1/namespaces/other/pods/free/binding" in paths
+    assert len(paths) == 1 + MOST_AGAIN
+
+    world.outcome = Outcome.BOUND
+    for _ in range(5):
+        world.now += LOOK_AGAIN_SECONDS
+        world.answer()
+    world.turn()
+    assert world.loop.bound == 3 * MOST_AGAIN + 1
+    world.pod("next")
+    world.turn()
+    assert [request.path for request in world.dispatcher.requests] == ["/api/v1/namespaces/default/pods/next/binding"]
+
+
 def test_bindings_are_sent_again_in_the_order_in_which_they_are_due(world: World) -> None:
     """Among many that hang, one whose answer was lost just now doesn't wait for those that are tried ever later."""
     world.outcome = Outcome.UNKNOWN

@@ -139,7 +139,7 @@ class Desk:
         assert taken is not None
         self.live.assumed.add(pod.uid)
         placement: Any = SimpleNamespace(pod=pod, node=node, decision="")
-        self.calls.send(placement)
+        self.calls.send(placement, self.now)
 
     def go_on(self) -> None:
         """Let everything happen that can happen now."""
@@ -260,7 +260,7 @@ class TestBindings:
         desk.queue.take(desk.now)
         placement: Any = Decided(pod=waiting, node="n1", decision="")
         kept = weakref.ref(placement)
-        desk.calls.send(placement)
+        desk.calls.send(placement, desk.now)
         del placement
         desk.go_on()
         assert desk.calls.again
