@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.auth.models import Group
@@ -107,12 +108,18 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 def sent_signed_out(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Return what a form is answered that was sent when its session had ended: what was typed, and the way to the sign-in.
 
-    Any other response, and one to a form in which nothing was typed, is returned as it is.
+    Any other response, one to a form in which nothing was typed, and one to a client that was shown no form, is returned as it is.
     """
-    if request.method != "POST" or not _leads_to_sign_in(response):
+    if request.method != "POST" or not _leads_to_sign_in(response) or not _was_shown_a_form(request):
         return response
     typed = _typed(request)
     return _not_taken(response.headers["Location"], typed) if typed else response
+
+
+def _was_shown_a_form(request: HttpRequest) -> bool:
+    """Return whether somebody is signed out who had a page: with its form came a cookie that outlives the session."""
+    user = getattr(request, "user", None)
+    return settings.CSRF_COOKIE_NAME in request.COOKIES and not (user and user.is_authenticated)
 
 
 class _Typed(NamedTuple):

@@ -120,8 +120,20 @@ def test_what_was_typed_into_a_form_that_is_too_old_is_shown_to_who_sent_it_and_
     assert "typed-for-long" not in text_of(others)
 
 
+def sign_out_with_a_form_open(client: Client) -> None:
+    client.get("/admin/policies/ruleset/add/")
+    of_the_form = client.cookies[settings.CSRF_COOKIE_NAME].value
+    client.logout()
+    client.cookies[settings.CSRF_COOKIE_NAME] = of_the_form
+
+
+def test_who_was_shown_no_form_is_sent_to_the_sign_in(client: Client) -> None:
+    page = client.post("/admin/policies/ruleset/add/", {"name": "mine"})
+    assert (page.status_code, page.headers["Location"]) == (302, "/admin/login/?next=/admin/policies/ruleset/add/")
+
+
 def test_what_is_sent_after_the_session_has_ended_is_shown_and_nothing_is_done(operator: Client) -> None:
-    operator.logout()
+    sign_out_with_a_form_open(operator)
     page = operator.post("/admin/policies/ruleset/add/", {"name": "typed-for-long", "secret": "not this"})
     assert page.status_code == 403
     assert "typed-for-long" in text_of(page)
@@ -144,7 +156,7 @@ def test_what_is_sent_after_the_session_has_ended_is_shown_and_nothing_is_done(o
 def test_a_button_that_is_pressed_after_the_session_has_ended_leads_to_the_sign_in(
     operator: Client, path: str, sent: dict[str, str]
 ) -> None:
-    operator.logout()
+    sign_out_with_a_form_open(operator)
     page = operator.post(f"/admin/policies/{path}", sent)
     assert (page.status_code, page.headers["Location"]) == (302, f"/admin/login/?next=/admin/policies/{path}")
 
