@@ -14,11 +14,13 @@ unexport PYTHONDONTWRITEBYTECODE
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 # Those of tests/security that ask a database: `make long` runs them on both.
 SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_database_role.py test_doors.py)
-# What takes a minute and more runs on one of the two databases here, where a fault would show first. Pages ask the same
-# queries as the rest; a browser looks at them on SQLite.
+# What takes a minute and more runs on one of the two databases here, where a fault would show first: pages, doors, processes and
+# replays ask both alike. A browser looks at pages on SQLite.
 ON_SQLITE_ALONE := $(addprefix tests/component/policies/,test_change_doors.py test_change_machine.py)
-PAGES := $(addprefix tests/component/controlplane/,test_admin_writes.py test_buttons.py test_frame.py) $(wildcard tests/component/*/test_*page*.py)
-ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest decisions/test_replay.py ledger/test_evidence.py) $(PAGES)
+ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest doctor notices webhooks test_background.py) \
+	$(filter-out %/test_migrations.py,$(wildcard tests/component/controlplane/test_*.py)) \
+	$(addprefix tests/component/,decisions/test_replay.py ledger/test_evidence.py policies/test_desk.py policies/test_token_acts.py) \
+	$(wildcard tests/component/*/test_*page*.py)
 # Two run at a time, the longest first; those that start whole clusters, not beside each other.
 LANES := test-e2e test-postgres test-sqlite test-faults test-browser test-unit test-limits test-differential test-go
 
