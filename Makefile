@@ -22,9 +22,9 @@ ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest doctor notice
 	$(addprefix tests/component/,decisions/test_replay.py ledger/test_evidence.py policies/test_desk.py policies/test_token_acts.py) \
 	$(wildcard tests/component/*/test_*page*.py)
 # Two run at a time, the longest first; those that start whole clusters, not beside each other.
-LANES := test-e2e test-postgres test-sqlite test-faults test-browser test-unit test-limits test-differential test-go
+LANES := test-e2e test-postgres test-unit test-faults test-browser test-sqlite test-differential test-go
 
-.PHONY: help setup up test test-unit test-limits test-differential test-sqlite test-postgres test-go test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -40,11 +40,8 @@ test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plan
 	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target $(LANES)
 	@echo "all tests passed"
 
-test-unit: ## Tests of pure code; every branch of the engine has to be covered
-	$(LANE) tests/unit --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-
-test-limits: ## Hostile input, floods, the layers: what needs no database
-	$(LANE) tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE))
+test-unit: ## Tests that need nothing; every branch of the engine has to be covered
+	$(LANE) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(LANE) tests/differential
