@@ -27,8 +27,8 @@ class Cluster(NamedTuple):
 def list_cluster(
     client: Client,
     compiled: Callable[[], tuple[CompiledRevision, CompiledRevision]],
-    on_progress: Callable[[int], None] = lambda _: None,
-    own: OwnScheduler = OwnScheduler(),  # noqa: B008 - it never changes
+    on_progress: Callable[[int], None],
+    own: OwnScheduler,
 ) -> Cluster:
     """Return the cluster as it is now. Of all Pods alike only one is kept as a whole.
 

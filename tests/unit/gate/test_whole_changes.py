@@ -19,7 +19,7 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import default_profile, with_default_filters
 from scheduler.gate.cluster import list_cluster
-from scheduler.gate.forecast import Forecast, Handed, Refused, Shadowed, Taken, Waiting, forecast_of
+from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Shadowed, Taken, Waiting, forecast_of
 from tests.builders import exemption_document, make_assignment, make_node, make_pause, make_pod, make_rule_set
 
 NAMESPACES = {"default": {"env": "prod"}, "other": {}}
@@ -210,5 +210,6 @@ def test_the_forecast_of_a_change_is_what_each_pod_alone_gives(
     namespaces = [{"metadata": {"name": name, "labels": labels}} for name, labels in NAMESPACES.items()]
     live = CompiledRevision(sides[0])
     compiled = (live, CompiledRevision(sides[1], former=live))
-    cluster = list_cluster(Listed(nodes=NODES, pods=pods, namespaces=namespaces), lambda: compiled)  # type: ignore[arg-type] # it lists, and no more
+    listed: Any = Listed(nodes=NODES, pods=pods, namespaces=namespaces)  # it lists, and no more
+    cluster = list_cluster(listed, lambda: compiled, lambda _: None, OwnScheduler())
     assert forecast_of(cluster.pods, cluster.snapshot) == by_each_alone(sides, pods, cluster.pods.now)
