@@ -154,6 +154,16 @@ def test_a_holder_leads_again_at_once_when_the_server_is_back_and_nobody_took_ov
     assert first.leads()
 
 
+def test_a_holder_that_sees_the_lease_in_other_hands_stops_leading_at_once() -> None:
+    server, clock = Server(), Clock()
+    held = elector(server, clock, "a")
+    held.step()
+    assert server.lease is not None
+    server.lease["spec"]["holderIdentity"] = "b"  # as somebody may write it with kubectl
+    held.step()
+    assert (held.leads(), held.holder) == (False, "b")
+
+
 def test_renewing_counts_from_when_it_was_asked_for() -> None:
     server, clock = Server(), Clock()
     first = elector(server, clock, "a")
