@@ -167,7 +167,9 @@ class _Import:
 
     def document(self, name: str) -> dict[str, Any]:
         """Return the rule set's document."""
-        called = name if self.scheduler == DEFAULT_SCHEDULER else f"{name}-{_plain(self.scheduler)}"[:_MAX_NAME]
+        # What is cut off, and a scheduler's name without letters and digits, may leave a dash at the end.
+        added = f"{name}-{_plain(self.scheduler)}"[:_MAX_NAME].rstrip("-")
+        called = name if self.scheduler == DEFAULT_SCHEDULER else added
         return {
             "apiVersion": API_VERSION,
             "kind": "RuleSet",

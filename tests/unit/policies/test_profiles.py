@@ -13,7 +13,7 @@ from policies.engine.reading import MAX_DEPTH
 from policies.engine.ruleset import RuleSet
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.manifests import read_documents
-from policies.profiles import import_profile
+from policies.profiles import CONFIGURATION_VERSION, import_profile
 from tests.unit.policies.test_official_policies import run
 from tests.upstream_configurations import (
     ADDED_AFFINITY,
@@ -79,6 +79,17 @@ def test_each_profile_is_a_rule_set_and_one_of_another_scheduler_has_its_name() 
     assert (default.name, none.name) == ("x", "x-no-scoring-scheduler")
     assert weights(default)["TaintToleration"] == 3
     assert (none.spec.scores, len(none.spec.filters)) == ([], 11)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "called"),
+    [("a" * 60 + "-b", "x-" + "a" * 60), ("a" * 61 + "-b", "x-" + "a" * 61), ("__", "x")],
+    ids=["cut at a dash", "cut before a dash", "no letter in it"],
+)
+def test_whatever_a_scheduler_is_called_its_rule_set_has_a_name(scheduler: str, called: str) -> None:
+    document = {"apiVersion": CONFIGURATION_VERSION, "profiles": [{"schedulerName": scheduler}]}
+
+    assert import_profile(document, name="x").name == called
 
 
 def test_what_all_points_enable_is_bounded_by_what_one_says() -> None:
