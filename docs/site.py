@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: reference pages made from the code, and links from the documentation into the checkout.
+"""Hooks of MkDocs: reference pages made from the code, and links and pictures from the documentation into the checkout.
 
 The documents are read in the checkout too, where a link to a file of the code leads to that file. In the site such a file is
 copied beside the pages, README and its neighbours are pages, and a folder is named.
@@ -29,7 +29,7 @@ PAGES = {
 }
 # Where files that documents link to are copied.
 COPIES = "checkout"
-_LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
+_LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
 _BEGINS = re.compile(r"\||[-*] |\d+\. ")
 _ROW = re.compile(r"^(?:<p>)?\|.*\|$", re.MULTILINE)
 _PRE = re.compile(r"<pre.*?</pre>", re.DOTALL)
