@@ -181,7 +181,7 @@ def _node_change(old: NodeInfo | None, new: NodeInfo, masks: Masks, found: Found
 
 
 def _text_change(old: Node | None, new: Node, masks: Masks, found: Found) -> tuple[msgspec.Raw, list[Piece]]:
-    """Return the JSON, or what changed of it: most changes are a sign of life, a few bytes of thousands."""
+    """Return the JSON, or what changed of it: most changes are a heartbeat, a few bytes of thousands."""
     if old is new:
         return NOTHING, []
     text = masks.text(new.text, found)

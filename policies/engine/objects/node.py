@@ -225,7 +225,7 @@ class Node:
         """The size in bytes of each image, by every name that it has.
 
         Versions of a Node, and Nodes, that have the same images in the same text share one: most changes of a Node are
-        the kubelet's sign of life.
+        the kubelet's heartbeat.
         """
         if not isinstance(self._json, bytes):
             return _sizes(self.parsed.status.images)
