@@ -513,8 +513,7 @@ def work_out(
     """
     missing = number - template.running
     if not 0 < missing <= MOST_PODS:
-        message = f"{number} Pods are {missing} more than there are: ask for 1 to {MOST_PODS:,} more"
-        raise ScenarioError(message)
+        raise ScenarioError(_out_of_bounds(number, template.running))
     now = at or datetime.now(UTC)
     pods = template.pods(missing)
     give_way = limit.give_way if limit else go_on
@@ -538,3 +537,11 @@ def work_out(
         change=rules.change,
         drafted=drafted,
     )
+
+
+def _out_of_bounds(number: int, running: int) -> str:
+    """Return why so many Pods aren't placed."""
+    least, most = f"{running + 1:,}", f"{running + MOST_PODS:,}"
+    if not running:
+        return f"{number:,} Pods can't be placed: ask for {least} to {most}"
+    return f"{number:,} Pods can't be placed, for {running:,} run already: ask for {least} to {most} in all"

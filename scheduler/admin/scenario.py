@@ -17,7 +17,6 @@ from scheduler.admin.links import node_url
 from scheduler.backtest.runs import may_run
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
-    MOST_PODS,
     NOT_MODELLED,
     SECONDS,
     Scenario,
@@ -56,7 +55,7 @@ class ScenarioForm(forms.Form):
         help_text="Of a Pod, a Deployment or the like; nothing of it is kept.",
     )
     pods = forms.IntegerField(
-        label="Pods", min_value=1, max_value=MOST_PODS, initial=10, widget=UnfoldAdminTextInputWidget()
+        label="Pods", min_value=1, max_value=_LARGEST, initial=10, widget=UnfoldAdminTextInputWidget()
     )
     change = forms.IntegerField(
         label="Change", required=False, min_value=1, max_value=_LARGEST, widget=UnfoldAdminTextInputWidget(),

@@ -17,8 +17,9 @@ from policies.engine.objects.owners import workload_of
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler import scenario
+from scheduler.admin.scenario import ScenarioForm
 from scheduler.models import Decision
-from scheduler.scenario import ScenarioError, rules_of, template_of, template_of_deployment, work_out
+from scheduler.scenario import MOST_PODS, ScenarioError, rules_of, template_of, template_of_deployment, work_out
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.backtest.corpus import Corpus
 from tests.component.pages import opened, publish_all
@@ -240,8 +241,28 @@ def test_a_deployment_of_the_cluster_is_scaled_by_what_is_missing() -> None:
     owner = made.pods(1)[0].metadata.controller
     assert owner is not None
     assert (owner.kind, owner.name, owner.uid) == ("ReplicaSet", "web-abc", "u3")
-    with pytest.raises(ScenarioError, match="2 Pods are 0 more than there are"):
-        work_out(made, 2, rules_of(None), cluster())
+
+
+@pytest.mark.parametrize(
+    ("number", "running", "said"),
+    [
+        (2, 3, "2 Pods can't be placed, for 3 run already: ask for 4 to 5,003 in all"),
+        (3, 3, "3 Pods can't be placed, for 3 run already: ask for 4 to 5,003 in all"),
+        (5_001, 0, "5,001 Pods can't be placed: ask for 1 to 5,000"),
+    ],
+    ids=["fewer than run", "as many as run", "too many"],
+)
+def test_how_many_pods_may_be_asked_for_is_said_by_those_that_run(number: int, running: int, said: str) -> None:
+    template = msgspec.structs.replace(template_of(DEPLOYMENT), running=running)
+
+    with pytest.raises(ScenarioError, match=f"^{said}$"):
+        work_out(template, number, rules_of(None), cluster())
+
+
+def test_a_page_asks_for_a_few_pods_more_of_a_deployment_however_many_run() -> None:
+    form = ScenarioForm({"deployment": "shop/web", "pods": str(MOST_PODS + 10)})
+
+    assert form.is_valid(), form.errors
 
 
 def test_a_deployment_that_was_rolled_back_makes_pods_of_the_older_replica_set_again() -> None:
