@@ -10,6 +10,7 @@ once, each without one of them, unless a rule looks at the Pods of other nodes.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -277,40 +278,30 @@ def forecast_of(
 
     Once `is_up` says so, the Pods that are left are counted and no more. Those of which most are alike come first.
     """
-    asked = _Asked(snapshot, gathered.now, gathered.own)
-    waiting: list[tuple[int, Waiting]] = []
-    refused: list[tuple[int, Refused]] = []
-    shifted: list[tuple[int, Shifted]] = []
+    asked, found = _Asked(snapshot, gathered.now, gathered.own), _Found()
     total = len(gathered.groups)
-    left_out = [0, 0]
     for done, (alike, beside) in enumerate(asked.in_rounds(gathered.groups.values())):
         on_progress(done, total)
         if is_up():
-            left_out = [left_out[0] + len(alike.waiting), left_out[1] + alike.many_running]
+            found.leave_out(alike)
             continue
         if alike.waiting:
-            compared = asked.compare(alike)
-            if compared.gained or compared.lost:
-                numbers = (compared.nodes, compared.gained, compared.lost)
-                waiting += [(place, Waiting(name, *numbers)) for place, name in alike.waiting]
-            if compared.before and compared.after:
-                sides = (compared.before, compared.after)
-                shifted += [(place, Shifted(name, *sides)) for place, name in alike.waiting]
+            found.note_waiting(alike, asked.compare(alike))
         if alike.running:
-            found, missed = asked.refusals(alike, beside, lambda done=done: on_progress(done, total), is_up)  # type: ignore[misc] # mypy can't infer it
-            refused += found
-            left_out[1] += missed
-    taken = [Taken(name, gained, lost) for name, (gained, lost) in sorted(gathered.moved.items())]
-    handed = [Handed(*names, pods) for names, pods in sorted(gathered.handed.items())]
-    shadowed = [Shadowed(*names, pods) for names, pods in sorted(gathered.shadowed.items())]
-    lists = (_in_order(waiting), _in_order(refused), taken, _in_order(shifted), handed)
+            refused, missed = asked.refusals(alike, beside, partial(on_progress, done, total), is_up)
+            found.refused += refused
+            found.running_left_out += missed
     return Forecast(
-        len(snapshot.table.names),
-        gathered.count,
-        *lists,
-        waiting_left_out=left_out[0],
-        running_left_out=left_out[1],
-        shadowed=shadowed,
+        nodes=len(snapshot.table.names),
+        pods=gathered.count,
+        waiting=_in_order(found.waiting),
+        refused=_in_order(found.refused),
+        taken=[Taken(name, gained, lost) for name, (gained, lost) in sorted(gathered.moved.items())],
+        shifted=_in_order(found.shifted),
+        handed=[Handed(*names, pods) for names, pods in sorted(gathered.handed.items())],
+        waiting_left_out=found.waiting_left_out,
+        running_left_out=found.running_left_out,
+        shadowed=[Shadowed(*names, pods) for names, pods in sorted(gathered.shadowed.items())],
     )
 
 
@@ -322,6 +313,30 @@ class _Compared(NamedTuple):
     lost: int
     before: str = ""
     after: str = ""
+
+
+class _Found:
+    """What was found of Pods so far, each with its place among all, and how many there was no time for."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, Waiting]] = []
+        self.refused: list[tuple[int, Refused]] = []
+        self.shifted: list[tuple[int, Shifted]] = []
+        self.waiting_left_out = self.running_left_out = 0
+
+    def leave_out(self, alike: _Alike) -> None:
+        """Count Pods that nobody is asked about any more."""
+        self.waiting_left_out += len(alike.waiting)
+        self.running_left_out += alike.many_running
+
+    def note_waiting(self, alike: _Alike, compared: _Compared) -> None:
+        """Note of Pods alike that wait what was compared for one of them."""
+        if compared.gained or compared.lost:
+            numbers = (compared.nodes, compared.gained, compared.lost)
+            self.waiting += [(place, Waiting(name, *numbers)) for place, name in alike.waiting]
+        if compared.before and compared.after:
+            sides = (compared.before, compared.after)
+            self.shifted += [(place, Shifted(name, *sides)) for place, name in alike.waiting]
 
 
 class _Asked:
