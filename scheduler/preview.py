@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -293,40 +293,60 @@ def _test(
 
     Tests run with the rule set's own params and all of its rules; `given` is what the Pod's Assignment makes of it.
     """
-    infos = [info for name in _chosen(both) if (info := snapshot.node(name)) is not None]
-    nodes = [_slim_node(info.node.json) for info in infos]
-    made = [each for _, each in (*rule_set.filters, *rule_set.scores)]
-    counts = any(each.scope is not Scope.NODE for each in made)
-    pods = [_placed(each, info) for info in infos for each in info.pods][:MOST_PODS] if counts else []
-    slim = _slim_pod(pod.json)
-    small = Snapshot.of(map(Node.from_json, nodes), map(Pod.from_json, pods))
-    cycle = Cycle(pod=Pod.from_json(slim), snapshot=small, now=now, params=rule_set.params, give_way=limit.give_way)
+    sample = _sampled(rule_set, pod, snapshot, both)
+    small = Snapshot.of(map(Node.from_json, sample.nodes), map(Pod.from_json, sample.pods))
+    cycle = Cycle(
+        pod=Pod.from_json(sample.pod), snapshot=small, now=now, params=rule_set.params, give_way=limit.give_way
+    )
     answer = decide(rule_set, cycle, cycle.table.all_rows())
-    as_given = answer
-    if given is not None and given is not rule_set:
-        as_given = _decided(given, cycle)
+    as_given = answer if given is None or given is rule_set else _decided(given, cycle)
     if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
-    expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
-    best, best_as_given = answer.best, as_given.best
-    if best:
-        expect["best"] = best
-    reasons = {name: status.reason for name, status in answer.refused()}
-    test = {"name": _name(pod, best, answer.feasible), "pod": slim, "nodes": nodes}
-    test |= {"pods": pods} if pods else {}
+    test: dict[str, Any] = {"name": _name(pod, answer.best, answer.feasible), "pod": sample.pod, "nodes": sample.nodes}
+    test |= {"pods": sample.pods} if sample.pods else {}
     test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _reads_now(rule_set) else {}
-    test["expect"] = expect | ({"reasons": dict(sorted(reasons.items()))} if reasons else {})
+    test["expect"] = _expected(answer)
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
-    said = _left_out(infos, pods, set(as_given.feasible), whole, counts=counts)
+    return test, [*_left_out(sample, set(as_given.feasible), whole), *_said_otherwise(answer, as_given)]
+
+
+class _Sample(NamedTuple):
+    """What a test holds of the cluster: nodes with as many of their Pods as there is room for, and the Pod itself."""
+
+    infos: Sequence[NodeInfo]
+    nodes: Sequence[dict[str, Any]]
+    pods: Sequence[dict[str, Any]]
+    pod: dict[str, Any]
+    counts: bool
+
+
+def _sampled(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, both: Sequence[Both]) -> _Sample:
+    infos = [info for name in _chosen(both) if (info := snapshot.node(name)) is not None]
+    counts = any(made.scope is not Scope.NODE for _, made in (*rule_set.filters, *rule_set.scores))
+    pods = [_placed(each, info) for info in infos for each in info.pods][:MOST_PODS] if counts else []
+    return _Sample(infos, [_slim_node(info.node.json) for info in infos], pods, _slim_pod(pod.json), counts)
+
+
+def _expected(answer: Answer) -> dict[str, Any]:
+    """Return what a test expects by an answer."""
+    expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
+    expect |= {"best": answer.best} if answer.best else {}
+    reasons = {name: status.reason for name, status in answer.refused()}
+    return expect | ({"reasons": dict(sorted(reasons.items()))} if reasons else {})
+
+
+def _said_otherwise(answer: Answer, as_given: Answer) -> list[str]:
+    """Return of which nodes the rule set says something else than what the Pod's Assignment makes of it."""
     others = set(answer.feasible) ^ set(as_given.feasible)
-    if best != best_as_given:
-        others |= {best, best_as_given} - {""}
-    if others:
-        said.append(
-            f"The test goes by the rule set's own params and all of its rules, which say something else of {_some(sorted(others))} than "
-            "with what the Pod's Assignment gives and what is out of force for it"
-        )
-    return test, said
+    if answer.best != as_given.best:
+        others |= {answer.best, as_given.best} - {""}
+    if not others:
+        return []
+    said = (
+        f"The test goes by the rule set's own params and all of its rules, which say something else of {_some(sorted(others))} than "
+        "with what the Pod's Assignment gives and what is out of force for it"
+    )
+    return [said]
 
 
 def _decided(rule_set: CompiledRuleSet, cycle: Cycle) -> Answer:
@@ -336,14 +356,12 @@ def _decided(rule_set: CompiledRuleSet, cycle: Cycle) -> Answer:
     return decide(rule_set, cycle, cycle.table.all_rows())
 
 
-def _left_out(
-    infos: Sequence[NodeInfo], pods: Sequence[Any], feasible: set[str], whole: set[str], *, counts: bool
-) -> list[str]:
+def _left_out(sample: _Sample, feasible: set[str], whole: set[str]) -> list[str]:
     said = []
-    known = sum(len(info.pods) for info in infos) if counts else 0
-    if known > len(pods):
-        said.append(f"The test holds {len(pods)} of {known:,} Pods on these nodes")
-    differing = sorted({info.name for info in infos} & (feasible ^ whole))
+    known = sum(len(info.pods) for info in sample.infos) if sample.counts else 0
+    if known > len(sample.pods):
+        said.append(f"The test holds {len(sample.pods)} of {known:,} Pods on these nodes")
+    differing = sorted({info.name for info in sample.infos} & (feasible ^ whole))
     if differing:
         said.append(
             f"On these nodes alone the rules say something else than on the whole cluster of {_some(differing)}: "
