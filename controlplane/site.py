@@ -1,6 +1,7 @@
 """The frame around the pages: navigation, style sheet, script."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from django.http import HttpRequest
 from django.templatetags.static import static
@@ -9,6 +10,69 @@ from django.utils.functional import SimpleLazyObject
 
 from scheduler.notices.inbox import MOST_COUNTED, unread_count
 
+# A page's title, its icon, the name of its URL, and the permission to see it; "" for none.
+_Page = tuple[str, str, str, str]
+
+# What the sidebar holds, in the order of work: groups, each with its title and pages.
+_GROUPS: Final[tuple[tuple[str, tuple[_Page, ...]], ...]] = (
+    ("", (("Home", "anchor", "admin:index", ""), ("Inbox", "inbox", "inbox", ""))),
+    (
+        "Decide",
+        (
+            ("Rule sets", "rule", "admin:policies_ruleset_changelist", "policies.view_ruleset"),
+            ("Assignments", "alt_route", "admin:policies_assignment_changelist", "policies.view_assignment"),
+            (
+                "PriorityClasses",
+                "low_priority",
+                "admin:policies_priorityclass_changelist",
+                "policies.view_priorityclass",
+            ),
+            ("Pauses", "pause_circle", "pauses", "policies.view_revision"),
+            ("Changes", "rate_review", "admin:policies_change_changelist", "policies.view_change"),
+            ("Revisions", "history", "admin:policies_revision_changelist", "policies.view_revision"),
+            ("Audit", "policy", "audit", "policies.view_auditevent"),
+        ),
+    ),
+    (
+        "See",
+        (
+            ("Pending Pods", "hourglass_empty", "pending", "scheduler.view_decision"),
+            ("Decisions", "fact_check", "admin:scheduler_decision_changelist", "scheduler.view_decision"),
+            ("Shadows", "compare", "shadows", "scheduler.view_shadowcount"),
+            ("Backtests", "update", "backtests", "scheduler.view_backtest"),
+            ("Scenario", "science", "scenario", "scheduler.view_backtest"),
+            ("Queue", "queue", "queue", "scheduler.view_binderstate"),
+            ("Processes", "memory", "admin:scheduler_process_changelist", "scheduler.view_process"),
+            ("Evidence", "inventory_2", "evidence", "scheduler.view_evidenceexport"),
+            ("Ledger", "verified", "ledger", "scheduler.view_evidenceexport"),
+            ("Storage", "database", "storage", "scheduler.view_pruning"),
+            ("Doctor", "stethoscope", "doctor", "scheduler.view_caller"),
+        ),
+    ),
+    (
+        "People",
+        (
+            ("Profile", "account_circle", "profile", ""),
+            ("Accounts", "person", "admin:auth_user_changelist", "auth.view_user"),
+            ("Roles", "group", "admin:auth_group_changelist", "auth.view_group"),
+            ("Tokens", "key", "tokens", ""),
+            (
+                "Review settings",
+                "how_to_reg",
+                "admin:policies_reviewsetting_changelist",
+                "policies.view_reviewsetting",
+            ),
+            ("Gate settings", "rule", "admin:policies_gatesetting_changelist", "policies.view_gatesetting"),
+            ("Webhooks", "webhook", "webhooks", "scheduler.manage_webhook"),
+        ),
+    ),
+)
+# What the sidebar leaves out.
+_ELSEWHERE: Final[tuple[_Page, ...]] = (
+    ("Decision gaps", "report", "admin:scheduler_decisiongap_changelist", "scheduler.view_decisiongap"),
+    ("Dead letters", "report", "admin:scheduler_deadletter_changelist", "scheduler.view_deadletter"),
+    ("Legal holds", "gavel", "legal_holds", "scheduler.view_legalhold"),
+)
 # Where a request keeps how much of the inbox is unread.
 _UNREAD = "berth.unread"
 
@@ -80,74 +144,16 @@ def _url(name: str) -> str:
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar: what this person may see, in the order of work."""
-    groups = [
-        ("", [("Home", "anchor", "admin:index", ""), ("Inbox", "inbox", "inbox", "")]),
-        (
-            "Decide",
-            [
-                ("Rule sets", "rule", "admin:policies_ruleset_changelist", "policies.view_ruleset"),
-                ("Assignments", "alt_route", "admin:policies_assignment_changelist", "policies.view_assignment"),
-                (
-                    "PriorityClasses",
-                    "low_priority",
-                    "admin:policies_priorityclass_changelist",
-                    "policies.view_priorityclass",
-                ),
-                ("Pauses", "pause_circle", "pauses", "policies.view_revision"),
-                ("Changes", "rate_review", "admin:policies_change_changelist", "policies.view_change"),
-                ("Revisions", "history", "admin:policies_revision_changelist", "policies.view_revision"),
-                ("Audit", "policy", "audit", "policies.view_auditevent"),
-            ],
-        ),
-        (
-            "See",
-            [
-                ("Pending Pods", "hourglass_empty", "pending", "scheduler.view_decision"),
-                ("Decisions", "fact_check", "admin:scheduler_decision_changelist", "scheduler.view_decision"),
-                ("Shadows", "compare", "shadows", "scheduler.view_shadowcount"),
-                ("Backtests", "update", "backtests", "scheduler.view_backtest"),
-                ("Scenario", "science", "scenario", "scheduler.view_backtest"),
-                ("Queue", "queue", "queue", "scheduler.view_binderstate"),
-                ("Processes", "memory", "admin:scheduler_process_changelist", "scheduler.view_process"),
-                ("Evidence", "inventory_2", "evidence", "scheduler.view_evidenceexport"),
-                ("Ledger", "verified", "ledger", "scheduler.view_evidenceexport"),
-                ("Storage", "database", "storage", "scheduler.view_pruning"),
-                ("Doctor", "stethoscope", "doctor", "scheduler.view_caller"),
-            ],
-        ),
-        (
-            "People",
-            [
-                ("Profile", "account_circle", "profile", ""),
-                ("Accounts", "person", "admin:auth_user_changelist", "auth.view_user"),
-                ("Roles", "group", "admin:auth_group_changelist", "auth.view_group"),
-                ("Tokens", "key", "tokens", ""),
-                (
-                    "Review settings",
-                    "how_to_reg",
-                    "admin:policies_reviewsetting_changelist",
-                    "policies.view_reviewsetting",
-                ),
-                ("Gate settings", "rule", "admin:policies_gatesetting_changelist", "policies.view_gatesetting"),
-                ("Webhooks", "webhook", "webhooks", "scheduler.manage_webhook"),
-            ],
-        ),
-    ]
-    shown = [(title, _items(request, items)) for title, items in groups]
+    shown = [(title, _items(request, items)) for title, items in _GROUPS]
     return [{"title": title, "separator": bool(title), "items": items} for title, items in shown if items]
 
 
 def elsewhere(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the pages that the sidebar leaves out, of those that this person may see: Ctrl-K finds them by their names."""
-    items = [
-        ("Decision gaps", "report", "admin:scheduler_decisiongap_changelist", "scheduler.view_decisiongap"),
-        ("Dead letters", "report", "admin:scheduler_deadletter_changelist", "scheduler.view_deadletter"),
-        ("Legal holds", "gavel", "legal_holds", "scheduler.view_legalhold"),
-    ]
-    return _items(request, items)
+    return _items(request, _ELSEWHERE)
 
 
-def _items(request: HttpRequest, items: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
+def _items(request: HttpRequest, items: Iterable[_Page]) -> list[dict[str, Any]]:
     return [
         {"title": title, "icon": icon, "link": reverse(url)} | (_badge(request) if url == "inbox" else {})
         for title, icon, url, permission in items
