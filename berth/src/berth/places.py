@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,8 +147,33 @@ def forget() -> bool:
 def server_of_context(wanted: str = "") -> str:
     """Return the server that a kubeconfig's context names in its extension berth.io/server.
 
+    Of several files the first one that says which context is current counts, and the first one that has a context of that name, as
+    kubectl has it.
+
     Raises:
         CommandError: there is no such file, context or extension.
+    """
+    name = wanted
+    contexts: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for path, found in _kubeconfigs():
+        with _reading(path):
+            name = name or str(found.get("current-context") or "")
+            for each in found.get("contexts") or ():
+                contexts.setdefault(each.get("name"), (path, each))
+    if name not in contexts:
+        missing = f"no context {name}" if name else "no current context"
+        message = f"The kubeconfig has {missing}: see `kubectl config get-contexts`, or use --server URL."
+        raise CommandError(message)
+    path, context = contexts[name]
+    with _reading(path):
+        return _extension_of(context, name)
+
+
+def _kubeconfigs() -> Iterator[tuple[Path, Any]]:
+    """Iterate over the files that KUBECONFIG names, with what stands in each; those that aren't there are passed over.
+
+    Raises:
+        CommandError: one can't be read.
     """
     import yaml
 
@@ -158,17 +185,21 @@ def server_of_context(wanted: str = "") -> str:
         except (OSError, ValueError, yaml.YAMLError) as error:
             message = f"{path} can't be read as a kubeconfig: {error}"
             raise CommandError(message) from error
-        try:
-            name = wanted or (found or {}).get("current-context", "")
-            for each in (found or {}).get("contexts") or () if name else ():
-                if each.get("name") == name:
-                    return _extension_of(each, name)
-        except (AttributeError, TypeError) as error:
-            message = f"{path} can't be read as a kubeconfig: something in it is another kind of value"
-            raise CommandError(message) from error
-    missing = f"no context {wanted}" if wanted else "no current context"
-    message = f"The kubeconfig has {missing}: see `kubectl config get-contexts`, or use --server URL."
-    raise CommandError(message)
+        yield path, found or {}
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise CommandError where a kubeconfig holds something else than it should.
+
+    Raises:
+        CommandError: something in it is another kind of value.
+    """
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        message = f"{path} can't be read as a kubeconfig: something in it is another kind of value"
+        raise CommandError(message) from error
 
 
 def _extension_of(context: dict[str, Any], name: str) -> str:

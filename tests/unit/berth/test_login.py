@@ -212,6 +212,29 @@ def test_kubeconfigs_context_names_the_server_when_told_so(
     assert "no context nowhere" in berth("status", "--context", "nowhere").err
 
 
+def test_of_several_kubeconfigs_the_current_context_is_kubectls(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def context(name: str, url: str) -> dict[str, object]:
+        extension = {"name": "berth.io/server", "extension": {"server": url}}
+        return {"name": name, "context": {"cluster": "c", "extensions": [extension]}}
+
+    first = {"current-context": "production", "contexts": [context("staging", stub.url)]}
+    contexts = [
+        context("development", "http://127.0.0.1:1"),
+        context("production", stub.url),
+        context("staging", "http://127.0.0.1:1"),
+    ]
+    (tmp_path / "first").write_text(yaml.safe_dump(first))
+    (tmp_path / "second").write_text(yaml.safe_dump({"current-context": "development", "contexts": contexts}))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/first:{tmp_path}/second")
+    stub.answer("GET", "/status", STATUS)
+
+    assert berth("status", "--from-kubeconfig").code == 0
+    assert berth("status", "--context", "staging").code == 0
+    assert berth("status", "--context", "development").code == 3
+
+
 @pytest.mark.parametrize(
     "text", ["- a", "contexts: 5", "contexts: [null]", "contexts: [{name: a, context: {extensions: 5}}]"]
 )
