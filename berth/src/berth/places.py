@@ -204,7 +204,8 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _extension_of(context: dict[str, Any], name: str) -> str:
     for each in (context.get("context") or {}).get("extensions") or ():
-        if each.get("name") == EXTENSION and isinstance(each.get("extension"), dict):
-            return str(each["extension"].get("server", ""))
+        extension = each.get("extension")
+        if each.get("name") == EXTENSION and isinstance(extension, dict) and extension.get("server"):
+            return str(extension["server"])
     message = f"The context {name} doesn't say where Berth is: give it the extension {EXTENSION} with a server, or use --server URL."
     raise CommandError(message)

@@ -235,6 +235,23 @@ def test_of_several_kubeconfigs_the_current_context_is_kubectls(
     assert berth("status", "--context", "development").code == 3
 
 
+@pytest.mark.parametrize("extension", [{}, {"url": "https://berth.example.org"}, {"server": ""}, {"server": None}])
+def test_a_context_whose_extension_names_no_server_asks_no_other_one(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extension: dict[str, object]
+) -> None:
+    found = {"cluster": "c", "extensions": [{"name": "berth.io/server", "extension": extension}]}
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump({"contexts": [{"name": "production", "context": found}]}))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("BERTH_SERVER", stub.url)
+    stub.answer("GET", "/status", STATUS)
+
+    ran = berth("status", "--context", "production")
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert "The context production doesn't say where Berth is" in ran.err
+
+
 @pytest.mark.parametrize(
     "text", ["- a", "contexts: 5", "contexts: [null]", "contexts: [{name: a, context: {extensions: 5}}]"]
 )
