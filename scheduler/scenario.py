@@ -541,7 +541,8 @@ def work_out(
 
 def _out_of_bounds(number: int, running: int) -> str:
     """Return why so many Pods aren't placed."""
-    least, most = f"{running + 1:,}", f"{running + MOST_PODS:,}"
+    bounds = f"ask for {running + 1:,} to {running + MOST_PODS:,}"
+    refused = f"{counted(number, 'Pod')} can't be placed"
     if not running:
-        return f"{number:,} Pods can't be placed: ask for {least} to {most}"
-    return f"{number:,} Pods can't be placed, for {running:,} run already: ask for {least} to {most} in all"
+        return f"{refused}: {bounds}"
+    return f"{refused}, for {running:,} {'runs' if running == 1 else 'run'} already: {bounds} in all"

@@ -25,10 +25,8 @@ def plan_in_markdown(found: dict[str, Any], title: str = "") -> str:
 
 def user_line(user: dict[str, Any]) -> str:
     """Return whose Pods keep the number that they have, where a PriorityClass is made anew."""
-    return (
-        f"{user['priority_class']}: {user['pods']} Pods of {user['kind']} {user['namespace']}/{user['name']} "
-        f"keep {user['priority']}"
-    )
+    pods, keep = ("1 Pod", "keeps") if user["pods"] == 1 else (f"{user['pods']} Pods", "keep")
+    return f"{user['priority_class']}: {pods} of {user['kind']} {user['namespace']}/{user['name']} {keep} {user['priority']}"
 
 
 def _bounded(head: str, diffs: Sequence[str]) -> str:

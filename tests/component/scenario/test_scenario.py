@@ -248,9 +248,10 @@ def test_a_deployment_of_the_cluster_is_scaled_by_what_is_missing() -> None:
     [
         (2, 3, "2 Pods can't be placed, for 3 run already: ask for 4 to 5,003 in all"),
         (3, 3, "3 Pods can't be placed, for 3 run already: ask for 4 to 5,003 in all"),
+        (1, 1, "1 Pod can't be placed, for 1 runs already: ask for 2 to 5,001 in all"),
         (5_001, 0, "5,001 Pods can't be placed: ask for 1 to 5,000"),
     ],
-    ids=["fewer than run", "as many as run", "too many"],
+    ids=["fewer than run", "as many as run", "one", "too many"],
 )
 def test_how_many_pods_may_be_asked_for_is_said_by_those_that_run(number: int, running: int, said: str) -> None:
     template = msgspec.structs.replace(template_of(DEPLOYMENT), running=running)

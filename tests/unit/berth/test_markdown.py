@@ -1,6 +1,6 @@
 """The comment of a pull request."""
 
-from berth.markdown import plan_in_markdown
+from berth.markdown import plan_in_markdown, user_line
 
 FOUND = {
     "ok": True,
@@ -77,3 +77,9 @@ def test_a_comment_says_that_the_cluster_cant_be_asked_and_whose_pods_keep_a_num
 def test_nothing_is_said_as_nothing() -> None:
     assert "Nothing would change" in plan_in_markdown({"ok": True})
     assert "The gate stands against it:** 3 Pods" in plan_in_markdown({"ok": False, "blocked": "3 Pods"})
+
+
+def test_one_pod_is_no_pods() -> None:
+    user = {"priority_class": "high", "kind": "Job", "namespace": "shop", "name": "nightly", "pods": 1, "priority": 5}
+
+    assert user_line(user) == "high: 1 Pod of Job shop/nightly keeps 5"
