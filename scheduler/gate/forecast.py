@@ -1,7 +1,7 @@
 """What another Revision would do to the Pods that are there: to those that wait, and to those that run. Pure.
 
-Not modelled: preemption and room kept for nominated Pods, what admission would change of new Pods, other schedulers' and other
-extenders' choices, and Pods that would be made.
+Not modelled: preemption, what admission would change of new Pods, other schedulers' and other extenders' choices, and Pods that
+would be made.
 
 Pods alike in all that the rules read are decided once (`Gathered`). Those of them that run are decided for all their nodes at
 once, each without one of them, unless a rule looks at the Pods of other nodes.
@@ -23,7 +23,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import signature
 from policies.engine.rule import Cycle, Filter, Scope, Score
-from policies.engine.scheduling import as_kube_scheduler, default_profile, usable_rows, with_default_filters
+from policies.engine.scheduling import as_kube_scheduler, default_profile, judge, usable_rows, with_default_filters
 from policies.engine.selectors import Labels
 from policies.engine.status import PASSED
 
@@ -164,6 +164,8 @@ class Gathered:
         self._paths: dict[int, list[tuple[str, ...]]] = {}
         self._selected: dict[Hashable, list[Labels] | None] = {}
         self.groups: dict[Hashable, _Alike] = {}
+        # Those that wait for room on a node after preemption, by its name: first others', then those of Berth's own scheduler.
+        self.nominated: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] = ({}, {})
         self.moved: dict[str, list[int]] = {}
         # By the names of the Assignments before and after.
         self.handed: Counter[tuple[str, str]] = Counter()
@@ -188,14 +190,18 @@ class Gathered:
         if _name(one) != _name(other):
             self.moved.setdefault(_name(one), [0, 0])[1] += 1
             self.moved.setdefault(_name(other), [0, 0])[0] += 1
-        node = pod.spec.node_name
+        node, nominated = pod.spec.node_name, "" if pod.spec.node_name else pod.parsed.status.nominated_node_name
+        if nominated:
+            self.nominated[pod.spec.scheduler_name in self.own.names].setdefault(nominated, []).append(pod)
         # What runs and no rule set would apply to is refused by none; nor is a static Pod, which comes back without a scheduler.
         if one is other or (node and (other is None or _MIRROR in (pod.parsed.metadata.annotations or ()))):
             return
         bare = _unbound(pod) if node else pod
         read = (*self._read_by(one, bare), *self._read_by(other, bare))
         counted = self._counted((one, other), bare, read) if node else None
-        key = (id(one), id(other), signature(bare) if counted is None else counted, *read)
+        # A node is kept free for one that is nominated there, and not from it.
+        alone = pod.uid if nominated else ""
+        key = (id(one), id(other), signature(bare) if counted is None else counted, alone, *read)
         alike = self.groups.get(key)
         if alike is None:
             alike = self.groups[key] = _Alike(bare, one, other)
@@ -278,7 +284,7 @@ def forecast_of(
 
     Once `is_up` says so, the Pods that are left are counted and no more. Those of which most are alike come first.
     """
-    asked, found = _Asked(snapshot, gathered.now, gathered.own), _Found()
+    asked, found = _Asked(snapshot, gathered), _Found()
     total = len(gathered.groups)
     for done, (alike, beside) in enumerate(asked.in_rounds(gathered.groups.values())):
         on_progress(done, total)
@@ -342,19 +348,26 @@ class _Found:
 class _Asked:
     """One Snapshot and one moment, on which rule sets are asked about Pods."""
 
-    def __init__(self, snapshot: Snapshot, now: datetime, own: OwnScheduler) -> None:
+    def __init__(self, snapshot: Snapshot, gathered: Gathered) -> None:
         self._snapshot = snapshot
-        self._now = now
-        self._own = own
+        self._now = gathered.now
+        self._own = gathered.own
+        # With the Pods that each scheduler keeps nodes free for: none knows of another's.
+        self._with_nominated = tuple(snapshot.changed({}, nominated=each) for each in gathered.nominated)
         self._profiles: dict[tuple[int, bool], CompiledRuleSet] = {}
 
     def compare(self, alike: _Alike) -> _Compared:
         """Return what changes for Pods that wait, with their scheduler's own filters beside the rules, on the nodes that it uses."""
         is_own = alike.pod.spec.scheduler_name in self._own.names
         rows = usable_rows(self._snapshot.table, self._own.node_label if is_own else None)
+        snapshot = self._with_nominated[is_own]
+        if snapshot.nominated and not is_own:
+            # kube-scheduler keeps these nodes free by its own filters; an extender is asked about what they leave.
+            kept = judge(self._profile(None, is_own=False), self._cycle(default_profile(), alike.pod, snapshot), rows)
+            rows, snapshot = rows[kept.refusal == PASSED], self._snapshot
         one, other = (
-            self._decided(self._profile(rule_set, is_own=is_own), alike.pod, self._snapshot, rows, scoring=True)
-            for rule_set in (alike.one, alike.other)
+            judge(profile.enforced, self._cycle(profile, alike.pod, snapshot), rows)
+            for profile in (self._profile(rule_set, is_own=is_own) for rule_set in (alike.one, alike.other))
         )
         was, will = one.refusal == PASSED, other.refusal == PASSED
         nodes, gained, lost = (int(np.count_nonzero(each)) for each in (was, will & ~was, was & ~will))
@@ -446,17 +459,11 @@ class _Asked:
             self._profiles[key] = profile if is_own else as_kube_scheduler(profile)
         return self._profiles[key]
 
-    def _decided(
-        self,
-        rule_set: CompiledRuleSet,
-        pod: Pod,
-        snapshot: Snapshot,
-        rows: Rows,
-        *,
-        scoring: bool = False,
-    ) -> Answer:
-        cycle = Cycle(pod=pod, snapshot=snapshot, now=self._now, params=rule_set.params)
-        return decide(rule_set.enforced, cycle, rows, scoring=scoring)
+    def _decided(self, rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, rows: Rows) -> Answer:
+        return decide(rule_set.enforced, self._cycle(rule_set, pod, snapshot), rows, scoring=False)
+
+    def _cycle(self, rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot) -> Cycle:
+        return Cycle(pod=pod, snapshot=snapshot, now=self._now, params=rule_set.params)
 
 
 def _rows(snapshot: Snapshot, names: Sequence[str]) -> Rows:

@@ -200,6 +200,49 @@ def test_pods_of_berths_own_scheduler_have_the_nodes_that_it_uses_alone() -> Non
     assert [each.pod for each in found.left_with_none] == ["default/own"]
 
 
+def test_a_node_that_is_kept_free_for_a_nominated_pod_is_no_node_for_less_important_ones() -> None:
+    """Of its own scheduler alone: kube-scheduler and Berth's own know nothing of each other's."""
+    team = {"kind": "team", "team": "a"}
+    pods = [
+        make_pod(name, labels=team, requests={"cpu": "3"}, priority=priority, schedulerName=scheduler)
+        for scheduler in ("default-scheduler", "berth")
+        for name, priority in ((f"{scheduler}-first", 10), (f"{scheduler}-later", 0))
+    ]
+    nodes = [make_node("n1", labels={"team": "a"}), make_node("n2")]
+    for nominated, found in (
+        (pods[0], {"default-scheduler-first": 2, "default-scheduler-later": 1, "berth-first": 2, "berth-later": 2}),
+        (pods[2], {"default-scheduler-first": 2, "default-scheduler-later": 2, "berth-first": 2, "berth-later": 1}),
+    ):
+        for pod in pods:
+            pod["status"] = {"nominatedNodeName": "n1"} if pod is nominated else {}
+        made = list(map(Pod.from_json, pods))
+        live = CompiledRevision(revision(1, strict=False))
+        after = CompiledRevision(revision(2, strict=True), former=live)
+        snapshot = Snapshot.of(map(Node.from_json, nodes), made)
+        said = forecast(live, after, snapshot, made, NOW, own=OwnScheduler(frozenset({"berth"})))
+        assert {each.pod.removeprefix("default/"): each.nodes for each in said.waiting} == found
+        assert len(said.left_with_none) == 1
+
+
+@pytest.mark.parametrize(("scheduler", "gaining"), [("default-scheduler", ["first", "later"]), ("berth", ["first"])])
+def test_rules_count_nominated_pods_for_berths_own_scheduler_alone(scheduler: str, gaining: list[str]) -> None:
+    """kube-scheduler asks its extenders about the Pods that are on nodes."""
+
+    def rules(number: int, most: int) -> Revision:
+        few = {"name": "few", "expression": "node.count({'app': 'x'}) < params.most", "reason": "enough"}
+        rule_set = make_rule_set("web", filters=[few], params={"most": most})
+        return Revision(number=number, rule_sets=[rule_set], assignments=[make_assignment("all", "web")])
+
+    pods = [make_pod(name, labels={"app": "x"}, schedulerName=scheduler) for name in ("first", "later")]
+    pods[0]["status"] = {"nominatedNodeName": "n1"}
+    made = list(map(Pod.from_json, pods))
+    live = CompiledRevision(rules(1, 0))
+    after = CompiledRevision(rules(2, 1), former=live)
+    snapshot = Snapshot.of([Node.from_json(make_node("n1"))], made)
+    said = forecast(live, after, snapshot, made, NOW, own=OwnScheduler(frozenset({"berth"})))
+    assert [each.pod.removeprefix("default/") for each in said.waiting] == gaining
+
+
 def test_a_static_pod_is_refused_by_none_for_its_kubelet_runs_it_unasked() -> None:
     static = make_pod("kube-apiserver-n1", uid="u", nodeName="n1", labels={"kind": "team", "team": "a"})
     static["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "5c9b1a"}
