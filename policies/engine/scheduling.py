@@ -171,8 +171,8 @@ def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> 
 def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_default_profile: bool) -> int | None:
     """Return the position in `rows` of the node that the Pod gets; None when none is feasible.
 
-    The highest exact total wins; of equals the one that the classic default set ranks highest; of those the next one behind the
-    row `after`, around. So Pods alike don't all meet on the first node, and the same input gives the same node.
+    Of the best ones (`find_best`) it is the next behind the row `after`, around. So Pods alike don't all meet on the first node, and
+    the same input gives the same node.
 
     Args:
         answer: from `judge`.
@@ -181,14 +181,20 @@ def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_default_pro
         after: the row that was picked last; -1 for none.
         is_default_profile: whether the totals are the default set's own.
     """
+    best = find_best(answer, cycle, rows, is_default_profile=is_default_profile)
+    if not len(best):
+        return None
+    return int(best[np.searchsorted(rows[best], after, side="right") % len(best)])
+
+
+def find_best(answer: Answer, cycle: Cycle, rows: Rows, *, is_default_profile: bool) -> Rows:
+    """Return the positions in `rows` of the best nodes: of those with the highest exact total the ones that the classic default set ranks highest."""
     best = _highest(answer.scored, answer.totals)
     if len(best) > 1 and not is_default_profile:
         ranked = Answer.about(cycle.table, rows[best])
         run_scores(default_profile(), cycle, rows[best], ranked)
         best = _highest(best, ranked.totals)
-    if not len(best):
-        return None
-    return int(best[np.searchsorted(rows[best], after, side="right") % len(best)])
+    return best
 
 
 def _highest(positions: Rows, totals: np.ndarray) -> Rows:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.decision import Answer, to_points
+from policies.engine.objects.table import Rows
 from policies.engine.status import PASSED
 from scheduler.decisions.columns import StoredAnswer
 
@@ -111,7 +112,7 @@ class Recorded:
 
 
 def compare(
-    then: Recorded, now: Answer | None, place_of: Callable[[str], int | None], *, best_alone: bool = False
+    then: Recorded, now: Answer | None, place_of: Callable[[str], int | None], best: Rows, *, best_alone: bool = False
 ) -> Difference | None:
     """Return how an answer differs from what was recorded; None where it doesn't.
 
@@ -119,6 +120,7 @@ def compare(
         then: what was recorded.
         now: what the other rules say of the same nodes; None where no rule set applies, so that all of them do.
         place_of: returns where a node stands among those asked about.
+        best: where the best nodes stand now; empty where none are ranked.
         best_alone: whether only the best node and the points count: nodes that were scored had passed before.
     """
     passed = np.ones(then.size, dtype=np.bool_) if now is None else now.refusal == PASSED
@@ -137,7 +139,7 @@ def compare(
             return Difference(Kind.ALLOWED, *then.refusing(gained), after=after, **counts, of_then=True)
     elif not passed.any():
         return None  # the Decision before it, of /filter, says so
-    if now is not None and (found := _other_best(then, now, place_of, lost, counts)):
+    if now is not None and (found := _other_best(then, now, place_of, best, lost, counts)):
         return found
     if not best_alone and (counts["gained"] or counts["lost"]):
         of_then = not counts["lost"]
@@ -148,16 +150,13 @@ def compare(
 
 
 def _other_best(
-    then: Recorded, now: Answer, place_of: Callable[[str], int | None], lost: _Mask, counts: dict[str, Any]
+    then: Recorded, now: Answer, place_of: Callable[[str], int | None], best: Rows, lost: _Mask, counts: dict[str, Any]
 ) -> Difference | None:
     """Return that another node is the best now; None where the one of then is among the best still, or one side ranks none."""
-    place = place_of(then.best) if then.best and now.scores and len(now.scored) else None
-    if place is None:
+    place = place_of(then.best) if then.best and len(best) else None
+    if place is None or place in best:
         return None
-    at = _within(now.scored, place)
-    if at is not None and now.totals[at] == now.totals.max():
-        return None
-    after = now.best
+    after = min(map(now.name_at, best.tolist()))
     other = place_of(after)
     of_then = not lost[place] and other is not None and not then.passed[other]
     if lost[place]:

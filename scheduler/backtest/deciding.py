@@ -12,13 +12,14 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
 from policies.engine.rule import Cycle
-from policies.engine.scheduling import default_profile, with_default_filters
+from policies.engine.scheduling import default_profile, find_best, with_default_filters
 from scheduler.backtest.compare import Difference, Recorded, compare
 from scheduler.backtest.results import ChunkResult, Line, line_of, moments_of
 from scheduler.decisions.record import Body
 from scheduler.decisions.replay import ReplayError, Snapshots, not_recorded, pod_of, recorded_body_of
 from scheduler.models import Decision
 
+_NOWHERE = np.empty(0, dtype=np.intp)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -192,18 +193,19 @@ class Decider:
     ) -> tuple[Difference | None, str]:
         """Return how a side differs from what was answered, and the name of its rule set."""
         rule_set = side.rule_set_for(decision, pod, snapshot)
-        answer = None
+        answer, best = None, _NOWHERE
         if rule_set is not None:
             _check_reads(rule_set, snapshot)
             answer = side.answer(rule_set, decision, pod, snapshot, rows, scoring=then.ranks)
             if not answer.feasible_count and then.passed.any() and _was_made_free(decision, snapshot, rows):
                 _check_others(side.answer(rule_set, decision, pod, snapshot, snapshot.table.all_rows(), scoring=False))
+            best = _best(answer, rule_set, decision, pod, snapshot, rows)
 
         def place_of(name: str) -> int | None:
             row = snapshot.table.row_of.get(name)
             return None if row is None else next(iter(np.flatnonzero(rows == row).tolist()), None)
 
-        found = compare(then, answer, place_of, best_alone=decision.verb == "prioritize")
+        found = compare(then, answer, place_of, best, best_alone=decision.verb == "prioritize")
         return found, rule_set.name if rule_set else ""
 
     def _line_of_passed(self, decision: Decision, body: Body, pod: Pod) -> Line | None:
@@ -212,6 +214,17 @@ class Decider:
         if self._wanted.revision.choose(pod, snapshot, decision.at).enforced is not None:
             raise UndecidedError(NOT_KEPT)
         return None
+
+
+def _best(
+    answer: Answer, rule_set: CompiledRuleSet, decision: Decision, pod: Pod, snapshot: Snapshot, rows: Rows
+) -> Rows:
+    """Return where the best nodes stand; of Berth's own scheduler those of which the Pod gets one, whoever ranks them."""
+    if decision.verb == "schedule":
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params)
+        return find_best(answer, cycle, rows, is_default_profile=rule_set is default_profile())
+    ranks = answer.scores and len(answer.scored)
+    return answer.scored[answer.totals == answer.totals.max()] if ranks else _NOWHERE
 
 
 def _best_of_then(decision: Decision, body: Body) -> str:

@@ -72,10 +72,10 @@ class Corpus:
                 return
         self._bind(json, best)
 
-    def schedule(self, name: str, *, nominated: str = "", **labels: str) -> None:
+    def schedule(self, name: str, *, nominated: str = "", cpu: str = "100m", **labels: str) -> None:
         """Decide on a Pod as Berth's own scheduler does, and bind it. A node was made free for it where one is nominated."""
         self.count += 1
-        json = make_pod(name, labels={"app": "web", **labels}, requests={"cpu": "100m", "memory": "64Mi"})
+        json = make_pod(name, labels={"app": "web", **labels}, requests={"cpu": cpu, "memory": "64Mi"})
         pod, snapshot = Pod.from_json(json), self._live(ClusterObjects())
         if nominated:
             snapshot = snapshot.changed({}, nominated={nominated: [pod]})

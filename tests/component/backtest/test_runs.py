@@ -317,6 +317,21 @@ def test_of_nodes_that_were_equal_the_one_counts_that_the_pod_got(corpus: Corpus
     assert [line.before for line in moved] == [node for node in got if node in equal]
 
 
+def test_nodes_that_a_rule_set_has_for_equal_are_ranked_by_the_default_set(corpus: Corpus) -> None:
+    """As Berth's own scheduler ranks them: where the scores that packed Pods are taken away, it spreads them."""
+    Decision.objects.all().delete()
+    publish_all(make_rule_set("web", filters=FILTERS, scores=[{"builtin": "MostRequestedPriority"}]))
+    packed = Corpus(corpus.history, CompiledRevision(publishing.current_revision()))
+    for number in range(2):
+        packed.schedule(f"s{number}", cpu="16")
+    corpus.history.settle()
+    (node,) = {read_body(bytes(each.body)).notes["node"] for each in Decision.objects.all()}
+    result, _ = found_by(opened(make_rule_set("web", filters=FILTERS)))
+    (moved,) = result.pods
+    assert (moved.pod, moved.kind, moved.before) == ("default/s1", Kind.OTHER_BEST, node)
+    assert (moved.rule_set, moved.rule) == ("web", "MostRequestedPriority")
+
+
 def test_where_the_node_made_free_for_a_pod_is_refused_the_others_would_be_looked_at(corpus: Corpus) -> None:
     Decision.objects.all().delete()
     corpus.schedule("preempts", nominated="n0002")
