@@ -217,13 +217,12 @@ class Replays:
         if differences := self._different_choice(decision, body, snapshot):
             return Replayed(ok=False, differences=differences)
         answer = self.decide_again(decision, body, snapshot, rule_set, missed=body.notes.get("missed", ()))
-        return self._compared(decision, body, body.answer, answer, snapshot)
-
-    def _compared(
-        self, decision: Decision, body: Body, recorded: StoredAnswer, answer: Answer, snapshot: Snapshot
-    ) -> Replayed:
+        differences = [
+            *_different_columns(body.answer, store_answer(answer)),
+            *_different_rule_set(decision, rule_set),
+            *_different_head(decision, body, answer),
+        ]
         names = names_of(snapshot.table)
-        differences = [*_different_columns(recorded, store_answer(answer)), *_different_head(decision, answer)]
         if _names_of(decision) != names.listed:
             differences.append("the nodes of the Snapshot, or their order, differ")
         if meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, answer) != body.meaning:
@@ -235,16 +234,19 @@ class Replays:
         snapshot, pod = self.snapshots.of(decision, body), pod_of(body)
         choice = self.revision_of(decision, body).choose(pod, snapshot, decision.at)
         sent = _candidates_of(body)
-        assignment, rule_set = choice.enforced or (None, None)
-        if (assignment.name if assignment else "") != decision.assignment:
-            taken = f"Assignment {assignment.name} takes the Pod" if assignment else "no Assignment takes the Pod"
-            return Replayed(ok=False, differences=[f"{taken}; recorded is {decision.assignment or 'none'}"])
+        rule_set = choice.enforced[1] if choice.enforced else None
+        if differences := [*_different_assignment(decision, choice)]:
+            return Replayed(ok=False, differences=differences)
         if rule_set is None:
             now = Narrowing([each.node for each in sent])
         else:
             timed_out = body.notes.get("timedOut", ())
             now = narrowing(rule_set, pod, snapshot, _victims_of(sent, snapshot), decision.at, timed_out=timed_out)
-        differences = [*_compare_choice(body, choice), *_compare_narrowing(decision, body, now)]
+        differences = [
+            *_compare_choice(body, choice),
+            *_different_rule_set(decision, rule_set),
+            *_compare_narrowing(decision, body, now),
+        ]
         return Replayed(ok=not differences, differences=differences)
 
     def revision_of(self, decision: Decision, body: Body) -> CompiledRevision:
@@ -307,7 +309,7 @@ class Replays:
 
     def _different_choice(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
         choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
-        return _compare_choice(body, choice)
+        return [*_different_assignment(decision, choice), *_compare_choice(body, choice)]
 
     def _replay_passed(self, decision: Decision, body: Body) -> Replayed:
         """Find again that no Assignment takes the Pod."""
@@ -320,7 +322,10 @@ class Replays:
         drawn = _compare_choice(body, choice)
         names = NodeNames({name: row for row, name in enumerate(_names_of(decision))})
         meaning = meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, None)
-        differences = drawn if meaning == body.meaning else [*drawn, "the nodes asked about differ"]
+        differences = [*drawn, *_different_assignment(decision, choice)]
+        differences += [*_different_rule_set(decision, None), *_different_head(decision, body, None)]
+        if meaning != body.meaning:
+            differences.append("the nodes asked about differ")
         return Replayed(ok=not differences, differences=differences)
 
 
@@ -428,7 +433,8 @@ def _compare_narrowing(decision: Decision, body: Body, now: Narrowing) -> Iterab
     for name, words in (("kept", "candidates that stay"), ("vetoes", "vetoes"), ("dropped", "candidates that go")):
         if not is_same_but_masked(said[name], body.notes.get(name)):
             yield f"the {words} differ"
-    if (decision.feasible, decision.top_reason) != (len(now.kept), now.top_reason):
+    number = len(body.notes["candidates"])
+    if (decision.nodes, decision.feasible, decision.top_reason) != (number, len(now.kept), now.top_reason):
         yield "what lists show differs"
 
 
@@ -514,18 +520,35 @@ def _different_columns(recorded: StoredAnswer, now: StoredAnswer) -> Iterable[st
         yield "the nodes that were looked at differ"
 
 
-def _best_of_then(decision: Decision, answer: Answer) -> str:
+def _best_of_then(decision: Decision, answer: Answer | None) -> str:
     """Return the best node that was recorded; of former versions without the one that scores named that don't count."""
-    return "" if answer.scores and not answer.is_ranked else decision.best
+    return "" if answer and answer.scores and not answer.is_ranked else decision.best
 
 
-def _different_head(decision: Decision, answer: Answer) -> Iterable[str]:
-    """Compare what lists show."""
+def _different_assignment(decision: Decision, choice: Choice) -> Iterable[str]:
+    """Compare which Assignment takes the Pod."""
+    taking = choice.enforced[0].name if choice.enforced else ""
+    if decision.mode == "enforce" and decision.assignment != taking:
+        taken = f"Assignment {taking} takes the Pod" if taking else "no Assignment takes the Pod"
+        yield f"{taken}; recorded is {decision.assignment or 'none'}"
+
+
+def _different_rule_set(decision: Decision, rule_set: CompiledRuleSet | None) -> Iterable[str]:
+    """Compare which rule set is said to have decided."""
+    now = (rule_set.name, rule_set.version) if rule_set else ("", 0)
+    if (decision.rule_set, decision.rule_set_version) != now:
+        yield "the rule set that is said to have decided differs"
+
+
+def _different_head(decision: Decision, body: Body, answer: Answer | None) -> Iterable[str]:
+    """Compare what lists show; without an answer all nodes passed."""
+    nodes = len(body.order.rows())
     for name, then, now in (
-        ("feasible", decision.feasible, answer.feasible_count),
-        # Of a binding it is the node that was asked about.
-        *([] if decision.verb == "bind" else [("best", _best_of_then(decision, answer), answer.best)]),
-        ("top reason", decision.top_reason, answer.top_reason()),
+        ("nodes", decision.nodes, nodes),
+        ("feasible", decision.feasible, answer.feasible_count if answer else nodes),
+        ("best", _best_of_then(decision, answer), answer.best if answer else ""),
+        ("top reason", decision.top_reason, answer.top_reason() if answer else ""),
     ):
-        if then != now:
+        # Of a binding it is the node that was asked about.
+        if then != now and (name, decision.verb) != ("best", "bind"):
             yield f"{name} was {then!r} and is {now!r}"

@@ -19,7 +19,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.scheduling import judge, with_default_filters
+from policies.engine.scheduling import default_profile, judge, with_default_filters
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
@@ -398,7 +398,7 @@ def test_what_a_replay_lacks_is_said(one: Decision, spoil: Any, words: str) -> N
 
 def decided(history: History, revision: CompiledRevision, kind: str) -> Decision:
     """A Decision of a kind, as the extender and the binder record it."""
-    labels = {"policy": "nobody"} if kind == "passed" else {"policy": "team", "team": "web"}
+    labels = {"policy": "nobody"} if kind in {"passed", "default set"} else {"policy": "team", "team": "web"}
     cluster = Cluster(seed=3)
     snapshot = cluster.live()
     pod = Pod.from_json(make_pod("asked", namespace="shop", labels=labels))
@@ -408,6 +408,9 @@ def decided(history: History, revision: CompiledRevision, kind: str) -> Decision
     about: dict[str, Any] = {"snapshot": snapshot, "names": list(snapshot.nodes)}
     if kind == "passed":
         entry: Entry = NodesEntry(**common | {"verb": "filter"}, **about)
+    elif kind == "default set":
+        answer = judge(default_profile(), Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.all_rows())
+        entry = NodesEntry(**common | {"verb": "schedule", "rule_set": default_profile()}, **about, answer=answer)
     else:
         assert found is not None
         assignment, rule_set = found
@@ -447,7 +450,7 @@ def decided(history: History, revision: CompiledRevision, kind: str) -> Decision
     return Decision.objects.get(pk=entry.id)
 
 
-REPLAYABLE = ("filter", "prioritize", "schedule", "shadow", "passed")
+REPLAYABLE = ("filter", "prioritize", "schedule", "shadow", "passed", "default set")
 NOT_REPLAYABLE = {
     "bind": "no rule was asked before this binding, or what they saw is not recorded",
     "bind, refused": "no rule was asked: the Pod is gone",
@@ -479,6 +482,21 @@ def reported(decision: Decision) -> tuple[bool, str]:
 @pytest.mark.parametrize("kind", REPLAYABLE)
 def test_a_decision_that_rules_made_is_decided_again(history: History, revision: CompiledRevision, kind: str) -> None:
     assert reported(decided(history, revision, kind)) == (True, "")
+
+
+@pytest.mark.parametrize("kind", REPLAYABLE)
+@pytest.mark.parametrize(
+    "said",
+    [{"rule_set": "x"}, {"rule_set_version": 7}, {"assignment": "x"}, {"nodes": 77}, {"feasible": 77}, {"best": "x"}, {"top_reason": "x"}],
+    ids=str,
+)  # fmt: skip
+def test_what_lists_show_of_a_decision_is_replayed_with_it(
+    history: History, revision: CompiledRevision, kind: str, said: dict[str, Any]
+) -> None:
+    decision = decided(history, revision, kind)
+    Decision.objects.filter(pk=decision.pk).update(**said)
+    decision.refresh_from_db()
+    assert reported(decision)[0] is False
 
 
 @pytest.mark.parametrize(("kind", "why"), NOT_REPLAYABLE.items())
