@@ -56,8 +56,8 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED, _TERM = "preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"
 
 NOT_MODELLED = (
-    "Preemption, other schedulers, and what changes meanwhile aren't in it; nor is what admission adds to a Pod "
-    "besides requests made of limits, ports of the host's network, and keys of labels in affinity"
+    "Preemption, other schedulers, the claims that a StatefulSet makes for its Pods, and what changes meanwhile aren't in it; nor is "
+    "what admission adds to a Pod besides requests made of limits, ports of the host's network, and keys of labels in affinity"
 )
 
 
