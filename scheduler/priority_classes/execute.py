@@ -160,12 +160,12 @@ def apply(
         if not halted and not may_go_on():
             halted = "A newer Revision was published; that is applied in its place."
         if halted:
-            outcomes.append(_unfinished(step, halted))
+            outcomes.append(_unfinished(step, halted, step.found))
             continue
         try:
             outcomes.append(executor.send(step))
         except APIError as error:
-            outcomes.append(_outcome_of_fault(step, error))
+            outcomes.append(_outcome_of_fault(step, error, executor.there))
             halted = "" if isinstance(error, _OF_ONE_CLASS) else str(error)
     return outcomes
 
@@ -186,26 +186,29 @@ def _outcome_of_rest(step: Step) -> Outcome:
     return Outcome(step=step, state=_STATES[step.act], message=step.message, found=step.found)
 
 
-def _unfinished(step: Step, message: str) -> Outcome:
-    return Outcome(step=step, state="pending" if step.wanted else "kept", message=message, found=step.found)
+def _unfinished(step: Step, message: str, there: Found | None) -> Outcome:
+    return Outcome(step=step, state="pending" if step.wanted else "kept", message=message, found=there)
 
 
-def _outcome_of_fault(step: Step, error: APIError) -> Outcome:
+def _outcome_of_fault(step: Step, error: APIError, there: Found | None) -> Outcome:
     if isinstance(error, APIConflictError | APINotFoundError):
-        return _unfinished(step, "It changed in the cluster at the same moment; Berth looks again.")
+        return _unfinished(step, "It changed in the cluster at the same moment; Berth looks again.", there)
     if isinstance(error, _REFUSALS):
         state = "refused" if step.wanted else "kept"
-        return Outcome(step=step, state=state, message=f"The API server refused: {error}", found=step.found)
-    return _unfinished(step, str(error))
+        return Outcome(step=step, state=state, message=f"The API server refused: {error}", found=there)
+    if there is None and step.act is Act.REPLACE:
+        return _unfinished(step, f"The cluster is without it until it is made anew: {error}", there)
+    return _unfinished(step, str(error), there)
 
 
 class _Executor:
-    """Sends one step after the other."""
+    """Sends one step after the other. `there` is what the cluster was known to have last of the class in hand."""
 
     def __init__(self, client: Client, journal: Journal, pause: Callable[[float], None]) -> None:
         self._client = client
         self._journal = journal
         self._pause = pause
+        self.there: Found | None = None
 
     def send(self, step: Step) -> Outcome:
         """Change the cluster, and return what came of it.
@@ -213,6 +216,7 @@ class _Executor:
         Raises:
             APIError: the API server is away, or refuses.
         """
+        self.there = step.found
         match step.act, step.wanted, step.found:
             case Act.CREATE, PriorityClass() as wanted, None if step.replacement is not None:
                 return self._make_anew(step, wanted, step.replacement)
@@ -237,6 +241,7 @@ class _Executor:
         self._journal(step, begun)
         # From here on, whoever comes next finishes it.
         self._delete(found)
+        self.there = None
         return self._make_anew(step, wanted, begun)
 
     def _ask_whether_it_would_be_taken(self, wanted: PriorityClass, found: Found) -> None:
@@ -257,6 +262,7 @@ class _Executor:
             found = self._post(_object(wanted, begun.former["metadata"], is_default=False))
         except _REFUSALS as error:
             return self._put_back(step, wanted, begun, str(error))
+        self.there = found
         return _applied(step, self._patch(found, _patch(wanted, found)) if wanted.global_default else found)
 
     def _put_back(self, step: Step, wanted: PriorityClass, begun: Replacement, why: str) -> Outcome:

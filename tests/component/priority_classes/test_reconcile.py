@@ -319,6 +319,8 @@ def test_one_that_was_left_half_done_is_finished_by_the_next_look(server: Priori
     server.before_change = end
     look(server)
     assert "batch" not in server.classes
+    row = ClusterPriorityClass.objects.get(name="batch")
+    assert (row.state, row.present) == ("pending", False), "though the API server may be away for long from here on"
     assert PriorityClassReplacement.objects.get().state == "under way"
     server.before_change, server.fault = (lambda: None), None
     make_due()
