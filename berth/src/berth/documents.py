@@ -55,14 +55,24 @@ def _files_of(name: str, wrong: list[str]) -> list[str]:
     def note(error: OSError) -> None:
         unread.append(f"{printable(str(error.filename))}: can't be read: {error.strerror}")
 
-    for folder, folders, files in os.walk(name, onerror=note):
+    seen = {os.path.realpath(name)}
+    for folder, folders, files in os.walk(name, onerror=note, followlinks=True):
         # The kubelet keeps what a mounted ConfigMap held in folders that begin with two dots, and links to their files.
-        folders[:] = [each for each in folders if each not in _NOT_DOCUMENTS and not each.startswith("..")]
+        kept = [each for each in sorted(folders) if each not in _NOT_DOCUMENTS and not each.startswith("..")]
+        folders[:] = [each for each in kept if _is_new(Path(folder, each), seen)]
         paths += [path for each in files if _is_document(path := str(Path(folder, each)))]
     wrong += unread
     if not (paths or unread):
         wrong.append(f"{name}: there is no YAML or JSON file in this folder")
     return sorted(paths)
+
+
+def _is_new(folder: Path, seen: set[str]) -> bool:
+    """Return whether a folder wasn't read yet, by this name or by another: links lead in circles, too."""
+    real = os.path.realpath(folder)
+    is_new = real not in seen
+    seen.add(real)
+    return is_new
 
 
 def _is_document(path: str) -> bool:

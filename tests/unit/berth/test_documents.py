@@ -236,6 +236,22 @@ def test_a_mounted_configmaps_files_are_read_once(berth: Berth, stub: Stub, tmp_
     assert [each["name"] for each in stub.asked[0]["body"]["files"]] == [str(tmp_path / "web.yaml")]
 
 
+def test_linked_folders_are_read_each_folder_once(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "team" / "own").mkdir(parents=True)
+    (tmp_path / "shared" / "base.yaml").write_text("a: b\n")
+    (tmp_path / "team" / "own" / "web.yaml").write_text("a: b\n")
+    (tmp_path / "team" / "shared").symlink_to("../shared")
+    (tmp_path / "team" / "again").symlink_to("own")
+    (tmp_path / "team" / "upwards").symlink_to(".")
+    stub.answer("POST", "/lint", {"ok": True, "faults": []})
+
+    assert berth("lint", str(tmp_path / "team")).code == 0
+
+    names = [Path(each["name"]).name for each in stub.asked[0]["body"]["files"]]
+    assert sorted(names) == ["base.yaml", "web.yaml"]
+
+
 def test_an_export_into_a_folder_names_files_of_what_is_no_longer_live(
     berth: Berth, stub: Stub, tmp_path: Path
 ) -> None:
