@@ -20,3 +20,7 @@ class NotReachedError(CommandError):
     """The server didn't answer, or something else answered in its place."""
 
     exit_code = NOT_REACHED
+
+
+class AwayError(CommandError):
+    """The server can't answer this now, and may later."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from berth.answer import Answer, table, write_lines
-from berth.errors import CommandError
+from berth.errors import AwayError, CommandError, NotReachedError
 from berth.server import Server, path_of
 from berth.story import lines_of_story
 
@@ -160,7 +160,20 @@ def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str
         # Those of two answers that overlap, and no more: this runs for days.
         seen = dict.fromkeys([str(row["id"]) for row in rows]) if rows else seen
         time.sleep(given.every)
-        rows = list(_newer(server, seen, filters))
+        rows = _newer_at_last(server, seen, filters, given.every)
+
+
+def _newer_at_last(server: Server, seen: dict[str, None], filters: dict[str, str], every: float) -> list[Any]:
+    """Return what came since, however long the server is away."""
+    is_said = False
+    while True:
+        try:
+            return _newer(server, seen, filters)
+        except (NotReachedError, AwayError) as error:
+            if not is_said:
+                write_lines([*error.lines, "It is asked again until it answers."], sys.stderr)
+            is_said = True
+        time.sleep(every)
 
 
 def _newer(server: Server, seen: dict[str, None], filters: dict[str, str]) -> list[Any]:

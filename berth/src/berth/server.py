@@ -1,18 +1,22 @@
 """The server, as REST shows it: one call at a time, and what it refuses in sentences."""
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from berth.errors import CommandError, NotReachedError
+from berth.errors import AwayError, CommandError, NotReachedError
 from berth.places import Place, is_this_machine
 
 _API = "/api/v1"
 # A plan with the gate decides on every Pod of a cluster.
 _TIMEOUT_SECONDS = 300.0
 _CONNECT_SECONDS = 10.0
+# How long a call that comes too often is put off in all: limits are of a minute.
+_PATIENCE_SECONDS = 300
+_MOST_DIGITS = 4
 _TOO_LARGE = 413
 _TOO_MANY = 429
 _SERVER_FAULT = 500
@@ -139,12 +143,26 @@ class Server:
         accept: str = "",
         is_whole: bool = False,
     ) -> Any:
-        httpx = _httpx()
         params = {name: value for name, value in (query or {}).items() if value not in (None, "")}
         more = {**(headers or {}), **({"Accept": accept} if accept else {})}
         url = path if is_whole else _API + path
+        patience = _PATIENCE_SECONDS
+        while True:
+            answer = self._answer(method, url, params=params or None, json=body, headers=more)
+            if answer.is_success:
+                return answer
+            pause = _pause_of(answer)
+            patience -= pause
+            if not pause or patience < 0:
+                raise self._refused(answer)
+            # What is refused so was not begun.
+            sys.stderr.write(f"{self.place.server} is asked too often, and asked again in {pause} s.\n")
+            time.sleep(pause)
+
+    def _answer(self, method: str, url: str, **asked: Any) -> Any:
+        httpx = _httpx()
         try:
-            answer = self._client.request(method, url, params=params or None, json=body, headers=more)
+            answer = self._client.request(method, url, **asked)
         except httpx.TimeoutException as error:
             message = f"{self.place.server} didn't answer in time ({method} {url})."
             raise NotReachedError(message) from error
@@ -153,9 +171,7 @@ class Server:
             message = f"{self.place.server} can't be reached: {said}. {_remedy_of(said)}"
             raise NotReachedError(message) from error
         self._has_answered = True
-        if answer.is_success:
-            return answer
-        raise self._refused(answer)
+        return answer
 
     def _json(self, answer: Any) -> Any:
         why = "it sent no JSON"
@@ -191,7 +207,14 @@ class Server:
             lines.append(remedy)
         if status >= _SERVER_FAULT and (request := answer.headers.get("X-Request-ID", "")):
             lines.append(f"The server's logs name it by request {request}.")
-        return CommandError(*lines, faults=faults_of(problem))
+        return (AwayError if status >= _SERVER_FAULT else CommandError)(*lines, faults=faults_of(problem))
+
+
+def _pause_of(answer: Any) -> int:
+    """Return how many seconds the server asks to wait before the same is asked again; 0 where it says nothing of that."""
+    after = str(answer.headers.get("Retry-After", ""))
+    is_number = answer.status_code == _TOO_MANY and after.isascii() and after.isdigit() and len(after) <= _MOST_DIGITS
+    return int(after) if is_number else 0
 
 
 def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:

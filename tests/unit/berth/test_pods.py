@@ -183,6 +183,28 @@ def test_following_writes_each_decision_once_the_oldest_first(
     assert berth("decisions", "no-filter").code == 1
 
 
+def test_following_goes_on_once_the_server_answers_again(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away: tuple[int, Any] = (502, "<html>bad gateway</html>")
+    later = iter(
+        [away, (503, {"status": 503, "detail": "The database is away."}), (200, [_row(2), _row(1)]), (401, {}), None]
+    )
+    stub.answer("GET", "/decisions", {"next": None, "results": [_row(1)]})
+
+    def ended(_seconds: float) -> None:
+        status, found = next(later)
+        stub.answer("GET", "/decisions", {"next": None, "results": found} if status == 200 else found, status)
+
+    monkeypatch.setattr(pods.time, "sleep", ended)
+
+    ran = berth("decisions", "--follow")
+
+    assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-1", "shop/web-2"]
+    assert ran.err.count("asked again until it answers") == 1
+    assert ran.code == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from berth import server
 from tests.unit.berth.conftest import Berth, Stub
 
 
@@ -111,7 +112,7 @@ def test_problem_details_are_told_in_sentences_with_place_and_remedy(berth: Bert
         (401, {}, "`berth login` with a new one"),
         (403, {}, "`berth whoami`"),
         (412, {}, "Somebody was faster"),
-        (429, {"Retry-After": "17"}, "Again in 17 seconds."),
+        (429, {"Retry-After": "3600"}, "Again in 3600 seconds."),
         (500, {"X-Request-ID": "r-1"}, "request r-1"),
     ],
 )
@@ -125,6 +126,25 @@ def test_each_refusal_says_what_to_do(
     assert ran.code == 1
     assert ran.err.startswith("It is refused.\n")
     assert said in ran.err
+
+
+def test_what_comes_too_often_is_asked_again_after_the_pause_that_the_server_names(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = {"title": "Too Many Requests", "status": 429, "detail": "Too many writes."}
+    stub.answer("POST", "/pauses", problem, 429, Retry_After="17")
+    pauses: list[float] = []
+
+    def slept(seconds: float) -> None:
+        pauses.append(seconds)
+        stub.answer("POST", "/pauses", {"change": 7, "revision": 4})
+
+    monkeypatch.setattr(server.time, "sleep", slept)
+
+    ran = berth("pause", "everything", "--reason", "x", "-o", "json")
+
+    assert (ran.code, ran.json["revision"], pauses) == (0, 4, [17])
+    assert "asked again in 17 s" in ran.err
 
 
 def test_what_cant_be_done_as_things_stand_is_not_to_be_repeated(berth: Berth, stub: Stub) -> None:
