@@ -21,10 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = Path(sys.argv[0]).name
     parser = build_parser("kubectl berth" if name.startswith("kubectl") else "berth")
     _use_utf8()
-    given = parser.parse_args(arguments)
     try:
-        code = _answered(given)
-        sys.stdout.flush()
+        try:
+            code = _answered(parser.parse_args(arguments))
+        finally:
+            # Help ends it as well.
+            sys.stdout.flush()
     except OSError as error:
         # Whoever read it has read enough, or the disk is full; nothing is flushed there at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -289,7 +289,7 @@ def sentences_of(problem: Mapping[str, Any], status: int) -> list[str]:
     if not said and not faults:
         said = "; ".join(f"{name}: {value}" for name, value in problem.items()) or f"The server answered {status}."
     # Where the whole is said as its parts, once is enough.
-    whole = [] if said in faults or said == "\n".join(faults) else said.splitlines()
+    whole = [] if said in (*faults, "\n".join(faults), " ".join(faults)) else said.splitlines()
     return [*whole, *(line for line in faults if line not in whole)]
 
 

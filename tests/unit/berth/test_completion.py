@@ -44,10 +44,11 @@ def test_nothing_is_loaded_that_a_command_doesnt_need() -> None:
         assert f'"{heavy}"' not in done.stderr
 
 
-def test_output_without_room_is_said_in_a_line() -> None:
+@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--help"], ["changes", "--help"]])
+def test_output_without_room_is_said_in_a_line(arguments: list[str]) -> None:
     source = Path(__file__).parents[3] / "berth" / "src"
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "berth", "completion", "bash"]
+        command = [sys.executable, "-m", "berth", *arguments]
         done = subprocess.run(
             command, env={"PYTHONPATH": str(source)}, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )

@@ -147,6 +147,14 @@ def test_what_comes_too_often_is_asked_again_after_the_pause_that_the_server_nam
     assert "asked again in 17 s" in ran.err
 
 
+def test_each_fault_is_told_once(berth: Berth, stub: Stub) -> None:
+    faults = [{"path": "spec.order", "message": "is missing"}, {"path": "spec.mode", "message": "is unknown"}]
+    detail = "spec.order: is missing spec.mode: is unknown"
+    stub.answer("GET", "/status", {"status": 422, "detail": detail, "faults": faults}, 422)
+
+    assert berth("status").err == "spec.order: is missing\nspec.mode: is unknown\n"
+
+
 def test_what_cant_be_done_as_things_stand_is_not_to_be_repeated(berth: Berth, stub: Stub) -> None:
     said = "It is published. Open another Change to go on from there."
     stub.answer("GET", "/changes/7", {"number": 7, "digest": "abc"}, ETag='"abc"')
