@@ -272,7 +272,7 @@ def _wrong_state(act: str, standing: Standing) -> str:
         REJECTED: "Open it again first.",
         DRAFT: "Send it to review first.",
     }
-    return f"It is {_WORDS[standing.state]}. {ways.get(standing.state, 'Load the page again.')}"
+    return f"It is {_WORDS[standing.state]}. {ways.get(standing.state, 'Look at it again.')}"
 
 
 def _lack_of_distance(actor: Actor, standing: Standing) -> str:

@@ -86,7 +86,7 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         edits = pauses_of(target, live)
         if not edits:
             _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
-            raise PublishingError([f"{wording.target_in_words(target)} isn't paused; load the page again."])
+            raise PublishingError([f"{wording.target_in_words(target)} isn't paused."])
         change = _make(f"Resume {wording.target_in_words(target)}", edits, by, reason, act="pause")
         _record(audit.Kind.RESUME, change, target, by, reason)
         return change
@@ -135,7 +135,7 @@ def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") 
         check_shown(expected_digest, live.number)
         found = _exemption(live, name)
         if found is None:
-            raise PublishingError([f"There is no Exemption {name}; load the page again."])
+            raise PublishingError([f"There is no Exemption {name}."])
         change = _make(f"End Exemption {name}", [Edit(Kind.EXEMPTION, name, None)], by, reason)
         _record(audit.Kind.EXEMPTION_END, change, found.target, by, reason, name=name)
         return change

@@ -151,7 +151,7 @@ class TestVerbs:
                 publishing.pause(target=target, by="ops", reason="why", until=until)
         with pytest.raises(PublishingError, match="which is past"):
             publishing.exempt(name="cart", spec=exemption_document(until="2020-01-01T00:00:00Z")["spec"], by="ops")
-        with pytest.raises(PublishingError, match="isn't paused"):
+        with pytest.raises(PublishingError, match=r"isn't paused\.$"):
             publishing.resume(target="everything", by="ops", reason="")
         for target in ("web", "RuleSet/", "RuleSet/a/b/c", ""):
             with pytest.raises(PublishingError, match=r"must be everything|is needed"):

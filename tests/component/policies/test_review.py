@@ -385,7 +385,7 @@ class TestApprovals:
         assert [found for found, _ in publishing.changes_waiting_for("dave")] == [change]
         do(change, publishing.approve_change, dave)
         assert publishing.changes_waiting_for("dave") == []
-        with pytest.raises(PublishingError, match="It is approved"):
+        with pytest.raises(PublishingError, match=r"It is approved\. Look at it again\.$"):
             publishing.ask_for_review(change=change, by=alice, whom="carol")
         assert short not in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
 
