@@ -33,7 +33,7 @@ class Command(BerthCommand):
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
         parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as of apply")
         add_keeper(parser)
-        parser.add_argument("--gate", action="store_true", help="run the gate: documents, tests, Pods")
+        parser.add_argument("--gate", action="store_true", help="run the gate: documents, tests, Pods; else no test runs")
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 

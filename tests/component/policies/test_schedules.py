@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import Change, ChangeEvent, GateRun, Revision, RuleSetVersion
-from policies.publishing import Edit, PublishingError
+from policies.publishing import Edit, OnBehalf, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import publish_all
 from tests.component.policies.test_changes import A, B, C, do, filters_of, live, opened, person
@@ -69,6 +69,15 @@ class TestGoingLive:
         assert (made.made_by, made.made_by_user) == ("alice", alice)
         assert "scheduled by alice for" in made.reason
         assert "late" not in made.reason
+
+    def test_it_goes_live_by_its_account_when_the_token_that_set_the_time_is_over(
+        self, alice: User, now: datetime
+    ) -> None:
+        token = OnBehalf(alice, "token ci (abcdefgh)", frozenset({"publish"}))
+        scheduled(opened(make_rule_set("web", **A), by=alice), token, now + HOUR)
+        # Nothing of the token is asked then: it may be revoked, or gone.
+        tick(now + HOUR)
+        assert Revision.objects.get().made_by_user == alice
 
     def test_after_an_outage_it_is_caught_up_once_and_said_to_be_late(self, alice: User, now: datetime) -> None:
         first = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
