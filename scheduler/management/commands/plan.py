@@ -28,12 +28,20 @@ class Command(BerthCommand):
         "Exit 2 when anything would, 0 when nothing would, 1 for faults."
     )
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Return what reads the arguments. What it doesn't understand ends with 1: 2 says that something would change."""
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.exit = lambda status=0, message=None: CommandParser.exit(parser, min(status, 1), message)  # type: ignore[method-assign]
+        return parser
+
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
         parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as of apply")
         add_keeper(parser)
-        parser.add_argument("--gate", action="store_true", help="run the gate: documents, tests, Pods; else no test runs")
+        parser.add_argument(
+            "--gate", action="store_true", help="run the gate: documents, tests, Pods; else no test runs"
+        )
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 

@@ -13,6 +13,7 @@ from policies import manifests, publishing
 from policies.models import Assignment, PriorityClass, PriorityClassVersion, Revision, RuleSet
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
+from scheduler.management.commands.plan import Command
 from scheduler.priority_classes.reconcile import look
 from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
 from tests.priority_server import PriorityServer
@@ -61,6 +62,12 @@ def code_of_plan(*arguments: str) -> int:
     except CommandError as error:
         return error.returncode
     return 0
+
+
+def test_an_option_that_there_isnt_is_told_from_what_would_change() -> None:
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "plan", "--gates", "all.yaml"])
+    assert ended.value.code == 1
 
 
 def test_it_says_all_that_would_change_and_changes_nothing(server: PriorityServer, file: Path) -> None:
