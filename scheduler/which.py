@@ -60,7 +60,8 @@ def which_of_cluster(named: str) -> Which:
         body = client.get(path=f"/api/v1/namespaces/{namespace}", timeout_seconds=_ASK_SECONDS)
         labels = msgspec.json.decode(body, type=_Namespace).metadata.labels or {}
     except APINotFoundError as error:
-        raise UnknownPodError(str(error)) from error
+        message = f"the cluster has no Pod {namespace}/{name}"
+        raise UnknownPodError(message) from error
     except (APIError, msgspec.DecodeError, ObjectError) as error:
         message = f"the cluster can't be asked: {str(error).rstrip('.')}. Give the Pod itself"
         raise ClusterAwayError(message) from error

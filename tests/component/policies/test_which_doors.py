@@ -88,7 +88,7 @@ class TestThePage:
         [
             ({}, "Name a Pod of the cluster, or paste one."),
             ({"pod": "shop/web-1", "document": YAML}, "Name a Pod of the cluster, or paste one."),
-            ({"pod": "shop/gone"}, 'pods "gone" not found'),
+            ({"pod": "shop/gone"}, "the cluster has no Pod shop/gone"),
             ({"pod": "shop/away"}, "the cluster can't be asked: connection refused. Give the Pod itself"),
             ({"pod": "shop/../../nodes"}, "name a Pod as NAMESPACE/NAME"),
             ({"document": "metadata: 5"}, "Pod:"),
