@@ -74,7 +74,9 @@ def _add_documents(add: _Add) -> None:
     _files(made)
     _scope(made)
     made.add_argument(
-        "--gate", action="store_true", help="run the gate, too: documents, tests, the Pods that are there; else no test runs"
+        "--gate",
+        action="store_true",
+        help="run the gate, too: documents, tests, the Pods that are there; else no test runs",
     )
     made.add_argument("--markdown", action="store_true", help="as a comment of a pull request")
     made.add_argument("--title", default="", help="the comment's head")

@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
+from policies.models import Change
 from policies.publishing import current_revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError
@@ -41,10 +42,16 @@ class Command(BerthCommand):
             self._seed_workload(options["workload"], options["wait_seconds"])
 
     def _seed_examples(self, folder: Path) -> None:
-        if current_revision().number > 0:
+        if current_revision().number > 0 or Change.objects.exists():
             return
         files = [str(path) for path in sorted(folder.glob("*.yaml"))]
         said = ("--title", "Publish the examples", "--reason", "examples of the local default")
+        if settings.BERTH.review_required:
+            call_command("apply", *said, *files, stdout=StringIO())
+            self.stdout.write(
+                "the example rule sets wait in a Change: send it to review, and have it approved by somebody else"
+            )
+            return
         call_command("apply", "--publish", "--no-cluster", *said, *files, stdout=StringIO())
         published = current_revision()
         names = ", ".join(rule_set.name for rule_set in published.rule_sets)

@@ -194,6 +194,16 @@ def test_publishing_is_refused_where_review_is_required(manifest: Path, monkeypa
     assert "Change" in _run("apply", str(manifest))
 
 
+def test_where_review_is_required_the_examples_wait_in_one_change(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    for _start in range(2):
+        _run("seed", "--examples", str(manifest.parent))
+    assert Change.objects.get().state == "draft"
+    assert not Revision.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("scopes", "left"),
     [
