@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 import sys
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,15 @@ def refuse_beginnings(listener: socket.socket) -> None:
 
     A client sends that packet again after a second. By then the listener is closed, and it is told so. Without this, a
     connection that is made between the last accept and the close is reset. It is the listener's for good, for every
-    process that has it. Linux only; elsewhere nothing happens.
+    process that has it. Linux only; elsewhere nothing happens, nor where the kernel refuses it.
     """
     if sys.platform != "linux":
         return
     program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
     filters = struct.pack("HP", len(_PROGRAM) // _INSTRUCTION_BYTES, ctypes.addressof(program))
-    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
+    # Some kernels refuse it to processes without rights, as where all programs of the machine take more than bpf_jit_limit.
+    with suppress(OSError):
+        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
 
 
 def is_shared(master: int) -> bool:

@@ -575,6 +575,10 @@ class TestStop:
         eventually(lambda: not can_connect(extender.port), what="both have ended")
 
 
+# asm-generic/socket.h; from then on filters are refused with EPERM.
+_SO_LOCK_FILTER = 44
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
 class TestRefuseBeginnings:
     def test_a_connection_that_was_made_is_kept_and_a_new_one_is_not_begun(self) -> None:
@@ -598,6 +602,11 @@ class TestRefuseBeginnings:
             listener.close()
             select.select([], [late], [], 30)
             assert late.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+
+    def test_where_the_kernel_refuses_the_filter_the_listener_is_closed_all_the_same(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, _SO_LOCK_FILTER, 1)
+            refuse_beginnings(listener)
 
 
 def can_connect(port: int) -> bool:
