@@ -1,6 +1,5 @@
 """What becomes of accounts and roles is written down, by whichever door: pages, commands, a provider's claims."""
 
-import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,7 +12,7 @@ from django.db.models.signals import m2m_changed, post_save, pre_delete, pre_sav
 
 from policies.models.audit import Kind as AuditKind
 from policies.models.audit import digest_of
-from policies.origin import current_origin
+from policies.origin import current_origin, system_user
 
 # What is said of an account with its value; of names and e-mail addresses only that they changed: events are kept for good.
 _TOLD = ("username", "is_active", "is_staff", "is_superuser")
@@ -56,7 +55,7 @@ def watch() -> None:
 def _who() -> str:
     """Return who does it: who asks for a page, else the command's user."""
     origin = current_origin()
-    return origin.person() if origin.door else getpass.getuser()
+    return origin.person() if origin.door else system_user()
 
 
 def _record(kind: AuditKind, **said: Any) -> None:

@@ -1,5 +1,7 @@
 """Where an act comes from: by which door, from which address, in which request, and whose it is. Kept for the thread that acts."""
 
+import getpass
+import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -63,6 +65,15 @@ def coming_from(origin: Origin) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def system_user() -> str:
+    """Return the name of the account that runs a command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run by any number, which has no name there.
+        return f"uid {os.getuid()}"
 
 
 def request_id_of(said: str) -> str:

@@ -1,6 +1,5 @@
 """`manage.py token create|list|revoke`: tokens by which programs act for accounts, over REST."""
 
-import getpass
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -11,6 +10,7 @@ from controlplane.models import Token
 from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_token
 from policies import manifests
 from policies.management.command import BerthCommand
+from policies.origin import system_user
 from policies.scopes import SCOPES
 
 
@@ -62,7 +62,7 @@ def _create(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
         owner=owner,
         scopes=_listed(options["scopes"]),
         days=options["days"],
-        by=getpass.getuser(),
+        by=system_user(),
         now=now,
         rule_sets=_listed(options["rule_sets"]),
         namespaces=_listed(options["namespaces"]),
@@ -82,7 +82,7 @@ def _revoke(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     token = Token.objects.select_related("owner").filter(prefix=options["prefix"].removeprefix("berth_")[:8]).first()
     if token is None:
         raise TokenError([f"No token begins with {options['prefix'][:8]}; `token list` shows how each does."])
-    if not revoke_token(token=token, by=getpass.getuser(), now=timezone.now()):
+    if not revoke_token(token=token, by=system_user(), now=timezone.now()):
         raise TokenError([f"The token {token} was revoked before."])
     token.refresh_from_db()
     return {"token": _told(token)}, f"The token {token} of {token.owner} is revoked."

@@ -16,6 +16,7 @@ from django.utils.dateparse import parse_datetime
 from policies import manifests, publishing, wording
 from policies.management.command import BerthCommand
 from policies.models import Change, Revision
+from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
 
 _ALL_SCOPES = frozenset({"edit", "review", "publish"})
@@ -134,7 +135,7 @@ def _who(account: str) -> By:
         CommandError: there is no such account, or that isn't its password.
     """
     if not account:
-        return getpass.getuser()
+        return system_user()
     password = getpass.getpass(f"Password of {account}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     # Failures lock out, as those of the sign-in page from this machine do: what counts them wants a request.
     request = HttpRequest()

@@ -1,12 +1,12 @@
 """`manage.py export [--kind KIND] [NAME…]`: write what is in the system as documents that `apply` reads."""
 
-import getpass
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from policies import publishing
 from policies.management.command import BerthCommand
+from policies.origin import system_user
 
 
 class Command(BerthCommand):
@@ -28,7 +28,7 @@ class Command(BerthCommand):
         """Write the documents, divided by ---."""
         try:
             text = publishing.export(
-                by=getpass.getuser(), kind=options["kind"] or "", names=options["names"], change=options["change"]
+                by=system_user(), kind=options["kind"] or "", names=options["names"], change=options["change"]
             )
         except publishing.PublishingError as error:
             raise CommandError("\n".join(error.messages)) from error

@@ -1,6 +1,5 @@
 """`manage.py importpolicy FILE`: a classic Policy, or profiles of a KubeSchedulerConfiguration, as RuleSet documents or a Change."""
 
-import getpass
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import RuleSet
 from policies.management.files import documents_of, only_document
+from policies.origin import system_user
 
 
 class Command(BaseCommand):
@@ -57,9 +57,7 @@ class Command(BaseCommand):
     def _open_change(self, made: list[RuleSet], file: str) -> None:
         edits = [publishing.Edit.of(each) for each in made]
         try:
-            change = publishing.open_change(
-                title=f"import of {wording.visible(file)}", edits=edits, by=getpass.getuser()
-            )
+            change = publishing.open_change(title=f"import of {wording.visible(file)}", edits=edits, by=system_user())
         except publishing.PublishingError as error:
             raise CommandError("\n".join(error.messages), returncode=1) from error
         bases = publishing.bases_of(change)

@@ -1,6 +1,5 @@
 """`manage.py pause TARGET --reason …`: take a rule, a rule set, an Assignment or everything out of force."""
 
-import getpass
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -8,6 +7,7 @@ from django.core.management.base import CommandParser
 from policies import manifests, publishing
 from policies.management.command import BerthCommand
 from policies.models import Change
+from policies.origin import system_user
 
 
 class Command(BerthCommand):
@@ -28,7 +28,7 @@ class Command(BerthCommand):
 
         def act() -> Change:
             return publishing.pause(
-                target=options["target"], by=getpass.getuser(), reason=options["reason"], until=options["until"]
+                target=options["target"], by=system_user(), reason=options["reason"], until=options["until"]
             )
 
         run(self, act, options["output"])

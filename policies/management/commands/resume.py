@@ -1,6 +1,5 @@
 """`manage.py resume TARGET`: put back in force what is paused."""
 
-import getpass
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -9,6 +8,7 @@ from policies import publishing
 from policies.management.command import BerthCommand
 from policies.management.commands import pause
 from policies.models import Change
+from policies.origin import system_user
 
 
 class Command(BerthCommand):
@@ -25,6 +25,6 @@ class Command(BerthCommand):
         """Resume, and print what came of it."""
 
         def act() -> Change:
-            return publishing.resume(target=options["target"], by=getpass.getuser(), reason=options["reason"])
+            return publishing.resume(target=options["target"], by=system_user(), reason=options["reason"])
 
         pause.run(self, act, options["output"])

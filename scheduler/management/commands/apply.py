@@ -1,6 +1,5 @@
 """`manage.py apply [--publish] FILE…`: bring rule documents from files into the running system, by way of a Change."""
 
-import getpass
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from policies import manifests, publishing
 from policies.management.command import BerthCommand
+from policies.origin import system_user
 from policies.publishing.gates import FOUND
 from policies.wording import counted, visible
 from scheduler.applying import (
@@ -66,7 +66,7 @@ class Command(BerthCommand):
             documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
             asks_cluster = not options["no_cluster"]
             examined = examine_documents(documents, asks_cluster=asks_cluster) if wish.publish else None
-            applied = apply(documents, wish, by=getpass.getuser(), examined=examined)
+            applied = apply(documents, wish, by=system_user(), examined=examined)
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
                 self.stdout.write(

@@ -1,7 +1,6 @@
 """`manage.py backtest CHANGE_OR_RULESET`: decide recorded Decisions anew by what a Change would make live, and say what differs."""
 
 import csv
-import getpass
 import sys
 from argparse import SUPPRESS
 from time import monotonic
@@ -12,6 +11,7 @@ from django.core.management.base import CommandParser
 
 from policies.management.command import BerthCommand, moment
 from policies.manifests import to_json
+from policies.origin import system_user
 from scheduler.backtest.results import Result
 from scheduler.backtest.runs import (
     LONGEST_SECONDS,
@@ -69,7 +69,7 @@ class Command(BerthCommand):
     def _run(self, options: dict[str, Any]) -> None:
         if options["cancel"] is not None:
             row = _backtest(options["cancel"])
-            done = cancel_backtest(backtest=row, by=getpass.getuser())
+            done = cancel_backtest(backtest=row, by=system_user())
             self._say(row, f"{row} is cancelled." if done else f"{row} had ended.", options["output"])
             return
         row = _backtest(options["resume"]) if options["resume"] is not None else _start(options)
@@ -127,6 +127,6 @@ def _start(options: dict[str, Any]) -> Backtest:
         namespaces=options["namespace"],
         rule_sets=options["rule_set"],
     )
-    row = start_backtest(change=change, rule_set=rule_set, by=getpass.getuser(), span=span)
+    row = start_backtest(change=change, rule_set=rule_set, by=system_user(), span=span)
     sys.stderr.write(f"{row}\n")
     return row

@@ -1,6 +1,5 @@
 """`manage.py evidence --out FILE`: export what happened in a time or a case, with proofs, as an archive that berth-verify checks."""
 
-import getpass
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand, moment
+from policies.origin import system_user
 from scheduler.evidence.export import Case, DamagedError, export, fault_of, note_export
 from scheduler.ledger.keys import KeyFileError, read_signer
 
@@ -49,7 +49,7 @@ class Command(BerthCommand):
         out: Path = options["out"]
         _refuse_what_is_there(out)
         try:
-            by = getpass.getuser()
+            by = system_user()
             read_signer()  # without the key there is nothing to export
             note_export(case, by=by)
             counts = _write(case, out, by)

@@ -1,6 +1,5 @@
 """`manage.py gate CHANGE`: run the gate of a Change here and now, and say what it found."""
 
-import getpass
 import math
 import sys
 from argparse import SUPPRESS
@@ -13,6 +12,7 @@ from policies import publishing
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from policies.models import Change, GateRun
+from policies.origin import system_user
 from policies.publishing import PublishingError
 from scheduler.gate.runs import carry_out, collect_seldom
 from scheduler.gate.words import lines_of
@@ -50,7 +50,7 @@ class Command(BerthCommand):
         if change is None:
             raise PublishingError([f"There is no Change {options['change']}."])
         if options["queue"]:
-            run = publishing.run_gate(change=change, by=getpass.getuser())
+            run = publishing.run_gate(change=change, by=system_user())
             said = f"A worker runs the gate of {change}; its page shows how far it is."
             found = {"ok": True, "state": run.state, "says": [said]}
             self.stdout.write(to_json(found) if options["output"] == "json" else said)
@@ -69,7 +69,7 @@ class Command(BerthCommand):
 
 
 def _run_here(change: Change) -> GateRun:
-    run = publishing.take_gate(publishing.run_gate(change=change, by=getpass.getuser()).pk)
+    run = publishing.take_gate(publishing.run_gate(change=change, by=system_user()).pk)
     if run is None:
         raise PublishingError([f"A worker runs the gate of {change} already; its page shows how far it is."])
     carry_out(run, deciding_seconds=math.inf)

@@ -1,6 +1,5 @@
 """`manage.py plan FILE…`: say what `apply --publish` would change, here and in the cluster, and change nothing."""
 
-import getpass
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 from policies import publishing
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
+from policies.origin import system_user
 from policies.wording import counted
 from scheduler.applying import Planned, plan_documents
 from scheduler.gate.words import lines_of
@@ -52,7 +52,7 @@ class Command(BerthCommand):
             documents.prune = options["prune"]
             documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
             planned = plan_documents(
-                documents, by=getpass.getuser(), gate=options["gate"], asks_cluster=not options["no_cluster"]
+                documents, by=system_user(), gate=options["gate"], asks_cluster=not options["no_cluster"]
             )
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
