@@ -36,7 +36,7 @@ YOUNG_SECONDS = 10.0
 STOP_SECONDS = 20.0
 _ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
-_CELERY = [sys.executable, "-m", "celery", "-A", "controlplane"]
+_CELERY = [sys.executable, "-m", "celery", "-q", "-A", "controlplane"]
 _PR_SET_PDEATHSIG = 1
 # Below those of the local cluster, which begin at 20000, and of outgoing connections.
 _FIRST_PORT, _PORTS = 10_240, 9_760

@@ -29,8 +29,8 @@ def _faults(variables: dict[str, str]) -> list[str]:
     [
         "manage.py lint examples/shortest-name.yaml",
         "-m controlplane.binder",
-        "-m celery -A controlplane worker -P threads -c 1",
-        "-m celery -A controlplane beat --pidfile=",
+        "-m celery -q -A controlplane worker -P threads -c 1",
+        "-m celery -q -A controlplane beat --pidfile=",
         "-m gunicorn -c python:controlplane.gunicorn_conf -b 127.0.0.1:0 controlplane.wsgi",
         "-m gunicorn -c python:scheduler.extender.server.gunicorn_conf scheduler.extender.wsgi",
     ],

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+import yaml
 from django.test import Client
 
 from controlplane.logs import JSONFormatter, KeyValueFormatter, WithoutPath
@@ -107,3 +108,26 @@ def test_what_gunicorn_says_is_a_line_as_all_others(role: str, server: str, tmp_
     of_gunicorn = [each["message"] for each in said if each["logger"] == "gunicorn.error"]
     assert of_gunicorn[0].startswith("Starting gunicorn")
     assert of_gunicorn[-1] == "Shutting down: Master"
+
+
+@pytest.mark.parametrize("service", ["worker", "beat"])
+def test_where_json_is_asked_for_a_service_of_celery_begins_with_json(service: str, tmp_path: Path) -> None:
+    """As docker-compose.yml starts it: Celery's banner is no line of a log."""
+    root = Path(__file__).parents[3]
+    composed = yaml.safe_load((root / "docker-compose.yml").read_text())["services"][service]["command"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
+    # Nobody listens there: a line about that comes at once.
+    given = {"BERTH_REDIS_URL": "redis://127.0.0.1:1/0", "BERTH_STATE_DIR": str(tmp_path), "BERTH_LOG_FORMAT": "json"}
+    with subprocess.Popen(
+        [sys.executable, "-m", *composed],
+        cwd=root,
+        env=kept | given | {"BERTH_LOCAL": "true", "BERTH_ROLE": service, "PYTHONWARNINGS": "ignore"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        first = next(line for line in process.stdout if line.strip())
+        process.kill()
+
+    assert json.loads(first)["role"] == service
