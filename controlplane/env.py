@@ -6,6 +6,7 @@ shell use the same settings as the running processes.
 """
 
 import difflib
+import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -449,6 +450,12 @@ def _read_file(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except PermissionError as error:
+        message = (
+            f"{path} can't be read by this account, uid {os.getuid()}: run it as the one that owns BERTH_STATE_DIR, or give the "
+            "folder to it (chown; in a Pod fsGroup)"
+        )
+        raise ConfigurationError([message]) from error
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path} is not a readable text file: {error}"
         raise ConfigurationError([message]) from error

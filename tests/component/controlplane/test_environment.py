@@ -294,6 +294,17 @@ def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
     assert "both set" in _faults({"BERTH_SECRET_KEY": KEY, "BERTH_SECRET_KEY_FILE": str(tmp_path)})[0]
 
 
+def test_a_state_folder_of_another_account_is_told_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path, **_: object) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", denied)  # who runs tests as root may read all
+    with pytest.raises(ConfigurationError, match=rf"uid {os.getuid()}: .*BERTH_STATE_DIR.*fsGroup"):
+        read_environment({"BERTH_STATE_DIR": str(tmp_path)})
+
+
 def test_the_state_directorys_file_lies_beneath_the_environment(tmp_path: Path) -> None:
     (tmp_path / "env").write_text("# written by make up\nBERTH_LOCAL=true\nBERTH_LOG_LEVEL=debug\n")
     environment = read_environment({"BERTH_STATE_DIR": str(tmp_path), "BERTH_LOG_LEVEL": "error"})
