@@ -8,7 +8,7 @@ What they find wrong they raise as RuleSetError, with every fault; so they do wh
 faults raise nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from policies.checking.pool import run, run_each
@@ -20,6 +20,7 @@ from policies.manifests import Located
 __all__ = [
     "Facts",
     "facts_of",
+    "faults_beside",
     "faults_of",
     "faults_of_each",
     "import_policy",
@@ -99,6 +100,22 @@ def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
         return read_faults(run("params_faults", assignment, rule_set))
     except RuleSetError as error:
         return error.faults
+
+
+def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
+    """Return for each of many documents that come together, as `read_each` returns them, what is wrong with it beside the others."""
+    rule_sets = {each.name: each for each in read if isinstance(each, RuleSet)}
+    found: list[list[Fault]] = [[] for _ in read]
+    seen = set[tuple[type, str]]()
+    for value, faults in zip(read, found, strict=True):
+        if isinstance(value, RuleSetError):
+            continue
+        if (type(value), value.name) in seen:
+            faults.append(Fault("metadata.name", f"{value.name} is in these files twice"))
+        seen.add((type(value), value.name))
+        if isinstance(value, Assignment) and value.params and value.rule_set in rule_sets:
+            faults.extend(params_faults(value, rule_sets[value.rule_set]))
+    return found
 
 
 def facts_of(rule_set: RuleSet) -> list[Facts]:

@@ -23,7 +23,7 @@ from scheduler.applying import (
     Wish,
     apply,
     examine_documents,
-    lint_file,
+    lint_files,
     plan_documents,
     read_files,
 )
@@ -163,7 +163,7 @@ class LintView(Door):
     def post(self, request: Request) -> Response:
         """Check files of documents, and run the tests inside them: every fault of all of them, with file and line."""
         asked = asked_of(LintSerializer, request.data)
-        faults = [fault for each in asked["files"] for fault in lint_file(each["name"], each["text"])]
+        faults = lint_files((each["name"], each["text"]) for each in asked["files"])
         return Response({"ok": not faults, "faults": msgspec.to_builtins(faults)})
 
 

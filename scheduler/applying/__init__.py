@@ -4,7 +4,7 @@ Pages edit one thing at a time, with what was looked at; whoever comes with whol
 """
 
 from scheduler.applying.apply import Applied, Wish, apply, examine_documents
-from scheduler.applying.documents import Documents, DocumentsError, FileFault, lint_file, read_files, unknown_rule_sets
+from scheduler.applying.documents import Documents, DocumentsError, FileFault, lint_files, read_files, unknown_rule_sets
 from scheduler.applying.plan import Planned, plan_documents
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "Wish",
     "apply",
     "examine_documents",
-    "lint_file",
+    "lint_files",
     "plan_documents",
     "read_files",
     "unknown_rule_sets",

@@ -148,27 +148,30 @@ def read_files(
     ]
     read = checking.read_each((each.located.document, each.file if each.is_of_file else "") for each in given)
     faulty = set[str]()
-    for each, value in zip(given, read, strict=True):
+    for each, value, beside in zip(given, read, checking.faults_beside(read), strict=True):
         if isinstance(value, RuleSetError):
             found += [each.fault(fault) for fault in value.faults]
             faulty.add(each.rule_set)
             continue
-        kept = documents.of_kind(value)
-        if value.name in kept:
-            found.append(each.fault(Fault("metadata.name", f"{value.name} is in these files twice")))
-        kept[value.name] = value
+        found += [each.fault(fault) for fault in beside]
+        documents.of_kind(value)[value.name] = value
     found += unknown_rule_sets(documents, faulty)
     if found:
         raise DocumentsError(found)
     return documents
 
 
-def lint_file(name: str, text: str) -> list[FileFault]:
-    """Return every fault of a file, those of the tests inside its documents among them. Needs no database."""
+def lint_files(texts: Iterable[tuple[str, str]]) -> list[FileFault]:
+    """Return every fault of files that come together, those of the tests inside their documents among them. Needs no database."""
     found: list[FileFault] = []
-    given = _documents_of(name, text, found)
-    checked = checking.faults_of_each((each.located.document for each in given), name)
-    return found + [each.fault(fault) for each, faults in zip(given, checked, strict=True) for fault in faults]
+    given: list[_Given] = []
+    for name, text in texts:
+        of_file = _documents_of(name, text, found)
+        checked = checking.faults_of_each((each.located.document for each in of_file), name)
+        found += [each.fault(fault) for each, faults in zip(of_file, checked, strict=True) for fault in faults]
+        given += of_file
+    beside = checking.faults_beside(checking.read_each((each.located.document, each.file) for each in given))
+    return found + [each.fault(fault) for each, faults in zip(given, beside, strict=True) for fault in faults]
 
 
 def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:

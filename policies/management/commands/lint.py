@@ -1,7 +1,7 @@
 """`manage.py lint FILE…`: says everything that is wrong with rule documents, with file, line and path."""
 
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking
 from policies.engine.errors import RuleSetError
+from policies.manifests import Located
 from policies.wording import counted
 
 
@@ -25,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Lint the files."""
         del args
-        lines = [line for path in options["files"] for line in lint_file(path)]
+        lines = list(lint_files(options["files"]))
         for line in lines:
             self.stdout.write(line)
         if lines:
@@ -34,8 +35,16 @@ class Command(BaseCommand):
         self.stdout.write("no faults")
 
 
-def lint_file(path: Path) -> Iterator[str]:
-    """Yield a line for each fault of a file."""
+def lint_files(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield a line for each fault of files that come together."""
+    given: list[tuple[Located, str]] = []
+    for path in paths:
+        yield from _lint_file(path, given)
+    beside = checking.faults_beside(checking.read_each((item.document, file) for item, file in given))
+    yield from (item.describe(fault) for (item, _), faults in zip(given, beside, strict=True) for fault in faults)
+
+
+def _lint_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:
     try:
         documents = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
     except RuleSetError as error:
@@ -47,5 +56,6 @@ def lint_file(path: Path) -> Iterator[str]:
     if not documents:
         yield f"{path}:1: there is no document in it"
     items = [item for document in documents for item in document.items()]
+    given += [(item, str(path)) for item in items]
     checked = checking.faults_of_each((item.document for item in items), str(path))
     yield from (item.describe(fault) for item, faults in zip(items, checked, strict=True) for fault in faults)

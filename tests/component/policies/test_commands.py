@@ -137,6 +137,20 @@ def test_an_assignment_of_a_faulty_rule_set_beside_it_has_no_fault_of_its_own(tm
     assert str(refused.value).endswith("Nothing was applied: 2 faults.")
 
 
+def test_files_that_come_together_are_checked_together(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "mine.yaml", tmp_path / "theirs.yaml"
+    mine.write_text(manifests.to_yaml(rule_set_document()))
+    theirs.write_text(manifests.to_yaml(assignment_document(params={"gone": 1})))
+    for command in ("lint", "apply"):
+        with pytest.raises(CommandError):
+            _run(command, str(mine), str(mine))
+        out = io.StringIO()
+        with pytest.raises(CommandError) as refused:
+            call_command(command, str(mine), str(theirs), stdout=out)
+        said = f"{out.getvalue()}{refused.value}"
+        assert re.search(rf"{theirs}:\d+: spec.params.gone: rule set web has no such param", said)
+
+
 def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest: Path, tmp_path: Path) -> None:
     other = tmp_path / "faulty.yaml"
     other.write_text(

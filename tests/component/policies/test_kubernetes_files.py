@@ -7,7 +7,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from policies import manifests, publishing
-from policies.management.commands.lint import lint_file
+from policies.management.commands.lint import lint_files
 from policies.models import PriorityClass
 from tests.builders import rule_set_document
 from tests.component.policies.test_commands import _run as run
@@ -67,7 +67,7 @@ def test_a_classic_policy_with_faults_is_refused_with_their_places(tmp_path: Pat
     for command in ("lint", "apply"):
         with pytest.raises(CommandError):
             run(command, str(path))
-    assert "predicates[0]" in " ".join(map(str, lint_file(path)))
+    assert "predicates[0]" in " ".join(map(str, lint_files([path])))
 
 
 def test_the_profiles_of_a_configuration_are_applied_as_the_rule_sets_that_they_make(tmp_path: Path) -> None:

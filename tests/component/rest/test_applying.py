@@ -1,5 +1,6 @@
 """Whole files over REST: what `manage.py apply` and `plan` do, with every fault at its place."""
 
+import json
 from typing import Any
 
 import pytest
@@ -136,3 +137,10 @@ def test_a_kind_that_is_no_text_is_a_fault_with_its_line(operator: Client, kind:
     assert (
         "must be RuleSet" in told(ask(operator, "post", "/changes/apply", {"files": files}), 422)["faults"][0]["text"]
     )
+
+
+def test_files_that_come_together_are_checked_together(operator: Client) -> None:
+    text = json.dumps(DOCUMENTS[0])
+    files = [{"name": name, "text": text} for name in ("one.json", "other.json")]
+    (fault,) = told(ask(operator, "post", "/lint", {"files": files}))["faults"]
+    assert (fault["file"], fault["path"]) == ("other.json", "metadata.name")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policies import manifests
 from policies.engine.errors import RuleSetError
-from policies.management.commands.lint import lint_file
+from policies.management.commands.lint import lint_files
 from policies.manifests import MAX_CHARACTERS, read_documents, to_yaml
 from tests.builders import assignment_document, priority_class_document, rule_set_document
 
@@ -69,7 +69,7 @@ def test_lint_says_each_fault_of_any_bytes_with_file_and_line_in_words_that_can_
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(data)
-    for line in lint_file(path):
+    for line in lint_files([path]):
         assert re.match(rf"{re.escape(str(path))}:[0-9]+: \S", line), line
         line.encode()
 
