@@ -63,6 +63,10 @@ class TooLargeProblem(APIException):
     default_detail = f"The body has more than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes. Send it in several calls."
 
 
+# Django's words for an object that isn't there.
+_UNFOUND = re.compile(r"No (\w+) matches the given query\.")
+
+
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return the answer to an error: DRF's own, and refusals of `publishing`; None for faults of Berth's own."""
     if isinstance(error, PublishingError):
@@ -79,6 +83,9 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
         detail = "; ".join(f"{each['path']}: {each['message']}" if each["path"] else each["message"] for each in faults)
     else:
         detail = str(getattr(error, "detail", "") or response.data.get("detail", ""))
+    if unfound := _UNFOUND.fullmatch(detail):
+        # What a path names first is what it is of.
+        detail = f"There is no {unfound[1]} {next(iter(context['kwargs'].values()), '')}".rstrip() + "."
     response.data = problem_of(response.status_code, detail, faults)
     response.content_type = MEDIA_TYPE
     return response

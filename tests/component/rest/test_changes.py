@@ -33,6 +33,18 @@ def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("changes/99", "There is no Change 99."),
+        ("revisions/99", "There is no Revision 99."),
+        ("rule-sets/web", "There is no RuleSet web."),
+    ],
+)
+def test_what_there_isnt_is_named(operator: Client, path: str, said: str) -> None:
+    assert told(ask(operator, "get", f"/{path}"), 404)["detail"] == said
+
+
 @pytest.mark.usefixtures("reviewed")
 def test_a_document_goes_live_by_two_people(operator: Client, approver: Client) -> None:
     path, tag = begun(operator, WEB)
