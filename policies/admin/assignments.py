@@ -44,6 +44,10 @@ _LIST = "admin:policies_assignment_changelist"
 # Of what stands in an Assignment's way, how much the list says.
 _MOST_CONFLICTS = 3
 _ANOTHER_ORDER = "Somebody else has published other Assignments since you looked. What you moved is kept: look at the whole order again."
+# The field asks for names as one types; without scripts it has nothing to choose from.
+_WITHOUT_SCRIPTS = SafeString(
+    "<noscript>Without JavaScript another one can't be chosen here: bring the Assignment as YAML, by Import… above the rule sets.</noscript>"
+)
 # Rows of a page of the order; those of other pages stay where they are.
 _ON_A_PAGE = 200
 
@@ -222,7 +226,7 @@ class AssignmentAdmin(RowAdmin):
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Let the rule set be chosen by a part of its name."""
         if db_field.name == "rule_set":
-            kwargs["widget"] = ChosenByName(db_field, self.admin_site)
+            kwargs |= {"widget": ChosenByName(db_field, self.admin_site), "help_text": _WITHOUT_SCRIPTS}
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
