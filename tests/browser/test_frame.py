@@ -140,6 +140,25 @@ def test_who_types_rules_is_told_at_once_that_they_are_signed_out(operator: Page
     expect(page.locator("#faults-list")).to_contain_text("copy what you have typed")
 
 
+@pytest.mark.timeout(600)
+def test_what_stands_without_the_frame_is_dark_where_the_system_is(operator: Page, seen: dict[str, Any]) -> None:
+    page = operator
+    page.goto("/admin/policies/rulesetversion/edit:web/change/")
+    page.context.clear_cookies(name=seen["cookie"])
+    page.fill("#id_filters-0-reason", "typed for a while")
+    page.click("button[name=_save]")
+    expect(page.locator(".berth-alone")).to_contain_text("typed for a while")
+    shown = {}
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        shown[scheme] = page.evaluate(
+            "[...document.querySelectorAll('.berth-alone, .berth-alone *')].map((each) => getComputedStyle(each).color)"
+        )
+        shoot(page, f"signed-out-typed-{scheme}")
+    assert set(shown["light"]) == {"rgb(0, 0, 0)"}
+    assert set(shown["dark"]) == {"rgb(255, 255, 255)"}
+
+
 def names_in_order(page: Page) -> list[str | None]:
     """Return the Assignments as the page shows them."""
     return [row.get_attribute("data-name") for row in page.locator("#order tbody tr").all()]
