@@ -71,6 +71,24 @@ def test_no_column_is_out_of_sight(phone: Page, path: str) -> None:
     assert phone.evaluate(_CUT) == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "policies/change/1/change/",
+        "policies/pauses/",
+        "scheduler/decision/",
+        "scheduler/doctor/",
+        "scheduler/import/",
+    ],
+)
+def test_nothing_is_wider_than_the_narrowest_screen(phone: Page, path: str) -> None:
+    """320 CSS pixels are a desk's screen at a zoom of 400 % (WCAG 2.2, 1.4.10 Reflow)."""
+    phone.set_viewport_size({"width": 320, "height": 844})
+    phone.goto(f"/admin/{path}")
+    assert phone.evaluate("document.documentElement.scrollWidth") == 320
+
+
 def test_what_an_empty_field_suggests_does_not_look_typed(phone: Page) -> None:
     phone.goto("/admin/scheduler/decision/")
     for scheme in ("light", "dark"):
