@@ -195,7 +195,8 @@ class TestKubernetesPriorityClass:
 
     def test_several_documents_and_lists_stand_in_one_file(self, tmp_path: Path) -> None:
         one = json.dumps(KUBERNETES)
-        two = json.dumps({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClassList", "items": [KUBERNETES]})
+        other = KUBERNETES | {"metadata": {"name": "other"}}
+        two = json.dumps({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClassList", "items": [other]})
         said, _ = run("lint", f"{one}\n---\n{two}\n", tmp_path)
         assert said == "no faults\n"
 
