@@ -39,7 +39,7 @@ def refuse_beginnings(listener: socket.socket) -> None:
     program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
     filters = struct.pack("HP", len(_PROGRAM) // _INSTRUCTION_BYTES, ctypes.addressof(program))
     # Some kernels refuse it to processes without rights, as where all programs of the machine take more than bpf_jit_limit.
-    with suppress(OSError):
+    with suppress(PermissionError):
         listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
 
 
