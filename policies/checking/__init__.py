@@ -22,7 +22,7 @@ __all__ = [
     "facts_of",
     "faults_beside",
     "faults_of",
-    "faults_of_each",
+    "faults_together",
     "import_policy",
     "params_faults",
     "read_assignment",
@@ -118,6 +118,17 @@ def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
     return found
 
 
+def faults_together(documents: Iterable[tuple[object, str]]) -> list[list[Fault]]:
+    """Return for each of many documents, each with its file, what `faults_of` returns, and what is wrong with it beside the others."""
+    read = read_each(documents)
+    tested = iter(run_tests_of_each(each for each in read if isinstance(each, RuleSet)))
+    alone = [
+        each.faults if isinstance(each, RuleSetError) else next(tested) if isinstance(each, RuleSet) else []
+        for each in read
+    ]
+    return [[*own, *beside] for own, beside in zip(alone, faults_beside(read), strict=True)]
+
+
 def facts_of(rule_set: RuleSet) -> list[Facts]:
     """Return what each rule reads, and what it costs, in words; nothing where finding that out takes more than it may."""
     try:
@@ -129,12 +140,7 @@ def facts_of(rule_set: RuleSet) -> list[Facts]:
 
 def faults_of(document: object, file: str = "") -> list[Fault]:
     """Return every fault of a document of a known kind, failed tests among them; of a file also of kube-scheduler's own."""
-    return faults_of_each([document], file)[0]
-
-
-def faults_of_each(documents: Iterable[object], file: str = "") -> list[list[Fault]]:
-    """Return for each of many documents what `faults_of` returns, in order."""
-    return [_faults_or_refused(found) for found in run_each("faults_of", [(each, file) for each in documents])]
+    return _faults_or_refused(run_each("faults_of", [(document, file)])[0])
 
 
 def _faults_or_refused(found: Any) -> list[Fault]:

@@ -166,12 +166,9 @@ def lint_files(texts: Iterable[tuple[str, str]]) -> list[FileFault]:
     found: list[FileFault] = []
     given: list[_Given] = []
     for name, text in texts:
-        of_file = _documents_of(name, text, found)
-        checked = checking.faults_of_each((each.located.document for each in of_file), name)
-        found += [each.fault(fault) for each, faults in zip(of_file, checked, strict=True) for fault in faults]
-        given += of_file
-    beside = checking.faults_beside(checking.read_each((each.located.document, each.file) for each in given))
-    return found + [each.fault(fault) for each, faults in zip(given, beside, strict=True) for fault in faults]
+        given += _documents_of(name, text, found)
+    checked = checking.faults_together((each.located.document, each.file) for each in given)
+    return found + [each.fault(fault) for each, faults in zip(given, checked, strict=True) for fault in faults]
 
 
 def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:

@@ -71,7 +71,7 @@ def test_a_check_that_takes_too_much_time_ends_and_the_next_one_goes_on() -> Non
 def test_of_many_documents_only_the_one_that_takes_too_much_is_refused() -> None:
     fine, wrong = rule_set_document(), rule_set_document()
     wrong["spec"]["oder"] = 1
-    found = checking.faults_of_each([fine, Expanding(), wrong])
+    found = checking.faults_together((each, "") for each in (fine, Expanding(), wrong))
     assert found[:2] == [[], [Fault("", TOO_MUCH)]]
     assert [fault.path for fault in found[2]] == ["spec.oder"]
 
@@ -80,7 +80,7 @@ def test_of_many_documents_only_the_one_that_is_too_deep_is_refused() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert checking.faults_of_each([deep, rule_set_document()]) == [[Fault("", TOO_DEEP)], []]
+    assert checking.faults_together([(deep, ""), (rule_set_document(), "")]) == [[Fault("", TOO_DEEP)], []]
 
 
 def test_many_documents_are_checked_in_turns_with_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,12 +39,12 @@ def lint_files(paths: Iterable[Path]) -> Iterator[str]:
     """Yield a line for each fault of files that come together."""
     given: list[tuple[Located, str]] = []
     for path in paths:
-        yield from _lint_file(path, given)
-    beside = checking.faults_beside(checking.read_each((item.document, file) for item, file in given))
-    yield from (item.describe(fault) for (item, _), faults in zip(given, beside, strict=True) for fault in faults)
+        yield from _read_file(path, given)
+    checked = checking.faults_together((item.document, file) for item, file in given)
+    yield from (item.describe(fault) for (item, _), faults in zip(given, checked, strict=True) for fault in faults)
 
 
-def _lint_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:
+def _read_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:
     try:
         documents = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
     except RuleSetError as error:
@@ -55,7 +55,4 @@ def _lint_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:
         return
     if not documents:
         yield f"{path}:1: there is no document in it"
-    items = [item for document in documents for item in document.items()]
-    given += [(item, str(path)) for item in items]
-    checked = checking.faults_of_each((item.document for item in items), str(path))
-    yield from (item.describe(fault) for item, faults in zip(items, checked, strict=True) for fault in faults)
+    given += [(item, str(path)) for document in documents for item in document.items()]
