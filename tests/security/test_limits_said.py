@@ -26,7 +26,8 @@ from scheduler.serving import probes
 from scheduler.webhooks import sending
 
 ROOT = Path(__file__).resolve().parents[2]
-SAID = (ROOT / "docs" / "security.md").read_text()
+# Without its line ends: a sentence may be wrapped anywhere.
+SAID = " ".join((ROOT / "docs" / "security.md").read_text().split())
 MI = 1 << 20
 
 
