@@ -21,10 +21,10 @@ ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest doctor notice
 	$(filter-out %/test_migrations.py,$(wildcard tests/component/controlplane/test_*.py)) \
 	$(addprefix tests/component/,decisions/test_replay.py ledger/test_evidence.py policies/test_desk.py policies/test_token_acts.py) \
 	$(wildcard tests/component/*/test_*page*.py)
-# Two run at a time, the longest first; those that start whole clusters, not beside each other.
-LANES := test-e2e test-postgres test-unit test-faults test-browser test-sqlite test-differential test-go
+# Three run at a time, the longest first: two leave a third of two processors idle, waiting for servers.
+LANES := test-clusters test-postgres test-unit test-sqlite test-browser test-differential test-go
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-clusters test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -37,7 +37,7 @@ up: setup ## Run it all on this machine: admin on 127.0.0.1:8000, extender on 12
 
 test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plane and a real browser
 	@$(MAKE) --no-print-directory cluster
-	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target $(LANES)
+	@$(MAKE) --no-print-directory --keep-going -j3 --output-sync=target $(LANES)
 	@echo "all tests passed"
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
@@ -57,6 +57,10 @@ test-go: ## Tests of the local cluster
 
 test-e2e: ## Tests against the real kube-apiserver and kube-scheduler
 	$(WITH_POSTGRES) $(LANE) tests/e2e
+
+# Those that start whole clusters, not beside each other.
+test-clusters:
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-e2e test-faults
 
 test-browser: ## Tests of the admin in a real browser, on SQLite
 	$(LANE) tests/browser

@@ -1,6 +1,6 @@
 """Runs a lane of tests, and what failed in it once more: `python -m tests.again LANE ARGUMENTS-OF-PYTEST…`.
 
-Tests against real servers wait for other processes. With two lanes on two processors, a processor may come too late for
+Tests against real servers wait for other processes. With three lanes on two processors, one may come too late for
 one of thousands; such a test passes by itself. So the few that failed are run a second time, alone in their lane. What
 fails twice fails the lane; what passes then is named, to be mended. Failures in more modules than a few are no chance, and
 aren't run again; a cluster that didn't start in time fails all tests of one module. See

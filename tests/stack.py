@@ -24,7 +24,7 @@ from scheduler.cluster.errors import APIError
 BASE_DIR = Path(__file__).resolve().parent.parent
 # `make cluster` has built the cluster's programs. Three times that is below pytest's own limit, which names no cause.
 READY_SECONDS = 150.0
-# Limits are meant for a machine that does nothing else. One that runs two lanes of tests has a processor for each.
+# Limits are meant for a machine that does nothing else. One that runs three lanes of tests has two processors for them.
 PATIENCE = 3
 
 T = TypeVar("T")
