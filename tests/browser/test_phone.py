@@ -23,9 +23,18 @@ Decision.objects.bulk_create(
     for n in range(40)
 )
 """
+_LONG_TITLE = """
+import django
+django.setup()
+from policies.models import Change
+Change.objects.filter(pk=Change.objects.filter(state="in_review").latest("pk").pk).update(title="W" * 200)
+"""
 # Tables that are wider than what they stand in: some of their columns can't be seen without scrolling sideways.
 _CUT = """() => [...document.querySelectorAll('table.berth-table')]
     .filter((table) => table.scrollWidth > table.clientWidth + 1 || table.offsetWidth > table.parentElement.clientWidth + 1).map((table) => table.id)"""
+# What is wider than its place: the page, or a list within it.
+_WIDER = """() => [document.documentElement, ...document.querySelectorAll('#content .simplebar-content-wrapper')]
+    .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.scrollWidth)"""
 _LOOKS = """(selector) => {
     const field = document.querySelector(selector);
     const [typed, suggested] = [getComputedStyle(field), getComputedStyle(field, '::placeholder')];
@@ -87,6 +96,16 @@ def test_nothing_is_wider_than_the_narrowest_screen(phone: Page, path: str) -> N
     phone.set_viewport_size({"width": 320, "height": 844})
     phone.goto(f"/admin/{path}")
     assert phone.evaluate("document.documentElement.scrollWidth") == 320
+
+
+def test_a_title_without_a_space_wraps(phone: Page, lived_in_admin: Admin) -> None:
+    lived_in_admin.run("-c", _LONG_TITLE)
+    for path in ("", "policies/ruleset/", "policies/change/"):
+        phone.goto(f"/admin/{path}")
+        expect(phone.get_by_text("WWWW").first).to_be_attached()
+        for width in (320, 1280):
+            phone.set_viewport_size({"width": width, "height": 844})
+            assert phone.evaluate(_WIDER) == [], (path, width)
 
 
 def test_what_an_empty_field_suggests_does_not_look_typed(phone: Page) -> None:
