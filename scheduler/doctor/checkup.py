@@ -22,12 +22,13 @@ from django.db.models import F, Max, Sum
 
 from policies.engine.errors import ExpressionError
 from policies.engine.ruleset import Pause
-from policies.models import Change, ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
+from policies.models import Change, ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement, RevisionPart
 from policies.publishing import (
     current_revision,
     ending_soon,
     held_changes,
     live_priority_classes,
+    live_since,
     scheduled_changes,
     suspended,
     unapproved_changes,
@@ -359,7 +360,8 @@ def _assignments() -> Part:
     days = settings.BERTH.assignment_idle_days
     found = idle_now(datetime.now(UTC))
     if not found:
-        return Part("Assignments", "ok", f"each took a Pod, or changed, within {counted(days, 'day')}")
+        says = f"each took a Pod, or changed, within {counted(days, 'day')}"
+        return Part("Assignments", "ok", says if live_since(RevisionPart.Kind.ASSIGNMENT) else "none is published")
     names = ", ".join(each.name for each in found[:_NAMED]) + (", …" if len(found) > _NAMED else "")
     remedy = "Which one takes this Pod? says for a Pod why not this one; remove what nobody needs."
     return Part("Assignments", "warning", f"{len(found)} took no Pod for {counted(days, 'day')}: {names}", remedy)

@@ -29,7 +29,7 @@ from scheduler.doctor.suspensions import SUSPENSIONS
 from scheduler.models import Caller, Checkpoint, DecisionGap, Process
 from scheduler.priority_classes.reconcile import look
 from scheduler.tasks import announce_exemptions
-from tests.builders import make_exemption, make_pause, make_priority_class, make_rule_set
+from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import publish_all
 from tests.priority_server import PriorityServer
 from tests.unit.doctor.cases import berth
@@ -113,6 +113,13 @@ def test_when_everything_works_nothing_is_an_error() -> None:
 @pytest.mark.usefixtures("healthy")
 def test_everything_that_is_not_well_says_what_to_do() -> None:
     assert [each.name for each in check().parts if each.state != "ok" and not each.remedy] == []
+
+
+@pytest.mark.usefixtures("healthy")
+def test_assignments_are_not_praised_where_there_is_none() -> None:
+    assert part(check(), "Assignments").says == "none is published"
+    publish_all(make_rule_set("web"), make_assignment())
+    assert part(check(), "Assignments").says.startswith("each took a Pod")
 
 
 @pytest.mark.usefixtures("healthy")
