@@ -352,3 +352,12 @@ def test_a_change_of_all_kinds_keeps_within_the_queries_of_a_page(django_assert_
     get(client, page_of(change))
     with django_assert_max_num_queries(20):
         assert "Assignment all-web added" in text_of(get(client, page_of(change)))
+
+
+def test_a_page_of_many_edits_says_how_many_and_leads_past_them_to_its_buttons() -> None:
+    _, client = account("operator")
+    few, many = (opened(*(make_rule_set(f"{n}-of-{size}", **A) for n in range(size))) for size in (10, 11))
+    assert 'href="#acts"' not in get(client, page_of(few)).content.decode()
+    page = get(client, page_of(many)).content.decode()
+    assert "11 things." in page
+    assert all(part in page for part in ('href="#acts"', 'id="acts"'))
