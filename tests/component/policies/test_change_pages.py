@@ -361,3 +361,10 @@ def test_a_page_of_many_edits_says_how_many_and_leads_past_them_to_its_buttons()
     page = get(client, page_of(many)).content.decode()
     assert "11 things." in page
     assert all(part in page for part in ('href="#acts"', 'id="acts"'))
+
+
+def test_what_was_typed_stays_where_somebody_else_ended_the_change_meanwhile() -> None:
+    change = change_in("published")
+    _, client = account("administrator")
+    typed = {"act": "reject", "text": "it breaks the night jobs", "digest": change.digest}
+    assert "it breaks the night jobs" in text_of(client.post(act_of(change), typed))
