@@ -20,6 +20,8 @@ def _why(error: DatabaseError) -> str:
 
 
 if __name__ == "__main__":
+    if sys.stdout is None:  # closed, as by `>&-`
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
     try:
         execute_from_command_line(sys.argv)

@@ -18,6 +18,7 @@ _NAMES_OF_FILES = {"files", "file", "directory", "ca_file"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
+    _open_streams()
     name = Path(sys.argv[0]).name
     parser = build_parser("kubectl berth" if name.startswith("kubectl") else "berth")
     _use_utf8()
@@ -36,6 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _open_streams() -> None:
+    """Throw away what is written to a closed stream (`>&-`): else a connection gets its number, and is written to."""
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), "w" if flags else "r"))
 
 
 def _use_utf8() -> None:

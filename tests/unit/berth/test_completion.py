@@ -53,3 +53,12 @@ def test_output_without_room_is_said_in_a_line(arguments: list[str]) -> None:
             command, env={"PYTHONPATH": str(source)}, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr) == (1, "berth: the output: No space left on device\n")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [("completion bash", 0), ("--help", 0), ("nonsense", 1)])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_take_nothing_and_change_no_exit_code(arguments: str, code: int, closed: str) -> None:
+    source = Path(__file__).parents[3] / "berth" / "src"
+    command = ["sh", "-c", f"exec {sys.executable} -m berth {arguments} {closed}"]
+    done = subprocess.run(command, env={"PYTHONPATH": str(source)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
