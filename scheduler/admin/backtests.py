@@ -30,6 +30,7 @@ from scheduler.backtest.runs import (
     WAITS_LONG,
     BacktestError,
     Span,
+    SpanError,
     cancel_backtest,
     lines_of,
     may_run,
@@ -130,7 +131,7 @@ def start(request: HttpRequest) -> HttpResponse:
             change, rule_set = target_of(form.cleaned_data["target"])
             row = start_backtest(change=change, rule_set=rule_set, by=person(request), span=form.span())
         except BacktestError as error:
-            form.add_error("target", str(error))
+            form.add_error("since" if isinstance(error, SpanError) else "target", str(error))
         else:
             return HttpResponseRedirect(reverse("backtest", args=[row.pk]))
     return _list(request, Backtest.objects.select_related("change"), form)

@@ -64,6 +64,10 @@ class BacktestError(Exception):
     """It can't be done; the message says why, and what to do."""
 
 
+class SpanError(BacktestError):
+    """No Decision can be of the span that is asked about."""
+
+
 class CancelledError(Exception):
     """Nobody wants the result any more, or another process has taken over."""
 
@@ -123,6 +127,11 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
         message = f"{change} edits nothing{f' of rule set {rule_set}' if rule_set else ''}."
         raise BacktestError(message)
     now = timezone.now()
+    until = min(span.until or now, now)
+    if span.since is not None and span.since >= until:
+        end = "now" if until == now else f"at {until:%Y-%m-%d %H:%M:%S} UTC"
+        message = f"No Decision is of a span that begins at {span.since:%Y-%m-%d %H:%M:%S} UTC and ends {end}."
+        raise SpanError(message)
     row = Backtest(
         change=change,
         rule_set=rule_set,
@@ -131,7 +140,7 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
         digest=digest_of(edits),
         engine=engine_version(),
         since=span.since,
-        until=min(span.until or now, now),
+        until=until,
         namespaces=sorted(span.namespaces),
         rule_sets=sorted(span.rule_sets),
         asked_by=_name(by),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from policies import publishing
@@ -87,6 +88,18 @@ def test_a_get_starts_nothing(operator: Client, change: Any) -> None:
 
 def test_what_cannot_be_asked_about_is_said_at_its_field(operator: Client) -> None:
     assert "There is no Change 4711" in text_of(operator.post("/admin/scheduler/backtest/start/", {"target": "4711"}))
+
+
+@pytest.mark.parametrize(
+    ("until", "ends"), [("2026-01-02T00:00", "at 2026-01-02 00:00:00 UTC"), ("9000-01-01T00:00", "now")]
+)
+def test_a_span_that_ends_before_it_begins_is_refused(operator: Client, change: Any, until: str, ends: str) -> None:
+    given = {"target": change.pk, "since": "2999-01-02T00:00", "until": until}
+    said = text_of(operator.post("/admin/scheduler/backtest/start/", given))
+    assert f"No Decision is of a span that begins at 2999-01-02 00:00:00 UTC and ends {ends}." in said
+    with pytest.raises(CommandError, match="No Decision is of a span"):
+        call_command("backtest", str(change.pk), "--from", "2026-01-02", "--until", "2026-01-02", "--queue")
+    assert not Backtest.objects.exists()
 
 
 def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
