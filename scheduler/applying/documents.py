@@ -142,10 +142,8 @@ def read_files(
     """
     found, documents = list(faults), Documents()
     given = [each for name, text in texts for each in _documents_of(name, text, found)]
-    given += [
-        _Given(f"documents[{n}]", Located(each, f"documents[{n}]", {}), is_of_file=False)
-        for n, each in enumerate(objects)
-    ]
+    for number, each in enumerate(objects):
+        given += _objects_of(f"documents[{number}]", each, found)
     read = checking.read_each((each.located.document, each.file if each.is_of_file else "") for each in given)
     faulty = set[str]()
     for each, value, beside in zip(given, read, checking.faults_beside(read), strict=True):
@@ -180,6 +178,14 @@ def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]
     if not found:
         faults.append(FileFault(name, "", "holds no document", 0, f"{name}: holds no document"))
     return [_Given(name, each) for each in found]
+
+
+def _objects_of(source: str, document: Mapping[str, Any], faults: list[FileFault]) -> list[_Given]:
+    """Return an object, or those of a List: as from a file."""
+    found = Located(document, source, {}).items()
+    if not found:
+        faults.append(FileFault(source, "", "holds no document", 0, f"{source}: holds no document"))
+    return [_Given(f"{source}.{each.head}".rstrip("."), each, is_of_file=False) for each in found]
 
 
 def unknown_rule_sets(documents: Documents, faulty: Collection[str] = ()) -> Iterator[FileFault]:

@@ -32,6 +32,22 @@ def test_documents_are_applied_and_then_are_live(operator: Client) -> None:
     assert (again["change"], again["unchanged"]) == (None, ["rule set web", "Assignment all-web"])
 
 
+def test_a_list_is_taken_apart_as_in_a_file(operator: Client) -> None:
+    def body(*items: Any) -> dict[str, Any]:
+        return {
+            "documents": [{"apiVersion": "v1", "kind": "List", "items": items}],
+            "asks_cluster": False,
+            "prune": ["*"],
+        }
+
+    applied = told(ask(operator, "post", "/changes/apply", body(*DOCUMENTS)), 201)
+    assert set(Change.objects.get(pk=applied["change"]).edits.values_list("name", flat=True)) == {"web", "all-web"}
+    refused = told(ask(operator, "post", "/changes/apply", body(DOCUMENTS[0], {"kind": "Pod"}, 7)), 422)
+    assert [each["file"] for each in refused["faults"]] == ["documents[0].items[1]", "documents[0].items[2]"]
+    empty = told(ask(operator, "post", "/changes/apply", body()), 422)
+    assert [each["text"] for each in empty["faults"]] == ["documents[0]: holds no document"]
+
+
 def test_what_is_exported_is_applied_without_a_change(operator: Client) -> None:
     told(ask(operator, "post", "/changes/apply", {"documents": DOCUMENTS, "publish": True, "asks_cluster": False}), 201)
     exported = ask(operator, "get", "/export")
