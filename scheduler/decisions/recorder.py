@@ -16,7 +16,7 @@ from scheduler.decisions.journal import Chain, Journal, Place
 from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
 from scheduler.decisions.shipping import Depth, ReadCheckpoints, Shipper, read_checkpoints
-from scheduler.decisions.spool import Payload, Spool, SpoolFullError
+from scheduler.decisions.spool import Payload, Spool, SpoolFullError, Trouble
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import DECISIONS_UNWRITTEN, OUTCOMES_UNWRITTEN, SPOOL_LOST
 from scheduler.models import Outcome as OutcomeRow
@@ -28,6 +28,11 @@ WhenFull = Literal["lose", "refuse"]
 
 # How long the first Decisions wait for the Snapshot that they refer to. A killed process could leave them without it.
 FIRST_BASE_SECONDS = 1.0
+
+# What to do about a spool that takes nothing: the rest is tried again by itself.
+REMEDY = (
+    "make room there, let this process write there, or name another folder by BERTH_STATE_DIR; it is tried every second"
+)
 
 _MOST_AWAITED = 20_000
 _FULL_SECONDS = 0.1
@@ -94,7 +99,8 @@ class Recorder:
         self._journal = Journal(lambda payloads, share: self.spool.append(payloads, share=share), masks)
         self._sequence = 0
         self._lost: Gap | None = None
-        self._full_until = 0.0
+        self._full_until, self._full_why = 0.0, ""
+        self._homeless, self._anew, self._losing, self._unknown_outcomes = (Trouble() for _ in range(4))
         self._awaited: OrderedDict[str, Best] = OrderedDict()
         # Those of the last second, by the Pod's UID; not packed yet.
         self._fresh: dict[str, Best] = {}
@@ -126,7 +132,11 @@ class Recorder:
         try:
             self.spool.open()
         except OSError as error:
-            logger.error("the spool can't be made, tried again every second: %s", error)  # noqa: TRY400 - the disk's fault
+            if self._homeless.is_news(str(error)):
+                # Without its trace: it is the disk's fault.
+                logger.error("the spool can't be made in %s: %s. %s", self.spool.segments.folder, error, REMEDY)  # noqa: TRY400
+        else:
+            self._homeless.is_news("")
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Write that this is the end, ship what time allows, and leave the rest to the next process."""
@@ -173,7 +183,8 @@ class Recorder:
                 self.spool.append([(Kind.OUTCOME, [outcome.encode()])])
             except SpoolFullError as error:
                 OUTCOMES_UNWRITTEN.inc()
-                logger.warning("what became of a Pod can't be recorded: %s", error)
+                if self._unknown_outcomes.is_news(str(error)):
+                    logger.warning("what became of Pods can't be recorded: %s", error)
 
     def expect_preemption(self, victim_uids: Iterable[str], preemptor: Preemptor) -> None:
         """Note for whom these Pods have to go, should they be preempted."""
@@ -209,7 +220,9 @@ class Recorder:
 
     def _begin_anew(self) -> None:
         """Go on in a new folder: the old one was deleted, with whatever wasn't shipped."""
-        logger.error("the spool's folder was deleted, or another one put in its place: %s", self.spool.segments.folder)
+        folder = self.spool.segments.folder
+        if self._homeless.is_news("deleted"):
+            logger.error("the spool's folder was deleted, or another one put in its place: %s", folder)
         with self._lock:
             try:
                 self.spool.begin_anew()
@@ -217,9 +230,11 @@ class Recorder:
                 self._journal.forget()
                 self.spool.append([(Kind.MARK, [msgspec.msgpack.encode(Mark(self._sequence))])])
             except (OSError, SpoolFullError) as error:
-                logger.warning("the spool can't be begun anew, tried again every second: %s", error)
+                if self._anew.is_news(str(error)):
+                    logger.warning("the spool can't be begun anew in %s: %s. %s", folder, error, REMEDY)
             else:
                 SPOOL_LOST.inc()
+                self._homeless.is_news("")
 
     def write_gap(self) -> None:
         """Write what was lost, as soon as there is room."""
@@ -229,8 +244,8 @@ class Recorder:
                     return
                 try:
                     self.spool.append([_gap_payload(self._lost)])
-                except SpoolFullError:
-                    logger.debug("there is still no room to write which Decisions are lost")
+                except SpoolFullError as error:
+                    self._say_loss(self._lost, error)
                 else:
                     self._note_gap_written()
 
@@ -261,27 +276,32 @@ class Recorder:
     def _check_room(self) -> None:
         """Don't try again at once: each try could begin a Snapshot anew, which there is no room for either."""
         if time.monotonic() < self._full_until:
-            message = "the spool was full a moment ago"
-            raise SpoolFullError(message)
+            raise SpoolFullError(self._full_why)
 
     def _append(self, payloads: list[Payload]) -> None:
         try:
             self.spool.append(payloads)
-        except SpoolFullError:
-            self._full_until = time.monotonic() + _FULL_SECONDS
+        except SpoolFullError as error:
+            self._full_until, self._full_why = time.monotonic() + _FULL_SECONDS, str(error)
             self._journal.forget()
             raise
 
     def _lose(self, error: SpoolFullError) -> None:
         if self._lost is None:
-            logger.error("Decisions are lost from now on: %s", error)
             first = self._sequence + 1
             self._lost = Gap(first=first, last=first, reason="no room in the spool", at=datetime.now(UTC))
+            self._say_loss(self._lost, error)
         self._lost.last = self._sequence + 1
         DECISIONS_UNWRITTEN.inc()
 
+    def _say_loss(self, lost: Gap, error: SpoolFullError) -> None:
+        if self._losing.is_news(str(error)):
+            known = lost.last - lost.first + 1
+            logger.error("Decisions are lost from now on (%d so far): %s. %s", known, error, REMEDY)
+
     def _note_gap_written(self) -> None:
         if self._lost is not None:
+            self._losing.is_news("")
             logger.error("%d Decisions were lost for want of room", self._lost.last - self._lost.first + 1)
             self._lost = None
 

@@ -17,7 +17,7 @@ from django.db import DatabaseError, connection
 from scheduler.decisions.frames import Frame, Kind, Number, SmallNumber
 from scheduler.decisions.record import compressed, make_compressor
 from scheduler.decisions.segments import Dead, Position, Segments, take_over_the_dead
-from scheduler.decisions.spool import Spool
+from scheduler.decisions.spool import Spool, Trouble
 from scheduler.decisions.stream import MOST_IN_ENTRY, Answer, DecisionStream, Shipment, StreamError
 from scheduler.metrics import DECISIONS_WAITING, SPOOL_BYTES, SPOOL_CORRUPT
 from scheduler.models import Checkpoint
@@ -227,14 +227,18 @@ class Shipper:
             self._thread.join(timeout_seconds + _RETRY_SECONDS)
 
     def _run(self) -> None:
+        broken = Trouble()
         while time.monotonic() < self._deadline:
             # Asked before the step: what is written while that looks is shipped by the next one.
             is_stopping = self._stopping.is_set()
             try:
                 moved = self.step()
-            except Exception:
+            except Exception as error:
                 # What is wrong with one file must not end the thread, and with it all that follows.
-                logger.exception("records can't be shipped, tried again")
+                if broken.is_news(repr(error)):
+                    logger.exception(
+                        "records can't be shipped, tried again every second: those in %s", self._spool.root
+                    )
                 moved, self._away = False, True
             if is_stopping and not moved:
                 break

@@ -19,6 +19,8 @@ logger = logging.getLogger("berth.decisions")
 
 SEGMENT_BYTES = 16 << 20
 SYNC_SECONDS = 0.02
+# What lasts is said again after so long.
+REMIND_SECONDS = 300.0
 # Buffers for one writev; Linux takes 1024.
 _MOST_PARTS = 512
 
@@ -28,6 +30,21 @@ Payload = tuple[Kind, Sequence[Buffer]]
 
 class SpoolFullError(Exception):
     """There is no room on disk, or the setting allows none. Nothing of what was to be written is left behind."""
+
+
+class Trouble:
+    """What is tried again and again is said when it begins to fail or fails otherwise, and now and then while it does."""
+
+    def __init__(self) -> None:
+        self._text, self._said_at = "", 0.0
+
+    def is_news(self, text: str) -> bool:
+        """Return whether it is to be said now; an empty text says that all is well."""
+        now = time.monotonic()
+        if text == self._text and now < self._said_at + REMIND_SECONDS:
+            return False
+        self._text, self._said_at = text, now
+        return bool(text)
 
 
 class Spool:
@@ -64,6 +81,7 @@ class Spool:
         self._next_sequence = 1
         self._unsynced: list[int] = []
         self._dirty = threading.Event()
+        self._unsaved = Trouble()
         self._is_open = False
         self._file_lock: IO[str] | None = None
         self._thread = threading.Thread(target=self._run, name="berth-spool", daemon=True)
@@ -103,7 +121,7 @@ class Spool:
             has_segment = self._descriptor < 0 or self.segments.path(self._at.segment).exists()
             try:
                 there = (self.segments.folder / LOCK).stat()
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return True
             held = os.fstat(self._file_lock.fileno())
             return not has_segment or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
@@ -160,12 +178,15 @@ class Spool:
                 buffers += frame(kind, self._next_sequence + number, parts)
             size = sum(map(len, buffers))
             if not self._is_open or self.others_bytes + self.size_bytes + size > share * self._max_bytes:
-                message = "the spool has reached its limit" if self._is_open else "the spool is closed"
-                raise SpoolFullError(message)
+                limit = f"{self.root} has reached BERTH_SPOOL_MAX_BYTES: it waits for Redis, a worker or the database"
+                raise SpoolFullError(
+                    limit if self._is_open else f"{self.segments.folder} is closed, or couldn't be made"
+                )
             try:
                 self._write(buffers, size)
             except OSError as error:
-                raise SpoolFullError(str(error)) from error
+                message = f"{self.segments.folder} takes nothing: {error.strerror or error}"
+                raise SpoolFullError(message) from error
             self._next_sequence += len(payloads)
             if not self._dirty.is_set():
                 self._dirty.set()
@@ -244,7 +265,12 @@ class Spool:
         for descriptor in descriptors:
             try:
                 os.fdatasync(descriptor)
-            except OSError:
-                logger.exception("the disk doesn't take what was written; a loss of power would lose it")
+                self._unsaved.is_news("")
+            except OSError as error:
+                if self._unsaved.is_news(str(error)):
+                    where = self.segments.folder
+                    logger.exception(
+                        "the disk of %s doesn't take what was written; a loss of power would lose it", where
+                    )
             finally:
                 os.close(descriptor)

@@ -1,5 +1,6 @@
 """The recorder: what is recorded is on disk when it returns, numbered without gaps; what is lost is counted."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from scheduler.decisions import journal as journal_module
+from scheduler.decisions import spool as spool_module
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.node_names import names_of
 from scheduler.decisions.record import (
@@ -353,6 +355,33 @@ class TestStart:
         recorder._full_until = 0
         recorder.record(entry())
         assert (gaps(recorder), [head.sequence for head in heads(recorder)]) == ([(1, 1)], [2])
+        recorder.stop(0)
+
+    @pytest.mark.parametrize("is_at_start", [True, False])
+    def test_a_spool_without_a_place_is_said_once_with_the_place_and_what_to_do(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, is_at_start: bool
+    ) -> None:
+        root = tmp_path / "spool"
+        stream: Any = MemoryStream()
+        recorder = Recorder(root=root, writer="w", stream=stream, max_bytes=PLENTY, checkpoints=lambda _: {})
+        if not is_at_start:
+            recorder._open()
+            shutil.rmtree(root)
+        root.write_text("a file where the folder should be")
+        before = lost()
+        for _ in range(5):
+            recorder._mend()
+            recorder.record(entry())
+        said = [each.getMessage() for each in caplog.records if "BERTH_STATE_DIR" in each.getMessage()]
+        assert ["can't be made in" in each or "begun anew in" in each for each in said] == [True, False]
+        assert all(str(root) in each for each in said)
+        assert lost() - before == 5
+        monkeypatch.setattr(spool_module, "REMIND_SECONDS", 0.0)
+        recorder._mend()
+        assert "Decisions are lost from now on (5 so far)" in caplog.messages[-1]
+        root.unlink()
+        recorder._mend()
+        assert "5 Decisions were lost for want of room" in caplog.text
         recorder.stop(0)
 
     def test_a_folder_of_another_writer_is_left_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
