@@ -10,6 +10,8 @@ from berth.errors import CommandError
 from berth.gate import gate_lines
 from berth.server import Server, path_of
 
+# Of a digest, as many characters as are shown.
+SHORT_DIGEST = 12
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -37,7 +39,7 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
     state = str(found["state"]).replace("_", " ") + _short(found)
     yield f"Change {found['number']} {state}: {found['title']}"
     if found.get("digest"):
-        yield f"digest {str(found['digest'])[:12]}"
+        yield f"digest {str(found['digest'])[:SHORT_DIGEST]}"
     for edit in found.get("edits", ()):
         yield from (f"  {line}" for line in edit["changes"])
     for each in found.get("conflicts", ()):
@@ -109,11 +111,14 @@ def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
 
 def _check_digest(found: dict[str, Any], given: Namespace) -> None:
     digest = str(found["digest"])
+    if 0 < len(given.digest) < SHORT_DIGEST:
+        message = f"--digest takes at least the {SHORT_DIGEST} characters that `berth changes {given.number}` shows: fewer name too much."
+        raise CommandError(message)
     if given.digest and not digest.startswith(given.digest):
-        message = f"Change {given.number} isn't what you looked at: its digest is {digest[:12]} now. `berth changes {given.number}` shows it."
+        message = f"Change {given.number} isn't what you looked at: its digest is {digest[:SHORT_DIGEST]} now. `berth changes {given.number}` shows it."
         raise CommandError(message)
     if given.act == "approve" and not given.digest:
-        message = f"Say what you looked at: `berth changes {given.number}` shows it, and --digest {digest[:12]} approves just that."
+        message = f"Say what you looked at: `berth changes {given.number}` shows it, and --digest {digest[:SHORT_DIGEST]} approves just that."
         raise CommandError(message)
 
 

@@ -19,6 +19,8 @@ from policies.models import Change, Revision
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
 
+# Of a digest, as many characters as are shown.
+_SHORT_DIGEST = 12
 _ALL_SCOPES = frozenset({"edit", "review", "publish"})
 # Whose is taken of what moved, by KIND/NAME, or of what both sides changed by KIND/NAME/PART.
 _SIDES = {
@@ -73,9 +75,7 @@ class Command(BerthCommand):
         parser.add_argument("number", nargs="?", type=int, metavar="N", help="which Change")
         parser.add_argument("--as", dest="account", default="", metavar="USER", help="do it as this account")
         parser.add_argument("--reason", default="", help="reason or comment, kept with the Change")
-        parser.add_argument(
-            "--digest", default="", help="what `show` printed; approve needs it, in whole or its beginning"
-        )
+        parser.add_argument("--digest", default="", help="what `show` printed, or all of it; approve needs it")
         parser.add_argument("--title", metavar="TITLE", help="of rename: what it is called from now on")
         parser.add_argument("--whom", default="", metavar="USER", help="of ask: who should review it")
         parser.add_argument(
@@ -118,10 +118,13 @@ class Command(BerthCommand):
             )
             raise CommandError(message)
         if options["act"] != "show":
-            if options["digest"] and not change.digest.startswith(options["digest"]):
+            if 0 < len(options["digest"]) < _SHORT_DIGEST:
                 message = (
-                    f"{change} isn't what you looked at: its digest is {change.digest[:12]} now. Look at it again."
+                    f"--digest takes at least the {_SHORT_DIGEST} characters that `change show {change.pk}` prints."
                 )
+                raise CommandError(message)
+            if options["digest"] and not change.digest.startswith(options["digest"]):
+                message = f"{change} isn't what you looked at: its digest is {change.digest[:_SHORT_DIGEST]} now. Look at it again."
                 raise CommandError(message)
             _ACTS[options["act"]](change, _who(options["account"]), options)
             change.refresh_from_db()
@@ -152,7 +155,7 @@ _Act = Callable[[Change, By, dict[str, Any]], object]
 
 def _approve(change: Change, by: By, options: dict[str, Any]) -> None:
     if not options["digest"]:
-        message = f"Say what you looked at: --digest {change.digest[:12]} is what `change show {change.pk}` prints."
+        message = f"Say what you looked at: --digest {change.digest[:_SHORT_DIGEST]} is what `change show {change.pk}` prints."
         raise CommandError(message)
     publishing.approve_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
 
@@ -330,7 +333,7 @@ def _theirs(moved: publishing.Moved) -> list[str]:
 
 def _text(change: Change) -> list[str]:
     shown = _shown(change)
-    lines = [_line(change), f"digest {change.digest[:12]}"]
+    lines = [_line(change), f"digest {change.digest[:_SHORT_DIGEST]}"]
     lines += [f"  {line}" for line in shown.changes]
     lines += [f"edited by {', '.join(shown.authors)}"] if shown.authors else []
     lines += [*shown.ends, *shown.kept]

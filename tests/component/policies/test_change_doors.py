@@ -152,6 +152,8 @@ def test_a_command_proves_whose_account_it_uses(clients: dict[str, Client], monk
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
     with pytest.raises(CommandError, match="Say what you looked at: --digest"):
         call_command("change", "approve", change.pk, account="approver")
+    with pytest.raises(CommandError, match="at least the 12 characters"):
+        call_command("change", "approve", change.pk, account="approver", digest=change.digest[:11])
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
     call_command("change", "approve", change.pk, account="approver", digest=change.digest[:12], stdout=io.StringIO())
     event = change.events.get(act="approve")

@@ -22,7 +22,7 @@ def test_an_act_is_bound_to_what_was_looked_at(berth: Berth, stub: Stub) -> None
     stub.answer("GET", "/changes/4", DRAFT, ETag='"abcdef012345678"')
     stub.answer("POST", "/changes/4/approve", {**DRAFT, "state": "approved"})
 
-    ran = berth("approve", "4", "--digest", "abcdef", "--reason", "looks right")
+    ran = berth("approve", "4", "--digest", "abcdef012345", "--reason", "looks right")
 
     assert ran.code == 0
     assert ran.out.splitlines()[0] == "Change 4 approved: apply web.yaml"
@@ -34,8 +34,9 @@ def test_an_act_is_bound_to_what_was_looked_at(berth: Berth, stub: Stub) -> None
     ("arguments", "said"),
     [
         (("approve", "4"), "--digest abcdef012345 approves just that"),
-        (("approve", "4", "--digest", "000"), "isn't what you looked at"),
-        (("publish", "4", "--digest", "000"), "isn't what you looked at"),
+        (("approve", "4", "--digest", "000000000000"), "isn't what you looked at"),
+        (("approve", "4", "--digest", "a"), "at least the 12 characters"),
+        (("publish", "4", "--digest", "000000000000"), "isn't what you looked at"),
     ],
 )
 def test_nothing_is_done_with_another_content_than_was_looked_at(
