@@ -191,7 +191,8 @@ class Replays:
             raise
         if not found.ok and (masked := self._masked_of_its_own(decision, body)):
             raise ReplayError(masked)
-        return found
+        differences = [*found.differences, *_different_subject(decision, pod_of(body))]
+        return msgspec.structs.replace(found, ok=not differences, differences=differences)
 
     def _masked_of_its_own(self, decision: Decision, body: Body) -> str:
         return self.masked(decision, body, self.revision_of(decision, body).rule_sets.get(decision.rule_set))
@@ -531,6 +532,15 @@ def _different_assignment(decision: Decision, choice: Choice) -> Iterable[str]:
     if decision.mode == "enforce" and decision.assignment != taking:
         taken = f"Assignment {taking} takes the Pod" if taking else "no Assignment takes the Pod"
         yield f"{taken}; recorded is {decision.assignment or 'none'}"
+
+
+def _different_subject(decision: Decision, pod: Pod) -> Iterable[str]:
+    """Compare which Pod it is said to be about, and whether it is said to be a shadow."""
+    said = (decision.pod_namespace, decision.pod_name, decision.pod_uid)
+    if said != (recorded := (pod.namespace, pod.name, pod.uid)):
+        yield f"the Pod is said to be {'/'.join(said)}; recorded is {'/'.join(recorded)}"
+    if decision.mode == "enforce" and decision.divergence:
+        yield "it is said to be an answer; only a shadow diverges from one"
 
 
 def _different_rule_set(decision: Decision, rule_set: CompiledRuleSet | None) -> Iterable[str]:

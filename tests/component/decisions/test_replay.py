@@ -487,7 +487,8 @@ def test_a_decision_that_rules_made_is_decided_again(history: History, revision:
 @pytest.mark.parametrize("kind", REPLAYABLE)
 @pytest.mark.parametrize(
     "said",
-    [{"rule_set": "x"}, {"rule_set_version": 7}, {"assignment": "x"}, {"nodes": 77}, {"feasible": 77}, {"best": "x"}, {"top_reason": "x"}],
+    [{"rule_set": "x"}, {"rule_set_version": 7}, {"assignment": "x"}, {"nodes": 77}, {"feasible": 77}, {"best": "x"}, {"top_reason": "x"},
+     {"pod_namespace": "x"}, {"pod_name": "x"}, {"pod_uid": "x"}, {"mode": "enforce", "divergence": "same"}],
     ids=str,
 )  # fmt: skip
 def test_what_lists_show_of_a_decision_is_replayed_with_it(
