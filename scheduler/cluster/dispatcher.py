@@ -94,7 +94,7 @@ class _Connection:
         """Write a whole request; it is small, so that it hardly ever has to be waited for.
 
         Raises:
-            OSError: the connection is broken.
+            OSError: the connection is broken, or took nothing until the request's time was up.
         """
         self.status, self.body = UNANSWERED, bytearray()
         self._protocol.send(_REQUEST)
@@ -103,7 +103,11 @@ class _Connection:
             try:
                 data = data[self.socket.send(data) :]
             except _WOULD_BLOCK:
-                select.select([], [self.socket], [], 1.0)
+                left = self.until - time.monotonic()
+                if left <= 0:
+                    message = "the server doesn't take the request"
+                    raise TimeoutError(message) from None
+                select.select([], [self.socket], [], min(1.0, left))
 
     def receive(self) -> bool:
         """Read what is there; whether `status` and `body` are the whole answer now.

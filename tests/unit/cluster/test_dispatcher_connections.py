@@ -236,3 +236,20 @@ def test_what_waits_when_it_is_stopped_is_still_sent(tmp_path: Path, answers: An
             for number in range(30):
                 dispatcher.send(answers.request(f"/{number}"))
         assert len(answers.got) == 30
+
+
+def test_what_the_server_takes_nothing_of_is_given_up_when_its_time_is_up() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(0)
+        connection = module._Connection(ours, b"")
+        connection.until = time.monotonic()
+        sending = threading.Thread(target=_refused, args=(connection,), daemon=True)
+        sending.start()
+        sending.join(5)
+        assert not sending.is_alive()
+
+
+def _refused(connection: module._Connection) -> None:
+    with pytest.raises(TimeoutError):
+        connection.send(bytes(1 << 22))
