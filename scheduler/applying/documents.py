@@ -142,8 +142,8 @@ def read_files(
     """
     found, documents = list(faults), Documents()
     given = [each for name, text in texts for each in _documents_of(name, text, found)]
-    for number, each in enumerate(objects):
-        given += _objects_of(f"documents[{number}]", each, found)
+    for number, document in enumerate(objects):
+        given += _objects_of(f"documents[{number}]", document, found)
     read = checking.read_each((each.located.document, each.file if each.is_of_file else "") for each in given)
     faulty = set[str]()
     for each, value, beside in zip(given, read, checking.faults_beside(read), strict=True):
