@@ -129,7 +129,9 @@ def _add_changes(add: _Add) -> None:
     for act, says in _ACTS.items():
         made = add(act, says)
         made.add_argument("number", type=int, metavar="N", help="which Change")
-        made.add_argument("--digest", default="", help="what `berth changes N` printed, or all of it; approve needs it")
+        made.add_argument(
+            "--digest", default="", help="what `berth changes N` printed, or the whole digest; approve needs it"
+        )
         made.add_argument("--reason", default="", help="kept with the Change", required=act == "reject")
         if act == "rebase":
             made.add_argument(

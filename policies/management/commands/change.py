@@ -75,7 +75,7 @@ class Command(BerthCommand):
         parser.add_argument("number", nargs="?", type=int, metavar="N", help="which Change")
         parser.add_argument("--as", dest="account", default="", metavar="USER", help="do it as this account")
         parser.add_argument("--reason", default="", help="reason or comment, kept with the Change")
-        parser.add_argument("--digest", default="", help="what `show` printed, or all of it; approve needs it")
+        parser.add_argument("--digest", default="", help="what `show` printed, or the whole digest; approve needs it")
         parser.add_argument("--title", metavar="TITLE", help="of rename: what it is called from now on")
         parser.add_argument("--whom", default="", metavar="USER", help="of ask: who should review it")
         parser.add_argument(
