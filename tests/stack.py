@@ -316,7 +316,13 @@ class Stack:
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
 
-    def create_pod(self, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> str:
+    def create_namespace(self, name: str) -> None:
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        eventually(lambda: self._post("/api/v1/namespaces", document), what=f"namespace {name} created")
+
+    def create_pod(
+        self, name: str, *, namespace: str = "default", labels: dict[str, str] | None = None, **spec: Any
+    ) -> str:
         """Create a Pod; returns its UID."""
         pod = {
             "apiVersion": "v1",
@@ -324,7 +330,7 @@ class Stack:
             "metadata": {"name": name, "labels": labels or {}},
             "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "busybox"}], **spec},
         }
-        made = eventually(lambda: self._post("/api/v1/namespaces/default/pods", pod), what=f"Pod {name} created")
+        made = eventually(lambda: self._post(f"/api/v1/namespaces/{namespace}/pods", pod), what=f"Pod {name} created")
         return str(made["metadata"]["uid"])
 
     def _post(self, path: str, document: dict[str, Any]) -> dict[str, Any] | None:
@@ -333,10 +339,10 @@ class Stack:
         except APIError:
             return None
 
-    def pods(self) -> dict[str, dict[str, Any]]:
-        """All Pods of the default namespace by name."""
+    def pods(self, namespace: str = "default") -> dict[str, dict[str, Any]]:
+        """All Pods of a namespace by name."""
         found = self.client.list_pods()
-        return {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["namespace"] == "default"}
+        return {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["namespace"] == namespace}
 
     def node_of(self, name: str) -> str:
         return str(self.pods()[name]["spec"].get("nodeName", ""))
@@ -350,7 +356,7 @@ class Stack:
         conditions = self.pods()[name]["status"].get("conditions") or []
         return next((str(found.get("message", "")) for found in conditions if found["type"] == "PodScheduled"), "")
 
-    def delete_all_pods(self) -> None:
-        for name in self.pods():
-            self.client.delete(path=f"/api/v1/namespaces/default/pods/{name}")
-        eventually(lambda: not self.pods(), what="all Pods gone")
+    def delete_all_pods(self, namespace: str = "default") -> None:
+        for name in self.pods(namespace):
+            self.client.delete(path=f"/api/v1/namespaces/{namespace}/pods/{name}")
+        eventually(lambda: not self.pods(namespace), what="all Pods gone")

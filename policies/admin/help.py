@@ -41,8 +41,14 @@ HELP: list[Helped] = [
     ),
     Helped(
         "cluster.count({labels})",
-        "The same over the whole cluster: no more of them than licences.",
-        "cluster.count({'licence': 'render'}) < 10",
+        "The same over the whole cluster.",
+        "cluster.count({'queue': 'nightly'}) < 10",
+        "cluster",
+    ),
+    Helped(
+        "cluster.countInAllNamespaces({labels})",
+        "The same over the Pods of all namespaces, for what is bought or capped for the whole site. node and topology have it, too.",
+        "cluster.countInAllNamespaces({'license': 'matlab'}) < 10",
         "cluster",
     ),
     Helped(

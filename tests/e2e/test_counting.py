@@ -1,12 +1,14 @@
 """Rules that count Pods hold under haste: 200 Pods at once, never one too many, with one extender and with two.
 
+Half of the Pods are in another namespace: what is counted in all namespaces holds over both, what isn't in each.
+
 COUNTING_RUNS says how often each is tried (2; `make long` tries 20 times).
 """
 
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.e2e
 RUNS = int(os.environ.get("COUNTING_RUNS", "2"))
 PODS, NODES, PER_NODE, IN_ALL = 200, 40, 3, 100
 RACKS, PER_RACK = 8, 4
+NAMESPACES = ("default", "elsewhere")
 RULES = [
     {
         "apiVersion": "berth/v1",
@@ -35,7 +38,7 @@ RULES = [
                 },
                 {
                     "name": "in-all",
-                    "expression": "cluster.count({'app': pod.metadata.labels.app}) < params.inAll",
+                    "expression": "cluster.countInAllNamespaces({'app': pod.metadata.labels.app}) < params.inAll",
                     "reason": "enough Pods of the app in the cluster",
                 },
             ],
@@ -75,6 +78,7 @@ def counting_stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         second: Extender | None = None
         try:
             stack.start()
+            stack.create_namespace("elsewhere")
             balancer.add(Backend(stack.extender_port))
             if request.param > 1:
                 second = Extender(folder / "second", stack.environment_of_a_replica(folder / "second")).start("readyz")
@@ -92,34 +96,45 @@ def counting_stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 @pytest.mark.parametrize("run", range(RUNS))
 def test_counts_are_never_exceeded_when_many_pods_come_at_once(counting_stack: Stack, run: int) -> None:
-    nodes = _placed_in_haste(counting_stack, f"p{run}", policy="few", most=IN_ALL)
-    assert len(nodes) == IN_ALL
-    assert max(Counter(nodes).values()) <= PER_NODE
+    placed = _placed_in_haste(counting_stack, f"p{run}", policy="few", most=IN_ALL, namespaces=NAMESPACES)
+    assert len(placed) == IN_ALL
+    assert {namespace for namespace, _ in placed} == set(NAMESPACES)
+    assert max(Counter(placed).values()) <= PER_NODE
 
 
 @pytest.mark.parametrize("run", range(RUNS))
 def test_no_rack_gets_more_replicas_than_it_may_have_when_many_pods_come_at_once(
     counting_stack: Stack, run: int
 ) -> None:
-    nodes = _placed_in_haste(counting_stack, f"r{run}", policy="racks", most=RACKS * PER_RACK)
-    racks = Counter(int(node.removeprefix("n")) % RACKS for node in nodes)
+    placed = _placed_in_haste(counting_stack, f"r{run}", policy="racks", most=RACKS * PER_RACK)
+    racks = Counter(int(node.removeprefix("n")) % RACKS for _, node in placed)
     assert racks == dict.fromkeys(range(RACKS), PER_RACK)
 
 
-def _placed_in_haste(stack: Stack, prefix: str, *, policy: str, most: int) -> list[str]:
-    """Create many Pods at once, wait until as many have a node as may, and a while longer; return the nodes of those."""
-    stack.delete_all_pods()
+def _placed_in_haste(
+    stack: Stack, prefix: str, *, policy: str, most: int, namespaces: Sequence[str] = NAMESPACES[:1]
+) -> list[tuple[str, str]]:
+    """Create many Pods at once, in these namespaces by turns, wait until as many have a node as may, and a while longer.
+
+    Returns the namespace and the node of those.
+    """
+    for namespace in NAMESPACES:
+        stack.delete_all_pods(namespace)
     began = time.monotonic()
     labels = {"policy": policy, "app": "x"}
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: stack.create_pod(f"{prefix}-{number}", labels=labels), range(PODS)))
+        turns = [namespaces[number % len(namespaces)] for number in range(PODS)]
+        list(
+            pool.map(lambda at: stack.create_pod(f"{prefix}-{at[0]}", namespace=at[1], labels=labels), enumerate(turns))
+        )
 
-    def placed() -> list[str]:
-        return [node for pod in stack.pods().values() if (node := pod["spec"].get("nodeName"))]
+    def placed() -> list[tuple[str, str]]:
+        found = [(namespace, pod) for namespace in namespaces for pod in stack.pods(namespace).values()]
+        return [(namespace, node) for namespace, pod in found if (node := pod["spec"].get("nodeName"))]
 
     eventually(lambda: len(placed()) >= most, seconds=180, every=0.5, what=f"{most} Pods on nodes")
     seconds = time.monotonic() - began
     time.sleep(2.0)  # for the one that would be too many
-    nodes = placed()
-    print(f"{most} of {PODS} Pods on {len(set(nodes))} nodes after {seconds:.1f} s")
-    return nodes
+    found = placed()
+    print(f"{most} of {PODS} Pods on {len({node for _, node in found})} nodes after {seconds:.1f} s")
+    return found

@@ -37,7 +37,7 @@ from policies.engine.cel.pruning import pruned, rebuilt
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import CountCall, Tree, free_names, unpack
 from policies.engine.cel.vectors import Operand, Texts, vectorised
-from policies.engine.objects.columns import label, sums_by
+from policies.engine.objects.columns import ALL_NAMESPACES, label, sums_by
 from policies.engine.objects.node import NodeInfo, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.rule import Cycle, Scope
@@ -440,11 +440,12 @@ def _token_by_members(value: list[object] | dict[object, object]) -> Hashable:
 
 
 class _Count:
-    """A `count` call: its arguments are evaluated once a Pod, the Pods counted once for all nodes."""
+    """A call that counts: its arguments are evaluated once a Pod, the Pods counted once for all nodes."""
 
     def __init__(self, call: CountCall) -> None:
         self.variable = call.variable
         self.target = call.target
+        self._everywhere = call.everywhere
         self._arguments = [Program(argument) for argument in call.arguments]
 
     def arguments(self, cycle: Cycle) -> tuple[str, Labels | EvaluationFault]:
@@ -460,7 +461,7 @@ class _Count:
         key, labels = self.arguments(cycle)
         if isinstance(labels, EvaluationFault):
             return labels
-        counts = cycle.snapshot.counts(cycle.pod.namespace, labels)
+        counts = cycle.snapshot.counts(ALL_NAMESPACES if self._everywhere else cycle.pod.namespace, labels)
         if self.target == "cluster":
             return np.full(len(counts), counts.sum(), dtype=np.int64)
         return counts if self.target == "node" else _by_domain(cycle, key, counts)

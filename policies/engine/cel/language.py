@@ -10,7 +10,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from policies.engine.cel.functions import DECLARATIONS, zone
-from policies.engine.cel.syntax import ZONE, ZONE_OVERLOAD, guard_zones
+from policies.engine.cel.syntax import COUNTS, ZONE, ZONE_OVERLOAD, guard_zones
 from policies.engine.errors import ExpressionError
 
 # Characters. A longer expression is two rules.
@@ -65,11 +65,15 @@ def _function_declarations(*, counting: bool) -> list[cel.FunctionDecl]:
     overloads[ZONE] = [
         cel.Overload(ZONE_OVERLOAD, return_type=cel.Type.STRING, parameters=[cel.Type.STRING], impl=zone)
     ]
-    # No implementation: calls of count are taken out of the tree before anything is evaluated.
-    counts = (("berth_count", [_LABELS]), ("berth_count_by_key", [cel.Type.STRING, _LABELS])) if counting else ()
-    for overload, parameters in counts:
-        made = cel.Overload(overload, return_type=cel.Type.INT, parameters=[cel.Type.DYN, *parameters], is_member=True)
-        overloads.setdefault("count", []).append(made)
+    # No implementation: calls that count are taken out of the tree before anything is evaluated.
+    for name in COUNTS if counting else ():
+        overloads[name] = [
+            cel.Overload(overload, return_type=cel.Type.INT, parameters=[cel.Type.DYN, *parameters], is_member=True)
+            for overload, parameters in (
+                (f"berth_{name}", [_LABELS]),
+                (f"berth_{name}_by_key", [cel.Type.STRING, _LABELS]),
+            )
+        ]
     return [cel.FunctionDecl(name, made) for name, made in overloads.items()]
 
 

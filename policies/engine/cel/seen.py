@@ -9,6 +9,7 @@ import numpy as np
 
 from policies.engine.cel.expressions import Expression, Result
 from policies.engine.cel.language import EvaluationFault
+from policies.engine.cel.syntax import COUNTS
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import MISSING, Path, spelled, trace
 from policies.engine.rule import Cycle
@@ -17,7 +18,7 @@ Seen = dict[str, Any]
 
 _MAX_SHOWN = 80
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
-_COUNT_CALL = re.compile(r"\b(?:node|topology|cluster)\s*\.\s*count\s*\(")
+_COUNT_CALL = re.compile(rf"\b(?:node|topology|cluster)\s*\.\s*(?:{'|'.join(COUNTS)})\s*\(")
 
 
 def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:

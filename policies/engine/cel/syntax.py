@@ -17,7 +17,10 @@ from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Path
 
 OBJECTS = frozenset({"pod", "node", "usage", "params", "victim"})
-# What `count` belongs to, and how many arguments it takes there.
+# What counts Pods, of the Pod's own namespace and of all.
+COUNT, COUNT_ALL = "count", "countInAllNamespaces"
+COUNTS = (COUNT, COUNT_ALL)
+# What these belong to, and how many arguments they take there.
 COUNTED = {"node": 1, "cluster": 1, "topology": 2}
 RESERVED = OBJECTS | COUNTED.keys() | {"now"}
 # How deep macros such as exists() and map() may stand in each other: each one multiplies the work.
@@ -36,13 +39,14 @@ class CountCall:
     """A call of `count` that was taken out of a tree.
 
     `target` is node, cluster or topology; `variable` is the name that stands in its place; `arguments` are
-    expressions of their own, over pod, params and now only.
+    expressions of their own, over pod, params and now only. `everywhere`: Pods of all namespaces count.
     """
 
-    def __init__(self, target: str, variable: str, arguments: list[bytes]) -> None:
+    def __init__(self, target: str, variable: str, arguments: list[bytes], *, everywhere: bool) -> None:
         self.target = target
         self.variable = variable
         self.arguments = arguments
+        self.everywhere = everywhere
 
 
 class Tree:
@@ -85,7 +89,7 @@ class Tree:
 
     def _call(self, expr: syntax_pb2.Expr) -> None:
         call = expr.call_expr
-        if call.function == "count":
+        if call.function in COUNTS:
             self._count(expr)
             return
         if call.function == "matches" and (regex := constant_string(list(children(expr))[-1])) is not None:
@@ -115,27 +119,30 @@ class Tree:
         call = expr.call_expr
         target = call.target.ident_expr.name
         if target not in COUNTED:
-            raise self.fault(expr, "count belongs to node, topology or cluster: write node.count({'app': 'web'})")
+            message = (
+                f"{call.function} belongs to node, topology or cluster: write node.{call.function}({{'app': 'web'}})"
+            )
+            raise self.fault(expr, message)
         if len(call.args) != COUNTED[target]:
-            wanted = "topology.count('key', {labels})" if target == "topology" else f"{target}.count({{labels}})"
-            raise self.fault(expr, f"write {wanted}")
+            form = "'key', {labels}" if target == "topology" else "{labels}"
+            raise self.fault(expr, f"write {target}.{call.function}({form})")
         for argument in call.args:
-            self._check_count_argument(argument)
+            self._check_count_argument(call.function, argument)
             self._walk(argument)
         variable = f"@count{len(self.counts)}"  # no loop variable of the author's can be spelled like that
         arguments = [self._subtree(argument) for argument in call.args]
-        self.counts.append(CountCall(target, variable, arguments))
+        self.counts.append(CountCall(target, variable, arguments, everywhere=call.function == COUNT_ALL))
         put_variable(self._checked, expr, variable)
 
-    def _check_count_argument(self, expr: syntax_pb2.Expr) -> None:
+    def _check_count_argument(self, function: str, expr: syntax_pb2.Expr) -> None:
         if expr.WhichOneof("expr_kind") == "ident_expr":
             name = expr.ident_expr.name
             if name in {"node", "usage", "topology", "cluster"} or name in self._bound:
-                raise self.fault(expr, f"the arguments of count may read pod, params and now, not {name}")
+                raise self.fault(expr, f"the arguments of {function} may read pod, params and now, not {name}")
         for child in children(expr):
-            self._check_count_argument(child)
-        if expr.WhichOneof("expr_kind") == "call_expr" and expr.call_expr.function == "count":
-            raise self.fault(expr, "count can't stand inside the arguments of count")
+            self._check_count_argument(function, child)
+        if expr.WhichOneof("expr_kind") == "call_expr" and expr.call_expr.function in COUNTS:
+            raise self.fault(expr, f"{expr.call_expr.function} can't stand inside the arguments of {function}")
 
     def _subtree(self, expr: syntax_pb2.Expr) -> bytes:
         return subtree(self._checked, expr)

@@ -21,6 +21,8 @@ _NOBODYS = 2**31
 
 # The group of affinity terms that may mean Pods of several namespaces.
 ANY_NAMESPACE = None
+# In place of a namespace: Pods of all of them.
+ALL_NAMESPACES = None
 
 
 def allocatable(table: Table, resource: str) -> Numbers:
@@ -103,9 +105,20 @@ def traits(table: Table) -> Sparse:
     return table.sparse("pod traits", read)
 
 
+def _traits_of(table: Table, namespace: Hashable) -> Sparse:
+    """Return `traits`; for ALL_NAMESPACES with that as the one group, made for the first rule that asks for it."""
+    if namespace is not ALL_NAMESPACES:
+        return traits(table)
+
+    def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
+        return ((ALL_NAMESPACES, pod.traits) for pod in info.pods)
+
+    return table.sparse("pod traits of all namespaces", read)
+
+
 def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
-    """Return where Pods of a namespace are, by what selectors see of them."""
-    return traits(table).group(namespace)  # type: ignore[return-value] # all tokens are Traits
+    """Return where Pods of a namespace, or of ALL_NAMESPACES, are, by what selectors see of them."""
+    return _traits_of(table, namespace).group(namespace)  # type: ignore[return-value] # all tokens are Traits
 
 
 def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Sequence[Traits]:
@@ -113,7 +126,7 @@ def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Se
     fewest = _fewest(table, namespace, selector)
     if fewest is None:
         return [found for found in traits_in(table, namespace) if selector.matches(found.labels)]
-    index = traits(table).index(namespace, _label_pairs)
+    index = _traits_of(table, namespace).index(namespace, _label_pairs)
     having: Iterator[Traits] = chain.from_iterable(map(index.having, fewest))  # type: ignore[arg-type] # all tokens are Traits
     return [found for found in having if selector.matches(found.labels)]
 
@@ -123,7 +136,7 @@ def most_selected(table: Table, namespace: Hashable, selector: Selector) -> int:
     fewest = _fewest(table, namespace, selector)
     if fewest is None:
         return len(traits_in(table, namespace))
-    index = traits(table).index(namespace, _label_pairs)
+    index = _traits_of(table, namespace).index(namespace, _label_pairs)
     return sum(map(index.most, fewest))
 
 
@@ -137,7 +150,7 @@ def _fewest(table: Table, namespace: Hashable, selector: Selector) -> Collection
     ]
     if len(named) <= 1:
         return named[0] if named else None
-    index = traits(table).index(namespace, _label_pairs)
+    index = _traits_of(table, namespace).index(namespace, _label_pairs)
     # All clauses must match, so any one of them bounds the search: the one that leaves the least to look at.
     return min(named, key=lambda pairs: sum(map(index.most, pairs)))
 
@@ -150,15 +163,16 @@ def _label_pairs(found: Traits) -> Iterable[Hashable]:
 _MAX_ADDED = 32
 
 
-def count_selected(table: Table, namespace: str, selector: Selector, *, deleting: bool) -> Numbers:
-    """Count a namespace's Pods that a selector matches, a number a node; `deleting` takes in those on their way out.
+def count_selected(table: Table, namespace: str | None, selector: Selector, *, deleting: bool) -> Numbers:
+    """Count the Pods of a namespace, or of ALL_NAMESPACES, that a selector matches, a number a node.
 
-    Don't write to it. Counts are made by what Pods have in common. Where that is a lot they are kept, and renewed by
+    `deleting` takes in those on their way out. Don't write to it. Counts are made by what Pods have in common. Where that is a lot they are kept, and renewed by
     looking at the Pods of nodes that changed.
     """
 
     def counts(found: Traits) -> bool:
-        return found.namespace == namespace and (deleting or not found.deleting) and selector.matches(found.labels)
+        here = namespace is ALL_NAMESPACES or found.namespace == namespace
+        return here and (deleting or not found.deleting) and selector.matches(found.labels)
 
     def count_all() -> Numbers:
         numbers = np.zeros(len(table), dtype=np.int64)

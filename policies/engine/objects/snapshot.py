@@ -159,6 +159,6 @@ class Snapshot:
         """Return the labels of a namespace; none when it isn't known."""
         return self.namespaces.get(name, NO_LABELS)
 
-    def counts(self, namespace: str, labels: Labels) -> Numbers:
-        """Count the live Pods of a namespace that carry all these labels: a column, a number a node."""
+    def counts(self, namespace: str | None, labels: Labels) -> Numbers:
+        """Count the live Pods of a namespace, or of ALL_NAMESPACES, that carry all these labels: a column, a number a node."""
         return count_selected(self.table, namespace, selector_of(labels), deleting=True)

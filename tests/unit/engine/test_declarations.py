@@ -62,6 +62,7 @@ FILTERS = [
     "int(usage.free.cpu) > 1500",
     "node.count({'app': 'web'}) < params.most",
     "topology.count('rack', {'app': 'web'}) < 2",
+    "cluster.countInAllNamespaces({'app': 'web'}) < 2",
     "now.getHours() > 12",
 ]
 SCORES = [("size(node.metadata.name)", None), ("int(usage.free.cpu)", None), ("int(usage.free.cpu)", (0, 8000))]
@@ -262,6 +263,8 @@ class TestExpressions:
             ("node.count({}) < 1", Scope.NODE_AND_PODS),
             ("cluster.count({}) < 1", Scope.CLUSTER),
             ("cluster.count({}) < 1 && usage.free.cpu > 1", Scope.CLUSTER),
+            ("node.countInAllNamespaces({}) < 1", Scope.NODE_AND_PODS),
+            ("cluster.countInAllNamespaces({}) < 1", Scope.CLUSTER),
         ],
     )
     def test_the_scope_is_what_is_read(self, source: str, scope: Scope) -> None:
@@ -269,7 +272,7 @@ class TestExpressions:
         made = ExpressionFilter(FilterRule(name="f", expression=source))
         assert made.requeued_by & POD_CHANGES == (frozenset() if scope is Scope.NODE else POD_CHANGES)
         assert made.requeued_by - POD_CHANGES == ({NODE, NODE_GONE} if scope is Scope.CLUSTER else {NODE})
-        assert made.counts_pods == ("count(" in source)
+        assert made.counts_pods == (".count" in source)
 
     def test_without_bounds_a_score_over_usage_looks_at_all_nodes(self) -> None:
         scopes = {

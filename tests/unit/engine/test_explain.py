@@ -101,6 +101,12 @@ class TestExpressionFilters:
         }
         assert found.rules[0].remedy == "it is true on no node"
 
+    def test_a_count_over_all_namespaces_is_seen_beside_that_of_one(self) -> None:
+        rule = {"name": "a", "expression": "node.count({}) + node.countInAllNamespaces({}) < 1"}
+        there = [make_pod(name, namespace=name, nodeName="n2") for name in ("default", "other")]
+        found = explain({"filters": [rule]}, self.POD, nodes=self.NODES, pods=there, node="n2")
+        assert found.rules[0].seen == {"node.count({})": 1, "node.countInAllNamespaces({})": 2}
+
     def test_a_count_that_cant_be_made_is_seen_as_its_fault(self) -> None:
         rule = {"name": "a", "expression": "node.count({'app': pod.metadata.labels.nope}) < 1"}
         found = explain_filter(rule, self.POD)

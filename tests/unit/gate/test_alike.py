@@ -34,6 +34,7 @@ FILTERS = [
     expression("both", "usage.free.cpu >= 1000 && cluster.count({'app': 'web', 'team': 'a'}) < 2"),
     expression("faulty", "node.count({'app': pod.metadata.annotations.like}) < 2"),
     expression("all", "cluster.count({'app': 'web'}) < 3"),
+    expression("site", "cluster.countInAllNamespaces({'app': 'web'}) < 4"),
     expression("name", "pod.metadata.name != 'p1' || node.metadata.name == 'n0'"),
     {"builtin": "PodFitsResources"},
     {"builtin": "PodFitsHostPorts"},

@@ -99,6 +99,7 @@ COUNTS = st.sampled_from(
     [f"node.count({{'app': '{app}'}})" for app in "xy"]
     + ["cluster.count({'app': 'x'})", "topology.count('zone', {'app': 'x'})", "topology.count('team', {})"]
     + ["node.count({'app': pod.metadata.labels.app})", "node.count({'app': params.nothing})", "node.count({})"]
+    + ["node.countInAllNamespaces({'app': 'x'})", "topology.countInAllNamespaces('zone', {})"]
 )
 
 
@@ -507,8 +508,24 @@ class TestCount:
     def test_counts_live_pods_of_the_namespace(self, source: str, expected: list[int]) -> None:
         assert evaluate(source, cycle_of(self.NODES, self.PODS, params={"labels": {"app": "y"}})) == expected
 
+    @pytest.mark.parametrize(
+        ("source", "expected"),
+        [
+            pytest.param("node.countInAllNamespaces({'app': 'x'})", [2, 1, 1, 1], id="the node's own Pods"),
+            pytest.param("node.countInAllNamespaces({})", [2, 2, 1, 1], id="no labels take every Pod"),
+            pytest.param("cluster.countInAllNamespaces({'app': 'x'})", [5, 5, 5, 5], id="all nodes"),
+            pytest.param("topology.countInAllNamespaces('zone', {'app': 'x'})", [3, 3, 1, 0], id="by a label of nodes"),
+            pytest.param(
+                "cluster.countInAllNamespaces({'app': 'x'}) - cluster.count({'app': 'x'})", [1] * 4, id="beside count"
+            ),
+        ],
+    )
+    def test_counts_live_pods_of_all_namespaces(self, source: str, expected: list[int]) -> None:
+        assert evaluate(source, cycle_of(self.NODES, self.PODS)) == expected
+
     def test_an_expression_knows_whether_it_counts_pods(self) -> None:
         assert Expression("node.count({}) > 0", Result.BOOLEAN).counts_pods
+        assert Expression("node.countInAllNamespaces({}) > 0", Result.BOOLEAN).counts_pods
         assert not Expression("usage.free.pods > 0", Result.BOOLEAN).counts_pods
 
     @pytest.mark.parametrize(
@@ -531,6 +548,18 @@ class TestCount:
             ),
             pytest.param(
                 "node.count({'a': string(pod.count({}))})", "count can't stand inside", 34, id="any count inside"
+            ),
+            pytest.param(
+                "node.countInAllNamespaces({'a': string(pod.count({}))})",
+                "count can't stand inside the arguments of countInAllNamespaces",
+                49,
+                id="a count inside another one",
+            ),
+            pytest.param(
+                "topology.countInAllNamespaces({})",
+                "write topology.countInAllNamespaces('key', {labels})",
+                30,
+                id="no key for all namespaces",
             ),
             pytest.param("1 + topology", "topology has no value of its own", 5, id="topology by itself"),
             pytest.param("cluster.size", "cluster has no value of its own", 1, id="a member of the cluster"),

@@ -29,31 +29,38 @@ def a_pod(number: int, **metadata: Any) -> dict[str, Any]:
     return pod
 
 
-def counted(snapshot: Snapshot, selector: Selector, *, deleting: bool) -> list[int]:
-    return columns.count_selected(snapshot.table, "default", selector, deleting=deleting).tolist()
+def counted(snapshot: Snapshot, selector: Selector, *, deleting: bool, namespace: str | None = "default") -> list[int]:
+    return columns.count_selected(snapshot.table, namespace, selector, deleting=deleting).tolist()
 
 
-def by_the_words(snapshot: Snapshot, selector: Selector, *, deleting: bool) -> list[int]:
+def by_the_words(
+    snapshot: Snapshot, selector: Selector, *, deleting: bool, namespace: str | None = "default"
+) -> list[int]:
     return [
         sum(
-            pod.namespace == "default" and selector.matches(pod.labels) and (deleting or not pod.is_deleting)
+            namespace in {None, pod.namespace} and selector.matches(pod.labels) and (deleting or not pod.is_deleting)
             for pod in info.pods
         )
         for info in snapshot.table.infos
     ]
 
 
+@pytest.mark.parametrize("namespace", ["default", columns.ALL_NAMESPACES])
 @pytest.mark.parametrize("deleting", [True, False])
 @pytest.mark.parametrize("selector", SELECTORS)
 @pytest.mark.parametrize("number", [5, columns._MAX_ADDED + 10])
-def test_pods_are_counted_however_many_looks_they_have(number: int, selector: Selector, deleting: bool) -> None:
+def test_pods_are_counted_however_many_looks_they_have(
+    number: int, selector: Selector, deleting: bool, namespace: str | None
+) -> None:
     pods = [a_pod(index) for index in range(number)]
     pods += [a_pod(100, namespace="other"), a_pod(101, deletionTimestamp="2026-01-01T00:00:00Z")]
     snapshot = snapshot_of([make_node(f"n{index}") for index in range(3)], pods)
-    assert counted(snapshot, selector, deleting=deleting) == by_the_words(snapshot, selector, deleting=deleting)
+    asked: dict[str, Any] = {"deleting": deleting, "namespace": namespace}
+    assert counted(snapshot, selector, **asked) == by_the_words(snapshot, selector, **asked)
     info = snapshot.nodes["n1"]
-    followed = snapshot.changed({"n1": NodeInfo(info.node, (*info.pods[1:], Pod.from_json(a_pod(200))))})
-    assert counted(followed, selector, deleting=deleting) == by_the_words(followed, selector, deleting=deleting)
+    pods_now = (*info.pods[1:], Pod.from_json(a_pod(200)), Pod.from_json(a_pod(201, namespace="third")))
+    followed = snapshot.changed({"n1": NodeInfo(info.node, pods_now)})
+    assert counted(followed, selector, **asked) == by_the_words(followed, selector, **asked)
 
 
 def test_a_look_that_comes_and_goes_is_found_and_lost() -> None:
