@@ -24,9 +24,11 @@ router.register("backtests", BacktestViewSet, basename="backtest")
 router.register("shadows", ShadowViewSet, basename="shadow")
 router.register("scheduler/queue", QueueViewSet, basename="queue")
 
+_assignment = AssignmentDoor.as_view({"get": "retrieve", "put": "update", "delete": "destroy"})
+
 urlpatterns = [
-    # First: it is none of the names of Assignments.
-    path("assignments/which", WhichView.as_view(), name="assignment-which"),
+    # First: the router takes it for the name of an Assignment, which it may be, too.
+    path("assignments/which", WhichView.as_view(named=_assignment), name="assignment-which"),
     *router.urls,
     path("scenario", ScenarioView.as_view(), name="scenario_api"),
     path("lint", LintView.as_view(), name="lint"),

@@ -1,8 +1,11 @@
 """REST's answer to which Assignment takes a Pod, and why not those before it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -14,6 +17,7 @@ from policies.api.base import Door
 from policies.api.problems import AwayProblem
 from policies.api.throttles import CheckThrottle
 from policies.engine.which import Which
+from policies.models import Assignment
 from scheduler.which import AskedError, ClusterAwayError, UnknownPodError, which_of_cluster, which_of_document
 
 
@@ -44,20 +48,30 @@ _EXAMPLE = {
     "pod": {"metadata": {"name": "web-1", "namespace": "shop", "labels": {"team": "web"}}},
     "namespace_labels": {"env": "live"},
 }
+# An Assignment may be called so, too.
+_NAME = "which"
 
 
 class WhichView(Door):
     """Which live Assignment takes a Pod, and why not those before it. Nothing is kept of the Pod."""
 
+    # The door of single Assignments.
+    named: Callable[..., HttpResponseBase] | None = None
     needs = ("policies.view_assignment",)
     parameters = {
         "get": [OpenApiParameter("pod", str, required=True, description="NAMESPACE/NAME of a Pod of the cluster")]
     }
     more_throttles = (CheckThrottle,)
 
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Leave to the other door what is about the Assignment that has this path for its own."""
+        if self.named is not None and _is_about_assignment(request):
+            return self.named(request, name=_NAME)
+        return super().dispatch(request, *args, **kwargs)
+
     @extend_schema(responses=WhichSerializer)
     def get(self, request: Request) -> Response:
-        """Ask about a Pod of the cluster, as it is now."""
+        """Ask about a Pod of the cluster, as it is now. Without `pod` it is the Assignment called which, where there is one."""
         try:
             return _answer(which_of_cluster(request.query_params.get("pod", "")))
         except UnknownPodError as error:
@@ -84,6 +98,13 @@ class WhichView(Door):
             return _answer(which_of_document(given, labels))
         except AskedError as error:
             raise ValidationError({"pod": str(error)}) from error
+
+
+def _is_about_assignment(request: HttpRequest) -> bool:
+    """Return whether a request puts, removes or reads the Assignment of this name, and asks about no Pod."""
+    if request.method in {"GET", "HEAD"}:
+        return "pod" not in request.GET and Assignment.objects.filter(name=_NAME).exists()
+    return request.method in {"PUT", "DELETE"}
 
 
 def _answer(found: Which) -> Response:

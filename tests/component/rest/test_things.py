@@ -91,6 +91,18 @@ def test_a_thing_is_removed_by_who_has_seen_it(operator: Client) -> None:
     told(ask(operator, "delete", "/rule-sets/web", match=tag), 404)
 
 
+def test_an_assignment_called_which_is_put_read_and_removed_as_any_other(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    assert "pod" in told(ask(operator, "get", "/assignments/which"), 400)["detail"]
+    told(ask(operator, "put", "/assignments/which", assignment_document("which")))
+    read = ask(operator, "get", "/assignments/which")
+    assert told(read)["name"] == "which"
+    assert "pod" in told(ask(operator, "get", "/assignments/which?pod="), 400)["detail"]
+    removed = ask(operator, "delete", "/assignments/which", match=read["ETag"])
+    assert told(removed)["changed"]
+    assert not publishing.current_revision().assignments
+
+
 @pytest.mark.usefixtures("reviewed")
 def test_where_approvals_are_needed_it_is_sent_to_review(operator: Client) -> None:
     made = told(ask(operator, "put", "/priority-classes/batch", priority_class_document()))
