@@ -244,3 +244,18 @@ def test_who_goes_back_to_a_form_sees_in_its_editor_what_its_field_holds(operato
     expect(page.locator("#id_filters-0-reason")).to_be_hidden()
     page.select_option("#id_filters-0-builtin", "")
     expect(editor).to_contain_text("|| true")
+
+
+@pytest.mark.timeout(600)
+def test_a_refused_form_has_the_keyboard_at_what_is_to_be_mended(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/policies/assignment/add/")
+    page.fill("#id_name", "gives-nothing")
+    with page.expect_navigation():
+        page.locator("#assignment_form").evaluate("form => { form.noValidate = true; form.requestSubmit(); }")
+    expect(page.locator("#id_rule_set + .select2 [role='combobox']")).to_be_focused()
+    page.goto("/admin/")
+    page.locator("li", has_text="waits for a look").get_by_role("link", name="Change").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Comment").click()
+    expect(page.locator("#content [role='alert']")).to_be_focused()

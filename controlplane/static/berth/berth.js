@@ -101,6 +101,8 @@
       const select = field.closest(".select2-container")?.previousElementSibling;
       const label = select?.id && document.querySelector(`label[for="${select.id}"]`);
       if (label) field.setAttribute("aria-label", label.textContent.trim().replace(/\s*\*$/, ""));
+      // A search takes the place of its select, and so the keyboard.
+      if (select === document.activeElement && field.tabIndex === 0) field.focus({ preventScroll: true });
     });
     root.querySelectorAll(".simplebar-content-wrapper").forEach((region, index) => {
       const around = region.closest("nav") ? "Pages" : region.closest("[role='dialog']") ? "What was found" : "Table";
@@ -109,8 +111,21 @@
     reach(root);
   }
 
+  // A form that wasn't taken is there again: the keyboard goes to the list of faults, else to the first field to mend, else to what is said.
+  function toFault() {
+    const page = document.querySelector("#content[data-berth-answers-form]");
+    const wanted = ["#faults", "[aria-invalid='true']", ".errornote, .errorlist, [role='alert']"];
+    const found = page && wanted.map((each) => [...page.querySelectorAll(each)].find(isSeen)).find(Boolean);
+    if (!found) return;
+    const isField = FIELDS.includes(found.tagName);
+    if (!isField) found.tabIndex = -1;
+    found.scrollIntoView({ block: isField ? "center" : "nearest" });
+    found.focus({ preventScroll: true });
+  }
+
   window.addEventListener("load", () => {
     say(document);
+    toFault();
     // Pieces that come later: by htmx, by Alpine, by a form that grows.
     let isDue = false;
     new MutationObserver(() => {
