@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -298,6 +298,11 @@ class PutEditView(EditOfChangeView):
     @extend_schema(request=None, responses={200: shapes.ChangeDetailSerializer})
     def delete(self, request: Request, number: int, name: str) -> Response:
         """Let the Change remove this thing."""
+        change, key = get_object_or_404(Change, pk=number), (self.kind, name)
+        is_live = key in publishing.values_of(publishing.current_revision())
+        if not is_live and not change.edits.filter(kind=self.kind, name=name).exists():
+            message = f"There is no {self.kind} {name}: it isn't live, and {change} holds no edit of it."
+            raise NotFound(message)
         return self._edit(request, number, Edit(self.kind, name, None))
 
 

@@ -125,7 +125,6 @@ def test_of_several_tags_any_may_be_what_is_there(operator: Client, approver: Cl
     refused = ask(operator, "put", f"{path}/rule-sets/other", other, match='"before", "after"')
     assert "operator edited it" in told(refused, 412)["detail"]
     told(ask(operator, "patch", path, {"title": "another"}, match=several))
-    told(ask(operator, "delete", f"{path}/rule-sets/old", match=several))
     told(ask(operator, "post", f"{path}/submit", {}, match=several))
     told(ask(approver, "post", f"{path}/approve", {}, match=several))
     told(ask(operator, "post", f"{path}/rebase", {}, match=several))
@@ -148,6 +147,16 @@ def test_an_edit_can_be_taken_out_and_a_thing_removed(operator: Client) -> None:
     assert [edit["document"] is None for edit in told(response)["edits"]] == [True, False]
     left = told(ask(operator, "post", f"{path}/rule-sets/web/discard", match=response["ETag"]))
     assert [edit["name"] for edit in left["edits"]] == ["old"]
+
+
+def test_what_is_neither_live_nor_in_the_change_is_not_removed(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    refused = told(ask(operator, "delete", f"{path}/rule-sets/webb", match=tag), 404)
+    assert (
+        refused["detail"]
+        == f"There is no RuleSet webb: it isn't live, and Change {path.rpartition('/')[2]} holds no edit of it."
+    )
+    assert told(ask(operator, "delete", f"{path}/rule-sets/web", match=tag))["edits"] == []
 
 
 def test_pauses_that_end_with_it_are_said_before(operator: Client) -> None:
