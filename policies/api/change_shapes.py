@@ -314,6 +314,13 @@ class RebasedSideSerializer(Asked):
         help_text="of merge, whose is taken of each of the conflict's parts",
     )
 
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Take parts of what is put together alone: beside another choice they would be passed over, and with them an edit."""
+        if attrs["parts"] and attrs["take"] != "merge":
+            message = f"goes with take: merge; {attrs['take']} is of the whole"
+            raise serializers.ValidationError({"parts": message})
+        return attrs
+
 
 class RebaseSerializer(Asked):
     """What was looked at, and which side wins where both have changed. What isn't named stays as it is edited."""

@@ -248,8 +248,13 @@ def test_of_a_rule_set_that_both_changed_each_part_is_taken_as_asked(operator: C
     assert "RuleSet/web stands here twice" in twice["detail"]
     refused = told(ask(operator, "post", f"{path}/rebase", {"sides": [merge]}, match=tag), 409)
     assert "say whose is taken of filters/team" in refused["detail"]
-    asked = {"sides": [{**merge, "parts": {"filters/team": "theirs"}}]}
-    assert told(ask(operator, "post", f"{path}/rebase", asked, match=tag))["conflicts"] == []
+    parts = {"parts": {"filters/team": "theirs"}}
+    for take in ("mine", "theirs"):
+        unmerged = told(
+            ask(operator, "post", f"{path}/rebase", {"sides": [{**side, "take": take, **parts}]}, match=tag), 400
+        )
+        assert [each["path"] for each in unmerged["faults"]] == ["sides.0.parts"]
+    assert told(ask(operator, "post", f"{path}/rebase", {"sides": [{**merge, **parts}]}, match=tag))["conflicts"] == []
 
 
 def test_changes_are_found_by_what_they_are_about(operator: Client, approver: Client) -> None:
