@@ -101,6 +101,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "unread": newest_unread(request, _MOST_NOTICES),
         "held": publishing.held_changes(),
         "changes": changes,
+        "edited_since_timed": [row.pk for row in changes if row.publish_at and not publishing.holds_schedule(row)],
         "short_of_approvals": publishing.short_of_approvals(changes),
         "more_changes": max(0, waiting.count() - _MOST_CHANGES),
     }

@@ -396,7 +396,8 @@ class ChangeAdmin(ReadOnlyAdmin):
         if publishing.waits_for_approval_afterwards(row):
             return "! an approval afterwards"
         if row.state in lifecycle.OPEN and row.publish_at:
-            return publishing.said_at(row.publish_at)
+            is_set = publishing.holds_schedule(row)
+            return publishing.said_at(row.publish_at) if is_set else "! somebody: edited since its time was set"
         if row.state == lifecycle.IN_REVIEW and row.overview and not row.overview.approvals:
             return "somebody to publish it"
         return "anybody who may approve" if row.state == lifecycle.IN_REVIEW or row.is_short else ""

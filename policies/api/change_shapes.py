@@ -34,6 +34,9 @@ class ChangeSerializer(serializers.ModelSerializer[Change]):
     is_short = serializers.SerializerMethodField(
         help_text="whether it was approved, and isn't any more: who approved it may not approve now, or more approvals are asked for since"
     )
+    is_scheduled = serializers.SerializerMethodField(
+        help_text="whether it goes live by itself at `publish_at`: not where it was edited since that was set, nor where it was held back then"
+    )
     number = serializers.IntegerField(source="pk", read_only=True)
     revision = serializers.IntegerField(source="revision_id", read_only=True, allow_null=True)
 
@@ -52,6 +55,7 @@ class ChangeSerializer(serializers.ModelSerializer[Change]):
                 "revision",
                 "rolls_back_to",
                 "publish_at",
+                "is_scheduled",
                 "held",
             ),
             *("expires_at", "opened_by", "opened_at", "moved_at"),
@@ -61,6 +65,11 @@ class ChangeSerializer(serializers.ModelSerializer[Change]):
         """Return whether its approvals no longer suffice."""
         noted: bool | None = getattr(row, "is_short", None)
         return bool(publishing.short_of_approvals([row])) if noted is None else noted
+
+    def get_is_scheduled(self, row: Change) -> bool:
+        """Return whether the clock publishes it."""
+        waits = row.state in lifecycle.OPEN and row.publish_at is not None and not row.held
+        return waits and publishing.holds_schedule(row)
 
 
 class ChangeEventSerializer(serializers.ModelSerializer[ChangeEvent]):

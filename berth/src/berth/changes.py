@@ -12,6 +12,7 @@ from berth.server import Server, path_of
 
 # Of a digest, as many characters as are shown.
 SHORT_DIGEST = 12
+_OPEN = ("draft", "in_review", "approved")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -49,10 +50,24 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
         yield from (f"    both sides changed {each['kind']}/{each['name']}/{part}" for part in each.get("parts", ()))
     yield from (f"! {line}" for line in (*found.get("ends", ()), *found.get("kept", ()), *found.get("missing", ())))
     yield from _gate(found.get("gate") or {})
+    yield from _times(found)
     if found.get("held"):
         yield f"! {found['held']}"
     if found.get("revision"):
         yield f"made Revision {found['revision']}"
+
+
+def _times(found: dict[str, Any]) -> Iterator[str]:
+    if found.get("publish_at") and found.get("is_scheduled"):
+        yield f"goes live at {found['publish_at']}"
+    # A server of before doesn't say whether it holds.
+    elif (
+        found.get("publish_at")
+        and found.get("is_scheduled") is False
+        and found["state"] in _OPEN
+        and not found.get("held")
+    ):
+        yield f"! It was to go live at {found['publish_at']}, and was edited since: set the time again."
 
 
 def _gate(gate: dict[str, Any]) -> Iterator[str]:

@@ -344,7 +344,11 @@ def _text(change: Change) -> list[str]:
     lines += [f"waits for {each['name']} since {each['since'][:16]}" for each in shown.waiting]
     lines += [shown.held] if shown.held else []
     if shown.publish_at and not shown.held and change.state in lifecycle.OPEN:
-        lines.append(f"goes live at {publishing.said_at(shown.publish_at)}")
+        at = publishing.said_at(shown.publish_at)
+        is_set = publishing.holds_schedule(change)
+        lines.append(
+            f"goes live at {at}" if is_set else f"was to go live at {at}, and was edited since: set the time again"
+        )
     if shown.expires_at and change.expired_at is None:
         lines.append(f"goes back at {publishing.said_at(shown.expires_at)}")
     if change.revision_id:

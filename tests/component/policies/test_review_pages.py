@@ -1,5 +1,6 @@
 """What people see and do of reviews and times on the admin's pages: a Change's, the list, Home, Review settings; and the doctor."""
 
+import io
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.core.management import call_command
 from django.utils import timezone
 
 from policies import publishing
@@ -16,6 +18,7 @@ from tests.builders import make_rule_set
 from tests.component.pages import edit_page, form_data, get, publish_all, text_of
 from tests.component.policies.test_change_pages import act_of, page_of, typed
 from tests.component.policies.test_changes import A, B, do, opened, person
+from tests.component.rest.asking import ask, told
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
@@ -86,6 +89,7 @@ def test_times_are_set_on_its_page_and_what_was_held_back_stands_on_home() -> No
     at = timezone.now() + timedelta(hours=1)
     said = press(alice, change, act="schedule", publish_at=f"{at:%Y-%m-%dT%H:%M}")
     assert f"It goes live at {at:%Y-%m-%d %H:%M}:00 UTC, as it is now." in said
+    assert told(ask(alice, "get", f"/changes/{change.pk}"))["is_scheduled"]
     assert f"to go live at {at:%Y-%m-%d %H:%M} UTC" in text_of(get(alice, "/admin/"))
     assert "all of web" in text_of(get(alice, "/admin/policies/change/?which=timed"))
     publishing.publish_due(now=at)
@@ -103,6 +107,12 @@ def test_a_time_that_was_set_for_a_former_state_is_said_so() -> None:
     press(alice, change, act="schedule", publish_at=f"{timezone.now() + timedelta(hours=1):%Y-%m-%dT%H:%M}")
     do(change, publishing.edit_change, "ops", edits=[publishing.Edit.of(make_rule_set("web", **B))])
     assert "was set for a former state of it" in text_of(get(alice, page_of(change)))
+    assert "! edited since its time was set" in text_of(get(alice, "/admin/"))
+    assert "! somebody: edited since its time was set" in text_of(get(alice, "/admin/policies/change/"))
+    shown = io.StringIO()
+    call_command("change", "show", change.pk, stdout=shown)
+    assert "and was edited since: set the time again" in shown.getvalue()
+    assert not told(ask(alice, "get", f"/changes/{change.pk}"))["is_scheduled"]
 
 
 def test_an_approval_that_an_edit_dropped_is_said_to_be_of_a_former_state_whatever_it_is_now() -> None:

@@ -91,6 +91,14 @@ def test_a_change_says_which_pauses_end_with_it(berth: Berth, stub: Stub) -> Non
     assert "! The Pause of RuleSet/web ends with it." in berth("changes", "4").out
 
 
+def test_a_change_says_whether_its_time_still_holds(berth: Berth, stub: Stub) -> None:
+    timed = {**DRAFT, "publish_at": "2126-01-01T00:00:00Z"}
+    stub.answer("GET", "/changes/4", {**timed, "is_scheduled": True})
+    assert "goes live at 2126-01-01T00:00:00Z" in berth("changes", "4").out
+    stub.answer("GET", "/changes/4", {**timed, "is_scheduled": False})
+    assert "! It was to go live at 2126-01-01T00:00:00Z, and was edited since" in berth("changes", "4").out
+
+
 def test_a_change_says_what_of_it_a_repository_keeps(berth: Berth, stub: Stub) -> None:
     stub.answer("GET", "/changes/4", {**DRAFT, "kept": ["rule set web is kept by shop-rules: …"]})
 
