@@ -272,6 +272,8 @@ def _wrong_state(act: str, standing: Standing) -> str:
         REJECTED: "Open it again first.",
         DRAFT: "Send it to review first.",
     }
+    if act == "reopen" and standing.state in OPEN:
+        return f"It is {_WORDS[standing.state]}, and so open already."
     return f"It is {_WORDS[standing.state]}. {ways.get(standing.state, 'Look at it again.')}"
 
 

@@ -113,6 +113,11 @@ def test_what_was_published_in_an_emergency_waits_for_somebody_elses_approval() 
     assert refusal("approve", ROLES["approver"], standing("published"))
 
 
+@pytest.mark.parametrize("state", ["draft", "in_review", "approved"])
+def test_who_opens_again_what_is_open_is_led_to_no_other_act(state: str) -> None:
+    assert refusal("reopen", ROLES["operator"], standing(state)).endswith(", and so open already.")
+
+
 def test_an_emergency_does_not_publish_over_what_moved() -> None:
     said = refusal("urgent", ROLES["emergency"], standing("draft", moved=("RuleSet web",)))
     assert "published another RuleSet web since; rebase it" in said
