@@ -25,6 +25,7 @@ from policies.api.problems import FaultsError, OvertakenProblem
 from policies.models import Change, ChangeEdit
 from policies.publishing import Edit, Kind, lifecycle
 
+_KINDS = Kind.values
 _STATES = (*Change.State.values, "open")
 _FILTERS = [
     OpenApiParameter("state", str, enum=_STATES, description="open: what can still go live"),
@@ -248,6 +249,8 @@ def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change
         found = found.filter(opened_by=author)
     if thing := asked.get("thing"):
         kind, _, name = thing.rpartition("/")
+        if kind and kind not in _KINDS:
+            raise ValidationError({"thing": f"{kind[:80]!r} is no kind: it is one of {', '.join(_KINDS)}"})
         edits = ChangeEdit.objects.filter(name=name, **({"kind": kind} if kind else {}))
         found = found.filter(pk__in=edits.values("change"))
     if waiting := asked.get("waiting"):

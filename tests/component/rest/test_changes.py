@@ -271,6 +271,7 @@ def test_changes_are_found_by_what_they_are_about(operator: Client, approver: Cl
     assert found("state=open&author=operator") == [second, first]
     assert found("thing=RuleSet/web") == found("waiting=approver") == [first]
     assert found("author=nobody") == []
+    assert "'rule-sets' is no kind" in told(ask(operator, "get", "/changes?thing=rule-sets/web"), 400)["detail"]
     assert "is one of draft, in_review" in told(ask(operator, "get", "/changes?state=in-review"), 400)["detail"]
 
 
