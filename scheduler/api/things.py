@@ -4,10 +4,9 @@ import re
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -70,7 +69,8 @@ class ThingViewSet(ReadOnlyViewSet):
         """Remove it from what is live, at once or sent to review; its versions stay."""
         key = (self.kind, name)
         if key not in publishing.values_of(publishing.current_revision()):
-            raise Http404
+            message = f"No {self.kind} {name} is live."
+            raise NotFound(message)
         return self._apply(request, Documents(removed=[key]), key, expected_of(request, live_digest(key)))
 
     def _apply(self, request: Request, documents: Documents, key: Key, expected: str) -> Response:
