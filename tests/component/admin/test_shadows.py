@@ -91,8 +91,12 @@ def test_the_page_narrows_to_an_assignment_or_a_rule_set(auditor: Client) -> Non
     assert "mine" not in narrowed
 
 
-def test_the_page_says_so_where_nothing_is_in_shadow(auditor: Client) -> None:
+def test_the_page_says_so_where_nothing_is_in_shadow_and_how_something_comes_there(auditor: Client) -> None:
     assert "No Decision yet" in text_of(auditor.get(PAGE))
+    assert "choose the mode shadow in an Assignment" in text_of(auditor.get(PAGE))
+    assert "choose the mode shadow" not in text_of(auditor.get(f"{PAGE}?rule_set=team"))
+    count(agreed=1)
+    assert "choose the mode shadow" not in text_of(auditor.get(PAGE))
 
 
 @pytest.mark.parametrize("query", ["?change=77", "?change=77&p=3"])
