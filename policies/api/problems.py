@@ -35,7 +35,7 @@ class UnlookedError(APIException):
     """Nobody said what they looked at before."""
 
     status_code = status.HTTP_428_PRECONDITION_REQUIRED
-    default_detail = "Say what you looked at: If-Match with the ETag of the last answer about it."
+    default_detail = "Say what you looked at: If-Match with the ETag of the last answer about it, in its double quotes."
 
 
 class OvertakenProblem(APIException):

@@ -108,6 +108,12 @@ def test_what_is_edited_just_then_is_not_withdrawn_unseen(
     assert Change.objects.get().state == "draft"
 
 
+def test_who_sends_a_digest_without_quotes_is_told_of_them(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    refused = ask(operator, "post", f"{path}/submit", {}, match=tag.strip('"'))
+    assert "in its double quotes" in told(refused, 428)["detail"]
+
+
 @pytest.mark.parametrize("match", ['""', 'W/""', "*", '"", ""'])
 def test_an_if_match_that_names_nothing_is_none(match: str, operator: Client, approver: Client) -> None:
     path, tag = begun(operator, WEB)
