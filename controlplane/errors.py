@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib import admin
@@ -98,11 +98,19 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     # What another site makes somebody send isn't shown as theirs.
     typed = _typed(request) if request.headers.get("Sec-Fetch-Site") == "same-origin" else []
     remedy = "Nothing was changed. Open the form anew, put in what you typed, and send it."
+    page = _sent_from(request)
     if not typed:
-        return _page(request, 403, "The form is too old", text, remedy)
+        return _page(request, 403, "The form is too old", text, remedy, above=page)
     if not _may_see_pages(request):
         return _not_taken(f"{reverse('admin:login')}?{urlencode({'next': request.get_full_path()})}", typed)
-    return _page(request, 403, "The form is too old", text, remedy, typed=typed)
+    return _page(request, 403, "The form is too old", text, remedy, above=page, typed=typed)
+
+
+def _sent_from(request: HttpRequest) -> str:
+    """Return the page of the admin that had the form, as the browser says; empty where it names none."""
+    said = urlsplit(request.headers.get("Referer", ""))
+    is_page = said.netloc == request.get_host() and said.path.startswith(_PAGES)
+    return said._replace(scheme="", netloc="").geturl() if is_page else ""
 
 
 def sent_signed_out(request: HttpRequest, response: HttpResponse) -> HttpResponse:

@@ -104,6 +104,24 @@ def test_a_form_of_another_session_is_told_to_be_too_old(operator: Client) -> No
     page = strict.post("/admin/policies/ruleset/add/", {})
     assert page.status_code == 403
     assert "The form is too old" in text_of(page)
+    assert "To the page" not in text_of(page)
+
+
+@pytest.mark.parametrize(
+    ("referer", "leads"),
+    [
+        ("https://testserver/admin/policies/pauses/pause/?target=everything", True),
+        ("https://elsewhere.example/admin/policies/pauses/pause/", False),
+        ("https://testserver/api/v1/status", False),
+    ],
+)
+def test_a_form_that_is_too_old_leads_to_the_page_that_has_it_anew(operator: Client, referer: str, leads: bool) -> None:
+    strict = type(operator)(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    headers = {"Host": "testserver", "Referer": referer, "Sec-Fetch-Site": "same-origin"}
+    page = strict.post("/admin/policies/pauses/pause/", {"reason": "INC-1"}, headers=headers).content.decode()
+    assert ('href="/admin/policies/pauses/pause/?target=everything" target="_blank"' in page) == leads
+    assert ("To the page" in page) == leads
 
 
 def test_what_was_typed_into_a_form_that_is_too_old_is_shown_to_who_sent_it_and_not_what_another_site_sent(
