@@ -247,6 +247,23 @@ def test_who_goes_back_to_a_form_sees_in_its_editor_what_its_field_holds(operato
 
 
 @pytest.mark.timeout(600)
+def test_a_form_is_sent_once_by_a_double_click(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/policies/pauses/pause/?target=everything")
+    goes = """() => {
+        const form = document.querySelector("#content form[method=post]"), goes = [];
+        form.noValidate = true;
+        window.addEventListener("submit", (event) => {
+            goes.push(!event.defaultPrevented);
+            event.preventDefault();
+        });
+        for (let click = 0; click < 2; click += 1) form.requestSubmit();
+        return goes;
+    }"""
+    assert page.evaluate(goes) == [True, False]
+
+
+@pytest.mark.timeout(600)
 def test_a_refused_form_has_the_keyboard_at_what_is_to_be_mended(operator: Page) -> None:
     page = operator
     page.goto("/admin/policies/assignment/add/")

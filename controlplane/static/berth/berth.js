@@ -4,6 +4,8 @@
   const FIELDS = ["INPUT", "TEXTAREA", "SELECT"];
   // So long a key waits for the one after it.
   const PATIENCE_MILLISECONDS = 1500;
+  // So long a form that was sent isn't sent once more: the second click of a double one would do it twice. Later it is meant.
+  const SENT_MILLISECONDS = 2000;
   let waitingSince = -Infinity;
 
   document.addEventListener("click", (event) => {
@@ -48,6 +50,16 @@
       toSearch();
     }
   });
+
+  const sent = new Map();
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || form.getAttribute("method")?.toLowerCase() !== "post") return;
+    if (event.timeStamp - sent.get(form) < SENT_MILLISECONDS) event.preventDefault();
+    else sent.set(form, event.timeStamp);
+  });
+  // Back on a page that the browser kept, the form was sent long ago.
+  window.addEventListener("pageshow", () => sent.clear());
 
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-berth-keys]")) showKeys();
