@@ -114,13 +114,19 @@ class LeaseLock:
     def _give_back(self) -> None:
         with self._turn:
             held = self._held
-            passes_on = held is not None and self._waiting and self._may_keep(held)
-        if held is not None and not passes_on:
+            if held is not None and self._waiting and self._may_keep(held):
+                # Not in a turn of its own: the thread that waits could go in between, and nobody would give the Lease back.
+                self._end_turn()
+                return
+        if held is not None:
             self._held = None
             self._release(held)
         with self._turn:
-            self._busy = False
-            self._turn.notify()
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._busy = False
+        self._turn.notify()
 
     def _may_keep(self, held: Held) -> bool:
         return self.is_valid(held) and self._clock() - held.since < LONGEST_HOLD_SECONDS

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -293,6 +293,44 @@ class TestThreads:
         lock = server.lock("one")
         with lock.hold(1), pytest.raises(LockBusyError, match="other threads"), lock.hold(0.01):
             pass
+
+    def test_a_thread_whose_time_ends_while_it_is_given_the_lease_leaves_it_to_nobody(self, server: Server) -> None:
+        lock = server.lock("one")
+        lock._turn = turns = TurnsOfTwo()
+        with lock.hold(1):
+            thread = threading.Thread(target=turns.run, args=(lock,))
+            thread.start()
+            turns.waits.wait(30)
+        thread.join(30)
+        assert server.holder == ""
+
+
+class TurnsOfTwo(threading.Condition):
+    """Lets a second thread's time end just after the first one gave up its turn to look who waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits, self._time_is_up, self._has_gone = threading.Event(), threading.Event(), threading.Event()
+
+    def run(self, lock: LeaseLock) -> None:
+        with suppress(LockBusyError), lock.hold(30):
+            pass
+        self._has_gone.set()
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:  # type: ignore[override]
+        if predicate():
+            return True
+        self.waits.set()
+        self.release()
+        self._time_is_up.wait(timeout)
+        self.acquire()
+        return predicate()
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        if self.waits.is_set() and threading.current_thread() is threading.main_thread():
+            self._time_is_up.set()
+            self._has_gone.wait(30)
 
 
 class Machine(RuleBasedStateMachine):
