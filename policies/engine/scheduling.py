@@ -32,7 +32,7 @@ from policies.engine.status import PASSED
 
 _BINDS_LATE = CheckVolumeBinding(binds_late=True)
 # What is always asked, and can't be a rule of a rule set: what Berth can't do, and what a node's kubelet can't.
-_ALONE: tuple[tuple[FilterRule, Filter], ...] = (
+ALWAYS_ASKED: tuple[tuple[FilterRule, Filter], ...] = (
     (FilterRule(builtin="CheckVolumeBinding"), CheckVolumeBinding()),
     (FilterRule(builtin="CheckResourceClaims"), CheckResourceClaims()),
     (FilterRule(builtin="NodeDeclaredFeatures"), NodeDeclaredFeatures()),
@@ -43,7 +43,7 @@ _ALONE: tuple[tuple[FilterRule, Filter], ...] = (
 def default_profile() -> CompiledRuleSet:
     """Return the rules for Pods that no Assignment takes: the classic default set, and what Berth can't do. Always the same object."""
     rule_set = default_rule_set()
-    rule_set.filters = [*rule_set.filters, *_ALONE]
+    rule_set.filters = [*rule_set.filters, *ALWAYS_ASKED]
     rule_set.reads |= CheckVolumeBinding.reads
     return rule_set
 

@@ -19,7 +19,7 @@ from policies.engine.preemption.narrowing import Narrowing, narrowing
 from policies.engine.preemption.vetoes import Candidate
 from policies.engine.rule import Cycle, go_on
 from policies.engine.ruleset import Revision, encode
-from policies.engine.scheduling import default_profile, judge, with_default_filters
+from policies.engine.scheduling import ALWAYS_ASKED, default_profile, judge, with_default_filters
 from policies.publishing import load_revision
 from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_of_narrowing, read_candidates
 from scheduler.decisions.columns import StoredAnswer, store_answer
@@ -271,12 +271,14 @@ class Replays:
             ReplayError: as `revision_of`, or another Assignment takes the Pod.
         """
         if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
-            return default_profile()  # no Assignment took the Pod, or its rule set chose to step back
+            return _as_then(body, default_profile())  # no Assignment took the Pod, or its rule set chose to step back
         choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
         taking = [choice.enforced] if decision.mode == "enforce" else [*choice.shadows, choice.enforced]
         for found in taking:
             if found is not None and found[0].name == decision.assignment:
-                rule_set = with_default_filters(found[1]) if decision.verb == "schedule" else found[1]
+                rule_set = found[1]
+                if decision.verb == "schedule":
+                    rule_set = _as_then(body, with_default_filters(rule_set))
                 return rule_set if decision.mode == "shadow" or _has_shadow_rules(body, rule_set) else rule_set.enforced
         message = f"Assignment {decision.assignment} doesn't take the Pod"
         raise OtherAssignmentError(message)
@@ -378,6 +380,14 @@ def replay(decision: Decision, limit: TimeLimit | None = None) -> Replayed:
 
 def _compare_draws(body: Body, now: dict[str, dict[str, int]]) -> list[str]:
     return [] if body.notes.get("canaries", {}) == now else ["the canaries drew otherwise"]
+
+
+def _as_then(body: Body, profile: CompiledRuleSet) -> CompiledRuleSet:
+    """Return a profile of Berth's own scheduler as it was when it decided: former versions didn't always ask all of these filters."""
+    if body.answer is None:
+        return profile
+    asked = {column.rule for column in body.answer.filters}
+    return profile.without([rule.key for rule, _ in ALWAYS_ASKED if rule.key not in asked])
 
 
 def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from policies import publishing
+from policies.engine import scheduling
 from policies.engine.decision import CompiledRevision, decide
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
@@ -482,6 +483,18 @@ def reported(decision: Decision) -> tuple[bool, str]:
 @pytest.mark.parametrize("kind", REPLAYABLE)
 def test_a_decision_that_rules_made_is_decided_again(history: History, revision: CompiledRevision, kind: str) -> None:
     assert reported(decided(history, revision, kind)) == (True, "")
+
+
+@pytest.mark.parametrize("kind", ["schedule", "default set"])
+def test_a_decision_of_a_version_that_did_not_always_ask_a_filter_is_replayed_without_it(
+    history: History, revision: CompiledRevision, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with monkeypatch.context() as former:
+        former.setattr(scheduling, "ALWAYS_ASKED", scheduling.ALWAYS_ASKED[:-1])
+        default_profile.cache_clear()
+        decision = decided(history, revision, kind)
+    default_profile.cache_clear()
+    assert reported(decision) == (True, "")
 
 
 @pytest.mark.parametrize("kind", REPLAYABLE)
