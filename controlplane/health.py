@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from scheduler.decisions.metrics import GAPS
 from scheduler.doctor.suspensions import SUSPENSIONS
+from scheduler.http_server.hosts import may_probe
 from scheduler.requeue.metrics import REQUEUES
 from scheduler.serving.probes import listen
 from scheduler.webhooks.metrics import WEBHOOKS
@@ -39,6 +40,23 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 def metrics(_request: HttpRequest) -> HttpResponse:
     """Return the process's metrics to Prometheus, and those that the database has."""
     return HttpResponse(_metrics(), content_type=CONTENT_TYPE_LATEST)
+
+
+class Probes:
+    """Middleware, before hosts are looked at: Prometheus and kubelets name a Pod's address, which no setting can name beforehand."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer a probe under a host that no page of anybody's has; all else goes on, and needs a host of BERTH_ALLOWED_HOSTS."""
+        view = _PROBES.get(request.path_info) if request.method in {"GET", "HEAD"} else None
+        if view is not None and may_probe(request.META.get("HTTP_HOST")):
+            return view(request)
+        return self._get_response(request)
+
+
+_PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
 
 
 def listen_beside(address: str) -> None:

@@ -61,6 +61,7 @@ MIDDLEWARE = (
         "controlplane.weight.Gzip",
         "whitenoise.middleware.WhiteNoiseMiddleware",
         "controlplane.doors.Doors",
+        "controlplane.health.Probes",
         "django.contrib.sessions.middleware.SessionMiddleware",
         "django.middleware.common.CommonMiddleware",
         "django.middleware.csrf.CsrfViewMiddleware",

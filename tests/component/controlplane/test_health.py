@@ -28,6 +28,20 @@ def raising(error: Exception) -> Callable[[], None]:
     return refuse
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+@pytest.mark.parametrize(
+    ("host", "status"), [("10.1.2.3:8000", 200), ("berth-admin.berth.svc", 200), ("page.example.org", 400)]
+)
+def test_prometheus_reads_the_admin_at_its_pods_address_and_no_page_does(
+    client: Client, path: str, host: str, status: int
+) -> None:
+    assert client.get(path, headers={"Host": host}).status_code == status
+
+
+def test_a_pods_address_leads_to_no_page(client: Client) -> None:
+    assert client.get("/admin/login/", headers={"Host": "10.1.2.3:8000"}).status_code == 400
+
+
 @pytest.mark.parametrize("kind", [OperationalError, ProgrammingError, InterfaceError, DatabaseError])
 def test_readyz_tells_no_words_of_the_driver_and_the_log_does(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type[Exception]

@@ -46,8 +46,8 @@ def test_a_wrong_environment_ends_the_start_with_its_names(tmp_path: Path) -> No
     ("role", "urls", "middleware"),
     [
         ("extender", "scheduler.extender.urls", 0),
-        ("admin", "controlplane.urls", 15),
-        ("worker", "controlplane.urls", 15),
+        ("admin", "controlplane.urls", 16),
+        ("worker", "controlplane.urls", 16),
     ],
 )
 def test_each_role_has_its_urls(tmp_path: Path, role: str, urls: str, middleware: int) -> None:
