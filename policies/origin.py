@@ -82,5 +82,10 @@ def request_id_of(said: str) -> str:
 
 
 def address_of(peer: str, forwarded_for: str) -> str:
-    """Return the connection's address and, where a proxy says for whom it asks, what it says: it may be anybody's word."""
-    return f"{peer}{f' for {forwarded_for}' if forwarded_for else ''}"[:_MAX_ADDRESS]
+    """Return the connection's address and, where a proxy says for whom it asks, what it says: it may be anybody's word.
+
+    Of a long one its end, which is what the nearest proxy added: what a client sent in front of that could push it out.
+    """
+    room = _MAX_ADDRESS - len(f"{peer} for ")
+    said = forwarded_for if len(forwarded_for) <= room else f"…{forwarded_for[1 - room :]}"
+    return f"{peer} for {said}" if said else peer
