@@ -18,7 +18,8 @@ worker_class = "scheduler.http_server.worker.Worker"
 threads = 8
 worker_connections = 512
 backlog = 4096
-keepalive = 15
+# Longer than proxies keep theirs (60 s by nginx and load balancers): who closes first loses what the other just sends.
+keepalive = 75
 timeout = 60
 graceful_timeout = 10
 # Another process of the same user would be hindered by the socket that newer versions open.

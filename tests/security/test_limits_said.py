@@ -53,6 +53,11 @@ def smallest_that_leaves_room(budget: Budget) -> int:
     return next(size for size in range(1, 1 << 20, 512) if budget.for_small(size)) // 1024
 
 
+def test_the_admin_keeps_a_silent_connection_for_longer_than_proxies_do() -> None:
+    of_nginx_and_load_balancers = 60
+    assert of_nginx_and_load_balancers < ADMIN["keepalive"] <= EXTENDER["keepalive"]
+
+
 ROWS = {
     "handshake": f"| handshake, from its first byte; with TLS, silence before it | {connection.HEAD_SECONDS:g} s |",
     "head": f"| head of a request, from its first byte | {connection.HEAD_SECONDS:g} s |",
