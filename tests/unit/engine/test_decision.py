@@ -381,6 +381,10 @@ class TestRunTests:
         assert self.faults(feasible=["n1"], best="n1", reasons={"n2": "is bad"}) == []
         assert self.faults() == []
 
+    def test_the_nodes_that_should_pass_may_be_named_in_any_order(self) -> None:
+        test = {"name": "t", "pod": make_pod(), "nodes": [make_node("n1"), make_node("n2")]}
+        assert run_tests(make_rule_set(tests=[{**test, "expect": {"feasible": ["n2", "n1"]}}])) == []
+
     def test_each_expectation_that_fails_is_a_fault_with_what_was_found(self) -> None:
         assert self.faults(feasible=["n2"], best="n2", reasons={"n1": "is bad", "n2": "x"}) == [
             ("spec.tests[0].expect.feasible", "t: should pass: n2; passes: n1"),

@@ -219,6 +219,22 @@ def test_a_node_that_is_named_among_the_changes_and_is_the_same_changes_nothing(
     )
 
 
+def test_a_volume_that_moved_to_another_zone_has_the_next_pod_alike_judged_anew() -> None:
+    zones = ["a", "b"]
+    nodes = [Node.from_json(make_node(f"n{zone}", labels={ZONE: zone})) for zone in zones]
+    pod = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    claim = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"volumeName": "pv"}}
+    volume = {"metadata": {"name": "pv"}, "spec": {}}
+    kept, snapshot = Judge(), Snapshot.of(nodes)
+    rules = CompiledRuleSet(make_rule_set(filters=[{"builtin": "VolumeZone"}]))
+    for zone in zones:
+        volumes = [{**volume, "metadata": {"name": "pv", "labels": {ZONE: zone}}}]
+        objects = ClusterObjects.from_json({"persistentVolumeClaims": [claim], "persistentVolumes": volumes})
+        snapshot = snapshot.changed({}, objects=objects)
+        cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=NOW)
+        assert kept.judge(rules, cycle, snapshot.table.all_rows()).feasible == [f"n{zone}"]
+
+
 def test_where_pods_on_very_many_nodes_changed_it_is_judged_anew() -> None:
     other = Pod.from_json(make_pod("other"))
 
