@@ -41,6 +41,12 @@ def test_no_byte_of_a_note_can_be_changed(at: int) -> None:
         TreeHead.parse(open_note(changed.decode(), [SIGNER.verifier])[0])
 
 
+def test_a_signature_is_written_in_one_way_only() -> None:
+    note = SIGNER.sign(HEAD.text())
+    with pytest.raises(NoteError, match="is no signature"):
+        open_note(f"{note[:-5]}!{note[-5:]}", [SIGNER.verifier])
+
+
 def test_a_note_of_another_key_is_signed_by_none_of_the_known() -> None:
     other = Signer("berth.example.org", bytes(32))
     with pytest.raises(NoteError, match="by none of the known keys"):
@@ -55,7 +61,16 @@ def test_a_note_may_have_signatures_of_others_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a\n1\n", "a\n-1\nAAAA\n", "a\n01\n" + "A" * 43 + "=\n", "a\n1\nAAAA\n", "a\n1\n" + "A" * 43 + "="]
+    "text",
+    [
+        "",
+        "a\n1\n",
+        "a\n-1\nAAAA\n",
+        "a\n01\n" + "A" * 43 + "=\n",
+        "a\n1\nAAAA\n",
+        "a\n1\n" + "A" * 43 + "=",
+        f"\n1\n{'A' * 43}=\n",
+    ],
 )
 def test_what_is_no_checkpoint_is_refused(text: str) -> None:
     with pytest.raises(NoteError, match="no checkpoint"):
@@ -63,7 +78,8 @@ def test_what_is_no_checkpoint_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "name", "name+00000000+AAAA", GO_VERIFIER.replace("c74f20a3", "c74f20a4"), "n+0+!"]
+    "text",
+    ["", "name", "name+00000000+AAAA", GO_VERIFIER.replace("c74f20a3", "c74f20a4"), "n+0+!", "short+00000000+AQAA"],
 )
 def test_what_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(NoteError):
