@@ -190,10 +190,12 @@ class _Run:
             size = _bytes_of(batch)
             return batch.update(body=b""), size
 
+        # What was held comes last: its times would have the next run begin behind what this one had no time for.
+        if not self._batches(Decision, ~Q(body=b""), self._details_from(), horizon, empty, pruned):
+            return
         for hold in LegalHold.objects.filter(released_at=None).exclude(lifted_at=None):
             if self._batches(Decision, ~Q(body=b"") & held_by(hold), _EARLIEST, horizon, empty, pruned):
                 LegalHold.objects.filter(pk=hold.pk).update(released_at=self._now)
-        self._batches(Decision, ~Q(body=b""), self._details_from(), horizon, empty, pruned)
 
     def _details_from(self) -> datetime:
         """Return from when on there may be details to prune: where the last run ended."""

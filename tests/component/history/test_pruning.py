@@ -148,6 +148,18 @@ def test_details_that_were_held_go_when_the_hold_is_lifted() -> None:
     assert hold.released_at == NOW
 
 
+def test_details_of_others_go_too_where_a_hold_on_later_ones_was_lifted() -> None:
+    decided(15, "other")
+    decided(14, "held")
+    hold = make_hold(by="auditor", now=NOW, reason="case 7", pod_namespace="d", pod_name="held")
+    lift_hold(number=hold.pk, by="approver", now=NOW, reason="closed")
+    # The first run has time for one batch.
+    ticks = iter([0.0, 1.0, *[100.0] * 50])
+    prune(Retention(0, 10), NOW, clock=lambda: next(ticks))
+    prune(Retention(0, 10), NOW)
+    assert not any(bytes(row.body) for row in Decision.objects.all())
+
+
 def test_a_base_that_nothing_ever_referred_to_goes_long_after_its_writer() -> None:
     for writer, days in (("gone", 60), ("alive", 1)):
         SnapshotPart.objects.create(writer=writer, chain=1, position=0, data=b"x")
