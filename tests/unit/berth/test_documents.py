@@ -185,9 +185,10 @@ def test_an_export_is_the_servers_bytes(berth: Berth, stub: Stub, tmp_path: Path
 
     assert berth("export").out == text
 
-    ran = berth("export", "--directory", str(tmp_path))
+    folder = tmp_path / "a new one" / "live"
+    ran = berth("export", "--directory", str(folder))
     assert ran.code == 0
-    files = [tmp_path / "RuleSet" / "web.yaml", tmp_path / "Assignment" / "all.yaml"]
+    files = [folder / "RuleSet" / "web.yaml", folder / "Assignment" / "all.yaml"]
     assert "---\n".join(each.read_text() for each in files) == text
 
 
