@@ -75,7 +75,8 @@ def read_manifest(name: str) -> Any:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
         documents = _json_of(text) or [each for each in yaml.safe_load_all(text) if each is not None]
         json.dumps(documents)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
+    # YAML has errors of its own for its syntax alone: not for a day that no month has, or a value that isn't what its tag says.
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
         message = f"{name}:1: can't be read as a manifest: {error}"
         raise CommandError(message) from error
     if len(documents) != 1:

@@ -240,3 +240,28 @@ def test_a_manifest_of_json_may_be_indented_with_tabs_and_one_of_yaml_ends_with_
     for text in ('{\n\t"kind": "Pod"\n}\n', "kind: Pod\n---\n"):
         path.write_text(text)
         assert pods.read_manifest(str(path)) == {"kind": "Pod"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("at: 2026-02-30\n", "can't be read as a manifest", id="a day that isn't there"),
+        pytest.param("at: !!timestamp x\n", "can't be read as a manifest", id="no time"),
+        pytest.param("a: !!bool x\n", "can't be read as a manifest", id="neither true nor false"),
+        pytest.param("a: &a [*a]\n", "can't be read as a manifest", id="what holds itself"),
+        pytest.param(f"a: {'1' * 5_000}\n", "can't be read as a manifest", id="a number without end"),
+        pytest.param("[" * 100_000, "can't be read as a manifest", id="nested without end"),
+        pytest.param("kind: Pod\n---\nkind: Pod\n", "holds 2 documents; one is wanted", id="two"),
+        pytest.param("", "holds 0 documents; one is wanted", id="nothing"),
+    ],
+)
+def test_what_is_not_one_manifest_is_refused_in_a_sentence(
+    berth: Berth, stub: Stub, tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(text)
+
+    ran = berth("simulate", str(path))
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert f"{path}:1: {says}" in ran.err
