@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.decisions.journal_uses import note_journal_uses
-from scheduler.history.holds import lift_hold, make_hold
+from scheduler.history.holds import HoldError, lift_hold, make_hold
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.deletions import deletions, merged_ranges
 from scheduler.models import Checkpoint, Decision, JournalUse, NodeNames, Outcome, Pruning, SnapshotPart
@@ -158,6 +158,17 @@ def test_details_of_others_go_too_where_a_hold_on_later_ones_was_lifted() -> Non
     prune(Retention(0, 10), NOW, clock=lambda: next(ticks))
     prune(Retention(0, 10), NOW)
     assert not any(bytes(row.body) for row in Decision.objects.all())
+
+
+def test_a_hold_is_lifted_once_and_not_without_a_reason() -> None:
+    hold = make_hold(by="auditor", now=NOW, reason="case 7", pod_namespace="d")
+    with pytest.raises(HoldError, match="Say why"):
+        lift_hold(number=hold.pk, by="approver", now=NOW, reason=" ")
+    lift_hold(number=hold.pk, by="approver", now=NOW, reason="closed")
+    with pytest.raises(HoldError, match="was lifted already"):
+        lift_hold(number=hold.pk, by="somebody", now=NOW, reason="closed again")
+    hold.refresh_from_db()
+    assert (hold.lifted_by, hold.lift_reason) == ("approver", "closed")
 
 
 def test_a_base_that_nothing_ever_referred_to_goes_long_after_its_writer() -> None:
