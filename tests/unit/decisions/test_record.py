@@ -20,7 +20,7 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, Revision
 from policies.engine.status import PASSED, Code, Status
 from scheduler.decisions.columns import Packed, StoredOrder, pack, read_answer, store_answer, store_order
-from scheduler.decisions.masking import MASKED, Masks
+from scheduler.decisions.masking import MASKED, NO_MASKS, Masks
 from scheduler.decisions.node_names import names_of
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import (
@@ -212,9 +212,9 @@ class TestAnswer:
 
 
 class TestEntry:
-    def stored(self, **fields: Any) -> tuple[Any, Any]:
+    def stored(self, masks: Masks = NO_MASKS, **fields: Any) -> tuple[Any, Any]:
         kind = NodesEntry if "snapshot" in fields else Entry
-        encoded = kind(pod=POD, now=AT, **fields).encode()
+        encoded = kind(**{"pod": POD, "now": AT} | fields).encode(masks)
         head = msgspec.structs.replace(encoded.head, sequence=7, names_number=1, chain=2, position=3)
         payload = b"".join(payload_of(head.encode(), encoded.body))
         read, body = split(compressed(payload, make_compressor()))
@@ -286,6 +286,14 @@ class TestEntry:
     def test_keeps_the_pod_as_it_came(self) -> None:
         _, body = self.stored(verb="filter", pod_json=b'{"metadata": {"name":"web-1"} , "x": 100000000000000000000000}')
         assert body.pod == b'{"metadata": {"name":"web-1"} , "x": 100000000000000000000000}'
+
+    def test_says_what_was_masked_of_the_pod_as_it_came(self) -> None:
+        sent = make_pod()
+        sent["spec"]["containers"] = [{"name": "main", "env": [{"name": "KEY", "value": "hunter2"}]}]
+        given = {"pod": Pod.from_json(sent), "pod_json": msgspec.json.encode(sent)}
+        _, body = self.stored(Masks(env=["KEY"]), verb="filter", **given)
+        assert b"hunter2" not in body.pod
+        assert body.notes == {"masked": ["env KEY"]}
 
     @pytest.mark.parametrize(("kind", "digest"), sorted(BYTES_ON_DISK.items()))
     def test_is_written_in_the_bytes_that_stored_rows_have(
