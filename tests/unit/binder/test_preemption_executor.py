@@ -7,7 +7,7 @@ import pytest
 
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption, Search
-from policies.engine.preemption.vetoes import Candidate
+from policies.engine.preemption.vetoes import Candidate, Veto
 from policies.engine.victims import Victim
 from scheduler.binder.actions import Event
 from scheduler.binder.preemption_executor import MOST_NOTED, act, notes_of
@@ -138,3 +138,16 @@ class TestNotes:
 
     def test_they_say_why_there_is_nobody_to_preempt(self) -> None:
         assert notes_of(Search(reason="nobody")) == {"preemption": {"reason": "nobody"}}
+
+    def test_they_say_whom_a_victims_rule_protects(self) -> None:
+        veto = Veto(
+            rule="spared", mode="enforce", node="n1", victim="default/a", victim_uid="uid-a",
+            code="UnschedulableAndUnresolvable", reason="it stays",
+        )  # fmt: skip
+        (said,) = notes_of(Search(vetoes=[veto], reason="nobody"))["vetoes"]
+        assert (said["rule"], said["victim"], said["victimUid"], said["reason"]) == (
+            "spared",
+            "default/a",
+            "uid-a",
+            "it stays",
+        )
