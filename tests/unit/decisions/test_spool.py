@@ -46,6 +46,25 @@ class TestAppend:
         assert spool.next_sequence == 51
         assert spool.size_bytes == spool.segments.total_bytes()
 
+    def test_all_that_was_appended_is_given_to_the_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        saved: dict[int, int] = {}
+        give = os.fdatasync
+
+        def give_and_note(descriptor: int) -> None:
+            give(descriptor)
+            found = os.fstat(descriptor)
+            saved[found.st_ino] = found.st_size
+
+        monkeypatch.setattr(os, "fdatasync", give_and_note)
+        spool = Spool(tmp_path, "writer", max_bytes=PLENTY, segment_bytes=200, sync_seconds=0)
+        spool.open()
+        for _ in range(20):
+            spool.append([(Kind.DECISION, [b"x" * 50])])
+        spool.close()
+        files = [spool.segments.path(number).stat() for number in spool.segments.numbers()]
+        assert len(files) > 5
+        assert saved == {file.st_ino: file.st_size for file in files}
+
     def test_a_record_larger_than_a_segment_has_one_of_its_own(self, spool: Spool) -> None:
         for size in (10, 5_000_000, 10):
             spool.append([(Kind.DECISION, [bytes(size)])])
