@@ -47,6 +47,7 @@ from policies.publishing.standing import (
     merged_of,
     moved_names,
     moved_of,
+    open_changes_of,
     orders_of,
     standing_of,
     waiting_for,
@@ -95,6 +96,25 @@ def open_change(
         for author in sorted({*authors} - {name_of(by)}):
             note_author(change, author)
     return change
+
+
+def open_already(*, wanted: Mapping[Key, Edit], by: By, keeper: Keeper = NOBODY) -> Change | None:
+    """Return the open Change of this account that makes these edits and no others of what is live now; None where there is none.
+
+    Who comes again with the same, as a pipeline does that runs once more, needs no second one. One with times of its own is
+    another.
+
+    Raises:
+        ForbiddenError: this account may not edit.
+    """
+    _check_may("edit", by)
+    same = Change.objects.filter(
+        pk__in=open_changes_of(wanted), opened_by=name_of(by), publish_at=None, expires_at=None, **keeper._asdict()
+    )
+    for change in same.order_by("pk"):
+        if {edit.key: edit for edit in edits_of(change)} == wanted and not moved_names(change):
+            return change
+    return None
 
 
 def begin_change(*, title: str, by: By, reason: str = "") -> Change:

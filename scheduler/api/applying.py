@@ -112,6 +112,9 @@ class AppliedSerializer(serializers.Serializer[Any]):
 
     ok = serializers.BooleanField()
     change = serializers.IntegerField(allow_null=True)
+    is_new = serializers.BooleanField(
+        help_text="false where an open Change of yours makes the same already, which is `change`"
+    )
     revision = serializers.IntegerField(allow_null=True)
     changes = serializers.ListField(child=serializers.CharField())
     unchanged = serializers.ListField(child=serializers.CharField())
@@ -183,7 +186,7 @@ class ApplyView(Door):
         is_live = wish.publish or wish.submit
         examined = examine_documents(documents, asks_cluster=asked["asks_cluster"]) if is_live else None
         applied = apply(documents, wish, by=by_of(request), examined=examined)
-        code = status.HTTP_201_CREATED if applied.change else status.HTTP_200_OK
+        code = status.HTTP_201_CREATED if applied.is_new else status.HTTP_200_OK
         return Response({**applied.summary(), "unchanged": applied.unchanged}, status=code)
 
 

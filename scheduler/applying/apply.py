@@ -43,6 +43,8 @@ class Applied(msgspec.Struct, kw_only=True):
     """What came of documents: the Change, what it changes in words, and the Revision where it was published."""
 
     change: Change | None = None
+    # Whether it was opened for them: not where one that makes the same was open already.
+    is_new: bool = False
     changes: list[str] = []
     # What stays as it is.
     unchanged: list[str] = []
@@ -59,6 +61,7 @@ class Applied(msgspec.Struct, kw_only=True):
         return {
             "ok": True,
             "change": self.change.pk if self.change else None,
+            "is_new": self.is_new,
             "revision": self.revision.number if self.revision else None,
             "changes": self.changes,
             "beside": self.beside,
@@ -90,6 +93,8 @@ def apply(
 ) -> Applied:
     """Open a Change with what documents change; publish it where that is asked for, and what the gate found allows it.
 
+    Where it isn't published at once, and this account's Change that makes the same is open already, that one is taken.
+
     Raises:
         OvertakenError: something isn't live any more as somebody looked at it.
         PublishingError: nothing is left of it then, or another repository keeps one of the things.
@@ -100,13 +105,15 @@ def apply(
     edits = documents.edits(live)
     wanted = publishing.differing(edits, live)
     publishing.check_owners([edit.key for edit in edits], documents.keeper)
+    waits = not wish.publish and (not wish.submit or publishing.needs_review(wanted.values()))
+    there = publishing.open_already(wanted=wanted, by=by, keeper=documents.keeper) if wanted and waits else None
     applied = Applied(
         changes=[
             *(line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)),
             *publishing.past_ends(wanted.values()),
         ],
         unchanged=[named(edit.key) for edit in edits if edit.key not in wanted],
-        beside=beside(wanted, documents.keeper, (edit.key for edit in edits)),
+        beside=beside(wanted, documents.keeper, (edit.key for edit in edits), but=there),
         drift=publishing.drift_notes(wanted, documents.keeper.owner),
     )
     if documents.keeper.owner:
@@ -114,12 +121,17 @@ def apply(
         publishing.claim(keys=unchanged, keeper=documents.keeper, by=by, reason=wish.reason or wish.title)
     if not wanted:
         return applied
-    change = publishing.open_change(title=wish.title, edits=edits, by=by, reason=wish.reason, keeper=documents.keeper)
+    change = there or publishing.open_change(
+        title=wish.title, edits=edits, by=by, reason=wish.reason, keeper=documents.keeper
+    )
     # After: who may not do it is told that, whatever they looked at.
     publishing.check_seen(wish.expected, wanted)
-    applied.change = change
-    if wish.submit and publishing.needs_review(wanted.values()):
-        applied.change = publishing.submit_change(change=change, by=by, expected_digest=change.digest)
+    applied.change, applied.is_new = change, there is None
+    if wish.submit and waits:
+        if change.state == Change.State.DRAFT:
+            applied.change = publishing.submit_change(change=change, by=by, expected_digest=change.digest)
+        return applied
+    if there is not None:
         return applied
     if examined is not None:
         before, found = examined
@@ -147,15 +159,20 @@ def _publish(change: Change, wanted: Iterable[publishing.Edit], wish: Wish, by: 
 
 
 def beside(
-    wanted: Collection[publishing.Key], keeper: publishing.Keeper, brought: Iterable[publishing.Key]
+    wanted: Collection[publishing.Key],
+    keeper: publishing.Keeper,
+    brought: Iterable[publishing.Key],
+    *,
+    but: Change | None = None,
 ) -> list[str]:
     """Return what others are about to do to the same things, or keep: it stays, and has to look at this before it goes live.
 
-    A repository takes over all that it brings in, `brought`, be it as it is live already.
+    A repository takes over all that it brings in, `brought`, be it as it is live already. `but` is the Change that it is about.
     """
     found = [
         f"Change {number}, which is open, edits {', '.join(map(named, keys))} as well"
         for number, keys in sorted(publishing.open_changes_of(wanted).items())
+        if but is None or number != but.pk
     ]
     marks = publishing.owner_marks({*wanted, *brought} if keeper.owner else wanted)
     how = ", and is taken over" if keeper.owner else ""

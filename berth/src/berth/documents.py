@@ -182,7 +182,8 @@ def _applied_lines(found: dict[str, Any], *, is_submitted: bool) -> Iterable[str
     if found["change"] is None:
         yield "Nothing to publish: all of it is live."
     elif found["revision"] is None:
-        yield f"Change {found['change']} was opened:"
+        opened = "was opened" if found["is_new"] else "is open already, and makes the same"
+        yield f"Change {found['change']} {opened}:"
         yield from (f"  {line}" for line in found["changes"])
         number = found["change"]
         if is_submitted:

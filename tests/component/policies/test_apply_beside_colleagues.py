@@ -58,6 +58,26 @@ class TestChanges:
         assert "rule set web is unchanged" in run("apply", "--publish", write(rule_set_document(**FIRST)))
         assert live().number == 1
 
+    def test_who_applies_the_same_again_has_the_change_that_is_open(self, write: Any) -> None:
+        publish(make_rule_set(**FIRST))
+        file = write(rule_set_document(**MINE))
+        run("apply", file)
+        said = run("apply", file, "--reason", "the pipeline ran once more")
+        change = Change.objects.exclude(state="published").get()
+        assert f"Change {change.pk} is open already, and makes the same: apply mine.yaml" in said
+        assert "rule set web changed, against version 1" in said
+        assert "edits rule set web as well" not in said
+        run("apply", write(rule_set_document(**MINE), rule_set_document("other")))
+        assert Change.objects.exclude(state="published").count() == 2
+
+    def test_a_change_that_others_opened_or_moved_is_not_that_of_who_applies_the_same(self, write: Any) -> None:
+        publish(make_rule_set(**FIRST))
+        theirs = opened(make_rule_set(**MINE), by="alice")
+        file = write(rule_set_document(**MINE))
+        assert f"! Change {theirs.pk}, which is open, edits rule set web as well" in run("apply", file)
+        publish(make_rule_set(**ALICES))
+        assert "was opened" in run("apply", file)
+
     def test_open_changes_that_touch_the_same_are_named(self, write: Any) -> None:
         publish(make_rule_set(**FIRST))
         run("apply", write(rule_set_document(**ALICES)))

@@ -42,6 +42,8 @@ def test_a_list_is_taken_apart_as_in_a_file(operator: Client) -> None:
 
     applied = told(ask(operator, "post", "/changes/apply", body(*DOCUMENTS)), 201)
     assert set(Change.objects.get(pk=applied["change"]).edits.values_list("name", flat=True)) == {"web", "all-web"}
+    again = told(ask(operator, "post", "/changes/apply", body(*DOCUMENTS)), 200)
+    assert (applied["is_new"], again["is_new"], again["change"]) == (True, False, applied["change"])
     refused = told(ask(operator, "post", "/changes/apply", body(DOCUMENTS[0], {"kind": "Pod"}, 7)), 422)
     assert [each["file"] for each in refused["faults"]] == ["documents[0].items[1]", "documents[0].items[2]"]
     empty = told(ask(operator, "post", "/changes/apply", body()), 422)

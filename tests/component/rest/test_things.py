@@ -109,6 +109,10 @@ def test_where_approvals_are_needed_it_is_sent_to_review(operator: Client) -> No
     made = told(ask(operator, "put", "/priority-classes/batch", priority_class_document()))
     assert (made["changed"], made["state"], made["revision"]) == (True, "in_review", None)
     assert Change.objects.get().state == "in_review"
+    again = told(ask(operator, "put", "/priority-classes/batch", priority_class_document()))
+    assert (again["change"], again["state"]) == (made["change"], "in_review")
+    other = told(ask(operator, "put", "/priority-classes/batch", priority_class_document(value=7)))
+    assert other["change"] != made["change"]
 
 
 def test_a_pause_holds_until_it_is_resumed(operator: Client) -> None:

@@ -115,7 +115,15 @@ def test_a_plan_says_what_would_change_and_who_changed_it_outside_of_git(berth: 
 
 
 def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, file: str) -> None:
-    applied = {"ok": True, "change": 5, "revision": None, "changes": ["rule set web: new"], "beside": [], "gate": []}
+    applied = {
+        "ok": True,
+        "change": 5,
+        "is_new": True,
+        "revision": None,
+        "changes": ["rule set web: new"],
+        "beside": [],
+        "gate": [],
+    }
     stub.answer("POST", "/changes/apply", applied)
 
     ran = berth("apply", file, "--reason", "asked for")
@@ -130,8 +138,22 @@ def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, fi
     assert yaml.safe_load(berth("apply", file, "-o", "yaml").out) == applied
 
 
+def test_apply_of_the_same_again_tells_of_the_change_that_is_open(berth: Berth, stub: Stub, file: str) -> None:
+    applied = {"ok": True, "change": 5, "is_new": False, "revision": None, "changes": [], "beside": [], "gate": []}
+    stub.answer("POST", "/changes/apply", applied)
+    assert berth("apply", file).out.startswith("Change 5 is open already, and makes the same:\n")
+
+
 def test_apply_with_submit_tells_nobody_to_submit_once_more(berth: Berth, stub: Stub, file: str) -> None:
-    applied = {"ok": True, "change": 5, "revision": None, "changes": ["rule set web: new"], "beside": [], "gate": []}
+    applied = {
+        "ok": True,
+        "change": 5,
+        "is_new": True,
+        "revision": None,
+        "changes": ["rule set web: new"],
+        "beside": [],
+        "gate": [],
+    }
     stub.answer("POST", "/changes/apply", applied)
 
     ran = berth("apply", file, "--submit")
