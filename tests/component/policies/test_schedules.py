@@ -156,6 +156,15 @@ class TestGoingLive:
         with pytest.raises(PublishingError, match="It would go live after it goes back"):
             scheduled(change, alice, now + 2 * HOUR, back_at=now + HOUR)
 
+    def test_the_time_to_go_back_has_to_be_ahead_and_behind_the_one_to_go_live(
+        self, alice: User, now: datetime
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + 2 * HOUR)
+        for at, why in ((now - HOUR, "go back at .*, which is past"), (now + 2 * HOUR, "go back before it goes live")):
+            with pytest.raises(PublishingError, match=why):
+                do(change, publishing.set_expiry, alice, expires_at=at)
+        assert fresh(change).expires_at is None
+
     def test_what_expired_before_it_went_live_never_does_and_says_so(self, alice: User, now: datetime) -> None:
         """Both of its times passed in an outage."""
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR, back_at=now + 2 * HOUR)
