@@ -48,7 +48,12 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
                 time.sleep(_HANGS)
                 return
             status = {"fail": 503, "redirect": 302, "quote": 404, "move": 301}.get(mode, 200)
-            said = {"fail": b"I am ill", "quote": b"Cannot POST " + self.path.encode()}.get(mode, b"ok")
+            words = {
+                "fail": b"I am ill",
+                "quote": b"Cannot POST " + self.path.encode(),
+                "babble": b"a\0b" + b"x" * 10_000,
+            }
+            said = words.get(mode, b"ok")
             self.send_response(status)
             if mode == "redirect":
                 self.send_header("Location", forbidden)

@@ -154,6 +154,20 @@ def test_what_a_receiver_repeats_of_the_url_is_kept_and_logged_nowhere(
     assert "secret" not in caplog.text
 
 
+def test_of_a_long_answer_the_beginning_is_kept_without_what_no_database_stores(receiver: Receiver) -> None:
+    waiting(hook(f"http://127.0.0.1:{receiver.port}/in"), 1)
+    receiver.does("babble")
+    queue.deliver(now=Clock())
+    assert (states(), Delivery.objects.get().said) == ([State.DELIVERED], "ab" + "x" * 498)
+
+
+def test_one_that_is_off_is_sent_nothing() -> None:
+    waiting(hook("http://127.0.0.1:9/in"), 1)
+    Webhook.objects.update(is_active=False)
+    assert queue.deliver(now=Clock()) == 0
+    assert states() == [State.WAITING]
+
+
 def test_an_address_that_is_not_named_is_never_connected_to(receiver: Receiver) -> None:
     row, clock = hook(f"http://127.0.0.2:{receiver.forbidden_port}/in"), Clock()
     waiting(row, 1)
@@ -207,6 +221,26 @@ def test_a_test_and_what_is_sent_again_arrive_as_deliveries_of_their_own(receive
     assert second["delivery"] == str(again.pk)
     assert third["delivery"] == str(made.pk)
     assert "root tests the webhook ci" in third["body"]["text"]
+
+
+def test_what_is_sent_by_hand_ends_the_rest_of_a_webhook_that_failed(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    for number in (1, 2):
+        Webhook.objects.update(failures=3, held_until=clock.now + timedelta(minutes=5))
+        if number == 1:
+            send_test(row, by="root", now=clock.now)
+        else:
+            send_again(Delivery.objects.get(), by="root", now=clock.now)
+        assert queue.deliver(now=clock) == 1
+        assert states() == [State.DELIVERED] * number
+
+
+def test_what_is_sent_by_hand_waits_for_whoever_sends_to_the_webhook_now() -> None:
+    row, clock = hook("http://127.0.0.1:9/in"), Clock()
+    waiting(row, 1)
+    assert len(queue._take(clock.now)) == 1
+    send_test(row, by="root", now=clock.now)
+    assert queue.deliver(now=clock) == 0
 
 
 def test_a_new_secret_signs_from_then_on(receiver: Receiver) -> None:
