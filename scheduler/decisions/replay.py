@@ -450,6 +450,8 @@ def _compare_narrowing(decision: Decision, body: Body, now: Narrowing) -> Iterab
 
 
 def _names_of(decision: Decision) -> list[str]:
+    if not decision.names_number:
+        return []  # it was made before any node was seen
     return _names(decision.process, decision.names_number, decision._state.db)  # noqa: SLF001 - documented
 
 

@@ -548,6 +548,23 @@ def test_without_the_names_of_nodes_no_answer_is_called_the_same_or_different(
     assert re.match(f"not replayable: the names of nodes, number 1, {why}", fault), fault
 
 
+@pytest.mark.parametrize("by_rules", [False, True])
+def test_what_was_said_before_any_node_was_seen_is_replayed(
+    history: History, revision: CompiledRevision, *, by_rules: bool
+) -> None:
+    snapshot = Snapshot.of([])
+    pod = Pod.from_json(make_pod("asked", labels={"policy": "team", "team": "web"} if by_rules else {}))
+    about: dict[str, Any] = {"verb": "filter", "pod": pod, "now": AT, "revision": revision, "snapshot": snapshot}
+    if by_rules:
+        (assignment, rule_set) = revision.choose(pod, snapshot, AT).enforced or (None, None)
+        assert rule_set is not None
+        answer = decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.all_rows(), scoring=False)
+        about |= {"assignment": assignment, "rule_set": rule_set, "answer": answer}
+    history.recorder.record(NodesEntry(**about, names=["n1", "n2"]))
+    history.settle()
+    assert reported(Decision.objects.get()) == (True, "")
+
+
 def test_a_passed_pod_that_an_assignment_takes_differs(history: History, revision: CompiledRevision) -> None:
     decision = decided(history, revision, "passed")
     body = read_body(bytes(decision.body))
