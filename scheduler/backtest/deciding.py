@@ -24,6 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 NOT_READ = "they can't be read"
+PRUNED = "their details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
 NO_SNAPSHOT = "the Snapshot that they were made on isn't there, or can't be read: pruned, or never stored"
 NOT_KEPT = "no Assignment took the Pod then, so that its nodes were not kept; a rule set would apply to it"
 GONE = "they were pruned while the backtest ran"
@@ -143,6 +144,8 @@ class Decider:
         Raises:
             UndecidedError: that can't be said exactly.
         """
+        if not decision.body:
+            raise UndecidedError(PRUNED)
         try:
             body = recorded_body_of(decision)
             pod = self._pod_of(body)

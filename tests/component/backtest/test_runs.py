@@ -210,13 +210,15 @@ def test_what_cannot_be_decided_is_counted_with_why(corpus: Corpus) -> None:
     Decision.objects.filter(pod_name="p1").update(verb="bind")
     Decision.objects.filter(pod_name="p2").update(chain=99)
     Decision.objects.filter(pod_name="p5").update(body=b"\x01broken")
+    Decision.objects.filter(pod_name="p6").update(body=b"")
     result, _ = found_by(planting())
     assert sorted((each.decisions, each.why.split(",")[0]) for each in result.undecided) == [
         (2, "a bind asks again what counts Pods"),
         (2, "the Snapshot that they were made on isn't there"),
+        (2, "their details were pruned"),
         (2, "they can't be read"),
     ]
-    assert (result.decisions, result.decided) == (80, 74)
+    assert (result.decisions, result.decided) == (80, 72)
 
 
 def test_what_is_pruned_while_it_runs_is_counted_as_undecided(corpus: Corpus, small_chunks: None) -> None:
