@@ -18,7 +18,7 @@ from policies.models import Change
 from scheduler.backtest import deciding, runs
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result
-from scheduler.backtest.runs import Span, Worker, cancel_backtest, plan, result_of, start_backtest
+from scheduler.backtest.runs import Span, Worker, cancel_backtest, lines_of, plan, result_of, start_backtest
 from scheduler.decisions.record import read_body
 from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk, Decision
@@ -258,6 +258,35 @@ def test_an_edit_of_the_change_leaves_a_backtest_with_what_was_asked(corpus: Cor
     result = result_of(row)
     assert result is not None
     assert result.pods_of(Kind.NO_NODE) == 7
+
+
+def test_another_version_of_berth_does_not_go_on_with_it(corpus: Corpus) -> None:
+    row = start_backtest(change=planting(), by="ops", span=Span())
+    Backtest.objects.update(engine="another")
+    Worker(row.pk).work()
+    row.refresh_from_db()
+    assert (row.state, row.fault.partition(",")[0]) == ("failed", "Another version of Berth began it")
+
+
+def test_one_whose_chunk_ends_whoever_takes_it_fails_and_says_so(corpus: Corpus) -> None:
+    row = start_backtest(change=planting(), by="ops", span=Span())
+    plan(row)
+    BacktestChunk.objects.update(state=BacktestChunk.State.RUNNING, attempts=20, heartbeat_at=AT)
+    Worker(row.pk).work()
+    row.refresh_from_db()
+    assert (row.state, "were ended 20 times" in row.fault) == ("failed", True)
+
+
+def test_those_that_ended_long_ago_keep_the_pods_that_their_results_name(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_KEPT", 1)
+    change = planting()
+    for _ in range(2):
+        found_by(change)
+    former, last = Backtest.objects.order_by("pk")
+    assert (former.chunks.exists(), last.chunks.exists()) == (False, True)
+    assert [line.pod for line in lines_of(former)] == [line.pod for line in lines_of(last)] == MARKED
 
 
 def test_the_command_names_the_pods_twice_alike(corpus: Corpus) -> None:
