@@ -92,6 +92,8 @@ def test_a_url_is_read_to_what_is_asked() -> None:
     assert (target.host, target.port, target.path) == ("hooks.example.org", 8443, "/services/a?b=c")
     assert target.host_header == "hooks.example.org:8443"
     assert read_url("https://[2606:4700::1]").host_header == "[2606:4700::1]"
+    assert read_url("https://hooks.example.org").path == "/"
+    assert read_url("https://hooks.example.org?a=b").path == "/?a=b"
 
 
 def found(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
