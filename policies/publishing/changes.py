@@ -325,14 +325,14 @@ def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Chang
 def _take_order(row: Change, orders: Orders, by: By, *, theirs: bool) -> None:
     """Renumber Assignments, so that they are asked as the Change wants them, or as they are asked live."""
     live, edits = current_revision(), edits_of(row)
+    held = {edit.name for edit in edits if edit.kind == Kind.ASSIGNMENT}
     now = {each.name: each for each in live.assignments}
     made = {each.name: each for each in with_edits(live, edits).assignments}
     if theirs:
-        numbers = {edit.name: now[edit.name].order for edit in edits if edit.name in now and edit.name in made}
+        numbers = {name: now[name].order for name in held if name in now and name in made}
     else:
         numbers = orders_for(made.values(), orders.wanted)
     moved = {name: msgspec.structs.replace(made[name], order=number) for name, number in numbers.items()}
-    held = {edit.name for edit in edits if edit.kind == Kind.ASSIGNMENT}
     delete_edits(row, [(Kind.ASSIGNMENT, name) for name, value in moved.items() if value == now.get(name)])
     for name, value in moved.items():
         row.edits.filter(kind=Kind.ASSIGNMENT, name=name).update(document=engine.encode(value).decode())

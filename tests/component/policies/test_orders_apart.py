@@ -128,6 +128,14 @@ def test_an_edit_of_a_rule_set_that_is_called_as_an_assignment_is_none_of_its_or
     assert order() == ["one", "three", "two"]
 
 
+def test_their_order_brings_no_edit_of_an_assignment_that_is_called_as_a_rule_set(alice: User) -> None:
+    edits = [Edit.of(make_assignment("one", order=25)), Edit.of(make_rule_set("two"))]
+    second = publishing.open_change(title="move one", edits=edits, by=alice)
+    do(moved(alice, "three", 15), publishing.publish_change, alice)
+    rebased = rebase(second, alice, take_theirs=[ORDER])
+    assert [(each.kind, each.name) for each in rebased.edits.all()] == [("RuleSet", "two")]
+
+
 @pytest.mark.parametrize("door", ["admin", "rest"])
 def test_pages_and_rest_show_the_orders_and_take_the_choice(operator: Client, alice: User, door: str) -> None:
     first, second = moved(alice, "three", 15), moved(alice, "one", 25)
