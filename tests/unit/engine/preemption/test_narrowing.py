@@ -68,3 +68,8 @@ def test_what_there_is_no_time_for_stays_or_goes_as_the_rule_set_chose(
     found = narrowed(candidate("n1", "dear"), victims=[STAYS], failures={"deadline": choice}, **late)
     assert (found.kept, found.vetoes, found.timed_out) == (kept, [], ["n1"])
     assert found.dropped == ([] if kept else [Dropped("n1", NOT_IN_TIME)])
+
+
+def test_filters_have_to_be_asked_in_time_too() -> None:
+    found = narrowed(candidate("n1", "dear"), filters=[FULL], failures={"deadline": "refuse"}, late=True)
+    assert (found.kept, found.timed_out) == ([], ["n1"])
