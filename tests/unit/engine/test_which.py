@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,14 @@ def test_it_is_the_one_that_is_chosen(
     named = [said.assignment, *said.shadows, *said.hidden, *(each.name for each in said.passed_over)]
     assert len(set(named)) == len(named)
     assert all(each.why for each in said.passed_over)
+
+
+@pytest.mark.parametrize(("percent", "takes"), [(47, ""), (48, "canary")])
+def test_a_canary_takes_who_drew_less_than_its_percent_and_nobody_else(percent: int, takes: str) -> None:
+    made = revision(assigned("canary", mode="canary", percent=percent))
+    choice = CompiledRevision(made).choose(POD, Snapshot.of([]), EPOCH)
+    assert (choice.enforced[0].name if choice.enforced else "") == takes
+    assert which(made, POD, {}, EPOCH).assignment == takes
 
 
 def test_each_that_is_passed_over_has_its_reason() -> None:
