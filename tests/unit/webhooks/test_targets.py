@@ -79,7 +79,7 @@ def test_what_is_let_pass_is_global_and_nobodys_group(address: Any) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "ftp://example.org/", "https://", "https:///x", "example.org", "https://a b/", "https://u:p@example.org/",
+    ["", "ftp://example.org/", "https://", "https:///x", "example.org", "https://a b/", "https://u:p@example.org/", "https://u@example.org/",
      "https://example.org:99999/", "https://exa\nmple.org/", "javascript:alert(1)", "https://[::1", "https://x/" + "y" * 2000],
 )  # fmt: skip
 def test_what_is_no_url_of_a_webhook_is_refused(url: str) -> None:
