@@ -20,6 +20,16 @@ CHANGED = {
     "documents": [{"kind": "RuleSet", "name": "web", "live": "a: 1\nb: 2\n", "files": "a: 1\nb: 3\n"}],
 }
 
+APPLIED = {
+    "ok": True,
+    "change": 5,
+    "is_new": True,
+    "revision": None,
+    "changes": ["rule set web: new"],
+    "beside": [],
+    "gate": [],
+}
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
@@ -115,16 +125,7 @@ def test_a_plan_says_what_would_change_and_who_changed_it_outside_of_git(berth: 
 
 
 def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, file: str) -> None:
-    applied = {
-        "ok": True,
-        "change": 5,
-        "is_new": True,
-        "revision": None,
-        "changes": ["rule set web: new"],
-        "beside": [],
-        "gate": [],
-    }
-    stub.answer("POST", "/changes/apply", applied)
+    stub.answer("POST", "/changes/apply", APPLIED)
 
     ran = berth("apply", file, "--reason", "asked for")
 
@@ -135,26 +136,16 @@ def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, fi
     )
     sent = stub.asked[0]["body"]
     assert (sent["title"], sent["reason"], sent["publish"]) == ("apply web.yaml", "asked for", False)
-    assert yaml.safe_load(berth("apply", file, "-o", "yaml").out) == applied
+    assert yaml.safe_load(berth("apply", file, "-o", "yaml").out) == APPLIED
 
 
 def test_apply_of_the_same_again_tells_of_the_change_that_is_open(berth: Berth, stub: Stub, file: str) -> None:
-    applied = {"ok": True, "change": 5, "is_new": False, "revision": None, "changes": [], "beside": [], "gate": []}
-    stub.answer("POST", "/changes/apply", applied)
+    stub.answer("POST", "/changes/apply", {**APPLIED, "is_new": False})
     assert berth("apply", file).out.startswith("Change 5 is open already, and makes the same:\n")
 
 
 def test_apply_with_submit_tells_nobody_to_submit_once_more(berth: Berth, stub: Stub, file: str) -> None:
-    applied = {
-        "ok": True,
-        "change": 5,
-        "is_new": True,
-        "revision": None,
-        "changes": ["rule set web: new"],
-        "beside": [],
-        "gate": [],
-    }
-    stub.answer("POST", "/changes/apply", applied)
+    stub.answer("POST", "/changes/apply", APPLIED)
 
     ran = berth("apply", file, "--submit")
 
