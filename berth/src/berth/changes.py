@@ -58,15 +58,11 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _times(found: dict[str, Any]) -> Iterator[str]:
-    if found.get("publish_at") and found.get("is_scheduled"):
+    if not found.get("publish_at"):
+        return
+    if found["is_scheduled"]:
         yield f"goes live at {found['publish_at']}"
-    # A server of before doesn't say whether it holds.
-    elif (
-        found.get("publish_at")
-        and found.get("is_scheduled") is False
-        and found["state"] in _OPEN
-        and not found.get("held")
-    ):
+    elif found["state"] in _OPEN and not found.get("held"):
         yield f"! It was to go live at {found['publish_at']}, and was edited since: set the time again."
 
 
