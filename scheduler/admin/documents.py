@@ -143,8 +143,7 @@ def take_in(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:policies_ruleset_changelist"))
     for said in made.beside:
         messages.warning(request, f"{said}.")
-    opened = "was opened" if made.is_new else "is open already, and makes the same"
-    messages.success(request, f"{made.change} {opened}. Nothing of it is live until that is published.")
+    messages.success(request, f"{made.heading}. Nothing of it is live until that is published.")
     return HttpResponseRedirect(change_url(made.change.pk))
 
 

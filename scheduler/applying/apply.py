@@ -56,6 +56,11 @@ class Applied(msgspec.Struct, kw_only=True):
     # What the gate found before it was published.
     gate: list[publishing.Result] = []
 
+    @property
+    def heading(self) -> str:
+        """Which Change it is, and whether it is new, in words."""
+        return f"{self.change} {'was opened' if self.is_new else 'is open already, and makes the same'}"
+
     def summary(self) -> dict[str, Any]:
         """Return it for programs."""
         return {

@@ -124,8 +124,7 @@ def _text(applied: Applied) -> str:
         number = publishing.current_revision().number
         lines += [f"! {line}" for line in applied.beside]
         return "\n".join([*lines, f"Nothing to publish: Revision {number} holds all of it"])
-    opened = "was opened" if applied.is_new else "is open already, and makes the same"
-    lines.append(f"{applied.change} {opened}: {applied.change.title}")
+    lines.append(f"{applied.heading}: {applied.change.title}")
     if applied.revision is None:
         lines += [f"  {line}" for line in applied.changes]
         beside = [f"! {line}" for line in applied.beside]
