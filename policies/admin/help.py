@@ -19,6 +19,11 @@ class Helped(msgspec.Struct, frozen=True):
 
 HELP: list[Helped] = [
     Helped("pod", "The Pod that wants a node, as Kubernetes JSON.", "has(pod.metadata.labels.team)"),
+    Helped(
+        "requests",
+        "What the Pod requests in all: its containers, init containers and overhead; cpu in millicores, memory in bytes.",
+        "usage.free.cpu - requests.cpu >= 2000",
+    ),
     Helped("node", "The node that is asked about, as Kubernetes JSON.", "!has(node.spec.unschedulable)"),
     Helped(
         "usage",

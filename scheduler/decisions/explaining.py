@@ -304,8 +304,16 @@ def _seen(
         return {}
     if recorded.cycle is not None:
         return _seen_of(expression, recorded.cycle, nodes[:_MAX_NAMES])
-    seen = values_at(expression.reads, {"pod": recorded.body.get("pod"), "params": params})
+    pod = recorded.body.get("pod") or {}
+    seen = values_at(expression.reads, {"pod": pod, "requests": _requests_of(pod), "params": params})
     return seen | {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in expression.reads[root]}
+
+
+def _requests_of(pod: dict[str, Any]) -> dict[str, int]:
+    try:
+        return Pod.from_json(pod).amounts
+    except ObjectError:  # that is why there was an Error
+        return {}
 
 
 def _seen_of(expression: Expression, cycle: Cycle, nodes: list[str]) -> dict[str, Any]:

@@ -143,6 +143,17 @@ class TestPod:
         assert "at most 250 are allowed" in message
         assert answer.met_too_large
 
+    def test_what_it_requests_is_compared_too(self, handed_over: list[int]) -> None:
+        without_end = {f"example.org/r{number}": "1" for number in range(MANY)}
+        pod = make_pod(requests=without_end)
+        rules = filters("requests.all(name, usage.allocatable[?name].orValue(0) >= requests[name])")
+        answer = decided(pod, NODES, filters=rules)
+        assert {status.code for status in answer.filters[0].statuses if "too large" in status.reason} == {Code.ERROR}
+        (message,) = answer.filters[0].faults
+        assert message.startswith(f"the Pod {TOO_LARGE}requests, about ")
+        few = make_pod(requests={"cpu": "1"})
+        assert not decided(few, NODES, filters=rules).filters[0].faults
+
     def test_or_it_passes_where_the_rule_set_chose_so_whatever_the_rule_says_of_errors(self) -> None:
         chosen = {"failures": {"deadline": "pass"}, "filters": filters(JOINED, onError="reject")}
         answer = decided(self.LARGE, NODES, **chosen)

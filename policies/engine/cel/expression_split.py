@@ -1,6 +1,6 @@
 """Splits an expression into the parts that depend on one thing only, and what is left over them.
 
-A part that reads nothing but the Pod (and params and now) is evaluated once a Pod. A part that reads nothing but a
+A part that reads nothing but the Pod (and its requests, params and now) is evaluated once a Pod. A part that reads nothing but a
 node (and its usage) is evaluated once a node version. What is left are operators over these parts, each of which
 stands there as a variable. The largest such parts are taken.
 """
@@ -13,7 +13,7 @@ from policies.engine.cel.syntax import Tree, children, free_names, put_variable,
 from policies.engine.objects.node import Path
 
 _NODE, _POD, _COUNT = "node", "pod", "count"
-_SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "params": _POD, "now": _POD}
+_SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "requests": _POD, "params": _POD, "now": _POD}
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
 # Calls that give what they are given, or the members of lists that they are given.
 _HANDING_ON = frozenset({"dyn", "_+_"})

@@ -1,7 +1,7 @@
 """CEL expressions over all nodes at once.
 
-An expression sees `pod` and `node` (Kubernetes JSON), `usage` (allocatable, requested, free), `params` and `now`, and
-may call `node.count({labels})`, `topology.count(key, {labels})` and `cluster.count({labels})`.
+An expression sees `pod` and `node` (Kubernetes JSON), `requests` (the Pod's), `usage` (the node's allocatable, requested,
+free), `params` and `now`, and may call `node.count({labels})`, `topology.count(key, {labels})` and `cluster.count({labels})`.
 
 Evaluating costs microseconds, handing over a whole node many times that. So an expression is taken apart (`expression_split`):
 what reads the Pod only is evaluated once a Pod; what reads a node only is a column, evaluated once a node version and
@@ -35,10 +35,10 @@ from policies.engine.cel.language import (
 from policies.engine.cel.oversize import NodeSize, PodSize
 from policies.engine.cel.pruning import pruned, rebuilt
 from policies.engine.cel.schema import check_fields
-from policies.engine.cel.syntax import CountCall, Tree, free_names, unpack
+from policies.engine.cel.syntax import REQUESTED_BY, CountCall, Tree, free_names, unpack
 from policies.engine.cel.vectors import Operand, Texts, vectorised
 from policies.engine.objects.columns import ALL_NAMESPACES, label, sums_by
-from policies.engine.objects.node import NodeInfo, trace
+from policies.engine.objects.node import NodeInfo, Path, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.rule import Cycle, Scope
 from policies.engine.selectors import Labels
@@ -99,7 +99,7 @@ class Expression:
 
     Attributes:
         source: as it was written.
-        reads: the paths that it follows into pod, node, usage and params.
+        reads: the paths that it follows into pod, requests, node, usage and params.
         reads_now: whether it reads `now`, so that its answer may change by itself.
 
     Raises:
@@ -122,9 +122,14 @@ class Expression:
         )
         self._program = Program(tree.serialized)
         self._counts = [_Count(call) for call in tree.counts]
-        self._size = PodSize(self._compiled, self.reads["pod"])
+        self._size = PodSize(self._compiled, self.reads)
         self._pieces = Pieces(tree.serialized, self._counts, self._size)
         self._sub_expressions: dict[bytes, Pieces] = {}
+
+    @property
+    def pod_paths(self) -> frozenset[Path]:
+        """What of the Pod's JSON it goes by."""
+        return frozenset(self.reads["pod"]).union(REQUESTED_BY if self.reads["requests"] else ())
 
     @property
     def counts_pods(self) -> bool:
@@ -257,7 +262,7 @@ class Pieces:
     def known(self, cycle: Cycle, rows: Rows) -> "_Known":
         """Evaluate the parts."""
         known = _Known(cycle, rows)
-        fault = self._size.fault(cycle.pod.json, cycle.params)
+        fault = self._size.fault(cycle.pod, cycle.params)
         for part in self._of_pod:
             known.put_value(part.variable, fault or part.value(cycle))
         for count in self._counts:
@@ -343,7 +348,7 @@ class _Known:
 
 
 class _PodValue:
-    """A part that reads the Pod, params and now."""
+    """A part that reads the Pod, its requests, params and now."""
 
     def __init__(self, part: Subexpression) -> None:
         self.variable = part.variable
@@ -351,13 +356,14 @@ class _PodValue:
         self._program = Program(part.serialized)
 
     def value(self, cycle: Cycle) -> object:
-        return self._program.run(
-            {
-                "pod": pruned(cycle.pod.json, self._reads["pod"]),
-                "params": pruned(cycle.params, self._reads["params"]),
-                "now": cycle.now,
-            }
-        )
+        data: Data = {
+            "pod": pruned(cycle.pod.json, self._reads["pod"]),
+            "params": pruned(cycle.params, self._reads["params"]),
+            "now": cycle.now,
+        }
+        if self._reads["requests"]:
+            data["requests"] = cycle.pod.amounts
+        return self._program.run(data)
 
 
 class _NodeColumn:
@@ -468,7 +474,7 @@ class _Count:
 
 
 def _pod_data(cycle: Cycle) -> Data:
-    return {"pod": cycle.pod.json, "params": dict(cycle.params), "now": cycle.now}
+    return {"pod": cycle.pod.json, "requests": cycle.pod.amounts, "params": dict(cycle.params), "now": cycle.now}
 
 
 def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:

@@ -42,6 +42,7 @@ _NAMED_TYPES = {
 }
 _VARIABLES = {
     "pod": cel.Type.DYN,
+    "requests": cel.Type.DYN,
     "node": cel.Type.DYN,
     "usage": cel.Type.DYN,
     "params": cel.Type.DYN,

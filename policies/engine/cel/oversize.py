@@ -24,6 +24,7 @@ from policies.engine.cel.language import EvaluationFault
 from policies.engine.cel.pruning import pruned
 from policies.engine.cel.size_bounds import KEY_LENGTH, Bound, of_object
 from policies.engine.objects.node import Path, spelled
+from policies.engine.objects.pod import Pod
 
 # Values at what an expression reads that are estimated at all: to look at more takes long by itself.
 MOST_VALUES = 5_000
@@ -45,25 +46,29 @@ class PodSize:
 
     Args:
         compiled: the expression.
-        paths: what it reads of the Pod.
+        reads: what it reads, by object.
     """
 
-    def __init__(self, compiled: bytes, paths: Sequence[Path]) -> None:
+    def __init__(self, compiled: bytes, reads: Mapping[str, Sequence[Path]]) -> None:
         self._compiled = compiled
-        self._paths = paths
-        self._assumed = [(path, assumed_at("pod", path)) for path in paths]
+        self._reads = {root: reads[root] for root in ("pod", "requests") if reads[root]}
+        self._assumed = {
+            root: [(path, assumed_at(root, path)) for path in paths] for root, paths in self._reads.items()
+        }
 
-    def fault(self, pod: Mapping[str, Any], params: Mapping[str, Any]) -> TooLarge | None:
+    def fault(self, pod: Pod, params: Mapping[str, Any]) -> TooLarge | None:
         """Return why a Pod can't be decided on within the limits; None when it can."""
-        place = _beyond(pod, self._assumed)
+        beyond = [(root, _beyond(_of_pod(pod, root), assumed)) for root, assumed in self._assumed.items()]
+        root, place = next(((root, place) for root, place in beyond if place is not None), ("", None))
         if place is None:
             return None
-        message = f"the Pod {TOO_LARGE}{spelled('pod', place)}"
-        found = pruned(pod, self._paths)
-        if _is_endless(found):
+        message = f"the Pod {TOO_LARGE}{spelled(root, place)}"
+        found = {root: pruned(_of_pod(pod, root), paths) for root, paths in self._reads.items()}
+        if any(map(_is_endless, found.values())):
             return TooLarge(f"{message}, {_ENDLESS}")
         allowed = max(MAX_EXPRESSION_MILLISECONDS, estimate(self._compiled, params).milliseconds())
-        return _too_large(message, estimate(self._compiled, params, {"pod": of_object(found)}), allowed)
+        bounds = {root: of_object(value) for root, value in found.items()}
+        return _too_large(message, estimate(self._compiled, params, bounds), allowed)
 
 
 class NodeSize:
@@ -115,6 +120,10 @@ class VictimSize:
             return None
         assumed = estimate_of_victims(self._compiled, params).milliseconds()
         return _too_large(message, cost, max(MAX_EXPRESSION_MILLISECONDS, assumed))
+
+
+def _of_pod(pod: Pod, root: str) -> Mapping[str, Any]:
+    return pod.json if root == "pod" else pod.amounts
 
 
 def _too_large(message: str, cost: Cost, allowed: float) -> TooLarge | None:

@@ -13,7 +13,7 @@ from policies.engine.cel.kubernetes_schema import TYPES
 from policies.engine.cel.syntax import children, constant_string, fault_at
 from policies.engine.objects import running
 
-_ROOTS = {"pod": "Pod", "node": "Node", "usage": "usage", "victim": "victim"}
+_ROOTS = {"pod": "Pod", "requests": "map:int", "node": "Node", "usage": "usage", "victim": "victim"}
 _EXTRA = {"usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"}, **running.FIELDS}
 _SCALARS = frozenset({"string", "int", "bool"})
 _UNWRAPPING = frozenset({"orValue", "value", "optional.of", "or"})

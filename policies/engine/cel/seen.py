@@ -24,8 +24,9 @@ _COUNT_CALL = re.compile(rf"\b(?:node|topology|cluster)\s*\.\s*(?:{'|'.join(COUN
 def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
     """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
     info = cycle.table.infos[row]
-    objects = {"pod": cycle.pod.json, "node": info.node.json, "usage": info.usage, "params": dict(cycle.params)}
-    seen = values_at(expression.reads, objects)
+    of_pod = {"pod": cycle.pod.json, "requests": cycle.pod.amounts}
+    of_node = {"node": info.node.json, "usage": info.usage}
+    seen = values_at(expression.reads, of_pod | of_node | {"params": dict(cycle.params)})
     for call in _count_calls(expression.source):
         try:
             (value,) = Expression(call, Result.NUMBER).evaluate(cycle, np.array([row], dtype=np.intp)).listed()

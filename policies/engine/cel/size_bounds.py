@@ -211,6 +211,7 @@ def joined(bounds: list[Bound]) -> Bound | None:
 
 ROOTS: Mapping[str, Bound] = {
     "pod": Bound(type="Pod"),
+    "requests": of_type(_AMOUNTS, "requests"),
     "node": Bound(type="Node"),
     "usage": Bound(type="usage"),
     "victim": Bound(type="victim"),

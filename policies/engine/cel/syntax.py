@@ -1,7 +1,7 @@
 """What an expression reads, taken from its checked syntax tree.
 
 `cel-expr-python` serialises a compiled expression as cel.expr.CheckedExpr, so no parser of our own is needed. Two
-things are worked out here: the paths that the expression follows into `pod`, `node`, `usage` and `params`; and its
+things are worked out here: the paths that the expression follows into OBJECTS; and its
 calls of `count`, which are taken out of the tree and put back as plain variables, so that Pods are counted once for
 all nodes instead of once per node.
 """
@@ -16,7 +16,11 @@ from google.protobuf.message import DecodeError
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Path
 
-OBJECTS = frozenset({"pod", "node", "usage", "params", "victim"})
+OBJECTS = frozenset({"pod", "requests", "node", "usage", "params", "victim"})
+# What of a Pod `requests` is worked out from.
+REQUESTED_BY: tuple[Path, ...] = tuple(
+    ("spec", name) for name in ("containers", "initContainers", "overhead", "resources")
+)
 # What counts Pods, of the Pod's own namespace and of all.
 COUNT, COUNT_ALL = "count", "countInAllNamespaces"
 COUNTS = (COUNT, COUNT_ALL)
@@ -39,7 +43,7 @@ class CountCall:
     """A call of `count` that was taken out of a tree.
 
     `target` is node, cluster or topology; `variable` is the name that stands in its place; `arguments` are
-    expressions of their own, over pod, params and now only. `everywhere`: Pods of all namespaces count.
+    expressions of their own, over pod, requests, params and now only. `everywhere`: Pods of all namespaces count.
     """
 
     def __init__(self, target: str, variable: str, arguments: list[bytes], *, everywhere: bool) -> None:
@@ -138,7 +142,9 @@ class Tree:
         if expr.WhichOneof("expr_kind") == "ident_expr":
             name = expr.ident_expr.name
             if name in {"node", "usage", "topology", "cluster"} or name in self._bound:
-                raise self.fault(expr, f"the arguments of {function} may read pod, params and now, not {name}")
+                raise self.fault(
+                    expr, f"the arguments of {function} may read pod, requests, params and now, not {name}"
+                )
         for child in children(expr):
             self._check_count_argument(function, child)
         if expr.WhichOneof("expr_kind") == "call_expr" and expr.call_expr.function in COUNTS:

@@ -183,6 +183,11 @@ class Pod:
         return wanted(self.spec)
 
     @property
+    def amounts(self) -> dict[str, int]:
+        """What expressions see as `requests`: cpu in millicores, memory in bytes, any other resource in whole units."""
+        return {CPU: 0, MEMORY: 0} | self.wanted.amounts
+
+    @property
     def score_requests(self) -> Resources:
         """What resource scores count for the incoming Pod, see `requests.scored`."""
         return scored(self.spec)

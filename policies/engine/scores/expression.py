@@ -26,7 +26,7 @@ class ExpressionScore(Score):
         self.expression = Expression(rule.expression, Result.NUMBER)
         self.counts_pods = self.expression.counts_pods
         self.reads_now = self.expression.reads_now
-        self.pod_paths = frozenset(self.expression.reads["pod"])
+        self.pod_paths = self.expression.pod_paths
         self._given = rule.bounds
         self._bounds = None if rule.bounds is None else (Fraction(rule.bounds[0]), Fraction(rule.bounds[1]))
         # Without bounds the values of other nodes are the bounds, and with these the Pods that are there.

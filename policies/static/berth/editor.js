@@ -27,9 +27,10 @@
 
   function fieldsOf(found, path) {
     let type = roots[path[0]];
-    if (path[0] === "usage") {
-      if (path.length === 1) return Object.entries(usage).map(([label, kind]) => ({ label, detail: kind }));
-      return ["cpu", "memory", "pods", "ephemeral-storage"].map((label) => ({ label, detail: "int" }));
+    if (path[0] === "usage" || path[0] === "requests") {
+      if (path[0] === "usage" && path.length === 1) return Object.entries(usage).map(([label, kind]) => ({ label, detail: kind }));
+      const ofNode = path[0] === "usage" ? ["pods"] : [];
+      return ["cpu", "memory", ...ofNode, "ephemeral-storage"].map((label) => ({ label, detail: "int" }));
     }
     for (const step of path.slice(1)) {
       const field = type && found[type] && found[type][step];

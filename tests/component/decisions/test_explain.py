@@ -100,6 +100,14 @@ def row(verb: str = "filter", *, seconds: int = 0, **fields: Any) -> Decision:
     )
 
 
+def test_what_the_pod_requested_is_shown_without_a_snapshot() -> None:
+    source = "requests.cpu + requests.?gpu.orValue(0) < 0"
+    made = make_rule_set(filters=[{"name": "small", "expression": source, "reason": "too large"}])
+    publish(made)
+    record(msgspec.structs.replace(made, version=1))
+    assert "It read requests.cpu = 0 and requests.gpu = nothing" in run("web-1")
+
+
 def test_each_rule_says_which_nodes_it_refused_what_it_read_and_what_has_to_hold(rule_set: RuleSet) -> None:
     record(rule_set)
     said = run("web-1")

@@ -60,6 +60,7 @@ FILTERS = [
     "pod.metadata.?labels.app.orValue('') != node.metadata.?labels.team.orValue('')",
     "int(usage.allocatable.cpu) > 3000",
     "int(usage.free.cpu) > 1500",
+    "usage.free.cpu - requests.cpu >= 500",
     "node.count({'app': 'web'}) < params.most",
     "topology.count('rack', {'app': 'web'}) < 2",
     "cluster.countInAllNamespaces({'app': 'web'}) < 2",

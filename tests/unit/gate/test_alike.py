@@ -41,6 +41,7 @@ FILTERS = [
     {"builtin": "PodFitsHost"},
     {"builtin": "MatchInterPodAffinity"},
     {"builtin": "EvenPodsSpread"},
+    expression("left", "usage.free.cpu - requests.cpu >= 1000"),
 ]
 SCORES = [
     {"builtin": "LeastRequestedPriority", "weight": 1},

@@ -271,6 +271,8 @@ class TestByAnotherRevision:
 
         pods = [make_pod(f"p{place}", labels={"team": team}) for place, team in enumerate(["web", "web", "data"])]
         assert decided(versioned(2, expression), pods) == (["revision", "revision", ""], 2)
+        sized = [make_pod(name, requests={"cpu": cpu}) for name, cpu in ("a1", "b1", "c2")]
+        assert decided(versioned(2, "requests.cpu < 2000"), sized) == (["revision", "revision", ""], 2)
         assert decided(versioned(2, f"{expression} && node.count({{}}) == 0"), pods) == (
             ["revision", "revision", ""],
             3,

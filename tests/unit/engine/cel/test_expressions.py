@@ -92,6 +92,7 @@ READS = st.sampled_from(
     + ["node.extra", "node.extra.rack", "node.extra.rack.row", "node.extra.rack['row']", "node.extra.shelves[0]"]
     + ["node.extra.shelves", "node.extra.shelves[0].key", "node.metadata.name", "pod.metadata.name", "node", "pod.spec"]
     + ["usage.free.cpu", "usage.requested.pods", "usage.?free[?'gpu'].orValue(0)", "usage.free", "usage.nothing"]
+    + ["requests.cpu", "requests.?gpu.orValue(0)", "requests['memory']", "requests", "requests.gpu"]
     + ["params.limit", "params.names", "params.nothing", "params.?nothing.orValue(2)", "params['team']"]
     + ["node.metadata.labels[pod.metadata.labels.app]", "node.extra.rack[params.team]", "'none'", "dyn(null)"]
 )
@@ -592,7 +593,7 @@ class TestRefusal:
         assert (caught.value.line, caught.value.column) == (line, column)
         assert "container" not in caught.value.message
 
-    @pytest.mark.parametrize("name", ["pod", "node", "usage", "params", "now", "topology", "cluster"])
+    @pytest.mark.parametrize("name", ["pod", "requests", "node", "usage", "params", "now", "topology", "cluster"])
     @pytest.mark.parametrize(
         "form", ["[1].exists({0}, true)", "[1].map({0}, 1) == [1]", "optional.of(1).optMap({0}, 1).hasValue()"]
     )
@@ -717,6 +718,59 @@ def test_a_tree_deeper_than_protobuf_reads_is_an_error_of_ours() -> None:
         expr = expr.call_expr.args.add()
     with pytest.raises(ExpressionError, match="nested too deep"):
         unpack(pack(checked))
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        ("spec", "amounts"),
+        [
+            pytest.param({"containers": [{"name": "c"}]}, {"cpu": 0, "memory": 0}, id="none"),
+            pytest.param(
+                {
+                    "containers": [
+                        {"name": "c", "resources": {"requests": {"cpu": "1500m", "example.com/gpu": "1"}}},
+                        {"name": "d", "resources": {"requests": {"cpu": "0.5", "memory": "1Gi"}}},
+                    ]
+                },
+                {"cpu": 2000, "memory": 1024**3, "example.com/gpu": 1},
+                id="of all containers together",
+            ),
+            pytest.param(
+                {
+                    "initContainers": [{"name": "i", "resources": {"requests": {"cpu": "3"}}}],
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}],
+                    "overhead": {"cpu": "100m"},
+                },
+                {"cpu": 3100, "memory": 1024**2},
+                id="the most at any time, and the overhead",
+            ),
+            pytest.param(
+                {
+                    "resources": {"requests": {"cpu": "4"}},
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                },
+                {"cpu": 4000, "memory": 0},
+                id="of the whole Pod",
+            ),
+        ],
+    )
+    def test_are_added_up_as_kube_scheduler_does(self, spec: dict[str, Any], amounts: dict[str, int]) -> None:
+        source = " && ".join(f"requests[{name!r}] == {amount}" for name, amount in amounts.items())
+        pod = {"metadata": {"name": "web"}, "spec": spec}
+        assert value_of(f"{source} && size(requests) == {len(amounts)}", Result.BOOLEAN, pod=pod) is True
+
+    def test_are_compared_with_what_each_node_has_left(self) -> None:
+        pod: dict[str, Any] = {"metadata": {"name": "a"}}
+        pod["spec"] = {"containers": [{"resources": {"requests": {"cpu": "1500m"}}}]}
+        busy = Pod.from_json({"metadata": {"name": "b"}, "spec": {**pod["spec"], "nodeName": "n2"}})
+        cycle = cycle_of([node("n1"), node("n2")], [busy], pod=pod)
+        assert evaluate("usage.free.cpu - requests.cpu", cycle) == [500, -1000]
+
+    def test_tell_pods_apart_by_what_they_come_from(self) -> None:
+        expression = Expression("requests.cpu > 1 && pod.metadata.name != 'a'", Result.BOOLEAN)
+        assert ("spec", "containers") in expression.pod_paths
+        assert ("metadata", "name") in expression.pod_paths
+        assert Expression("usage.free.cpu > 1", Result.BOOLEAN).pod_paths == frozenset()
 
 
 class TestWhatTellsPodsApart:
