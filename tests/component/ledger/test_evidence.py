@@ -605,6 +605,27 @@ def test_each_of_many_random_changes_is_found_and_named(history: Ledgered, tmp_p
     assert missed == []
 
 
+@pytest.mark.parametrize("resized", [lambda tile: tile[:-32], lambda tile: tile + b"x"], ids=["shorter", "longer"])
+def test_a_tile_of_another_length_proves_no_record(
+    history: Ledgered, tmp_path: Path, resized: Callable[[bytes], bytes]
+) -> None:
+    """Neither the root, which the tree's right edge leads to, nor the tile above speaks for a tile that isn't whole."""
+    files, name = exported(), "ledger/decisions/tile/0/0"
+    assert check(packed(files, tmp_path / "e.tar"))[0] == []
+    tampering = Tampering(Random(0), files)
+    rows = [row for row in tampering.rows(DECISIONS) if row["leaf"] != 255]  # the shorter tile's missing one
+    forged = base64.b64decode(rows[5]["record"]).replace(b"pod-", b"Pod-")
+    rows[5] |= {"record": base64.b64encode(forged).decode(), "said": berth_verify.said_by(DECISIONS, forged)}
+    tampering.put(DECISIONS, rows)
+    tile = bytearray(files[name])
+    tile[5 * 32 : 6 * 32] = berth_verify.leaf_hash(forged)
+    files[name] = resized(bytes(tile))
+    signed_anew(files, SIGNER)
+    assert (
+        "ledger/decisions/tile: tile 0/0 isn't the one that was signed" in check(packed(files, tmp_path / "e.tar"))[0]
+    )
+
+
 def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:
     path, missed = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar"), []
     data = path.read_bytes()
