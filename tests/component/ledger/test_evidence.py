@@ -478,6 +478,9 @@ class Tampering:
 
     def put(self, log: str, rows: list[Any]) -> None:
         self.files[f"{log}.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+        self.put_table(log, rows)
+
+    def put_table(self, log: str, rows: list[Any]) -> None:
         columns = COLUMNS[log]
         table = [line(columns), *(line([row["said"].get(name) for name in columns]) for row in rows)]
         self.files[f"{log}.csv"] = "".join(table).encode()
@@ -603,6 +606,31 @@ def test_each_of_many_random_changes_is_found_and_named(history: Ledgered, tmp_p
         if not any(named in fault for fault in faults):
             missed.append((seed, way.__name__, named, faults[:2]))
     assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"pod_name": ', '"pod_name": "other", "pod_name": '),
+        ('"said": {', '"said": {"pod_name": "other"}, "said": {'),
+        ('"said": {', '"unproved": {"pod_name": "other"}, "said": {'),
+        ('"sequence": 1,', '"sequence": true,'),
+        ('"sequence": 1,', '"sequence": 1.0,'),
+    ],
+)
+def test_a_row_that_says_a_thing_twice_more_or_otherwise_than_its_record_is_named(
+    history: Ledgered, tmp_path: Path, before: str, after: str
+) -> None:
+    """Readers of JSON differ in which of two members they take, and to Python true is 1."""
+    files, name = exported(), "decisions.jsonl"
+    first, rest = files[name].decode().split("\n", 1)
+    assert before in first
+    files[name] = f"{first.replace(before, after, 1)}\n{rest}".encode()
+    tampering = Tampering(Random(0), files)
+    tampering.put_table(DECISIONS, tampering.rows(DECISIONS))
+    signed_anew(files, SIGNER)
+    faults, _logs = check(packed(files, tmp_path / "e.tar"))
+    assert any(fault.startswith("decisions.jsonl, line 1: ") for fault in faults)
 
 
 @pytest.mark.parametrize("resized", [lambda tile: tile[:-32], lambda tile: tile + b"x"], ids=["shorter", "longer"])
