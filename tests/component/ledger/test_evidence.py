@@ -654,6 +654,19 @@ def test_a_tile_of_another_length_proves_no_record(
     )
 
 
+def test_who_leaves_out_the_event_of_signed_deletions_gets_no_unsigned_one_believed(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    tampering = Tampering(Random(0), exported())
+    named = tampering.insiders_blank()
+    tampering.put(EVENTS, [row for row in tampering.rows(EVENTS) if row["said"]["kind"] != "prune.begin"])
+    said = {"log": named.partition(".")[0], "what": "details", "first": 0, "until": 300, "rule": "of 30 days"}
+    tampering.files["pruned.jsonl"] = f"{json.dumps(said)}\n".encode()
+    signed_anew(tampering.files, SIGNER)
+    faults, _logs = check(packed(tampering.files, tmp_path / "e.tar"))
+    assert any(fault.startswith(named) for fault in faults)
+
+
 def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:
     path, missed = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar"), []
     data = path.read_bytes()
