@@ -667,6 +667,19 @@ def test_who_leaves_out_the_event_of_signed_deletions_gets_no_unsigned_one_belie
     assert any(fault.startswith(named) for fault in faults)
 
 
+@pytest.mark.parametrize("wrong", [lambda row: row[:-1], lambda row: row.replace('"verb": "bind"', '"verb": "bound"')])
+def test_a_wrong_row_is_named_and_no_row_of_the_table_behind_it(
+    history: Ledgered, tmp_path: Path, wrong: Callable[[str], str]
+) -> None:
+    files = exported()
+    rows = files["decisions.jsonl"].decode().splitlines()
+    rows[3] = wrong(rows[3])
+    files["decisions.jsonl"] = "".join(f"{row}\n" for row in rows).encode()
+    signed_anew(files, SIGNER)
+    faults, _logs = check(packed(files, tmp_path / "e.tar"))
+    assert [fault.partition(": ")[0] for fault in faults] == ["decisions.jsonl, line 4"]
+
+
 def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:
     path, missed = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar"), []
     data = path.read_bytes()
