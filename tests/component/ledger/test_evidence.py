@@ -719,6 +719,41 @@ def test_what_stands_between_and_behind_the_files_of_an_archive_is_named(history
     assert check(path)[0] == ["archive: something was put behind outcomes.csv, or a file's head was changed"]
 
 
+@pytest.mark.parametrize("where", ["whole", "each", "name", "kind"])
+def test_what_a_head_of_an_archive_says_beside_name_and_size_is_named(
+    history: Ledgered, tmp_path: Path, where: str
+) -> None:
+    """Readers of tar differ in what they make of such, and nobody looks there."""
+    path, files = tmp_path / "e.tar", exported(Case(pod_namespace="default", pod_name="pod-9"))
+    first, said = next(iter(files)), {"comment": "hidden"}
+    with tarfile.open(path, "w", pax_headers=said if where == "whole" else {}) as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            if where == "each":
+                info.pax_headers = said
+            if where == "name":
+                info.name, info.pax_headers = f"other/{name}", {"path": name}
+            if where == "kind":
+                info.type = tarfile.CONTTYPE
+            tar.addfile(info, io.BytesIO(data))
+    said_of_it = (
+        "something was put before %s" if where == "whole" else "the head of %s says more than a name and a size"
+    )
+    assert check(path)[0] == [f"archive: {said_of_it % first}"]
+
+
+def test_a_file_that_is_too_large_for_a_plain_head_is_none_that_hides_something(tmp_path: Path) -> None:
+    path, size = tmp_path / "large.tar", 8 << 30
+    info = tarfile.TarInfo("large")
+    info.size = size
+    with path.open("wb") as file:
+        file.write(info.tobuf())
+        file.truncate(file.tell() + size)
+    with berth_verify.Archive(str(path)) as archive:
+        archive.check_rest()
+
+
 def test_what_is_given_as_checkpoints_and_is_none_is_named(history: Ledgered, tmp_path: Path) -> None:
     path = packed(exported(), tmp_path / "e.tar")
     lines = (history.outside / "decisions.checkpoints").read_bytes().splitlines(keepends=True)
