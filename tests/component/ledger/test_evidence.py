@@ -877,6 +877,9 @@ def test_rules_and_approvals_are_those_that_were_noted(decided: Files, tmp_path:
         ("parts.jsonl", "node belongs to another team", "no", "it isn't what its digest was taken over"),
         ("changes.jsonl", '"by":"carol"', '"by":"dave"', ", 'approve', 'carol', 'seen'"),
         ("changes.jsonl", '"title":"web"', '"title":"none"', "isn't called as any event of it says"),
+        ("changes.jsonl", '"openedBy":"alice"', '"openedBy":"dave"', "wasn't opened by who an event says"),
+        ("changes.jsonl", "node belongs to another team", "no", "doesn't make what an event says that it made"),
+        ("changes.jsonl", '"edits":[', '"edits":[{"kind":"RuleSet","name":"web","document":"{}"},', "doesn't make what an event says that it made"),
         ("changes.jsonl", '"events":[', '"events":[{"act":"approve","by":"eve","at":"2026-01-01T00:00:00Z","digest":"","text":""},', ", 'approve', 'eve'"),
     ],
 )  # fmt: skip
