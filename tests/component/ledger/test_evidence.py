@@ -771,6 +771,7 @@ def test_what_is_given_as_checkpoints_and_is_none_is_named(history: Ledgered, tm
             f"checkpoints: {tmp_path}/{where} is no checkpoint of Berth"
         ]
     (history.outside / "README").write_text("why these were kept")
+    (history.outside / "lost+found").mkdir()
     assert check(path, kept=berth_verify.read_kept([str(history.outside)]))[0] == []
 
 
