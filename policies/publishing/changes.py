@@ -224,9 +224,8 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         if _holds(row, given, wanted):
             return row
         kept = {each.key: each.base_digest for each in row.edits.all() if each.name in _names(given)}
-        anew = [name for kind, name in given if kind == Kind.ASSIGNMENT]
-        if not row.edits.filter(kind=Kind.ASSIGNMENT).exclude(name__in=anew).exists():
-            row.base = live.number  # nothing else of it stands in an order of before
+        if not row.edits.filter(kind=Kind.ASSIGNMENT).exists():
+            row.base = live.number  # nothing of it stands in an order of before
         delete_edits(row, given)
         # What they were made on stays as it was: what moved is still to be looked at.
         write_edits(row, wanted, live_digests(wanted, live.number) | kept, by=by)

@@ -119,6 +119,15 @@ def test_an_edit_that_joins_later_stands_in_the_order_of_then(alice: User) -> No
     assert order() == ["three", "one", "two"]
 
 
+def test_an_order_that_was_moved_is_shown_still_when_the_same_assignment_is_edited_again(alice: User) -> None:
+    first, second = moved(alice, "three", 15), moved(alice, "one", 25)
+    do(first, publishing.publish_change, alice)
+    do(second, publishing.edit_change, alice, edits=[Edit.of(make_assignment("one", order=25, mode="shadow"))])
+    with pytest.raises(PublishingError, match="published another order of Assignments since; rebase it"):
+        do(second, publishing.publish_change, alice)
+    assert order() == ["one", "three", "two"]
+
+
 def test_an_edit_of_a_rule_set_that_is_called_as_an_assignment_is_none_of_its_order(alice: User) -> None:
     first, second = moved(alice, "three", 15), moved(alice, "one", 25)
     do(first, publishing.publish_change, alice)
