@@ -170,8 +170,11 @@ def make_live(
     """Make the next Revision of what is live and these edits; versions' states and the rows of what is live follow.
 
     Raises:
-        PublishingError: a rule set that an Assignment names would be missing, or Kubernetes wouldn't take a class.
+        PublishingError: a rule set that an Assignment names would be missing, or what a Pause is about; or Kubernetes wouldn't
+            take a class.
     """
+    if faults := list(_unknown_targets(edits, before)):
+        raise PublishingError(faults)
     rule_sets = _rule_sets(before, edits, by=by, reason=reason, authors=authors)
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Assignment)]
     assignments = _without(with_assignments(before, wanted, published=rule_sets), edits, "Assignment")

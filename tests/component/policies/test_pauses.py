@@ -18,7 +18,15 @@ from policies.engine import ruleset as engine
 from policies.engine.ruleset import encode
 from policies.models import Assignment, AuditEvent, Change, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError
-from tests.builders import TEAM_FILTER, exemption_document, make_assignment, make_exemption, make_pause, make_rule_set
+from tests.builders import (
+    TEAM_FILTER,
+    exemption_document,
+    make_assignment,
+    make_exemption,
+    make_pause,
+    make_rule_set,
+    pause_document,
+)
 from tests.component.pages import confirmed, get, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
@@ -359,6 +367,22 @@ class TestCommands:
         assert said in out.getvalue()
         change = Change.objects.get(state="draft")
         assert said.removeprefix("! ") in text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+
+    @pytest.mark.parametrize(
+        ("document", "said"),
+        [
+            (pause_document(target="RuleSet/wbe"), "web-paused: spec.target: no rule set wbe is live"),
+            (exemption_document(target="RuleSet/web/taem"), "cart: spec.target: rule set web has no rule taem"),
+        ],
+    )
+    def test_a_slip_in_a_target_is_refused_by_plan_as_by_apply(
+        self, tmp_path: Path, document: dict[str, Any], said: str
+    ) -> None:
+        path = tmp_path / "slip.yaml"
+        path.write_text(json.dumps(document))
+        for command in (["plan", "--no-cluster"], ["apply", "--publish"]):
+            with pytest.raises(CommandError, match=said):
+                call_command(*command, str(path), stdout=io.StringIO())
 
     def test_export_writes_what_apply_reads(self, tmp_path: Path) -> None:
         publish(Edit.of(make_pause()), Edit.of(make_exemption()))
