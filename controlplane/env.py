@@ -221,8 +221,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     oidc_role_claim: str = "groups"
 
     # `VALUE=ROLE` by commas: whose claim holds VALUE gets ROLE, one of Operator, Approver, Emergency, Auditor and Administrator.
-    # Somebody without any of them isn't let in.
-    oidc_roles: dict[str, str] = msgspec.field(default_factory=dict)
+    # A VALUE may stand with several. Somebody without any of them isn't let in.
+    oidc_roles: tuple[tuple[str, str], ...] = ()
 
     # After how many wrong passwords in a row an account is locked out at the address that they came from. Default 5.
     sign_in_failures: int = 5
@@ -244,7 +244,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     token_review_audience: str = ""
 
     # Which ServiceAccount has which role here: NAMESPACE/NAME=ROLE by commas, with * in either. Default none.
-    token_review_roles: dict[str, str] = msgspec.field(default_factory=dict)
+    token_review_roles: tuple[tuple[str, str], ...] = ()
 
     # For how many days Decisions and Outcomes are kept. Default: for ever.
     retention_days: int = 0

@@ -153,19 +153,19 @@ def _issuer(text: str) -> str:
     return text
 
 
-def _roles(text: str) -> dict[str, str]:
-    roles = {}
+def _roles(text: str) -> tuple[tuple[str, str], ...]:
+    roles = []
     for pair in _names(text):
         value, _, role = (part.strip() for part in pair.rpartition("="))
         if not value or role not in SIGN_IN_ROLES:
             raise ValueError(text)
-        roles[value] = role
-    return roles
+        roles.append((value, role))
+    return tuple(roles)
 
 
-def _account_roles(text: str) -> dict[str, str]:
+def _account_roles(text: str) -> tuple[tuple[str, str], ...]:
     roles = _roles(text)
-    if not all(_ACCOUNT.fullmatch(account) and role in _REVIEWED_ROLES for account, role in roles.items()):
+    if not all(_ACCOUNT.fullmatch(account) and role in _REVIEWED_ROLES for account, role in roles):
         raise ValueError(text)
     return roles
 

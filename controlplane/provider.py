@@ -8,7 +8,7 @@ known by their subject, and roles come from a claim.
 import logging
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
 from operator import or_
 from typing import Any
@@ -101,11 +101,11 @@ def _setting(name: str, *default: Any) -> Any:
     return import_from_settings(name, *default)
 
 
-def roles_of(claims: Mapping[str, Any], claim: str, roles: Mapping[str, str]) -> set[str]:
+def roles_of(claims: Mapping[str, Any], claim: str, roles: Iterable[tuple[str, str]]) -> set[str]:
     """Return the roles that a person's claims give them: the claim may hold one value or a list."""
     found = claims.get(claim, [])
     values = found if isinstance(found, list) else [found]
-    return {roles[value] for value in values if isinstance(value, str) and value in roles}
+    return {role for value, role in roles if value in values}
 
 
 class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped

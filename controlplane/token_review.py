@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -159,12 +159,12 @@ def service_account_of(token: str, audience: str, client: Client) -> str:
     return f"{namespace}/{name}"
 
 
-def roles_of(account: str, roles: Mapping[str, str]) -> set[str]:
+def roles_of(account: str, roles: Iterable[tuple[str, str]]) -> set[str]:
     """Return the roles of a ServiceAccount NAMESPACE/NAME: each pattern is of both, and its `*` stays within one of them."""
     namespace, _, name = account.partition("/")
     return {
         role
-        for pattern, role in roles.items()
+        for pattern, role in roles
         if fnmatchcase(namespace, pattern.partition("/")[0]) and fnmatchcase(name, pattern.partition("/")[2])
     }
 

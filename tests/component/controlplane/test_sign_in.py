@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from controlplane import provider, sign_in_form
 from controlplane.accounts import LocalAccounts, address
+from controlplane.env_values import READERS
 from controlplane.models import Identity
 from controlplane.provider import Provider, ProviderError, account, roles_of
 
@@ -47,15 +48,17 @@ def roles(user: User) -> set[str]:
     ("claims", "expected"),
     [
         ({"groups": ["kube-ops", "football"]}, {"Operator"}),
-        ({"groups": "kube-leads"}, {"Approver"}),
-        ({"groups": ["kube-ops", "kube-leads", 7, None]}, {"Operator", "Approver"}),
+        ({"groups": "kube-leads"}, {"Approver", "Emergency"}),
+        ({"groups": ["kube-ops", "kube-leads", 7, None]}, {"Operator", "Approver", "Emergency"}),
         ({"groups": None}, set()),
         ({"groups": {"kube-ops": True}}, set()),
         ({}, set()),
     ],
 )
 def test_roles_are_those_that_the_claim_names(claims: dict[str, Any], expected: set[str]) -> None:
-    assert roles_of(claims, "groups", {"kube-ops": "Operator", "kube-leads": "Approver"}) == expected
+    read, _ = READERS["oidc_roles"]
+    given = read("kube-ops=Operator,kube-leads=Approver,kube-leads=Emergency")
+    assert roles_of(claims, "groups", given) == expected
 
 
 def test_the_first_time_makes_an_account_and_each_time_sets_its_roles() -> None:
@@ -164,7 +167,7 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, settings: Any, *, algorithm: str = "RS256") -> None:
         settings.ROOT_URLCONF = __name__
-        settings.BERTH = replace(settings.BERTH, oidc_roles={"kube-ops": "Operator"})
+        settings.BERTH = replace(settings.BERTH, oidc_roles=(("kube-ops", "Operator"),))
         settings.OIDC_RP_SIGN_ALGO = algorithm
         self.algorithm = algorithm
         self.key = {**jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": "one"}

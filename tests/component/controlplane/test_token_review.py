@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 
 from controlplane import token_review
 from controlplane.env import ConfigurationError, read_environment
+from controlplane.env_values import READERS
 from controlplane.token_review import (
     AT_ONCE,
     IN_ALL,
@@ -87,7 +88,7 @@ def test_without_an_answer_nobody_can_say(fault: Exception) -> None:
         account_of(server)
 
 
-ROLES = {"ci/deployer": "Operator", "ci/*": "Auditor", "*/approver": "Approver", "team-*/ci": "Operator"}
+GIVEN = "ci/deployer=Operator,ci/*=Auditor,*/approver=Approver,team-*/ci=Operator,team-*/ci=Approver"
 
 
 @pytest.mark.parametrize(
@@ -96,13 +97,14 @@ ROLES = {"ci/deployer": "Operator", "ci/*": "Auditor", "*/approver": "Approver",
         ("ci/deployer", {"Operator", "Auditor"}),
         ("ci/other", {"Auditor"}),
         ("cd/approver", {"Approver"}),
-        ("team-a/ci", {"Operator"}),
+        ("team-a/ci", {"Operator", "Approver"}),
         ("team-a/ci2", set()),
         ("xci/other", set()),
     ],
 )
 def test_a_pattern_is_of_namespace_and_name(account: str, roles: set[str]) -> None:
-    assert roles_of(account, ROLES) == roles
+    read, _ = READERS["token_review_roles"]
+    assert roles_of(account, read(GIVEN)) == roles
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def server(db: None, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     token_review.STRANGERS.forget()
     monkeypatch.setattr("controlplane.token_review.time.monotonic", lambda: 6_000.0)
     monkeypatch.setattr(token_review, "_client", lambda _kubeconfig: server)
-    changed = {"token_review_audience": "berth", "token_review_roles": {"ci/deployer": "Operator"}}
+    changed = {"token_review_audience": "berth", "token_review_roles": (("ci/deployer", "Operator"),)}
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **changed))
     return server
 
@@ -136,7 +138,7 @@ def test_names_longer_than_an_accounts_give_an_account_each(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A ServiceAccount's name may have 253 characters, its namespace's 63."""
-    roles = {"ci/*": "Operator"}
+    roles = (("ci/*", "Operator"),)
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, token_review_roles=roles))
     for name in ("d" * 253, "d" * 252 + "e"):
         server.status["user"] = {"username": f"system:serviceaccount:ci:{name}"}
@@ -155,7 +157,7 @@ def test_each_request_is_judged_anew(server: FakeServer) -> None:
 def test_roles_that_the_settings_take_away_end_at_once(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked().status_code == 200
     monkeypatch.setattr(
-        settings, "BERTH", msgspec.structs.replace(settings.BERTH, token_review_roles={"a/b": "Operator"})
+        settings, "BERTH", msgspec.structs.replace(settings.BERTH, token_review_roles=(("a/b", "Operator"),))
     )
     answer = asked()
     assert (answer.status_code, "has no role here" in answer.json()["detail"]) == (401, True)
@@ -211,7 +213,7 @@ def test_a_token_that_was_taken_is_reviewed_whatever_strangers_send(
 
 
 def test_who_has_no_role_is_a_stranger(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    none = msgspec.structs.replace(settings.BERTH, token_review_roles={"a/b": "Operator"})
+    none = msgspec.structs.replace(settings.BERTH, token_review_roles=(("a/b", "Operator"),))
     monkeypatch.setattr(settings, "BERTH", none)
     answers = [asked().status_code for _ in range(OF_ADDRESS + 1)]
     assert answers == [401] * OF_ADDRESS + [429]
@@ -229,7 +231,7 @@ def test_while_reviews_of_strangers_do_not_come_back_no_more_are_begun() -> None
 
 
 def test_switched_off_it_asks_nobody(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    off = {"token_review_audience": "", "token_review_roles": {}}
+    off = {"token_review_audience": "", "token_review_roles": ()}
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **off))
     assert asked().status_code == 401
     assert asked(base64.b64encode(b"x").decode()).status_code == 401
