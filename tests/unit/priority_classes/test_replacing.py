@@ -174,6 +174,17 @@ def test_the_global_default_stays_it(berth: Berth) -> None:
     assert berth.look([new])[0].step.act is Act.NOTHING
 
 
+@pytest.mark.parametrize("becomes_default", [False, True])
+def test_beside_another_global_default_only_one_that_becomes_it_is_refused_and_stays(
+    berth: Berth, becomes_default: bool
+) -> None:
+    berth.server.have("theirs", value=5, globalDefault=True)
+    outcomes = settle(berth, [msgspec.structs.replace(NEW, global_default=becomes_default)])
+    (outcome,) = (each for each in outcomes if each.step.name == "batch")
+    assert (outcome.state, value(berth)) == (("refused", 1000) if becomes_default else ("applied", 2000))
+    assert ("DELETE batch" in berth.server.changes) is not becomes_default
+
+
 def test_a_former_global_default_is_put_back_as_it(berth: Berth) -> None:
     old, new = (msgspec.structs.replace(each, global_default=True) for each in (OLD, NEW))
     berth.look([old])
@@ -287,6 +298,16 @@ def test_an_api_server_that_ends_in_the_middle_leaves_the_rest_to_the_next_look(
     berth.server.before_change, berth.server.fault = (lambda: None), None
     (outcome,) = berth.look([NEW])
     assert (outcome.state, value(berth), berth.ended) == ("applied", 2000, ["done"])
+
+
+def test_an_api_server_that_ends_before_the_deletion_isnt_said_to_be_without_the_class(berth: Berth) -> None:
+    def end() -> None:
+        berth.server.fault = APIUnavailableError("reset")
+
+    berth.server.before_change = end
+    (outcome,) = berth.look([NEW])
+    assert (outcome.state, outcome.message) == ("pending", "reset")
+    assert outcome.found is not None
 
 
 def test_a_class_that_others_make_in_between_is_left_to_them(berth: Berth) -> None:
