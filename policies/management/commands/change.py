@@ -2,8 +2,9 @@
 
 import getpass
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,10 +12,9 @@ from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser
 from django.http import HttpRequest
-from django.utils.dateparse import parse_datetime
 
 from policies import manifests, publishing, wording
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, moment
 from policies.models import Change, Revision
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
@@ -274,14 +274,10 @@ def _time(text: str) -> datetime | None:
     if text == "never":
         return None
     try:
-        at = parse_datetime(text)
-        at = at and (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):  # the year 1, east of UTC
-        at = None
-    if at is None:
+        return moment(text)
+    except ArgumentTypeError as error:
         message = f"--at {text!r} is no time: 2026-01-31T22:00Z, or never."
-        raise CommandError(message)
-    return at
+        raise CommandError(message) from error
 
 
 def _line(change: Change) -> str:

@@ -1,11 +1,12 @@
 """`manage.py pause TARGET --reason …`: take a rule, a rule set, an Assignment or everything out of force."""
 
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from policies import manifests, publishing
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, moment
 from policies.models import Change
 from policies.origin import system_user
 
@@ -20,7 +21,7 @@ class Command(BerthCommand):
         add_arguments(parser)
         parser.add_argument("--reason", required=True, help="why, kept with the Change and its Revision")
         parser.add_argument(
-            "--until", default="", metavar="TIME", help="when it ends by itself, such as 2026-12-31T18:00:00Z"
+            "--until", default="", metavar="TIME", help="when it ends by itself, such as 2026-12-31T18:00Z"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,10 +29,18 @@ class Command(BerthCommand):
 
         def act() -> Change:
             return publishing.pause(
-                target=options["target"], by=system_user(), reason=options["reason"], until=options["until"]
+                target=options["target"], by=system_user(), reason=options["reason"], until=_until(options["until"])
             )
 
         run(self, act, options["output"])
+
+
+def _until(text: str) -> str:
+    """Return a time as a Pause says it, with its zone: UTC where none is said, as of all commands."""
+    try:
+        return moment(text).isoformat() if text else ""
+    except ArgumentTypeError as error:
+        raise publishing.PublishingError([f"--until {error}"]) from error
 
 
 def add_arguments(parser: CommandParser) -> None:

@@ -338,6 +338,12 @@ class TestCommands:
         assert self.run("resume", "RuleSet/web/team")["ok"]
         assert live().pauses == []
 
+    def test_a_time_without_a_zone_is_utc_as_of_all_commands(self) -> None:
+        assert self.run("pause", "RuleSet/web", "--reason", "nodes move", "--until", "2030-01-01T09:00")["ok"]
+        assert [each.until for each in live().pauses] == ["2030-01-01T09:00:00Z"]
+        found = self.run("pause", "RuleSet/web", "--reason", "nodes move", "--until", "noon")
+        assert found["error"].startswith("--until 'noon' is no day and no moment: ")
+
     def test_what_is_refused_is_told(self) -> None:
         found = self.run("resume", "everything")
         assert (found["ok"], found["change"]) == (False, None)
