@@ -3,7 +3,10 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.architecture.tracked import named, tracked_files
 
@@ -15,32 +18,52 @@ def _modules() -> list[Path]:
     return [path for path in tracked_files() if path.suffix == ".py" and path.parent.name != "migrations"]
 
 
-def _docstrings(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-            yield ast.get_docstring(node) or ""
+class Said(NamedTuple):
+    """A module, a class or a function: where it stands and what it says of itself."""
+
+    place: str
+    docstring: str
+    # Of a function whether it is a generator.
+    yields: bool | None
+    # Where texts stand below assignments.
+    below: list[int]
+
+
+@cache
+def _said() -> list[Said]:
+    """Read all modules: it takes seconds."""
+    return [
+        Said(
+            f"{named(path)}:{getattr(each, 'lineno', 1)}",
+            ast.get_docstring(each) or "",
+            _kind(each),
+            list(_below(each)),
+        )
+        for path in _modules()
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module)
+    ]
+
+
+def _kind(each: ast.AST) -> bool | None:
+    return _yields(each) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) else None
+
+
+def _below(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module) -> Iterator[int]:
+    for before, after in pairwise(node.body):
+        if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr):
+            value = after.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield after.lineno
 
 
 def test_no_docstring_opens_with_a_private_word() -> None:
-    opened = {
-        f"{named(path)}: {text[:60]}"
-        for path in _modules()
-        for text in _docstrings(ast.parse(path.read_text()))
-        if text.startswith(NOT_OURS)
-    }
-    assert opened == set()
+    assert [f"{each.place}: {each.docstring[:60]}" for each in _said() if each.docstring.startswith(NOT_OURS)] == []
 
 
 def test_generators_yield_and_functions_return() -> None:
-    wrong = {
-        f"{named(path)}:{each.lineno} {each.name}"
-        for path in _modules()
-        for each in ast.walk(ast.parse(path.read_text()))
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (first := (ast.get_docstring(each) or "").partition(" ")[0])
-        and ((first == "Return" and _yields(each)) or (first == "Yield" and not _yields(each)))
-    }
-    assert wrong == set()
+    words = {"Return": True, "Yield": False}
+    assert [each.place for each in _said() if each.yields is words.get(each.docstring.partition(" ")[0], "")] == []
 
 
 def _yields(function: ast.AST) -> bool:
@@ -53,18 +76,7 @@ def _yields(function: ast.AST) -> bool:
 
 
 def test_constants_are_explained_by_comments_above_them() -> None:
-    below = {
-        f"{named(path)}:{after.lineno}"
-        for path in _modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        for before, after in zip(node.body, node.body[1:], strict=False)
-        if isinstance(before, ast.Assign | ast.AnnAssign)
-        and isinstance(after, ast.Expr)
-        and isinstance(after.value, ast.Constant)
-        and isinstance(after.value.value, str)
-    }
-    assert below == set()
+    assert [(each.place, each.below) for each in _said() if each.below] == []
 
 
 def test_how_long_ago_something_was_is_said_by_one_function() -> None:
