@@ -13,7 +13,7 @@ CASES = max(int(os.environ.get("DIFFERENTIAL_CASES", "20000")) // 10, 2000)
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "20260"))
 SHOWN = 5
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(max(1800, CASES // 5))
 
 
 @pytest.fixture(scope="module")
