@@ -490,15 +490,17 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
         with locked(change, act, by, expected_digest) as row:
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
-            check_owners([edit.key for edit in edits], Keeper(row.owner, row.takes_over))
             authors = {each.key: each.author for each in row.edits.all()}
+            # What others put into it, or a rebase has renumbered, isn't of the repository that opened it.
+            brought = {key for key, author in authors.items() if author == row.opened_by}
+            check_owners(brought, Keeper(row.owner, row.takes_over))
             ended = ended_with(before, edits)
             made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, authors=authors)
             if made is None:
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
             finish(row, act, by, reason, before=before.digest, more=things_of(row))
-            mark_published(row, edits, by)
+            mark_published(row, edits, brought, by)
             _record_ended(ended, row, made, by)
             _drop_overtaken(row, before, by)
     return made

@@ -83,12 +83,12 @@ def _last_change(key: Key) -> Change | None:
     return row.change if row else None
 
 
-def mark_published(change: Change, edits: Iterable[Edit], by: By) -> None:
-    """Write down, within the publishing, whose the things of a Change are now. What was removed is nobody's."""
+def mark_published(change: Change, edits: Iterable[Edit], brought: Collection[Key], by: By) -> None:
+    """Write down, within the publishing, whose the things are now that a repository brought in. What was removed is nobody's."""
     for edit in edits:
         if edit.value is None:
             OwnerMark.objects.filter(kind=edit.kind, name=edit.name).delete()
-        elif change.owner:
+        elif change.owner and edit.key in brought:
             _mark(edit.key, change.owner, by, change)
 
 

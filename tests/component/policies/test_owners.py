@@ -16,8 +16,8 @@ from policies import manifests, publishing
 from policies.models import AuditEvent, Change, OwnerMark, Revision, RuleSet
 from policies.publishing import Edit, Keeper, OnBehalf, PublishingError
 from policies.scopes import Reach
-from tests.builders import assignment_document, make_rule_set, rule_set_document
-from tests.component.pages import opened, publish
+from tests.builders import assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.component.pages import opened, publish, publish_all
 from tests.component.policies.test_commands import _run as run
 from tests.component.rest.asking import ask
 
@@ -142,6 +142,31 @@ def test_pruning_takes_what_is_the_repositorys_own_and_nothing_else(write: Any) 
 
     assert [each.name for each in publishing.current_revision().rule_sets] == ["bank", "of-a-person", "shop-a"]
     assert owners() == {"RuleSet/bank": "bank-rules", "RuleSet/shop-a": "shop-rules"}
+
+
+@pytest.mark.parametrize("how", ["edit", "rebase"])
+def test_what_a_person_brings_into_its_change_is_not_the_repositorys_to_prune(write: Any, how: str) -> None:
+    publish_all(
+        make_rule_set(), *(make_assignment(name, order=order) for name, order in (("a", 10), ("b", 20), ("c", 30)))
+    )
+    files = write(assignment_document("a", order=25))
+    run("apply", "--owner", "shop-rules", files)
+    change = Change.objects.get(owner="shop-rules")
+    if how == "edit":
+        edits = [Edit.of(make_assignment("c", order=40))]
+        publishing.edit_change(change=change, edits=edits, by="alice", expected_digest=change.digest)
+    else:
+        publish_all(make_assignment("c", order=15))
+        live = publishing.current_revision().number
+        publishing.rebase_change(change=change, by="alice", expected_digest=change.digest, expected_revision=live)
+    change.refresh_from_db()
+    assert [edit.name for edit in publishing.edits_of(change)] == ["a", "c"]
+    publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+
+    run("apply", *SHOP, "--prune", "*", files)
+
+    assert owners() == {"Assignment/a": "shop-rules"}
+    assert {each.name for each in publishing.current_revision().assignments} == {"a", "b", "c"}
 
 
 def test_what_is_taken_over_is_said_also_of_what_stays_as_it_is(write: Any) -> None:
