@@ -116,6 +116,9 @@ def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") ->
     new = sorted(key for key in keys if key not in marks or marks[key].owner != keeper.owner)
     for key in new:
         _mark(key, keeper.owner, by, None)
+    # What others published of its own since is in its files by now.
+    for batch in batches([mark.pk for mark in marks.values() if mark.owner == keeper.owner]):
+        OwnerMark.objects.filter(pk__in=batch).update(marked_at=timezone.now())
     if new:
         before = {f"{kind}/{name}": marks[kind, name].owner for kind, name in new if (kind, name) in marks}
         more = {"owner": keeper.owner, "things": [f"{kind}/{name}" for kind, name in new], "before": before}

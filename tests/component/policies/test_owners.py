@@ -233,6 +233,15 @@ def test_people_may_and_the_next_plan_says_what_they_did(write: Any) -> None:
     assert "drift" not in plan("--owner", "shop-rules", files)
 
 
+def test_what_the_repository_has_taken_in_since_is_no_drift_any_more(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    publish(make_rule_set(**SECOND))
+    assert plan("--owner", "shop-rules", write(rule_set_document(**FIRST)))["drift"] != []
+    run("apply", *SHOP, write(rule_set_document(**SECOND)))
+
+    assert "drift" not in plan("--owner", "shop-rules", write(rule_set_document(**FIRST)))
+
+
 def test_a_plan_holds_both_sides_as_they_would_be_exported(write: Any) -> None:
     publish(make_rule_set(**FIRST))
 
