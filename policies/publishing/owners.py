@@ -73,7 +73,7 @@ def drift_notes(keys: Collection[Key], owner: str) -> list[str]:
     return [
         f"{named(key)} was changed outside of {owner}, by {last} of {last.opened_by}: {last.title}"
         for key, mark in sorted(marks.items())
-        if (last := _last_change(key)) and last.owner != owner and last.moved_at > mark.marked_at
+        if (last := _last_change(key)) and last.moved_at > mark.marked_at
     ]
 
 

@@ -242,6 +242,22 @@ def test_what_the_repository_has_taken_in_since_is_no_drift_any_more(write: Any)
     assert "drift" not in plan("--owner", "shop-rules", write(rule_set_document(**FIRST)))
 
 
+def test_what_a_person_edited_within_its_change_is_drift(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    files = write(rule_set_document(**SECOND))
+    run("apply", "--owner", "shop-rules", "--title", "from the files", files)
+    change = Change.objects.get(state="draft")
+    edits = [Edit.of(make_rule_set(filters=[{"builtin": "PodFitsHost"}]))]
+    publishing.edit_change(change=change, edits=edits, by="alice", expected_digest=change.digest)
+    change.refresh_from_db()
+    assert plan("--owner", "shop-rules", files).get("drift") is None
+    publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+
+    (said,) = plan("--owner", "shop-rules", files)["drift"]
+
+    assert said.startswith(f"rule set web was changed outside of shop-rules, by Change {change.pk} of ")
+
+
 def test_a_plan_holds_both_sides_as_they_would_be_exported(write: Any) -> None:
     publish(make_rule_set(**FIRST))
 
