@@ -100,6 +100,25 @@ def test_what_is_unmet_is_said_in_words(match: Match, said: str) -> None:
     assert unmet(match, pod, {}) == [said]
 
 
+@pytest.mark.parametrize(
+    "match",
+    [
+        Match(scheduler_names=["another", "berth"]),
+        Match(namespaces=["bank", "shop"]),
+        Match(priority_class_names=["high"]),
+        Match(owner_kinds=["Job"]),
+        Match(pod_selector=LabelMatch(match_labels={"app": "a"})),
+        Match(namespace_selector=LabelMatch(match_labels={"team": "b"})),
+    ],
+)
+def test_what_a_pod_has_is_not_said_to_be_unmet(match: Match) -> None:
+    owners = [{"kind": "Job", "name": "j", "controller": True}]
+    metadata = {"name": "p", "namespace": "shop", "labels": {"app": "a"}, "ownerReferences": owners}
+    pod = Pod.from_json({"metadata": metadata, "spec": {"schedulerName": "berth", "priorityClassName": "high"}})
+    assert CompiledMatch(match).takes(pod, {"team": "b"})
+    assert unmet(match, pod, {"team": "b"}) == []
+
+
 @given(
     st.lists(st.tuples(matches, st.integers(0, 3), st.sampled_from(["enforce", "shadow"])), max_size=12), pods, labels
 )

@@ -128,6 +128,16 @@ def test_open_states_are_those_that_can_still_go_live() -> None:
     assert able == lifecycle.OPEN
 
 
+@pytest.mark.parametrize(
+    ("act", "scopes"), [("gate", "edit review publish"), ("comment", "edit review"), ("ask", "edit review")]
+)
+def test_any_right_that_an_act_takes_is_enough_of_a_person_and_of_a_token(act: str, scopes: str) -> None:
+    for scope in ("read", *scopes.split()):
+        may = {{"edit": "may_edit", "review": "may_approve", "publish": "may_publish"}.get(scope, "may_pause"): True}
+        for actor in (Actor("somebody", **may), Actor("somebody", **may, token="token ci", scopes={scope})):
+            assert bool(refusal(act, actor, standing("in_review"))) is (scope == "read"), (act, scope)
+
+
 def of_group(*members: str, approvals: int = 1) -> Need:
     return Need("rule set web", approvals, "Payments", frozenset(members))
 
@@ -140,6 +150,8 @@ def test_approvals_of_a_group_are_counted_by_themselves_and_the_stricter_wins() 
     assert state_after("approve", by_another) == "in_review"
     by_a_member = standing("in_review", approved_by=frozenset({"a", "b"}), needs=(of_group("b"),))
     assert state_after("approve", by_a_member) == "approved"
+    where_nothing_else_asks = standing("in_review", approved_by=frozenset({"b"}), needed=0, needs=(of_group("b"),))
+    assert state_after("approve", where_nothing_else_asks) == "approved"
     by_too_few = standing("in_review", approved_by=frozenset({"b"}), needed=2, needs=(of_group("b"),))
     assert refusal("publish", ROLES["operator"], by_too_few).startswith("It needs 1 approval more")
 
