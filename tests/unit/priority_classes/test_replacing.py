@@ -102,12 +102,14 @@ def settle(berth: Berth, wanted: list[PriorityClass], **options: Any) -> list[Ou
 
 def test_another_value_deletes_the_class_and_makes_it_anew_with_what_others_wrote_on_it(berth: Berth) -> None:
     berth.server.classes["batch"]["metadata"]["labels"]["team"] = "data"
+    berth.server.classes["batch"]["metadata"]["annotations"]["example.org/asked-by"] = "dana"
     berth.server.changes.clear()
     (outcome,) = berth.look([NEW])
     assert outcome.state == "applied"
     assert berth.server.changes == ["DELETE batch", "POST"]
     assert value(berth) == 2000
-    assert berth.server.classes["batch"]["metadata"]["labels"]["team"] == "data"
+    metadata = berth.server.classes["batch"]["metadata"]
+    assert (metadata["labels"]["team"], metadata["annotations"]["example.org/asked-by"]) == ("data", "dana")
     assert berth.ended == ["done"]
     assert berth.look([NEW])[0].step.act is Act.NOTHING
 
