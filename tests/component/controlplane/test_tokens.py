@@ -245,6 +245,7 @@ def test_the_command_prints_the_secret_alone_and_lists_what_it_made(ann: User) -
         ({"days": 367}, "BERTH_TOKEN_MAX_DAYS"),
         ({"rule_sets": "team a"}, "'team a' is no pattern"),
         ({"name": "x" * 51}, "a name of 1 to 50 characters"),
+        ({"name": "ci\x1b[2J"}, "a name of 1 to 50 characters"),
     ],
 )
 def test_what_cannot_be_made_is_said_and_nothing_is_made(ann: User, options: dict[str, Any], says: str) -> None:
