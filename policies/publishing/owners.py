@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from policies.models import Change, ChangeEdit, OwnerMark
@@ -69,18 +70,26 @@ def owner_notes(keys: Collection[Key], owner: str = "") -> list[str]:
 
 def drift_notes(keys: Collection[Key], owner: str) -> list[str]:
     """Return what was published of a repository's things since it last brought them in, and by whom."""
-    marks = {key: mark for key, mark in owner_marks(keys).items() if mark.owner == owner} if owner else {}
+    marks = owner_marks(keys) if owner else {}
     return [
-        f"{named(key)} was changed outside of {owner}, by {last} of {last.opened_by}: {last.title}"
-        for key, mark in sorted(marks.items())
-        if (last := _last_change(key)) and last.moved_at > mark.marked_at
+        f"{named(key)} was {'changed' if edit.document else 'removed'} outside of {owner}, by {edit.change} of "
+        f"{edit.change.opened_by}: {edit.change.title}"
+        for key in (sorted(keys) if owner else ())
+        if (edit := _published(key).first()) and _is_drift(edit, marks.get(key), owner)
     ]
 
 
-def _last_change(key: Key) -> Change | None:
+def _is_drift(last: ChangeEdit, mark: OwnerMark | None, owner: str) -> bool:
+    """Return whether what was published last of a thing isn't a repository's, which kept it; a removal has taken its mark away."""
+    if mark is not None:
+        return mark.owner == owner and last.change.moved_at > mark.marked_at
+    is_others = not last.document and last.change.owner != owner
+    return is_others and _published((last.kind, last.name)).filter(change__owner=owner).exists()
+
+
+def _published(key: Key) -> QuerySet[ChangeEdit]:
     published = ChangeEdit.objects.filter(kind=key[0], name=key[1], change__revision__isnull=False)
-    row = published.select_related("change").order_by("-change__revision__number").first()
-    return row.change if row else None
+    return published.select_related("change").order_by("-change__revision__number")
 
 
 def mark_published(change: Change, edits: Iterable[Edit], brought: Collection[Key], by: By) -> None:

@@ -258,6 +258,21 @@ def test_what_a_person_edited_within_its_change_is_drift(write: Any) -> None:
     assert said.startswith(f"rule set web was changed outside of shop-rules, by Change {change.pk} of ")
 
 
+def test_what_a_person_removed_is_drift_and_what_the_repository_removed_is_none(write: Any) -> None:
+    files = write(rule_set_document(**FIRST), rule_set_document("other", **FIRST))
+    run("apply", *SHOP, files)
+    theirs = publishing.open_change(title="at night", edits=[Edit("RuleSet", "web", None)], by="operator")
+    publishing.publish_change(change=theirs, by="operator", expected_digest=theirs.digest)
+
+    said = f"rule set web was removed outside of shop-rules, by Change {theirs.pk} of operator: at night"
+    assert plan("--owner", "shop-rules", files)["drift"] == [said]
+    assert "drift" not in plan("--owner", "bank-rules", write(rule_set_document(**FIRST)))
+    run("apply", *SHOP, "--prune", "*", write(rule_set_document("other", **FIRST)))
+    run("apply", *SHOP, files)
+    run("apply", *SHOP, "--prune", "*", write(rule_set_document("other", **FIRST)))
+    assert "drift" not in plan("--owner", "shop-rules", files)
+
+
 def test_a_plan_holds_both_sides_as_they_would_be_exported(write: Any) -> None:
     publish(make_rule_set(**FIRST))
 
