@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 from django.contrib.auth.decorators import login_not_required
-from django.db import Error, connection
+from django.db import Error, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
@@ -98,12 +99,13 @@ def _fault(check: Callable[[], str]) -> str:
 
 
 def _query() -> str:
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SET statement_timeout = 2000")
+    is_postgresql = connection.vendor == "postgresql"
+    # On SQLite a transaction would wait for whoever writes.
+    with transaction.atomic() if is_postgresql else nullcontext(), connection.cursor() as cursor:
+        if is_postgresql:
+            # Of this transaction: the thread's next page keeps the limit that its session has.
+            cursor.execute("SET LOCAL statement_timeout = 2000")
         cursor.execute("SELECT 1")
-        if connection.vendor == "postgresql":
-            cursor.execute("RESET statement_timeout")
     return ""
 
 

@@ -52,6 +52,17 @@ def test_a_statement_that_takes_too_long_is_ended_and_the_page_says_so() -> None
     assert b"Ask for less" in answer.content
 
 
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only there a probe sets a limit of its own")
+@pytest.mark.django_db(transaction=True)
+def test_statements_stay_bounded_after_the_process_was_asked_whether_it_is_ready(client: Client) -> None:
+    bound_statements(connection, seconds=0.2)
+    try:
+        assert client.get("/readyz").status_code == 200
+        assert "statement timeout" in str(stopped())
+    finally:
+        connection.close()  # with what was set of its session
+
+
 @pytest.mark.usefixtures("bounded")
 def test_other_faults_stay_faults() -> None:
     answer = Doors(lambda _: HttpResponse()).process_exception(RequestFactory().get("/"), OperationalError("disk full"))
