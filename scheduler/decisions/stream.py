@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from scheduler.decisions.frames import Number, SmallNumber, Writer
 
@@ -77,7 +79,12 @@ class DecisionStream:
 
     def __init__(self, url: str) -> None:
         self._redis = redis.Redis.from_url(
-            url, socket_timeout=_TIMEOUT_SECONDS, socket_connect_timeout=_TIMEOUT_SECONDS, health_check_interval=10
+            url,
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+            health_check_interval=10,
+            # After a failover this connection may lead to what is a replica now, and a new one to who takes writes.
+            retry=Retry(NoBackoff(), 1, (redis.ReadOnlyError,)),
         )
 
     def append(self, writer: str, shipments: Sequence[Shipment], following: int) -> Answer:

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import redis
 from prometheus_client import generate_latest
 
 from scheduler.decisions.ingest import ingest
@@ -19,6 +20,7 @@ from tests.component.decisions.real_history import (
     record,
     sequences,
 )
+from tests.moving_address import MovingAddress
 from tests.recording import PLENTY
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +83,23 @@ class TestLosses:
         stream._redis.flushall()
         real_history.settle()
         assert sequences() == list(range(1, 11))
+
+    def test_a_redis_that_follows_another_one_is_left_for_that_one(
+        self, tmp_path: Path, server: Server, real_history: RealHistory
+    ) -> None:
+        (tmp_path / "next").mkdir()
+        following = Server(tmp_path / "next")
+        following.start()
+        with MovingAddress(server.port) as address:
+            real_history.stream = real_history.shipper._stream = DecisionStream(f"redis://127.0.0.1:{address.port}/0")
+            record(real_history, 3)
+            real_history.settle()
+            address.to = following.port
+            redis.Redis(port=server.port).replicaof("127.0.0.1", following.port)
+            record(real_history, 3)
+            real_history.settle()
+        following.kill()
+        assert sequences() == list(range(1, 7))
 
     @pytest.mark.usefixtures("one_record_an_entry")
     def test_a_redis_that_went_back_in_time_gets_again_what_it_lost(
