@@ -1,11 +1,14 @@
 """Faults between settings that one variable alone doesn't show: berth.E001 and up, berth.W001 and up."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 from django.core import checks
+from django.db import connections
 
 from controlplane.env import Environment
+from scheduler.doctor.pooling import POOLED, is_shared
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
 
@@ -53,6 +56,17 @@ def faults_of(environment: Environment) -> list[checks.CheckMessage]:
     return faults
 
 
+def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[checks.CheckMessage]:
+    """Check what stands before the databases; `migrate` asks it of the one that it migrates."""
+    says = f"{POOLED.says[0].upper()}{POOLED.says[1:]}."
+    return [
+        checks.Error(says, hint=POOLED.remedy, id="berth.E004")
+        for alias in databases or ()
+        if is_shared(connections[alias])
+    ]
+
+
 def register_all() -> None:
     """Register the checks with Django."""
+    checks.register(check_pooler, checks.Tags.database)
     checks.register(check_environment, checks.Tags.security)

@@ -1,4 +1,4 @@
-"""The start of a process that has no heartbeat is written down as soon as the database can be reached."""
+"""The start of a process that has no heartbeat is written down as soon as the database can be reached, and what is wrong on the way there."""
 
 import logging
 import os
@@ -7,6 +7,8 @@ import threading
 import time
 
 from django.db import DatabaseError, connection
+
+from scheduler.doctor.pooling import POOLED, is_shared
 
 logger = logging.getLogger("berth.start")
 
@@ -25,6 +27,9 @@ def _until_written(role: str) -> None:
             logger.warning("the start of %s can't be written down yet: the database can't be reached", name)
             is_told = True
         time.sleep(_AGAIN_SECONDS)
+    if is_shared(connection):
+        logger.error("%s. %s", *POOLED)
+    connection.close()
 
 
 def written(name: str, role: str) -> bool:

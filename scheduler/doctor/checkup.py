@@ -47,6 +47,7 @@ from scheduler.doctor.canary import LastCall, last_calls
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.findings import Linted, lint
+from scheduler.doctor.pooling import POOLED, is_shared
 from scheduler.doctor.published import Known, known_of
 from scheduler.doctor.reviews import account_asking, may
 from scheduler.doctor.rights import COMPONENTS, component_of, questions, rights_of
@@ -107,6 +108,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     parts = [*database]
     if reachable:
         parts += [
+            *_pooler(),
             *_processes(),
             _last_call(calls),
             _recorded(),
@@ -183,6 +185,11 @@ def _schema() -> Iterator[Part]:
         )
     else:
         yield Part("schema", "ok", "is up to date")
+
+
+def _pooler() -> Iterator[Part]:
+    if is_shared(connection):
+        yield Part("pooler", "error", POOLED.says, POOLED.remedy)
 
 
 # Processes
