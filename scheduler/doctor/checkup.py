@@ -109,6 +109,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     if reachable:
         parts += [
             *_pooler(),
+            *_writes(),
             *_processes(),
             _last_call(calls),
             _recorded(),
@@ -190,6 +191,18 @@ def _schema() -> Iterator[Part]:
 def _pooler() -> Iterator[Part]:
     if is_shared(connection):
         yield Part("pooler", "error", POOLED.says, POOLED.remedy)
+
+
+def _writes() -> Iterator[Part]:
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW transaction_read_only")
+        (is_read_only,) = cursor.fetchone()
+    if is_read_only == "on":
+        says = "PostgreSQL takes none: it is a standby, or default_transaction_read_only is on"
+        remedy = "Promote it, or lead to the primary: target_session_attrs=read-write in BERTH_DATABASE_URL passes over others."
+        yield Part("writes", "error", says, remedy)
 
 
 # Processes

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from prometheus_client import generate_latest
 
 from controlplane.celery import app
@@ -301,6 +301,17 @@ class TestCluster:
     def test_an_account_of_one_process_is_asked_what_that_process_needs(self, cluster: Cluster) -> None:
         cluster.account, cluster.refused = "system:serviceaccount:berth:berth-worker", ("update",)
         assert part(check(), "rights").says == "this account may do what the worker needs"
+
+
+@pytest.mark.usefixtures("healthy")
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no standby")
+def test_a_database_that_takes_no_writes_is_not_called_well() -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL transaction_read_only = on")
+        found = check(quick=True)
+        transaction.set_rollback(True)  # which takes the mode back
+    assert "standby" in part(found, "writes").says
+    assert not found.ok
 
 
 @pytest.mark.usefixtures("healthy")
