@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import DisallowedHost
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import REASON_BAD_ORIGIN
 from django.template import loader
 from django.template.response import TemplateResponse
 from django.urls import resolve, reverse
@@ -20,6 +21,7 @@ from controlplane.roles import ROLES
 from policies.wording import listed
 
 _PAGES = "/admin/"
+_BAD_ORIGIN = REASON_BAD_ORIGIN.partition("%")[0]
 # Where a request's account keeps the last permission that it was refused.
 REFUSED = "refused_permission"
 # What a form has beside what its reader typed: its buttons, and hidden fields, which nobody reads off a screen.
@@ -91,19 +93,29 @@ def fault(request: HttpRequest) -> HttpResponse:
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer a form that wasn't this session's: most often it stood open while somebody signed in anew."""
-    del reason
-    text = (
-        "The form was made for another session: it stood open while you signed in anew, or it came from another site."
+    title, text = (
+        "The form is too old",
+        "The form was made for another session: it stood open while you signed in anew, or it came from another site.",
     )
-    # What another site makes somebody send isn't shown as theirs.
-    typed = _typed(request) if request.headers.get("Sec-Fetch-Site") == "same-origin" else []
     remedy = "Nothing was changed. Open the form anew, put in what you typed, and send it."
+    is_own = request.headers.get("Sec-Fetch-Site") == "same-origin"
+    if is_own and reason.startswith(_BAD_ORIGIN):
+        # The browser knows of no other site: what stands between asks by another address than it is asked by.
+        origin = request.headers["Origin"]
+        title = "A proxy changes Berth's address"
+        text = f"The browser is at {origin}, and Berth was asked for {request.scheme}://{request.get_host()}."
+        remedy = (
+            "Nothing was changed. Let the proxy pass Host on as it comes, with its port, and set X-Forwarded-Proto; "
+            f"or name {origin} in BERTH_TRUSTED_ORIGINS."
+        )
+    # What another site makes somebody send isn't shown as theirs.
+    typed = _typed(request) if is_own else []
     page = _sent_from(request)
     if not typed:
-        return _page(request, 403, "The form is too old", text, remedy, above=page)
+        return _page(request, 403, title, text, remedy, above=page)
     if not _may_see_pages(request):
         return _not_taken(f"{reverse('admin:login')}?{urlencode({'next': request.get_full_path()})}", typed)
-    return _page(request, 403, "The form is too old", text, remedy, above=page, typed=typed)
+    return _page(request, 403, title, text, remedy, above=page, typed=typed)
 
 
 def _sent_from(request: HttpRequest) -> str:

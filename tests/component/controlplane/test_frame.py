@@ -79,6 +79,19 @@ def test_a_form_of_too_many_fields_is_a_page_with_a_way_on(operator: Client) -> 
     assert "ask anew from the page itself" in text_of(page)
 
 
+@pytest.mark.parametrize("path", ["/admin/login/", "/admin/policies/ruleset/add/"])
+def test_a_proxy_that_changes_the_host_is_named_with_both_remedies(operator: Client, path: str) -> None:
+    strict = type(operator)(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    sent = {"Origin": "https://berth.example.org:8443", "Sec-Fetch-Site": "same-origin"}
+    page = strict.post(path, {"username": "operator"}, headers=sent)
+    assert page.status_code == 403
+    for word in ("https://berth.example.org:8443", "://testserver", "BERTH_TRUSTED_ORIGINS", "Host"):
+        assert word in text_of(page)
+    of_another_site = strict.post(path, {}, headers=sent | {"Sec-Fetch-Site": "cross-site"})
+    assert "berth.example.org" not in text_of(of_another_site)
+
+
 @pytest.mark.parametrize(
     ("path", "above"),
     [
