@@ -289,7 +289,7 @@ def _history(*, quick: bool) -> Iterator[Part]:
     stream = DecisionStream(settings.BERTH.redis_url)
     try:
         waiting = stream.length()
-        yield Part("Redis", "ok", "answers")
+        yield _redis(stream.eviction_policy())
         yield from () if quick else [_worker()]
         yield _ingested(stream, waiting, quick=quick)
     except StreamError as error:
@@ -417,6 +417,18 @@ def _none_published() -> Part:
 
 # States in which somebody has to look after a class.
 _LOOKED_AFTER = ("refused", "conflict", "foreign", "drifted")
+
+
+def _redis(policy: str) -> Part:
+    if policy in {"", "noeviction"}:
+        return Part("Redis", "ok", "answers")
+    says = f"answers, and may throw records and tasks away: maxmemory-policy is {policy}"
+    return Part(
+        "Redis",
+        "warning",
+        says,
+        "Set maxmemory-policy noeviction. Decisions that it throws away are sent again from disk.",
+    )
 
 
 def _worker() -> Part:

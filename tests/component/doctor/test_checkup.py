@@ -69,6 +69,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of Decisions that wait in Redis, look by look; the last one stays."""
     numbers = [0]
     monkeypatch.setattr(DecisionStream, "length", lambda _self: numbers.pop(0) if len(numbers) > 1 else numbers[0])
+    monkeypatch.setattr(DecisionStream, "eviction_policy", lambda _self: "noeviction")
     monkeypatch.setattr(checkup, "_INGEST_LOOK_SECONDS", 0.0)
     return numbers
 
@@ -301,6 +302,15 @@ class TestCluster:
     def test_an_account_of_one_process_is_asked_what_that_process_needs(self, cluster: Cluster) -> None:
         cluster.account, cluster.refused = "system:serviceaccount:berth:berth-worker", ("update",)
         assert part(check(), "rights").says == "this account may do what the worker needs"
+
+
+@pytest.mark.usefixtures("healthy")
+@pytest.mark.parametrize(("policy", "state"), [("allkeys-lru", "warning"), ("noeviction", "ok"), ("", "ok")])
+def test_a_redis_that_may_throw_records_away_is_not_called_well(
+    monkeypatch: pytest.MonkeyPatch, policy: str, state: str
+) -> None:
+    monkeypatch.setattr(DecisionStream, "eviction_policy", lambda _self: policy)
+    assert part(check(quick=True), "Redis").state == state
 
 
 @pytest.mark.usefixtures("healthy")
