@@ -36,7 +36,8 @@ MOST_STRANGERS = 128
 # Connections taken in one go, and how long strangers are served, before those who are known come again.
 ACCEPT_AT_ONCE = 64
 STRANGERS_SECONDS = 0.005
-# How long a thread stays with a connection that it has answered, and how many threads may.
+# How long a thread stays with a connection that it has answered, and how many threads may; half of all at most, for who sends a byte
+# now and then keeps one.
 STAY_SECONDS = 0.02
 STAYING_AT_ONCE = 16
 # That one thread answers. Where processors are short, the kernel makes a thread wait that has worked much.
@@ -100,6 +101,7 @@ class Server:
         self._ready: queue.PriorityQueue[tuple[int, int, Connection | None]] = queue.PriorityQueue()
         self._turn = itertools.count()
         self._staying: set[int] = set()
+        self._most_staying = min(STAYING_AT_ONCE, threads // 2)
         self._returned: deque[tuple[Connection, Wants]] = deque()
         self._alarm, self._wake = socket.socketpair()
         self._is_stopping = False
@@ -184,7 +186,7 @@ class Server:
     def _serve(self, connection: Connection) -> None:
         """Go on with a connection that has something: by a thread where it is known, else by a step here."""
         self._let_go(connection)
-        if connection.is_known and len(self._staying) < STAYING_AT_ONCE:
+        if connection.is_known and not connection.has_expired and len(self._staying) < self._most_staying:
             self._hand_over(connection)
         else:
             self._route(connection, self._step(connection))
@@ -391,12 +393,14 @@ class Server:
         if wants in (Wants.END, Wants.ANSWER):
             return wants
         thread = threading.get_ident()
-        if len(self._staying) >= STAYING_AT_ONCE or self._is_stopping or not connection.is_known:
+        if len(self._staying) >= self._most_staying or self._is_stopping or not connection.is_known:
             return wants
         self._staying.add(thread)
         try:
             while wants in (Wants.READ, Wants.WRITE) and connection.is_there_within(STAY_SECONDS, wants):
                 wants = connection.go_on()
+                if connection.has_expired:
+                    break  # the loop tells it so
         finally:
             self._staying.discard(thread)
         return wants

@@ -1,5 +1,6 @@
 """Whose turn it is, with the loop in a thread of its own. Each test holds a thread or the loop, and then looks at the choice."""
 
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.http_server import connection as connection_module
 from scheduler.http_server import server as server_module
 from scheduler.http_server.body import Budget, WholeBody
 from scheduler.http_server.connection import Connection, Listener
@@ -20,9 +22,9 @@ MOST = 8
 
 
 class Serving:
-    """A server with one thread, which a call of /hold keeps until `go_on`. `asked` has the paths in their order."""
+    """A server with one thread, or more, which a call of /hold keeps until `go_on`. `asked` has the paths in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
         self.asked: list[str] = []
         self.go_on = threading.Event()
         self._stack = ExitStack()
@@ -36,7 +38,7 @@ class Serving:
             base_environ(listening),
         )
         self._address = listening.getsockname()
-        self.server = Server([listener], self._answer, threads=1, most_connections=MOST)
+        self.server = Server([listener], self._answer, threads=threads, most_connections=MOST)
         self._loop = threading.Thread(target=self.server.serve)
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -183,6 +185,33 @@ def test_a_stranger_that_has_taken_more_of_the_loop_waits_behind_those_that_have
             post(stranger, f"/{number}")
     assert all(map(is_answered, strangers))
     assert set(served[: MOST - 2 - len(dear)]).isdisjoint(dear)
+
+
+def is_heard_while(slow: socket.socket, listen: Callable[[], socket.socket]) -> bool:
+    """Send a head, a byte after the other, for a second; returns whether another socket has got something by then."""
+    slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    slow.sendall(b"POST /slow HTTP/1.1\r\nHost: x\r\n")
+    heard = listen()
+    for _ in range(500):
+        slow.sendall(b"X")
+        if select.select([heard], [], [], 0.002)[0]:
+            return True
+    return False
+
+
+def test_who_is_known_and_sends_a_byte_at_a_time_keeps_no_thread_from_others(serving: Serving) -> None:
+    """Whoever posts a sign-in that fails is answered well, and so known."""
+    assert is_heard_while(serving.known(), lambda: serving.connect("/other"))
+
+
+def test_who_is_known_and_sends_a_byte_at_a_time_is_told_that_it_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "HEAD_SECONDS", 0.1)
+    with Serving(threads=2) as serving:
+        slow = serving.known()
+        assert is_heard_while(slow, lambda: slow)
+        assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 def test_who_has_too_many_connections_takes_none_of_another_address(
