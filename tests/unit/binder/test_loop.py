@@ -24,7 +24,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
 from scheduler.cluster.kinds import LabelledMetadata, Namespace, Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
-from scheduler.cluster.reflection import Changes, Reflection
+from scheduler.cluster.reflection import Change, Changes, Reflection
 from scheduler.decisions import time_limit
 from scheduler.metrics import DEADLINE_MISSES, TOO_LARGE
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
@@ -594,6 +594,24 @@ def test_a_node_that_only_sends_its_sign_of_life_wakes_nobody(world: World) -> N
     world.turn(2)
 
     assert len(world.recorded) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "helps"),
+    [
+        ({"metadata": {"name": "n1", "labels": {"zone": "b"}}}, True),
+        ({"metadata": {"name": "n1", "annotations": {"owner": "b"}}}, True),
+        ({"spec": {"taints": []}}, True),
+        ({"status": {"allocatable": {"cpu": "3"}}}, True),
+        ({"status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]}}, True),
+        ({"metadata": {"name": "n1", "resourceVersion": "8"}}, False),
+    ],
+)
+def test_a_node_helps_by_each_change_that_kube_scheduler_goes_by(changed: dict[str, Any], helps: bool) -> None:
+    spec = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
+    before = {"metadata": {"name": "n1"}, "spec": spec, "status": {"allocatable": {"cpu": "4"}}}
+    nodes = [Node.from_json(each) for each in ({**before, **changed}, before)]
+    assert loop_module._helps(Change("modified", "n1", *nodes, "8")) == helps
 
 
 def test_a_node_that_declares_what_a_pod_needs_helps(world: World) -> None:
