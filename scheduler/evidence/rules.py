@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policies import compiler
-from policies.models import AuditEvent, Change, ChangeEvent, Part, Revision, RevisionPart
+from policies.models import AuditEvent, Change, ChangeEdit, ChangeEvent, Part, Revision, RevisionPart
 from policies.publishing.audit import said_by
 from policies.publishing.parts import digest_text, published_at, sha256
 
@@ -22,6 +22,8 @@ _SAYS = dict(ChangeEvent.Act.choices)
 _CHUNK = 500
 # Kind, name and digest.
 _Part = tuple[str, str, str]
+# The digests of what a Change makes of things, by kind and name; "" of what it removes.
+_Edits = dict[tuple[str, str], str]
 
 
 class _Act(NamedTuple):
@@ -54,14 +56,21 @@ class _Noted:
         self.made: dict[int, _Made] = {}
         # All that a Change was called: ids of events follow the clocks of their processes, so that the last one may be none of the newest.
         self.titles = defaultdict[int, set[str]](set)
+        self.openers: dict[int, str] = {}
+        # Of Changes that were published.
+        self.edits: dict[int, _Edits] = {}
         events = AuditEvent.objects.filter(kind__startswith=_ACT).order_by("pk")
         for event in events.iterator(chunk_size=_CHUNK):
             act, more = event.kind.removeprefix(_ACT), _more(event)
             of = str(event.revision) if act in _PUBLISHED else event.after
             self.acts[_Act(event.change or 0, act, event.by, str(more.get("whom", "")), event.reason, of)] += 1
             self.titles[event.change or 0].add(str(more.get("title", "")))
+            if act == _OPENED:
+                self.openers[event.change or 0] = event.by
             if act in _PUBLISHED:
                 self.made[event.revision or 0] = _Made(event.after, event.by, event.reason)
+                if (edits := _edits_in(more)) is not None:
+                    self.edits[event.change or 0] = edits
         # Older Changes had acts that nothing noted.
         self.first_change = min((act.change for act in self.acts if act.act == _OPENED), default=None)
 
@@ -74,7 +83,7 @@ def faults_of_rules() -> list[str]:
     """
     before = _Noted()
     revisions = list(Revision.objects.order_by("number"))
-    changes = list(Change.objects.order_by("pk").only("title"))
+    changes = list(Change.objects.order_by("pk").only("title", "opened_by"))
     acts = Counter(_stored_acts())
     # Read once more: acts may have been done since.
     noted = _Noted()
@@ -83,6 +92,7 @@ def faults_of_rules() -> list[str]:
         *_faults_of_digests(revisions),
         *_faults_of_making(revisions, before, noted),
         *_faults_of_titles(changes, before, noted),
+        *_faults_of_edits(changes, before),
         *_faults_of_acts(acts, before, noted),
     ]
 
@@ -92,6 +102,14 @@ def _more(event: AuditEvent) -> Mapping[str, Any]:
         return said_by(event).more
     except msgspec.DecodeError:
         return {}  # the log of events says what is wrong with it
+
+
+def _edits_in(more: Mapping[str, Any]) -> _Edits | None:
+    """Return what the event of a publishing says that it made; None where it doesn't say so, as older ones."""
+    try:
+        return {(thing["kind"], thing["name"]): thing["after"] for thing in more["things"]}
+    except (KeyError, TypeError):
+        return None
 
 
 def _stored_acts() -> Iterator[_Act]:
@@ -147,6 +165,21 @@ def _faults_of_titles(changes: Iterable[Change], before: _Noted, noted: _Noted) 
             yield f"Change {number} was removed: AuditEvents say what was done with it"
         elif there[number].title not in noted.titles[number]:
             yield f"{there[number]} is called {there[number].title!r}, and no AuditEvent calls it so: it was changed"
+
+
+def _faults_of_edits(changes: Iterable[Change], before: _Noted) -> Iterator[str]:
+    """Iterate over Changes that somebody else is said to have opened, or that are said to have made something else."""
+    stored = defaultdict[int, _Edits](dict)
+    published = ChangeEdit.objects.filter(change__revision__isnull=False)
+    rows = published.values_list("change", "kind", "name", "document")
+    for number, kind, name, document in rows.iterator(chunk_size=_CHUNK):
+        stored[number][kind, name] = sha256(document.encode()) if document else ""
+    for row in changes:
+        opener = before.openers.get(row.pk, row.opened_by)
+        if row.opened_by != opener:
+            yield f"{row} is said to be opened by {row.opened_by}, and an AuditEvent says by {opener}: it was changed"
+        if row.pk in before.edits and stored[row.pk] != before.edits[row.pk]:
+            yield f"{row} doesn't make what an AuditEvent says that it made: its edits were changed"
 
 
 def _faults_of_acts(acts: Counter[_Act], before: _Noted, noted: _Noted) -> Iterator[str]:

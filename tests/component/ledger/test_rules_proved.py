@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import AuditEvent, Change, ChangeEvent, Part, Revision, RevisionPart
+from policies.models import AuditEvent, Change, ChangeEdit, ChangeEvent, Part, Revision, RevisionPart
 from scheduler.evidence import rules
 from scheduler.ledger.events import append_events
 from tests.builders import make_assignment, make_rule_set
@@ -55,6 +55,7 @@ def do(which: str, **fields: object) -> None:
 
 
 CHANGED = "is not what was noted when ops made it: it was changed"
+EDITS = "doesn't make what an AuditEvent says that it made: its edits were changed"
 DIGEST = "isn't what its digest was taken over: it, what it holds or the Revision before was changed"
 
 
@@ -71,6 +72,9 @@ DIGEST = "isn't what its digest was taken over: it, what it holds or the Revisio
         (lambda: Revision.objects.filter(pk=3).update(reason="none"), f"Revision 3 {CHANGED}"),
         (lambda: Revision.objects.create(number=4, digest="0" * 64, made_by="eve", created_at=timezone.now()), "Revision 4 was planted: no AuditEvent says that it was made"),
         (lambda: Change.objects.filter(title="for data").update(title="for web"), "is called 'for web', and no AuditEvent calls it so: it was changed"),
+        (lambda: Change.objects.filter(title="for data").update(opened_by="dave"), "is said to be opened by dave, and an AuditEvent says by ops: it was changed"),
+        (lambda: ChangeEdit.objects.filter(change__title="for data").update(document="{}"), EDITS),
+        (lambda: ChangeEdit.objects.filter(change__title="for data").delete(), EDITS),
         (lambda: Change.objects.filter(revision=3).update(state="draft", revision=None), "published by ops was changed or removed: an AuditEvent notes it"),
         (lambda: do("approve", by="dave"), "approved by carol was changed or removed: an AuditEvent notes it"),
         (lambda: do("approve", by="dave"), "approved by dave was changed or planted: no AuditEvent notes it"),
