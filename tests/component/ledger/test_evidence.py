@@ -857,7 +857,7 @@ def decided(history: Ledgered) -> Files:
     publishing.submit_change(change=change, by="alice", expected_digest=change.digest)
     carol = person("carol", "Approver")
     publishing.approve_change(change=change, by=carol, text="seen", expected_digest=change.digest)
-    revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+    revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest, reason="now")
     publishing.pause(target="RuleSet/others", reason="INC-1", by="alice")
     Decision.objects.filter(ledger_index=3).update(revision=revision.number, body=b"")
     return exported(Case(first=AT, until=AT + timedelta(days=1)))
@@ -872,6 +872,7 @@ def test_rules_and_approvals_are_those_that_were_noted(decided: Files, tmp_path:
     ("name", "before", "after", "said"),
     [
         ("revisions.jsonl", '"madeBy":"alice"', '"madeBy":"eve"', "Revision 2 isn't what an event noted when it was made"),
+        ("revisions.jsonl", '"reason":"now"', '"reason":"later"', "Revision 2 isn't what an event noted when it was made"),
         ("revisions.jsonl", '"createdAt":"20', '"createdAt":"19', "Revision 2 isn't of the number or the time"),
         ("revisions.jsonl", '"reason":"node belongs to another team"', '"reason":"no"', "Revision 2 doesn't hold what its digest was taken over"),
         ("revisions.jsonl", '\\"former\\":', '\\"other\\":', "Revision 2 isn't what its digest was taken over"),
