@@ -253,6 +253,15 @@ class TestByAnotherRevision:
         pods = [Pod.from_json(make_pod(name)) for name in "ab"]
         assert {judge.outcome(pod, refusal).next_at for pod in pods} == {NOON + timedelta(minutes=30)}
 
+    def test_pods_whose_looks_only_the_rules_know_have_a_moment_each(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        filters = [{"builtin": "PodFitsResources"}]
+        filters += [{"name": "f", "expression": "now >= timestamp(pod.metadata.labels.from)"}]
+        judge = Judge(revision(2, msgspec.structs.replace(make_rule_set(filters=filters), version=2)), snapshot(), NOON)
+        moments = [NOON + timedelta(minutes=minutes) for minutes in (30, 60)]
+        pods = [Pod.from_json(make_pod(labels={"from": f"{moment:%Y-%m-%dT%H:%M:%SZ}"})) for moment in moments]
+        assert [judge.outcome(pod, refusal).next_at for pod in pods] == moments
+
     def test_pods_that_look_alike_to_the_rules_are_decided_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = []
 
