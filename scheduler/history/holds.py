@@ -209,15 +209,16 @@ def faults_of_holds() -> list[str]:
 
 def _noted() -> dict[str, _Noted]:
     found: dict[str, _Noted] = {}
+    liftings: dict[str, _Lifting] = {}
+    # Ids of events follow the clocks of their processes: a lifting may stand before the making.
     events = AuditEvent.objects.filter(kind__in=(AuditKind.HOLD_MAKE, AuditKind.HOLD_LIFT)).order_by("pk")
     for event in events.iterator():
         number = event.thing_name
         if event.kind == AuditKind.HOLD_MAKE:
             found[number] = _Noted(event.after, _more(event).get("row", {}), event.reason, event.by)
-        elif number in found:
-            lifting = _Lifting(event.by, event.reason, _more(event).get("lifted_at", ""))
-            found[number] = found[number]._replace(lifting=lifting)
-    return found
+        else:
+            liftings[number] = _Lifting(event.by, event.reason, _more(event).get("lifted_at", ""))
+    return {number: said._replace(lifting=liftings.get(number)) for number, said in found.items()}
 
 
 def _more(event: AuditEvent) -> Mapping[str, Any]:

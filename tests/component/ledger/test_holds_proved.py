@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from policies.publishing import record_event
+from policies.models.audit import first_id_at
+from policies.publishing import audit, record_event
 from scheduler.history.holds import lift_hold, make_hold
 from scheduler.ledger.events import append_events
 from scheduler.models import LegalHold
@@ -32,6 +33,15 @@ def held(ledgered: Ledgered) -> Ledgered:
 
 
 def test_holds_that_nobody_touched_are_as_they_were_noted(held: Ledgered) -> None:
+    assert faults(held.verify()) == []
+
+
+def test_a_hold_that_a_process_lifts_whose_clock_is_behind_is_as_it_was_noted(
+    held: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "time_ordered_id", lambda now: first_id_at(now - HOUR))
+    lift_hold(number=the("shop").pk, by="ben", now=AT, reason="closed")
+    append_events(timezone.now())
     assert faults(held.verify()) == []
 
 
