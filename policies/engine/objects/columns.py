@@ -166,8 +166,8 @@ _MAX_ADDED = 32
 def count_selected(table: Table, namespace: str | None, selector: Selector, *, deleting: bool) -> Numbers:
     """Count the Pods of a namespace, or of ALL_NAMESPACES, that a selector matches, a number a node.
 
-    `deleting` takes in those on their way out. Don't write to it. Counts are made by what Pods have in common. Where that is a lot they are kept, and renewed by
-    looking at the Pods of nodes that changed.
+    `deleting` takes in those on their way out. Don't write to it. Counts are made by what Pods have in common. Where that is a lot they
+    are kept, and renewed by looking at the Pods of nodes that changed.
     """
 
     def counts(found: Traits) -> bool:
