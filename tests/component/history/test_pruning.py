@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.decisions.journal_uses import note_journal_uses
+from scheduler.history import pruning
 from scheduler.history.holds import HoldError, lift_hold, make_hold
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.deletions import deletions, merged_ranges
@@ -60,6 +61,22 @@ def test_nothing_is_pruned_without_a_setting() -> None:
     written(1, 1, decided(5_000))
     assert prune(Retention(0, 0), NOW) == 0
     assert (names_left(), SnapshotPart.objects.count(), rules()) == (["a"], 2, {})
+
+
+def test_a_batch_into_which_a_decision_comes_is_taken_back_and_done_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No leaf of what came was noted as deleted by a rule: `verify` would take it for somebody's doing."""
+    decided(60, "old")
+    bytes_of, late = pruning._bytes_of, ["late"]
+
+    def with_a_late_one(batch: Any) -> int:
+        if late:
+            decided(60, late.pop())
+        return bytes_of(batch)
+
+    monkeypatch.setattr(pruning, "_bytes_of", with_a_late_one)
+    assert prune(Retention(days=0, details_days=30), NOW) == 1
+    assert rules() == {"details": 1}
+    assert not Decision.objects.get(pod_name="old").body
 
 
 def test_decisions_go_after_their_time_with_the_snapshots_and_names_that_only_they_needed() -> None:
