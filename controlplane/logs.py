@@ -4,13 +4,17 @@ import datetime
 import json
 import logging
 import re
+import time
 from http.client import responses
+
+from django.db.utils import OperationalError
 
 from policies.origin import current_origin
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIMITIVE = (str, int, float, bool)
+_MINUTE = 60.0
 
 
 class _Formatter(logging.Formatter):
@@ -67,6 +71,26 @@ class WithoutPath(logging.Filter):
         """Keep the record, with the reason of its status only."""
         if status := getattr(record, "status_code", 0):
             record.msg, record.args = responses.get(status, "refused"), ()
+        return True
+
+
+class OncePerMinute(logging.Filter):
+    """Passes one line a minute of a fault of the database, whichever tasks meet it: in an outage a dozen do, each second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the record unless the same fault was said within the last minute."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, OperationalError):
+            return True
+        now = time.monotonic()
+        self._passed = {text: at for text, at in self._passed.items() if at > now - _MINUTE}
+        if str(error) in self._passed:
+            return False
+        self._passed[str(error)] = now
         return True
 
 

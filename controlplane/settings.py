@@ -285,7 +285,10 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": _FORMATTERS[BERTH.log_format], "role": BERTH.role}},
-    "filters": {"without_path": {"()": "controlplane.logs.WithoutPath"}},
+    "filters": {
+        "without_path": {"()": "controlplane.logs.WithoutPath"},
+        "once_per_minute": {"()": "controlplane.logs.OncePerMinute"},
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": BERTH.log_level},
     # Django's own handlers would write a second line, or a mail.
@@ -296,7 +299,7 @@ LOGGING = {
         "gunicorn.error": {"handlers": [], "level": BERTH.log_level, "propagate": True},
         # Two ticks a second, three lines a tick.
         "celery.worker.strategy": {"level": "WARNING"},
-        "celery.app.trace": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING", "filters": ["once_per_minute"]},
         "celery.beat": {"level": "WARNING"},
         # It tells what controlplane.accounts logs already.
         "axes": {"level": "ERROR"},

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from django.db import OperationalError
 from django.test import Client
 
 from controlplane.logs import JSONFormatter, KeyValueFormatter, WithoutPath
@@ -131,3 +132,23 @@ def test_where_json_is_asked_for_a_service_of_celery_begins_with_json(service: s
         process.kill()
 
     assert json.loads(first)["role"] == service
+
+
+def test_a_fault_of_the_database_is_said_once_a_minute_however_many_tasks_meet_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("controlplane.logs.time.monotonic", lambda: now[0])
+    logger = logging.getLogger("celery.app.trace")
+
+    def said(task: str, fault: Exception) -> bool:
+        caplog.clear()
+        logger.error("Task %s raised unexpected", task, exc_info=fault)
+        return bool(caplog.records)
+
+    away = OperationalError("Connection refused")
+    assert [said(task, away) for task in ("ingest", "requeue", "ingest")] == [True, False, False]
+    assert said("ingest", OperationalError("deadlock detected"))
+    assert [said("ingest", KeyError("a")) for _ in range(2)] == [True, True]
+    now[0] += 60
+    assert said("requeue", away)
