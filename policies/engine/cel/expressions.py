@@ -225,7 +225,7 @@ class Expression:
     def evaluate_plainly(self, cycle: Cycle, row: int) -> Value:
         """Return the value for one node with everything handed over whole: what `evaluate` is tested against."""
         info = cycle.table.infos[row]
-        data: Data = {**_pod_data(cycle), "node": info.node.json, "usage": info.usage}
+        data: Data = {**_pod_data(cycle), "requests": cycle.requests, "node": info.node.json, "usage": info.usage}
         fault: EvaluationFault | None = None
         for count in self._counts:
             column = count.column(cycle)
@@ -262,7 +262,7 @@ class Pieces:
     def known(self, cycle: Cycle, rows: Rows) -> "_Known":
         """Evaluate the parts."""
         known = _Known(cycle, rows)
-        fault = self._size.fault(cycle.pod, cycle.params)
+        fault = self._size.fault(cycle)
         for part in self._of_pod:
             known.put_value(part.variable, fault or part.value(cycle))
         for count in self._counts:
@@ -362,7 +362,7 @@ class _PodValue:
             "now": cycle.now,
         }
         if self._reads["requests"]:
-            data["requests"] = cycle.pod.amounts
+            data["requests"] = cycle.requests
         return self._program.run(data)
 
 
@@ -453,10 +453,14 @@ class _Count:
         self.target = call.target
         self._everywhere = call.everywhere
         self._arguments = [Program(argument) for argument in call.arguments]
+        self._reads_requests = any("requests" in free_names(unpack(each).expr) for each in call.arguments)
 
     def arguments(self, cycle: Cycle) -> tuple[str, Labels | EvaluationFault]:
         """Return the label of the domains, "" for none, and the labels of the Pods that count."""
-        values = [argument.run(_pod_data(cycle)) for argument in self._arguments]
+        data = _pod_data(cycle)
+        if self._reads_requests:
+            data["requests"] = cycle.requests
+        values = [argument.run(data) for argument in self._arguments]
         fault = next((value for value in values if isinstance(value, EvaluationFault)), None)
         key, labels = str(values[0]) if len(values) > 1 else "", values[-1]
         if fault is None and not _are_labels(labels):
@@ -474,7 +478,7 @@ class _Count:
 
 
 def _pod_data(cycle: Cycle) -> Data:
-    return {"pod": cycle.pod.json, "requests": cycle.pod.amounts, "params": dict(cycle.params), "now": cycle.now}
+    return {"pod": cycle.pod.json, "params": dict(cycle.params), "now": cycle.now}
 
 
 def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:

@@ -24,7 +24,7 @@ from policies.engine.cel.language import EvaluationFault
 from policies.engine.cel.pruning import pruned
 from policies.engine.cel.size_bounds import KEY_LENGTH, Bound, of_object
 from policies.engine.objects.node import Path, spelled
-from policies.engine.objects.pod import Pod
+from policies.engine.rule import Cycle
 
 # Values at what an expression reads that are estimated at all: to look at more takes long by itself.
 MOST_VALUES = 5_000
@@ -56,19 +56,21 @@ class PodSize:
             root: [(path, assumed_at(root, path)) for path in paths] for root, paths in self._reads.items()
         }
 
-    def fault(self, pod: Pod, params: Mapping[str, Any]) -> TooLarge | None:
-        """Return why a Pod can't be decided on within the limits; None when it can."""
-        beyond = [(root, _beyond(_of_pod(pod, root), assumed)) for root, assumed in self._assumed.items()]
-        root, place = next(((root, place) for root, place in beyond if place is not None), ("", None))
-        if place is None:
-            return None
-        message = f"the Pod {TOO_LARGE}{spelled(root, place)}"
-        found = {root: pruned(_of_pod(pod, root), paths) for root, paths in self._reads.items()}
+    def fault(self, cycle: Cycle) -> TooLarge | None:
+        """Return why its Pod can't be decided on within the limits; None when it can."""
+        for root, assumed in self._assumed.items():
+            if (place := _beyond(_of_pod(cycle, root), assumed)) is not None:
+                return self._fault_of(cycle, spelled(root, place))
+        return None
+
+    def _fault_of(self, cycle: Cycle, place: str) -> TooLarge | None:
+        message = f"the Pod {TOO_LARGE}{place}"
+        found = {root: pruned(_of_pod(cycle, root), paths) for root, paths in self._reads.items()}
         if any(map(_is_endless, found.values())):
             return TooLarge(f"{message}, {_ENDLESS}")
-        allowed = max(MAX_EXPRESSION_MILLISECONDS, estimate(self._compiled, params).milliseconds())
+        allowed = max(MAX_EXPRESSION_MILLISECONDS, estimate(self._compiled, cycle.params).milliseconds())
         bounds = {root: of_object(value) for root, value in found.items()}
-        return _too_large(message, estimate(self._compiled, params, bounds), allowed)
+        return _too_large(message, estimate(self._compiled, cycle.params, bounds), allowed)
 
 
 class NodeSize:
@@ -122,8 +124,8 @@ class VictimSize:
         return _too_large(message, cost, max(MAX_EXPRESSION_MILLISECONDS, assumed))
 
 
-def _of_pod(pod: Pod, root: str) -> Mapping[str, Any]:
-    return pod.json if root == "pod" else pod.amounts
+def _of_pod(cycle: Cycle, root: str) -> Mapping[str, Any]:
+    return cycle.pod.json if root == "pod" else cycle.requests
 
 
 def _too_large(message: str, cost: Cost, allowed: float) -> TooLarge | None:

@@ -24,7 +24,7 @@ _COUNT_CALL = re.compile(rf"\b(?:node|topology|cluster)\s*\.\s*(?:{'|'.join(COUN
 def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
     """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
     info = cycle.table.infos[row]
-    of_pod = {"pod": cycle.pod.json, "requests": cycle.pod.amounts}
+    of_pod = {"pod": cycle.pod.json, "requests": cycle.requests}
     of_node = {"node": info.node.json, "usage": info.usage}
     seen = values_at(expression.reads, of_pod | of_node | {"params": dict(cycle.params)})
     for call in _count_calls(expression.source):

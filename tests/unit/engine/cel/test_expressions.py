@@ -766,6 +766,11 @@ class TestRequests:
         cycle = cycle_of([node("n1"), node("n2")], [busy], pod=pod)
         assert evaluate("usage.free.cpu - requests.cpu", cycle) == [500, -1000]
 
+    def test_may_say_which_pods_are_counted(self) -> None:
+        pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
+        cycle = cycle_of([node("n1"), node("n2")], [pod_on("b", "n2", size="1000")], pod=pod)
+        assert evaluate("node.count({'size': string(requests.cpu)})", cycle) == [0, 1]
+
     def test_tell_pods_apart_by_what_they_come_from(self) -> None:
         expression = Expression("requests.cpu > 1 && pod.metadata.name != 'a'", Result.BOOLEAN)
         assert ("spec", "containers") in expression.pod_paths
