@@ -139,7 +139,11 @@ def _test_changes(old: Mapping[str, engine.RuleSetTest], new: Mapping[str, engin
         if name not in old or old[name] == test:
             continue
         was = old[name]
-        others = [field for field in ("pod", "nodes", "pods", "now") if getattr(was, field) != getattr(test, field)]
+        others = [
+            field
+            for field in ("pod", "nodes", "pods", "namespaces", "now")
+            if getattr(was, field) != getattr(test, field)
+        ]
         said = [f"expects “{_expected(was.expect)}” → “{_expected(test.expect)}”"] if was.expect != test.expect else []
         lines.append(f"test {name} changed: {', '.join([*said, *(f'another {field}' for field in others)])}")
     if [*old] != [*new] and not lines:

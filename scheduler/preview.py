@@ -31,6 +31,7 @@ _MOST_PENDING = 200
 MOST_NODES, MOST_PODS = 8, 50
 _MOST_SAID, _MOST_NAMED = 6, 3
 _NOW = re.compile(r"\bnow\b")
+_NAMESPACE = re.compile(r"\bnamespaceObject\b")
 
 NOT_IN_IT = "Only the rule set's own rules are asked: what the scheduler itself refuses isn't in it, unless the rule set says it, too"
 
@@ -294,7 +295,8 @@ def _test(
     Tests run with the rule set's own params and all of its rules; `given` is what the Pod's Assignment makes of it.
     """
     sample = _sampled(rule_set, pod, snapshot, both)
-    small = Snapshot.of(map(Node.from_json, sample.nodes), map(Pod.from_json, sample.pods))
+    labels = dict(snapshot.namespace_labels(pod.namespace))
+    small = Snapshot.of(map(Node.from_json, sample.nodes), map(Pod.from_json, sample.pods), {pod.namespace: labels})
     cycle = Cycle(
         pod=Pod.from_json(sample.pod), snapshot=small, now=now, params=rule_set.params, give_way=limit.give_way
     )
@@ -304,7 +306,9 @@ def _test(
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     test: dict[str, Any] = {"name": _name(pod, answer.best, answer.feasible), "pod": sample.pod, "nodes": sample.nodes}
     test |= {"pods": sample.pods} if sample.pods else {}
-    test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _reads_now(rule_set) else {}
+    namespaces = [{"metadata": {"name": pod.namespace, "labels": labels}}]
+    test |= {"namespaces": namespaces} if _mentions(_NAMESPACE, rule_set) else {}
+    test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _mentions(_NOW, rule_set) else {}
     test["expect"] = _expected(answer)
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
     return test, [*_left_out(sample, set(as_given.feasible), whole), *_said_otherwise(answer, as_given)]
@@ -382,9 +386,9 @@ def _name(pod: Pod, best: str, feasible: Sequence[str]) -> str:
     return f"{pod.name} may use {_some(sorted(feasible))}" if feasible else f"{pod.name} finds no node"
 
 
-def _reads_now(rule_set: CompiledRuleSet) -> bool:
+def _mentions(name: re.Pattern[str], rule_set: CompiledRuleSet) -> bool:
     spec = rule_set.source.spec
-    return any(_NOW.search(rule.expression) for rule in (*spec.filters, *spec.scores))
+    return any(name.search(rule.expression) for rule in (*spec.filters, *spec.scores))
 
 
 _NOISE = ("managedFields", "resourceVersion", "uid", "generation", "selfLink", "generateName")

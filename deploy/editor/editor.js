@@ -12,7 +12,7 @@ import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } f
 import { tags } from "@lezer/highlight";
 
 const KEYWORDS = new Set(["true", "false", "null", "in"]);
-const VARIABLES = new Set(["pod", "requests", "node", "usage", "victim", "params", "now", "topology", "cluster"]);
+const VARIABLES = new Set(["pod", "requests", "namespaceObject", "node", "usage", "victim", "params", "now", "topology", "cluster"]);
 
 const cel = StreamLanguage.define({
   name: "cel",

@@ -24,6 +24,11 @@ HELP: list[Helped] = [
         "What the Pod requests in all: its containers, init containers and overhead; cpu in millicores, memory in bytes.",
         "usage.free.cpu - requests.cpu >= 2000",
     ),
+    Helped(
+        "namespaceObject",
+        "The Pod's namespace: metadata.name and metadata.labels, which are there even where there are none.",
+        "namespaceObject.metadata.labels.?team == node.metadata.?labels.team",
+    ),
     Helped("node", "The node that is asked about, as Kubernetes JSON.", "!has(node.spec.unschedulable)"),
     Helped(
         "usage",

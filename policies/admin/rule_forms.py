@@ -169,7 +169,7 @@ class FilterForm(RuleForm):
         if "expression" in self.fields:
             self.fields[
                 "expression"
-            ].help_text = "CEL that is true where the Pod may run. It sees pod, requests, node, usage, params and now."
+            ].help_text = "CEL that is true where the Pod may run. It sees pod, requests, namespaceObject, node, usage, params and now."
         self.show_chips()
 
 
@@ -199,9 +199,7 @@ class ScoreForm(RuleForm):
         if "expression" in self.fields:
             self.fields[
                 "expression"
-            ].help_text = (
-                "CEL that gives a number, higher for a better node. It sees pod, requests, node, usage, params and now."
-            )
+            ].help_text = "CEL that gives a number, higher for a better node. It sees pod, requests, namespaceObject, node, usage, params and now."
         self.show_chips()
 
     def clean(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from policies.engine.cel import TOO_LARGE
 from policies.engine.errors import DeadlineError, Fault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.owners import draw, owner_kinds_of
 from policies.engine.objects.pod import Pod
@@ -669,7 +670,9 @@ def run_tests(rule_set: RuleSet) -> list[Fault]:
 
 
 def _cycle_of(compiled: CompiledRuleSet, test: RuleSetTest) -> Cycle:
-    snapshot = Snapshot.of(map(Node.from_json, test.nodes), map(Pod.from_json, test.pods))
+    metadata = [Namespace.from_json(each).metadata for each in test.namespaces]
+    namespaces = {each.name: each.labels or {} for each in metadata}
+    snapshot = Snapshot.of(map(Node.from_json, test.nodes), map(Pod.from_json, test.pods), namespaces)
     now = datetime.fromisoformat(test.now) if test.now else EPOCH
     return Cycle(pod=Pod.from_json(test.pod), snapshot=snapshot, now=now, params=compiled.params)
 

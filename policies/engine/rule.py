@@ -87,6 +87,18 @@ class Cycle:
         """What expressions see as `requests`. Several read it; of a Pod of many containers it takes 20 us."""
         return self.pod.amounts
 
+    @cached_property
+    def namespace(self) -> Mapping[str, Any]:
+        """What expressions see as `namespaceObject`: without labels where the Pod's namespace isn't known."""
+        labels = self.snapshot.namespace_labels(self.pod.namespace)
+        return {"metadata": {"name": self.pod.namespace, "labels": dict(labels)}}
+
+    def variable(self, name: str) -> Mapping[str, Any]:
+        """Return what expressions see under one of the names of `cel.syntax.OF_POD`."""
+        if name == "requests":
+            return self.requests
+        return self.namespace if name == "namespaceObject" else self.pod.json
+
     @property
     def table(self) -> Table:
         """The nodes as columns."""

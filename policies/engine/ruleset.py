@@ -96,12 +96,13 @@ class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
 
 
 class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """A test inside a rule set: a Pod, the cluster's nodes and Pods (Kubernetes JSON), and what must come out."""
+    """A test inside a rule set: a Pod, the cluster's nodes, Pods and Namespaces (Kubernetes JSON), and what must come out."""
 
     name: str
     pod: dict[str, Any]
     nodes: list[dict[str, Any]] = []
     pods: list[dict[str, Any]] = []
+    namespaces: list[dict[str, Any]] = []
     now: str = ""
     expect: Expectation = Expectation()
 

@@ -31,6 +31,7 @@ from policies.engine.documents import (
 )
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, NO_BUILTIN
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.params import overridden, type_faults
@@ -336,7 +337,7 @@ def _check_rules(kind: str, rules: list[Any], faults: list[Fault]) -> None:
 
 
 def _read_test(value: object, path: str, faults: list[Fault]) -> RuleSetTest:
-    reader = Reader(value, path, faults, {"name", "pod", "nodes", "pods", "now", "expect"})
+    reader = Reader(value, path, faults, {"name", "pod", "nodes", "pods", "namespaces", "now", "expect"})
     expect = Reader(reader.raw("expect"), reader.where("expect"), faults, {"feasible", "best", "reasons", "protected"})
     if "expect" not in reader:
         reader.fault("expect", "is needed: what must come out, such as {feasible: [n1], best: n1}")
@@ -347,6 +348,7 @@ def _read_test(value: object, path: str, faults: list[Fault]) -> RuleSetTest:
         pod=_read_object(reader.mapping("pod"), reader.where("pod"), Pod, faults),
         nodes=reader.items("nodes", lambda item, where: _read_object(item, where, Node, faults)),
         pods=reader.items("pods", lambda item, where: _read_object(item, where, Pod, faults)),
+        namespaces=reader.items("namespaces", lambda item, where: _read_object(item, where, Namespace, faults)),
         now=reader.text("now"),
         expect=Expectation(
             feasible=expect.texts("feasible") if "feasible" in expect else None,
@@ -365,9 +367,10 @@ def _check_time(text: str, reader: Reader) -> None:
         reader.fault("now", "must be a time with its zone, such as 2026-03-29T01:30:00Z")
 
 
-def _read_object(value: object, path: str, kind: type[Pod] | type[Node], faults: list[Fault]) -> dict[str, Any]:
+def _read_object(value: object, path: str, kind: type[Pod | Node | Namespace], faults: list[Fault]) -> Any:
     try:
-        return kind.from_json(value).json
+        kind.from_json(value)
     except ObjectError as error:
         faults.append(Fault(path, str(error)))
         return {}
+    return value

@@ -18,6 +18,7 @@ import msgspec
 
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -33,7 +34,7 @@ from scheduler.binder.preemption_executor import notes_of
 from scheduler.binder.queue import REVISION, Queue, State, Waiting
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Namespace
+from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.waiting import is_waiting

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from policies.engine.objects.cluster_kinds import ClusterObject
 from policies.engine.objects.cluster_objects import Change as ObjectChange
 from policies.engine.objects.cluster_objects import ClusterObjects, differs
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.selectors import Labels
-from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
 
 

@@ -25,21 +25,15 @@ from policies.engine.objects.cluster_kinds import (
     TYPES,
     VOLUMES,
     ClusterObject,
-    LabelledMetadata,
     NamedMetadata,
 )
 from policies.engine.objects.metadata import decode_object
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Metadata, Pod, PodObject
 from scheduler.cluster.errors import APIError, APIUnavailableError, APIUnreadableError, StatusObject, error_of_status
 
 logger = logging.getLogger("berth.cluster")
-
-
-class Namespace(msgspec.Struct, frozen=True, gc=False):
-    """A Namespace, of which only name and labels matter."""
-
-    metadata: LabelledMetadata = LabelledMetadata()
 
 
 class Kept(Protocol):

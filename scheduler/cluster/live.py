@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 from policies.engine.objects.cluster_kinds import ClusterObject
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
-from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Kind, Namespace
+from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Kind
 from scheduler.cluster.reflection import Change, ChangeKind, Changes
 from scheduler.cluster.watch import JOIN_SECONDS, Reflector
 

@@ -306,7 +306,8 @@ def _seen(
         return _seen_of(expression, recorded.cycle, nodes[:_MAX_NAMES])
     pod = recorded.body.get("pod") or {}
     seen = values_at(expression.reads, {"pod": pod, "requests": _requests_of(pod), "params": params})
-    return seen | {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in expression.reads[root]}
+    others = ("node", "usage", "namespaceObject")
+    return seen | {spelled(root, path): _NOT_RECORDED for root in others for path in expression.reads[root]}
 
 
 def _requests_of(pod: dict[str, Any]) -> dict[str, int]:

@@ -154,6 +154,19 @@ class TestPod:
         few = make_pod(requests={"cpu": "1"})
         assert not decided(few, NODES, filters=rules).filters[0].faults
 
+    def test_labels_of_its_namespace_are_compared_too(self) -> None:
+        source = "namespaceObject.metadata.labels.all(name, name != node.metadata.name)"
+        (rule,) = filters(source)
+        rule_set = CompiledRuleSet(make_rule_set(filters=[rule]))
+        for number, faults in [(1, 0), (MANY, len(NODES))]:
+            labels = {f"example.org/l{each}": "x" for each in range(number)}
+            snapshot = Snapshot.of(map(Node.from_json, NODES), (), {"default": labels})
+            cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=NOW)
+            answer = decide(rule_set, cycle, snapshot.table.all_rows())
+            assert sum(answer.filters[0].faults.values()) == faults
+        (message,) = answer.filters[0].faults
+        assert message.startswith(f"the Pod's namespace {TOO_LARGE}namespaceObject.metadata.labels, ")
+
     def test_or_it_passes_where_the_rule_set_chose_so_whatever_the_rule_says_of_errors(self) -> None:
         chosen = {"failures": {"deadline": "pass"}, "filters": filters(JOINED, onError="reject")}
         answer = decided(self.LARGE, NODES, **chosen)

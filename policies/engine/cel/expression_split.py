@@ -1,7 +1,7 @@
 """Splits an expression into the parts that depend on one thing only, and what is left over them.
 
-A part that reads nothing but the Pod (and its requests, params and now) is evaluated once a Pod. A part that reads nothing but a
-node (and its usage) is evaluated once a node version. What is left are operators over these parts, each of which
+A part that reads nothing but the Pod (and its requests, its namespace, params and now) is evaluated once a Pod. A part
+that reads nothing but a node (and its usage) is evaluated once a node version. What is left are operators over these parts, each of which
 stands there as a variable. The largest such parts are taken.
 """
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from cel.expr import checked_pb2, syntax_pb2
 
-from policies.engine.cel.syntax import Tree, children, free_names, put_variable, subtree, unpack
+from policies.engine.cel.syntax import OF_POD, Tree, children, free_names, put_variable, subtree, unpack
 from policies.engine.objects.node import Path
 
 _NODE, _POD, _COUNT = "node", "pod", "count"
-_SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "requests": _POD, "params": _POD, "now": _POD}
+_SOURCE_OF = {"node": _NODE, "usage": _NODE, **dict.fromkeys((*OF_POD, "params", "now"), _POD)}
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
 # Calls that give what they are given, or the members of lists that they are given.
 _HANDING_ON = frozenset({"dyn", "_+_"})

@@ -1,7 +1,7 @@
 """CEL expressions over all nodes at once.
 
-An expression sees `pod` and `node` (Kubernetes JSON), `requests` (the Pod's), `usage` (the node's allocatable, requested,
-free), `params` and `now`, and may call `node.count({labels})`, `topology.count(key, {labels})` and `cluster.count({labels})`.
+An expression sees `pod` and `node` (Kubernetes JSON), `requests` (the Pod's), `namespaceObject` (the name and labels of its
+namespace), `usage` (the node's allocatable, requested, free), `params` and `now`, and may call `node.count({labels})`, `topology.count(key, {labels})` and `cluster.count({labels})`.
 
 Evaluating costs microseconds, handing over a whole node many times that. So an expression is taken apart (`expression_split`):
 what reads the Pod only is evaluated once a Pod; what reads a node only is a column, evaluated once a node version and
@@ -10,7 +10,7 @@ combination of values.
 """
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -35,7 +35,7 @@ from policies.engine.cel.language import (
 from policies.engine.cel.oversize import NodeSize, PodSize
 from policies.engine.cel.pruning import pruned, rebuilt
 from policies.engine.cel.schema import check_fields
-from policies.engine.cel.syntax import REQUESTED_BY, CountCall, Tree, free_names, unpack
+from policies.engine.cel.syntax import NAMED_BY, OF_POD, REQUESTED_BY, CountCall, Tree, free_names, unpack
 from policies.engine.cel.vectors import Operand, Texts, vectorised
 from policies.engine.objects.columns import ALL_NAMESPACES, label, sums_by
 from policies.engine.objects.node import NodeInfo, Path, trace
@@ -99,7 +99,7 @@ class Expression:
 
     Attributes:
         source: as it was written.
-        reads: the paths that it follows into pod, requests, node, usage and params.
+        reads: the paths that it follows into each of OBJECTS.
         reads_now: whether it reads `now`, so that its answer may change by itself.
 
     Raises:
@@ -129,7 +129,13 @@ class Expression:
     @property
     def pod_paths(self) -> frozenset[Path]:
         """What of the Pod's JSON it goes by."""
-        return frozenset(self.reads["pod"]).union(REQUESTED_BY if self.reads["requests"] else ())
+        found = frozenset(self.reads["pod"]).union(REQUESTED_BY if self.reads["requests"] else ())
+        return found | {NAMED_BY} if self.reads_namespace else found
+
+    @property
+    def reads_namespace(self) -> bool:
+        """Whether it goes by the Pod's namespace, whose labels may change."""
+        return bool(self.reads["namespaceObject"])
 
     @property
     def counts_pods(self) -> bool:
@@ -225,7 +231,7 @@ class Expression:
     def evaluate_plainly(self, cycle: Cycle, row: int) -> Value:
         """Return the value for one node with everything handed over whole: what `evaluate` is tested against."""
         info = cycle.table.infos[row]
-        data: Data = {**_pod_data(cycle), "requests": cycle.requests, "node": info.node.json, "usage": info.usage}
+        data: Data = {**_pod_data(cycle, OF_POD), "node": info.node.json, "usage": info.usage}
         fault: EvaluationFault | None = None
         for count in self._counts:
             column = count.column(cycle)
@@ -348,7 +354,7 @@ class _Known:
 
 
 class _PodValue:
-    """A part that reads the Pod, its requests, params and now."""
+    """A part that reads what is OF_POD, params and now."""
 
     def __init__(self, part: Subexpression) -> None:
         self.variable = part.variable
@@ -356,14 +362,8 @@ class _PodValue:
         self._program = Program(part.serialized)
 
     def value(self, cycle: Cycle) -> object:
-        data: Data = {
-            "pod": pruned(cycle.pod.json, self._reads["pod"]),
-            "params": pruned(cycle.params, self._reads["params"]),
-            "now": cycle.now,
-        }
-        if self._reads["requests"]:
-            data["requests"] = cycle.requests
-        return self._program.run(data)
+        data: Data = {name: pruned(cycle.variable(name), self._reads[name]) for name in OF_POD if self._reads[name]}
+        return self._program.run(data | {"params": pruned(cycle.params, self._reads["params"]), "now": cycle.now})
 
 
 class _NodeColumn:
@@ -453,13 +453,12 @@ class _Count:
         self.target = call.target
         self._everywhere = call.everywhere
         self._arguments = [Program(argument) for argument in call.arguments]
-        self._reads_requests = any("requests" in free_names(unpack(each).expr) for each in call.arguments)
+        read = set[str]().union(*(free_names(unpack(each).expr) for each in call.arguments))
+        self._reads = [name for name in OF_POD if name in read]
 
     def arguments(self, cycle: Cycle) -> tuple[str, Labels | EvaluationFault]:
         """Return the label of the domains, "" for none, and the labels of the Pods that count."""
-        data = _pod_data(cycle)
-        if self._reads_requests:
-            data["requests"] = cycle.requests
+        data = _pod_data(cycle, self._reads)
         values = [argument.run(data) for argument in self._arguments]
         fault = next((value for value in values if isinstance(value, EvaluationFault)), None)
         key, labels = str(values[0]) if len(values) > 1 else "", values[-1]
@@ -477,8 +476,8 @@ class _Count:
         return counts if self.target == "node" else _by_domain(cycle, key, counts)
 
 
-def _pod_data(cycle: Cycle) -> Data:
-    return {"pod": cycle.pod.json, "params": dict(cycle.params), "now": cycle.now}
+def _pod_data(cycle: Cycle, names: Iterable[str]) -> Data:
+    return {name: cycle.variable(name) for name in names} | {"params": dict(cycle.params), "now": cycle.now}
 
 
 def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:

@@ -43,6 +43,7 @@ _NAMED_TYPES = {
 _VARIABLES = {
     "pod": cel.Type.DYN,
     "requests": cel.Type.DYN,
+    "namespaceObject": cel.Type.DYN,
     "node": cel.Type.DYN,
     "usage": cel.Type.DYN,
     "params": cel.Type.DYN,

@@ -23,6 +23,7 @@ from policies.engine.cel.expression_split import Subexpression
 from policies.engine.cel.language import EvaluationFault
 from policies.engine.cel.pruning import pruned
 from policies.engine.cel.size_bounds import KEY_LENGTH, Bound, of_object
+from policies.engine.cel.syntax import OF_POD
 from policies.engine.objects.node import Path, spelled
 from policies.engine.rule import Cycle
 
@@ -33,6 +34,8 @@ MOST_DEEP = 64
 # How each message begins: by this Decisions are counted.
 TOO_LARGE = "is larger than the costs of rules are estimated for: "
 _ENDLESS = f"more than {MOST_VALUES:,} values or {MOST_DEEP} deep"
+# What of a Pod is too large, as messages call it, where that isn't the Pod.
+_OF_POD = {"namespaceObject": "Pod's namespace"}
 # What a victims rule reads, as messages call it.
 _OBJECTS = {"victim": "victim", "pod": "Pod", "node": "node"}
 
@@ -51,7 +54,7 @@ class PodSize:
 
     def __init__(self, compiled: bytes, reads: Mapping[str, Sequence[Path]]) -> None:
         self._compiled = compiled
-        self._reads = {root: reads[root] for root in ("pod", "requests") if reads[root]}
+        self._reads = {root: reads[root] for root in OF_POD if reads[root]}
         self._assumed = {
             root: [(path, assumed_at(root, path)) for path in paths] for root, paths in self._reads.items()
         }
@@ -59,13 +62,12 @@ class PodSize:
     def fault(self, cycle: Cycle) -> TooLarge | None:
         """Return why its Pod can't be decided on within the limits; None when it can."""
         for root, assumed in self._assumed.items():
-            if (place := _beyond(_of_pod(cycle, root), assumed)) is not None:
-                return self._fault_of(cycle, spelled(root, place))
+            if (place := _beyond(cycle.variable(root), assumed)) is not None:
+                return self._fault_of(cycle, f"the {_OF_POD.get(root, 'Pod')} {TOO_LARGE}{spelled(root, place)}")
         return None
 
-    def _fault_of(self, cycle: Cycle, place: str) -> TooLarge | None:
-        message = f"the Pod {TOO_LARGE}{place}"
-        found = {root: pruned(_of_pod(cycle, root), paths) for root, paths in self._reads.items()}
+    def _fault_of(self, cycle: Cycle, message: str) -> TooLarge | None:
+        found = {root: pruned(cycle.variable(root), paths) for root, paths in self._reads.items()}
         if any(map(_is_endless, found.values())):
             return TooLarge(f"{message}, {_ENDLESS}")
         allowed = max(MAX_EXPRESSION_MILLISECONDS, estimate(self._compiled, cycle.params).milliseconds())
@@ -122,10 +124,6 @@ class VictimSize:
             return None
         assumed = estimate_of_victims(self._compiled, params).milliseconds()
         return _too_large(message, cost, max(MAX_EXPRESSION_MILLISECONDS, assumed))
-
-
-def _of_pod(cycle: Cycle, root: str) -> Mapping[str, Any]:
-    return cycle.pod.json if root == "pod" else cycle.requests
 
 
 def _too_large(message: str, cost: Cost, allowed: float) -> TooLarge | None:

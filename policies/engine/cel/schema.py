@@ -10,11 +10,18 @@ from difflib import get_close_matches
 from cel.expr import checked_pb2, syntax_pb2
 
 from policies.engine.cel.kubernetes_schema import TYPES
-from policies.engine.cel.syntax import children, constant_string, fault_at
+from policies.engine.cel.syntax import OWN_TYPES, children, constant_string, fault_at
 from policies.engine.objects import running
 
-_ROOTS = {"pod": "Pod", "requests": "map:int", "node": "Node", "usage": "usage", "victim": "victim"}
-_EXTRA = {"usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"}, **running.FIELDS}
+_ROOTS = {
+    "pod": "Pod",
+    "requests": "map:int",
+    "namespaceObject": "namespaceObject",
+    "node": "Node",
+    "usage": "usage",
+    "victim": "victim",
+}
+_EXTRA = {**OWN_TYPES, **running.FIELDS}
 _SCALARS = frozenset({"string", "int", "bool"})
 _UNWRAPPING = frozenset({"orValue", "value", "optional.of", "or"})
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from policies.engine.cel.expressions import Expression, Result
 from policies.engine.cel.language import EvaluationFault
-from policies.engine.cel.syntax import COUNTS
+from policies.engine.cel.syntax import COUNTS, OF_POD
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import MISSING, Path, spelled, trace
 from policies.engine.rule import Cycle
@@ -24,7 +24,7 @@ _COUNT_CALL = re.compile(rf"\b(?:node|topology|cluster)\s*\.\s*(?:{'|'.join(COUN
 def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
     """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
     info = cycle.table.infos[row]
-    of_pod = {"pod": cycle.pod.json, "requests": cycle.requests}
+    of_pod = {name: cycle.variable(name) for name in OF_POD if expression.reads[name]}
     of_node = {"node": info.node.json, "usage": info.usage}
     seen = values_at(expression.reads, of_pod | of_node | {"params": dict(cycle.params)})
     for call in _count_calls(expression.source):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 
 from policies.engine.cel.kubernetes_schema import TYPES
+from policies.engine.cel.syntax import OWN_TYPES
 from policies.engine.objects.running import FIELDS
 
 # Elements of lists and entries of maps, by the member's name.
@@ -144,11 +145,10 @@ SCALAR = Bound(length=NUMBER_LENGTH)
 # What nothing is known of.
 ANYTHING = Bound(size=OTHER_COUNT, length=OTHER_LENGTH, element=Bound(length=OTHER_LENGTH))
 
-_AMOUNTS = "map:int"
 _FIELDS: Mapping[str, Mapping[str, str]] = {
     **TYPES,
     **FIELDS,
-    "usage": {"allocatable": _AMOUNTS, "requested": _AMOUNTS, "free": _AMOUNTS},
+    **OWN_TYPES,
 }
 
 
@@ -211,7 +211,8 @@ def joined(bounds: list[Bound]) -> Bound | None:
 
 ROOTS: Mapping[str, Bound] = {
     "pod": Bound(type="Pod"),
-    "requests": of_type(_AMOUNTS, "requests"),
+    "requests": of_type("map:int", "requests"),
+    "namespaceObject": Bound(type="namespaceObject"),
     "node": Bound(type="Node"),
     "usage": Bound(type="usage"),
     "victim": Bound(type="victim"),

@@ -16,11 +16,21 @@ from google.protobuf.message import DecodeError
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Path
 
-OBJECTS = frozenset({"pod", "requests", "node", "usage", "params", "victim"})
+OBJECTS = frozenset({"pod", "requests", "namespaceObject", "node", "usage", "params", "victim"})
+# Those that are the same for all nodes, besides params.
+OF_POD = ("pod", "requests", "namespaceObject")
+# The types of Berth's own objects, as kubernetes_schema has Kubernetes'. Of a Namespace, Berth's watches keep name and labels.
+OWN_TYPES = {
+    "usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"},
+    "namespaceObject": {"metadata": "namespaceObject.metadata"},
+    "namespaceObject.metadata": {"name": "string", "labels": "map:string"},
+}
 # What of a Pod `requests` is worked out from.
 REQUESTED_BY: tuple[Path, ...] = tuple(
     ("spec", name) for name in ("containers", "initContainers", "overhead", "resources")
 )
+# What of a Pod says which namespace is `namespaceObject`.
+NAMED_BY: Path = ("metadata", "namespace")
 # What counts Pods, of the Pod's own namespace and of all.
 COUNT, COUNT_ALL = "count", "countInAllNamespaces"
 COUNTS = (COUNT, COUNT_ALL)
@@ -43,7 +53,7 @@ class CountCall:
     """A call of `count` that was taken out of a tree.
 
     `target` is node, cluster or topology; `variable` is the name that stands in its place; `arguments` are
-    expressions of their own, over pod, requests, params and now only. `everywhere`: Pods of all namespaces count.
+    expressions of their own, over OF_POD, params and now only. `everywhere`: Pods of all namespaces count.
     """
 
     def __init__(self, target: str, variable: str, arguments: list[bytes], *, everywhere: bool) -> None:
@@ -142,9 +152,8 @@ class Tree:
         if expr.WhichOneof("expr_kind") == "ident_expr":
             name = expr.ident_expr.name
             if name in {"node", "usage", "topology", "cluster"} or name in self._bound:
-                raise self.fault(
-                    expr, f"the arguments of {function} may read pod, requests, params and now, not {name}"
-                )
+                may = ", ".join((*OF_POD, "params"))
+                raise self.fault(expr, f"the arguments of {function} may read {may} and now, not {name}")
         for child in children(expr):
             self._check_count_argument(function, child)
         if expr.WhichOneof("expr_kind") == "call_expr" and expr.call_expr.function in COUNTS:

@@ -6,7 +6,7 @@ import numpy as np
 
 from policies.engine.cel import EvaluationFault, Expression, Result, Seen, TooLarge, Value, seen_by, shown
 from policies.engine.objects.table import Rows
-from policies.engine.rule import NODE, NODE_GONE, POD_CHANGES, Cycle, Detail, Filter, Scope
+from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CHANGES, Cycle, Detail, Filter, Scope
 from policies.engine.ruleset import DEFAULT_FAILURES, Failures, FilterRule
 from policies.engine.selectors import Labels
 from policies.engine.status import PASSED, Code, Status, Verdicts
@@ -33,7 +33,7 @@ class ExpressionFilter(Filter):
     def __init__(self, rule: FilterRule, failures: Failures = DEFAULT_FAILURES) -> None:
         self.expression = Expression(rule.expression, Result.BOOLEAN)
         self.scope = self.expression.scope
-        self.requeued_by = _REQUEUED_BY[self.scope]
+        self.requeued_by = _REQUEUED_BY[self.scope] | ({NAMESPACE} if self.expression.reads_namespace else frozenset())
         self.counts_pods = self.expression.counts_pods
         self.reads_now = self.expression.reads_now
         self.pod_paths = self.expression.pod_paths

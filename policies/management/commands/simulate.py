@@ -12,6 +12,7 @@ from policies import checking
 from policies.engine.decision import EPOCH, NOT_EVALUATED, Answer, CompiledRuleSet, decide
 from policies.engine.errors import ObjectError, RuleSetError
 from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -86,9 +87,8 @@ def read_case(case: Any) -> Cycle:
         raise ObjectError(message)
     nodes = [Node.from_json(node) for node in case.get("nodes") or ()]
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
-    namespaces = {
-        item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in case.get("namespaces") or ()
-    }
+    metadata = [Namespace.from_json(item).metadata for item in case.get("namespaces") or ()]
+    namespaces = {each.name: each.labels or {} for each in metadata}
     now = datetime.fromisoformat(case["now"]) if case.get("now") else EPOCH
     snapshot = Snapshot.of(nodes, pods, namespaces, objects=ClusterObjects.from_json(case))
     return Cycle(pod=Pod.from_json(case.get("pod") or {}), snapshot=snapshot, now=now)

@@ -5,7 +5,7 @@
   const usage = { allocatable: "map:int", requested: "map:int", free: "map:int" };
   const members = ["apiVersion", "kind", "metadata", "spec", "filters", "scores", "victims", "params", "failures", "tests",
     "name", "description", "builtin", "expression", "arguments", "reason", "onError", "preemptionHelps", "mode", "weight", "bounds",
-    "pod", "nodes", "pods", "now", "expect", "feasible", "best", "reasons", "protected"];
+    "pod", "nodes", "pods", "namespaces", "now", "expect", "feasible", "best", "reasons", "protected"];
   const editors = new Map();
   let types = null;
 
@@ -27,6 +27,10 @@
 
   function fieldsOf(found, path) {
     let type = roots[path[0]];
+    if (path[0] === "namespaceObject") {
+      const own = { namespaceObject: ["metadata"], "namespaceObject.metadata": ["name", "labels"] }[path.join(".")] || [];
+      return own.map((label) => ({ label }));
+    }
     if (path[0] === "usage" || path[0] === "requests") {
       if (path[0] === "usage" && path.length === 1) return Object.entries(usage).map(([label, kind]) => ({ label, detail: kind }));
       const ofNode = path[0] === "usage" ? ["pods"] : [];

@@ -16,6 +16,7 @@ from policies import publishing
 from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.cluster_kinds import CLAIMS, REPLICA_SETS, SERVICES, TYPES
 from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Snapshot
@@ -23,7 +24,6 @@ from policies.engine.preemption.narrowing import narrowing
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment
 from scheduler.cluster.building import SnapshotBuilder
-from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
 from scheduler.decisions.candidates import (
     SentCandidate,

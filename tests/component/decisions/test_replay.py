@@ -16,13 +16,13 @@ from policies import publishing
 from policies.engine import scheduling
 from policies.engine.decision import CompiledRevision, decide
 from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.scheduling import default_profile, judge, with_default_filters
 from scheduler.cluster.building import SnapshotBuilder
-from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import journal
 from scheduler.decisions.reading import body_of
@@ -71,6 +71,10 @@ RULE_SETS: dict[str, dict[str, Any]] = {
     "counting": {
         "filters": [
             {"name": "few", "expression": "node.count({'app': pod.metadata.labels.app}) < params.most"},
+            {
+                "name": "x",
+                "expression": "namespaceObject.metadata.labels.?team.orValue('') != 'x' || node.metadata.name < 'n4'",
+            },
             {"builtin": "MatchInterPodAffinity"},
             {"builtin": "EvenPodsSpread"},
         ],

@@ -213,6 +213,16 @@ def test_a_rule_that_reads_the_time_gets_the_moment_into_its_test() -> None:
     assert found.test["name"] == "billing-1 finds no node"
 
 
+def test_a_rule_that_reads_the_namespace_gets_it_into_its_test() -> None:
+    rule = {"name": "theirs", "expression": "node.metadata.labels.team == namespaceObject.metadata.labels.team"}
+    rules = rules_of(opened(make_rule_set("web", filters=[rule])).pk)
+    nodes = cluster().table.infos
+    labelled = Snapshot.of([info.node for info in nodes], (), {"default": {"team": "data"}, "other": {"team": "web"}})
+    found = preview(POD, "web", rules, labelled)
+    assert found.test["namespaces"] == [{"metadata": {"name": "default", "labels": {"team": "data"}}}]
+    assert found.test["expect"]["feasible"] == ["n-data"]
+
+
 class Server:
     """Stands in for the API server."""
 

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from policies.engine.decision import NOT_IN_TIME, CompiledRevision
+from policies.engine.objects.cluster_kinds import LabelledMetadata
+from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Table
@@ -22,7 +24,7 @@ from scheduler.binder.queue import State, Waiting
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
-from scheduler.cluster.kinds import LabelledMetadata, Namespace, Seen
+from scheduler.cluster.kinds import Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes, Reflection
 from scheduler.decisions import time_limit
@@ -743,6 +745,24 @@ class TestWhatHelpsARefusedPodWithoutKubeSchedulersNotice:
 
         world.now += 5
         world.namespace("other", team="b")
+        world.turn(2)
+
+        assert world.recorded[-1] == ("waits", "n1")
+
+    def test_a_namespace_whose_labels_a_rule_reads_helps(self, world: World) -> None:
+        theirs = [{"name": "team", "expression": "namespaceObject.metadata.labels.?team == node.metadata.labels.?team"}]
+        rule_set = make_rule_set("theirs", filters=theirs)
+        assignments = [make_assignment("all", "theirs")]
+        world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[rule_set], assignments=assignments)))
+        world.namespace("default")
+        world.node("n1", labels={"team": "web"})
+        world.turn()
+        world.pod("waits")
+        world.turn()
+        assert world.state("waits") is State.UNSCHEDULABLE
+
+        world.now += 5
+        world.namespace("default", team="web")
         world.turn(2)
 
         assert world.recorded[-1] == ("waits", "n1")

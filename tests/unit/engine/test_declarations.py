@@ -28,6 +28,7 @@ from policies.engine.rule import (
     POD_LEAVES,
     Detail,
     Filter,
+    NoArguments,
     Scope,
     Score,
 )
@@ -61,6 +62,7 @@ FILTERS = [
     "int(usage.allocatable.cpu) > 3000",
     "int(usage.free.cpu) > 1500",
     "usage.free.cpu - requests.cpu >= 500",
+    "namespaceObject.metadata.labels.?env == optional.of('prod')",
     "node.count({'app': 'web'}) < params.most",
     "topology.count('rack', {'app': 'web'}) < 2",
     "cluster.countInAllNamespaces({'app': 'web'}) < 2",
@@ -129,6 +131,14 @@ class SaysNamespacesDoNotHelp(MatchInterPodAffinity):
     requeued_by = POD_CHANGES | {NODE}
 
 
+class SaysLabelsOfNamespacesDoNotHelp(ExpressionFilter):
+    Arguments = NoArguments
+
+    def __init__(self, arguments: Any) -> None:
+        super().__init__(FilterRule(name="f", expression="namespaceObject.metadata.labels.?env == optional.of('prod')"))
+        self.requeued_by -= {NAMESPACE}
+
+
 class SaysNodesThatGoDoNotHelp(EvenPodsSpread):
     def __init__(self, arguments: Any) -> None:
         super().__init__(arguments)
@@ -154,6 +164,7 @@ class ScoresByItsOwnPods(InterPodAffinityPriority):
 LIARS = [
     SaysNodeAndLooksAtPods, SaysNearAndLooksFar, SaysItDoesNotLookAround, SaysItReadsNothing, SaysItReadsClaimsAlone,
     SaysPodsThatGoDoNotHelp, SaysPodsThatComeDoNotHelp, SaysPodsThatLeaveDoNotHelp, SaysNamespacesDoNotHelp,
+    SaysLabelsOfNamespacesDoNotHelp,
     SaysNodesDoNotHelp, SaysNodesThatGoDoNotHelp, SaysVolumesDoNotHelp, ScoresByNodeAlone, ScoresByItsOwnPods,
 ]  # fmt: skip
 WORDS = {
@@ -166,6 +177,7 @@ WORDS = {
     "SaysPodsThatComeDoNotHelp": "pod came isn't among what helps",
     "SaysPodsThatLeaveDoNotHelp": "pod leaves isn't among what helps",
     "SaysNamespacesDoNotHelp": "namespace isn't among what helps",
+    "SaysLabelsOfNamespacesDoNotHelp": "namespace isn't among what helps",
     "SaysNodesDoNotHelp": "node isn't among what helps",
     "SaysNodesThatGoDoNotHelp": "node gone isn't among what helps",
     "SaysVolumesDoNotHelp": "isn't among what helps",

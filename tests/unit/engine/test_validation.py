@@ -464,6 +464,15 @@ class TestTests:
         document = rule_set_document(tests=[{"name": "x", "pod": {}, "expect": {}, "now": now}])
         assert "a time with its zone" in faults_of(document)["spec.tests[0].now"]
 
+    def test_namespaces_are_objects_with_a_name(self) -> None:
+        namespaces = ["shop", {"metadata": {"labels": {"team": "web"}}}, {"metadata": {"name": "shop", "labels": 5}}]
+        document = rule_set_document(tests=[{"name": "x", "pod": {}, "expect": {}, "namespaces": namespaces}])
+        faults = faults_of(document)
+        said = {path.removeprefix("spec.tests[0]."): message for path, message in faults.items()}
+        assert said["namespaces[0]"] == "a Namespace is an object, not str"
+        assert said["namespaces[1]"] == "Namespace: needs a name, as metadata.name"
+        assert "labels" in said["namespaces[2]"]
+
     def test_expectations_are_lists_and_texts(self) -> None:
         expect = {"feasible": "n1", "best": 1, "reasons": {"n1": 5}, "worst": "n2"}
         faults = faults_of(rule_set_document(tests=[{"name": "x", "pod": {}, "expect": expect}]))

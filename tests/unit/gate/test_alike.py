@@ -42,6 +42,7 @@ FILTERS = [
     {"builtin": "MatchInterPodAffinity"},
     {"builtin": "EvenPodsSpread"},
     expression("left", "usage.free.cpu - requests.cpu >= 1000"),
+    expression("theirs", "node.metadata.?labels.team in [optional.none(), namespaceObject.metadata.labels.?team]"),
 ]
 SCORES = [
     {"builtin": "LeastRequestedPriority", "weight": 1},
@@ -95,7 +96,7 @@ def cluster(found: list[dict[str, Any]]) -> tuple[Snapshot, list[Pod]]:
         if each.get("like"):
             pod["metadata"]["annotations"] = {"like": each["like"]}
         made.append(Pod.from_json(pod))
-    return Snapshot.of(map(Node.from_json, nodes), made), made
+    return Snapshot.of(map(Node.from_json, nodes), made, {"default": {"team": "a"}}), made
 
 
 def compiled(number: int, spec: dict[str, Any]) -> CompiledRevision:

@@ -282,6 +282,11 @@ class TestByAnotherRevision:
         assert decided(versioned(2, expression), pods) == (["revision", "revision", ""], 2)
         sized = [make_pod(name, requests={"cpu": cpu}) for name, cpu in ("a1", "b1", "c2")]
         assert decided(versioned(2, "requests.cpu < 2000"), sized) == (["revision", "revision", ""], 2)
+        apart = [make_pod(f"p{place}", namespace=name) for place, name in enumerate(["shop", "shop", "default"])]
+        assert decided(versioned(2, "namespaceObject.metadata.name == 'shop'"), apart) == (
+            ["revision", "revision", ""],
+            2,
+        )
         assert decided(versioned(2, f"{expression} && node.count({{}}) == 0"), pods) == (
             ["revision", "revision", ""],
             3,

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import TZPATH
 
 import numpy as np
@@ -54,9 +54,10 @@ def cycle_of(
     pods: Sequence[Pod] = (),
     pod: dict[str, Any] | None = None,
     params: dict[str, Any] | None = None,
+    namespaces: dict[str, dict[str, str]] | None = None,
 ) -> Cycle:
     asked = Pod.from_json(pod or {"metadata": {"name": "web", "labels": {"app": "x", "team": "a"}}})
-    return Cycle(pod=asked, snapshot=Snapshot.of(nodes, pods), now=NOW, params=params)
+    return Cycle(pod=asked, snapshot=Snapshot.of(nodes, pods, namespaces), now=NOW, params=params)
 
 
 def evaluate(source: str, cycle: Cycle, result: Result = Result.NUMBER) -> list[Value]:
@@ -93,6 +94,11 @@ READS = st.sampled_from(
     + ["node.extra.shelves", "node.extra.shelves[0].key", "node.metadata.name", "pod.metadata.name", "node", "pod.spec"]
     + ["usage.free.cpu", "usage.requested.pods", "usage.?free[?'gpu'].orValue(0)", "usage.free", "usage.nothing"]
     + ["requests.cpu", "requests.?gpu.orValue(0)", "requests['memory']", "requests", "requests.gpu"]
+    + [
+        "namespaceObject.metadata.name",
+        "namespaceObject.metadata.labels",
+        "namespaceObject.metadata.labels.?app.orValue(0)",
+    ]
     + ["params.limit", "params.names", "params.nothing", "params.?nothing.orValue(2)", "params['team']"]
     + ["node.metadata.labels[pod.metadata.labels.app]", "node.extra.rack[params.team]", "'none'", "dyn(null)"]
 )
@@ -593,7 +599,9 @@ class TestRefusal:
         assert (caught.value.line, caught.value.column) == (line, column)
         assert "container" not in caught.value.message
 
-    @pytest.mark.parametrize("name", ["pod", "requests", "node", "usage", "params", "now", "topology", "cluster"])
+    @pytest.mark.parametrize(
+        "name", ["pod", "requests", "namespaceObject", "node", "usage", "params", "now", "topology"]
+    )
     @pytest.mark.parametrize(
         "form", ["[1].exists({0}, true)", "[1].map({0}, 1) == [1]", "optional.of(1).optMap({0}, 1).hasValue()"]
     )
@@ -776,6 +784,40 @@ class TestRequests:
         assert ("spec", "containers") in expression.pod_paths
         assert ("metadata", "name") in expression.pod_paths
         assert Expression("usage.free.cpu > 1", Result.BOOLEAN).pod_paths == frozenset()
+
+
+class TestTheNamespace:
+    SHOP: ClassVar = {"metadata": {"name": "a", "namespace": "shop", "labels": {"team": "data"}}}
+
+    def test_has_a_name_and_the_labels_that_it_has_now(self) -> None:
+        namespaces = {"shop": {"team": "web"}, "default": {"team": "data"}}
+        cycle = cycle_of(
+            [node("n1", labels={"team": "web"}), node("n2", labels={"team": "data"})],
+            pod=self.SHOP,
+            namespaces=namespaces,
+        )
+        source = "namespaceObject.metadata.labels.team == node.metadata.labels.team"
+        assert evaluate(source, cycle, Result.BOOLEAN) == [True, False]
+        assert evaluate("size(namespaceObject.metadata.name)", cycle) == [4, 4]
+
+    @pytest.mark.parametrize("namespaces", [{}, {"shop": {}}], ids=["unknown", "without labels"])
+    def test_has_labels_even_where_there_are_none(self, namespaces: dict[str, dict[str, str]]) -> None:
+        source = "!has(namespaceObject.metadata.labels.team) && size(namespaceObject.metadata.labels) == 0"
+        assert value_of(source, Result.BOOLEAN, pod=self.SHOP, namespaces=namespaces) is True
+
+    def test_may_say_which_pods_are_counted(self) -> None:
+        pods = [pod_on("b", "n2", app="web")]
+        cycle = cycle_of([node("n1"), node("n2")], pods, namespaces={"default": {"main": "web"}})
+        assert evaluate("node.count({'app': namespaceObject.metadata.labels.main})", cycle) == [0, 1]
+
+    def test_tells_pods_apart_by_their_namespace(self) -> None:
+        expression = Expression("namespaceObject.metadata.labels.team == 'web'", Result.BOOLEAN)
+        assert expression.pod_paths == {("metadata", "namespace")}
+
+    def test_has_nothing_else(self) -> None:
+        for field, known in [("status.phase", "metadata"), ("metadata.annotations.team", "labels, name")]:
+            with pytest.raises(ExpressionError, match=f"known are {known}"):
+                Expression(f"namespaceObject.{field} == 'web'", Result.BOOLEAN).check_fields()
 
 
 class TestWhatTellsPodsApart:
