@@ -148,7 +148,7 @@ cluster: ## Build the local cluster's programs (minutes the first time)
 check: setup ## Format, lint, types, layers, migrations, dead links, README's commands
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy controlplane policies scheduler berth/src
+	$(VENV)/bin/mypy controlplane policies scheduler berth/src bench
 	$(VENV)/bin/lint-imports --config pyproject.toml
 	$(PYTHON) manage.py makemigrations --check --dry-run
 	$(PYTEST) -q tests/architecture

@@ -9,7 +9,8 @@ from statistics import median
 from time import perf_counter
 
 from policies import checking
-from policies.engine.validation import API_VERSION, read_rule_set
+from policies.engine.ruleset import API_VERSION
+from policies.engine.validation import read_rule_set
 
 _ROUNDS = 100
 

@@ -24,7 +24,8 @@ from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.validation import API_VERSION, read_rule_set
+from policies.engine.ruleset import API_VERSION
+from policies.engine.validation import read_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PARAMS = {"names": [f"name-{number}" for number in range(20)], "pattern": "^node-[0-9]+$", "points": {"a": 1, "b": 2}}

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from bench.extender import percentile
 from bench.running import BASE_DIR, machine
@@ -41,12 +41,12 @@ class Attack(NamedTuple):
     """What each connection of a flood sends first, what it goes on with, and whether it ends and comes again.
 
     Attributes:
-        count: connections held at once; of a burst, all that are made.
+        connections: how many are held at once; of a burst, all that are made.
     """
 
     start: bytes
     drip: bytes
-    count: int = 480
+    connections: int = 480
     is_burst: bool = False
 
 
@@ -69,12 +69,17 @@ ATTACKS = {
 }
 
 
+def _await_end(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
 def attack(name: str, port: int, count: int) -> None:
     """Make a flood until the standard input ends."""
     chosen = ATTACKS[name]
     print("begun", flush=True)
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    threading.Thread(target=_await_end, args=[ended], daemon=True).start()
     if chosen.is_burst:
         _burst(chosen, port, count, ended)
         print("over", flush=True)
@@ -119,8 +124,8 @@ def _hold(chosen: Attack, port: int, count: int, ended: threading.Event) -> None
         for key in list(watched.get_map().values()):
             with suppress(BlockingIOError):
                 if not _goes_on(key, chosen):
-                    watched.unregister(key.fileobj)
-                    key.fileobj.close()
+                    connection = cast("socket.socket", watched.unregister(key.fileobj).fileobj)
+                    connection.close()
 
 
 def _goes_on(key: selectors.SelectorKey, chosen: Attack) -> bool:
@@ -199,14 +204,16 @@ def call(
 def flood(name: str, port: int, count: int = 0) -> Iterator[Callable[[], float]]:
     """Make a flood in a process of its own; yields what waits for a burst's end, and returns how long it took."""
     command = [sys.executable, "-m", "bench.floods", "--attack", name, "--port", str(port)]
-    command += ["--count", str(count or ATTACKS[name].count)]
+    command += ["--count", str(count or ATTACKS[name].connections)]
     with subprocess.Popen(command, cwd=BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:  # noqa: S603
-        assert running.stdout is not None  # noqa: S101 - a pipe was asked for
-        running.stdout.readline()
+        assert running.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert running.stdout is not None  # noqa: S101 - the same
+        lines = running.stdout
+        lines.readline()
         began = time.monotonic()
 
         def wait() -> float:
-            running.stdout.readline()
+            lines.readline()
             return time.monotonic() - began
 
         try:
@@ -238,7 +245,7 @@ def beside(
         if name:
             with flood(name, port, count) as wait_for_its_end:
                 if ATTACKS[name].is_burst:
-                    print(f"{count or ATTACKS[name].count} connections in {wait_for_its_end():.1f} s")
+                    print(f"{count or ATTACKS[name].connections} connections in {wait_for_its_end():.1f} s")
                 else:
                     time.sleep(seconds)
         else:

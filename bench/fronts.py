@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gunicorn
 import msgspec
@@ -150,7 +150,7 @@ def bodies() -> dict[str, bytes]:
     """Return the bodies of filter calls."""
     pod, nodes = make_pod("asked", labels={}), list(map(make_node, range(1_000)))
     names = [node["metadata"]["name"] for node in nodes]
-    contents = ({"NodeNames": names[:1]}, {"NodeNames": names}, {"Nodes": {"items": nodes}})
+    contents: tuple[dict[str, Any], ...] = ({"NodeNames": names[:1]}, {"NodeNames": names}, {"Nodes": {"items": nodes}})
     return {name: msgspec.json.encode({"Pod": pod, **content}) for name, content in zip(CALLS, contents, strict=True)}
 
 

@@ -12,6 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from time import perf_counter, process_time
@@ -184,7 +185,7 @@ def searches(rows: int, until: datetime, random: Random) -> dict[str, Callable[[
     ]  # fmt: skip
     asked: dict[str, Callable[[], dict[str, str]]] = {}
     for names in [*((name,) for name in alone), *pairs]:
-        asked[" + ".join(names)] = lambda names=names: _query(names, alone)
+        asked[" + ".join(names)] = partial(_query, names, alone)
     return asked
 
 
@@ -253,11 +254,11 @@ def main() -> None:
 
         django.setup()
         from bench.recording import measure
-        from bench.running import machine
+        from bench.running import machine, server_version
 
         if connection.vendor != "postgresql":
             parser.error("BERTH_DATABASE_URL names no PostgreSQL; begin with `python -m tests.postgres`")
-        print(f"PostgreSQL {connection.pg_version // 10_000}; {machine()}")
+        print(f"PostgreSQL {server_version()}; {machine()}")
         if asked.requests:
             print("the request's part, classic default set, 1,000 nodes (aim 150 us at p50):")
             print(

@@ -321,8 +321,7 @@ class Turns:
             pairs = [self.pair(memory.without) for _ in range(times)]
         finally:
             gc.enable()
-        times = median(without / kept for kept, without in pairs)
-        return median(kept for kept, _ in pairs), times
+        return median(kept for kept, _ in pairs), median(without / kept for kept, without in pairs)
 
 
 class _Passed(msgspec.Struct):
@@ -470,7 +469,8 @@ class Wire:
             pass
         pieces = list(application(self._served.environ, lambda *given: said.extend(given)))
         self._served.note(is_good=True)
-        self._served.answer(*said, pieces, is_last=False)
+        status, headers = said
+        self._served.answer(status, headers, pieces, is_last=False)
         self._served.go_on()
         seconds = thread_time() - started
         read_answer(self._client)

@@ -199,7 +199,7 @@ def main() -> None:
         from django.db import connection
 
         django.setup()
-        from bench.running import machine
+        from bench.running import machine, server_version
 
         if connection.vendor != "postgresql":
             parser.error("BERTH_DATABASE_URL names no PostgreSQL; begin with `python -m tests.postgres`")
@@ -214,7 +214,7 @@ def main() -> None:
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
         print(
-            f"PostgreSQL {connection.pg_version // 10_000}; {machine()}; {given.rule_sets:,} rule sets x {given.versions} versions, "
+            f"PostgreSQL {server_version()}; {machine()}; {given.rule_sets:,} rule sets x {given.versions} versions, "
             f"{given.assignments:,} Assignments, {given.decisions:,} Decisions, filled in {perf_counter() - began:.0f} s"
         )
         beyond = measure(given.times, given.only)

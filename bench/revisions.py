@@ -198,7 +198,7 @@ class Extender:
             in_flight=in_flight,
             binder=NoBinding(live.snapshot),
             client=client,  # type: ignore[arg-type] # nothing is bound
-            recorder=self.recorder,
+            recorder=self.recorder,  # type: ignore[arg-type] # has what is asked of one here
             shadows=Shadows(self.recorder.record),
         )
 

@@ -54,6 +54,15 @@ def cpu_of_server() -> float:
     return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
 
 
+def server_version() -> int:
+    """Return the major version of the PostgreSQL behind Django's connection."""
+    from django.db import connection
+
+    connection.ensure_connection()
+    version: int = connection.connection.info.server_version
+    return version // 10_000
+
+
 def free_port() -> int:
     """Return a TCP port of this machine that nothing listens on."""
     with socket.socket() as probe:

@@ -127,7 +127,7 @@ def call_beside(attack: str, extender: Extender, context: ssl.SSLContext | None 
     honest = Honest(extender, context)
     with flood(attack, extender.port, BURST if ATTACKS[attack].is_burst else 0) as wait:
         if not ATTACKS[attack].is_burst:
-            honest.wait_for_strangers(ATTACKS[attack].count // 2)
+            honest.wait_for_strangers(ATTACKS[attack].connections // 2)
         ending = threading.Thread(target=wait if ATTACKS[attack].is_burst else lambda: None)
         ending.start()
         calls = 0
