@@ -36,7 +36,7 @@ from policies.engine.cel.oversize import NodeSize, PodSize
 from policies.engine.cel.pruning import pruned, rebuilt
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import NAMED_BY, OF_POD, REQUESTED_BY, CountCall, Tree, free_names, unpack
-from policies.engine.cel.vectors import Operand, Texts, vectorised
+from policies.engine.cel.vectors import Members, Operand, Texts, vectorised
 from policies.engine.objects.columns import ALL_NAMESPACES, label, sums_by
 from policies.engine.objects.node import NodeInfo, Path, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
@@ -312,6 +312,8 @@ class _Known:
         self._values[name] = value
         if isinstance(value, bool | int | str):
             self.operands[name] = value
+        elif isinstance(value, list) and set(map(type, value)) <= {bool, int, str}:
+            self.operands[name] = Members(value)
 
     def put_numbers(self, name: str, numbers: Numbers | EvaluationFault) -> None:
         """Take whole numbers, one for each row of the table."""

@@ -1,7 +1,7 @@
-"""Comparisons, arithmetic and logic over all nodes at once.
+"""Comparisons, arithmetic, logic and membership of lists over all nodes at once.
 
 An expression that has been taken apart is operators over columns and single values. Where all of these are whole
-numbers, booleans or texts, numpy gives in microseconds what CEL gives in milliseconds. What CEL would treat otherwise
+numbers, booleans, texts or lists of such, numpy gives in microseconds what CEL gives in milliseconds. What CEL would treat otherwise
 (a missing value, mixed types, a number beyond 64 bits) is left to CEL: `vectorised` then gives None.
 """
 
@@ -23,8 +23,15 @@ class Texts:
     values: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What a list holds."""
+
+    values: "Sequence[Operand]"
+
+
 # A column (one entry a row asked about) or a single value that holds for all rows.
-Operand = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | Texts | int | bool | str
+Operand = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | Texts | int | bool | str | Members
 
 
 class _LeftToCELError(Exception):
@@ -50,6 +57,8 @@ def _evaluate(expr: syntax_pb2.Expr, operands: Mapping[str, Operand]) -> Operand
         return operands[expr.ident_expr.name]
     if kind == "const_expr":
         return _constant(expr.const_expr)
+    if kind == "list_expr" and not expr.list_expr.optional_indices:
+        return Members([_evaluate(element, operands) for element in expr.list_expr.elements])
     if kind == "call_expr":
         call = expr.call_expr
         operator = OPERATORS.get(call.function)
@@ -124,6 +133,18 @@ def _equal(left: Operand, right: Operand) -> Operand:
     raise _LeftToCELError
 
 
+def _is_in(operand: Operand, members: Operand) -> Operand:
+    if not isinstance(members, Members):
+        raise _LeftToCELError  # a map
+    if isinstance(operand, Texts) and all(isinstance(member, str) for member in members.values):
+        texts = set(members.values)
+        return np.array([value in texts for value in operand.values], dtype=np.bool_)[operand.codes]
+    found: Operand = False
+    for member in members.values:
+        found = _or(found, _equal(operand, member))
+    return found
+
+
 def _matches(texts: Texts, text: str) -> Operand:
     return np.array([value == text for value in texts.values], dtype=np.bool_)[texts.codes]
 
@@ -176,4 +197,5 @@ OPERATORS: dict[str, Callable[..., Operand]] = {
     "_>=_": _ordering(lambda left, right: left >= right),
     "_==_": _equal,
     "_!=_": _different,
+    "@in": _is_in,
 }

@@ -235,6 +235,15 @@ class TestWhatIsCounted:
         assert (found.mixed, found.node) == (0, 0)
         assert found.milliseconds() == found.pod / 1000 > 0
 
+    def test_a_list_that_is_the_same_for_all_nodes_is_looked_into_over_columns(self) -> None:
+        params = {"names": [f"n{number}" for number in range(50)], "by_name": {"n1": "x"}}
+        listed = cost("node.metadata.name in params.names", **params)
+        written = cost("node.metadata.name in ['', pod.metadata.name]", **params)
+        assert NODES * max(listed.mixed, written.mixed) < 1_000
+        looked_up = cost("node.metadata.name in params.by_name", **params)
+        of_node = cost("pod.metadata.name in node.metadata.annotations.x.split(',')", **params)
+        assert NODES * min(looked_up.mixed, of_node.mixed) > 10_000
+
     def test_what_reads_a_node_counts_once_a_version(self) -> None:
         found = cost("size(node.metadata.name) < 5")
         assert (found.mixed, found.pod) == (0, 0)

@@ -9,7 +9,7 @@ from cel.expr import syntax_pb2
 from policies.engine.cel.expressions import Result
 from policies.engine.cel.language import BOOLEAN_TYPES, NUMBER_TYPES, compile_checked
 from policies.engine.cel.syntax import unpack
-from policies.engine.cel.vectors import Operand, Texts, vectorised
+from policies.engine.cel.vectors import Members, Operand, Texts, vectorised
 
 NUMBERS = np.array([1, 2, 3], dtype=np.int64)
 FLAGS = np.array([True, False, True])
@@ -56,6 +56,13 @@ def evaluated(source: str, result: Result = Result.BOOLEAN, **operands: Operand)
         ("(1 < 2) ? usage : node > 1", [True, False, True]),
         ("(1 > 2) ? usage : node > 1", [False, True, True]),
         ("node * 2 + 1 - params == 3", [False, True, False]),
+        ("pod in ['b', 'c']", [False, True, False]),
+        ("!(pod in ['b', 'c'])", [True, False, True]),
+        ("node in [1, params + 1]", [True, False, True]),
+        ("usage in [false]", [False, True, False]),
+        ("'b' in ['a', pod]", [False, True, False]),
+        ("pod in []", [False, False, False]),
+        ("params in [1, 2]", True),
     ],
 )
 def test_operators_give_what_cel_gives(source: str, expected: Any) -> None:
@@ -81,10 +88,22 @@ def test_a_choice_of_numbers_is_a_number() -> None:
         pytest.param("topology == 1", id="a variable that isn't known"),
         pytest.param("[1].exists(x, x == node)", id="a loop"),
         pytest.param("usage + 1 == 2", id="a boolean in arithmetic"),
+        pytest.param("pod in ['a', 1]", id="a list of texts and numbers"),
+        pytest.param("pod in [pod]", id="a column of texts in a list, and one that is looked for"),
+        pytest.param("node in [1.5]", id="a list of fractions"),
+        pytest.param("pod in {'a': 1}", id="a map that is written out"),
+        pytest.param("[pod] == ['a']", id="lists that are compared"),
+        pytest.param("pod in [?optional.of('a')]", id="a list with members that may be left out"),
     ],
 )
 def test_what_cel_treats_otherwise_is_left_to_cel(source: str) -> None:
     assert evaluated(source) is None
+
+
+def test_a_list_that_is_the_same_for_all_rows_is_looked_into() -> None:
+    assert evaluated("pod in params", params=Members(["b", "c"])) == [False, True, False]
+    assert evaluated("node in params", params=Members([3, 1])) == [True, False, True]
+    assert evaluated("pod in params", params="a") is None
 
 
 @pytest.mark.parametrize("source", ["node + 1 > 0", "node - params < 0", "node * node > 0"])
