@@ -232,6 +232,14 @@ class TestNode:
         assert answer.filters[0].faults == {f"the node {TOO_LARGE}node.metadata.annotations.notes": 1}
         assert sum(handed_over) < len(LARGEST_ANNOTATION)
 
+    def test_params_count_with_what_they_are(self) -> None:
+        notes = "x" * 4_000
+        large, small = annotated(make_node("large"), notes=notes), annotated(make_node("small"), notes="x")
+        source = "params.words.exists(w, node.metadata.annotations.notes.replace(w, 'yy').contains('y'))"
+        for words, feasible in [(["a"], ["large", "small"]), (["a"] * 3, ["small"])]:
+            answer = decided(make_pod(), [large, small], filters=filters(f"!{source}"), params={"words": words})
+            assert answer.feasible == feasible
+
     def test_one_with_more_images_than_assumed_is_decided_by_its_rules(self) -> None:
         node = make_node("many")
         node["status"]["images"] = [{"names": [f"example.org/{n}:{i}" for i in range(2)]} for n in range(80)]

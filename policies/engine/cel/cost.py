@@ -42,7 +42,7 @@ _VALUE, _CHARACTER = 0.15, 0.0003
 _LOOKING, _LOOKING_AT_VALUE = 8.0, 0.05
 # Microseconds to evaluate a node of the tree, to go round a loop, to copy an element of a list.
 _STEP, _ITERATION, _COPY = 0.03, 0.12, 0.04
-# Microseconds for one operator over columns, a node; and how many operators looking into a list is as dear as.
+# Microseconds for one operator over columns, a node; and how many operators looking into a list or a map is as dear as.
 _VECTOR, _IN_LIST = 0.005, 20
 # Microseconds to count Pods, and for each node that the count is given for.
 _COUNT, _COUNTED = 40.0, 0.02
@@ -142,9 +142,9 @@ def assumed_at(root: str, path: Path) -> Bound:
     return _at(ROOTS[root], path)
 
 
-def estimate_of_node(part: Subexpression, node: Bound) -> float:
+def estimate_of_node(part: Subexpression, node: Bound, params: Mapping[str, object]) -> float:
     """Estimate the milliseconds of a decision that a part of an expression costs, if all nodes were like this one."""
-    priced = _Weighed(part, {**ROOTS, "node": node})
+    priced = _Weighed(part, {**ROOTS, "node": node, "params": of_value(params)})
     return NODES * (RENEWED_SHARE * priced.cost + _handing_over(priced.bound)) / 1000
 
 
@@ -220,7 +220,7 @@ def _rest_cost(expr: syntax_pb2.Expr, walk: "_Walk") -> float:
         return 0.0
     handed = sum(_handing_over(walk.named.get(name, SCALAR)) for name in _variables(expr))
     evaluated = _EVALUATION + steps + handed
-    operators = 0 if walk.joins_texts else _operators(expr, walk)
+    operators = 0 if walk.joins_texts else _operators(expr)
     return _VECTOR * operators if operators and evaluated <= _LEFT_TO_CEL else evaluated
 
 
@@ -231,26 +231,23 @@ def _variables(expr: syntax_pb2.Expr) -> set[str]:
     return own.union(*map(_variables, children(expr)))
 
 
-def _operators(expr: syntax_pb2.Expr, walk: "_Walk") -> int:
+def _operators(expr: syntax_pb2.Expr) -> int:
     """Return how many operators over columns an expression consists of; 0 when there is anything else in it."""
     kind = expr.WhichOneof("expr_kind")
     if kind in _LEAVES:
         return 1
     own = 1
     if kind == "call_expr" and expr.call_expr.function == "@in":
-        own = _IN_LIST if _is_list(expr.call_expr.args[1], walk) else 0
+        own = _IN_LIST if _holds_members(expr.call_expr.args[1]) else 0
     elif kind != "list_expr" and (kind != "call_expr" or expr.call_expr.function not in OPERATORS):
         own = 0
-    inner = [_operators(child, walk) for child in children(expr)]
+    inner = [_operators(child) for child in children(expr)]
     return own + sum(inner) if own and all(inner) else 0
 
 
-def _is_list(expr: syntax_pb2.Expr, walk: "_Walk") -> bool:
-    """Return whether something is a list that is the same for all nodes, or one that is written out."""
-    if expr.WhichOneof("expr_kind") == "list_expr":
-        return True
-    name = expr.ident_expr.name
-    return name.startswith("@pod") and not walk.named[name].is_map
+def _holds_members(expr: syntax_pb2.Expr) -> bool:
+    """Return whether something is a list or a map that is the same for all nodes, or a list that is written out."""
+    return expr.WhichOneof("expr_kind") == "list_expr" or str(expr.ident_expr.name).startswith("@pod")
 
 
 def _at(bound: Bound, path: Path) -> Bound:

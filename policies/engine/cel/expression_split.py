@@ -1,8 +1,9 @@
 """Splits an expression into the parts that depend on one thing only, and what is left over them.
 
 A part that reads nothing but the Pod (and its requests, its namespace, params and now) is evaluated once a Pod. A part
-that reads nothing but a node (and its usage) is evaluated once a node version. What is left are operators over these parts, each of which
-stands there as a variable. The largest such parts are taken.
+that reads nothing but a node (and its usage) is evaluated once a node version; one that joins it with params is, too, for each
+params that there are, unless the operator that joins them runs over columns. What is left are operators over these parts, each of
+which stands there as a variable. The largest such parts are taken.
 """
 
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from cel.expr import checked_pb2, syntax_pb2
 
 from policies.engine.cel.syntax import OF_POD, Tree, children, free_names, put_variable, subtree, unpack
+from policies.engine.cel.vectors import OPERATORS
 from policies.engine.objects.node import Path
 
-_NODE, _POD, _COUNT = "node", "pod", "count"
-_SOURCE_OF = {"node": _NODE, "usage": _NODE, **dict.fromkeys((*OF_POD, "params", "now"), _POD)}
+_NODE, _POD, _PARAMS, _COUNT = "node", "pod", "params", "count"
+_SOURCE_OF = {"node": _NODE, "usage": _NODE, **dict.fromkeys((*OF_POD, "now"), _POD)}
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
 # Calls that give what they are given, or the members of lists that they are given.
 _HANDING_ON = frozenset({"dyn", "_+_"})
@@ -47,13 +49,12 @@ class _Splitter:
         self.found: dict[str, list[Subexpression]] = {_NODE: [], _POD: []}
 
     def split(self, expr: syntax_pb2.Expr) -> None:
-        sources = _sources(expr)
-        for kind, found in self.found.items():
-            if sources == {kind} and self._can_be_carried(expr):
-                serialized = subtree(self.checked, expr)
-                found.append(Subexpression(f"@{kind}{len(found)}", serialized, Tree(serialized).reads))
-                put_variable(self.checked, expr, found[-1].variable)
-                return
+        kind = _part(expr)
+        if kind is not None and self._can_be_carried(expr):
+            found, serialized = self.found[kind], subtree(self.checked, expr)
+            found.append(Subexpression(f"@{kind}{len(found)}", serialized, Tree(serialized).reads))
+            put_variable(self.checked, expr, found[-1].variable)
+            return
         for child in children(expr):
             self.split(child)
 
@@ -74,6 +75,16 @@ class _Splitter:
             return None
         kind: str | None = self.checked.type_map[expr.id].WhichOneof("type_kind")
         return kind
+
+
+def _part(expr: syntax_pb2.Expr) -> str | None:
+    """Return what a sub-expression is a part of; None where it is to be split further."""
+    sources = _sources(expr)
+    if sources == {_NODE, _PARAMS}:
+        return None if expr.call_expr.function in OPERATORS else _NODE
+    if sources == {_NODE}:
+        return _NODE
+    return _POD if sources and sources <= {_POD, _PARAMS} else None
 
 
 def _sources(expr: syntax_pb2.Expr) -> set[str]:

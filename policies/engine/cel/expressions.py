@@ -38,7 +38,7 @@ from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import NAMED_BY, OF_POD, REQUESTED_BY, CountCall, Tree, free_names, unpack
 from policies.engine.cel.vectors import Members, Operand, Texts, vectorised
 from policies.engine.objects.columns import ALL_NAMESPACES, label, sums_by
-from policies.engine.objects.node import NodeInfo, Path, trace
+from policies.engine.objects.node import NodeInfo, Path, Trace, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.rule import Cycle, Scope
 from policies.engine.selectors import Labels
@@ -312,8 +312,8 @@ class _Known:
         self._values[name] = value
         if isinstance(value, bool | int | str):
             self.operands[name] = value
-        elif isinstance(value, list) and set(map(type, value)) <= {bool, int, str}:
-            self.operands[name] = Members(value)
+        elif isinstance(value, list | dict) and set(map(type, value)) <= {bool, int, str}:
+            self.operands[name] = Members(list(value))
 
     def put_numbers(self, name: str, numbers: Numbers | EvaluationFault) -> None:
         """Take whole numbers, one for each row of the table."""
@@ -369,35 +369,41 @@ class _PodValue:
 
 
 class _NodeColumn:
-    """A part that reads a node and its usage: a column that is kept as long as the nodes are."""
+    """A part that reads a node, its usage, and maybe params: a column that is kept as long as the nodes are, one for each params."""
 
     def __init__(self, part: Subexpression) -> None:
         self.variable = part.variable
         self._serialized = part.serialized
         self._node_paths = part.reads["node"]
         self._usage_paths = part.reads["usage"]
+        self._params_paths = part.reads["params"]
         self._size = NodeSize(part)
         self._program = Program(part.serialized)
         self._remembered: dict[Hashable, tuple[Hashable, object]] = {}
         self._typed: tuple[Sequence[object], int, npt.NDArray[Any] | list[str] | None] = ((), -1, None)
 
     def column(self, cycle: Cycle) -> Coded:
+        params = [trace(cycle.params, path) for path in self._params_paths]
+
         def read(info: NodeInfo) -> tuple[Hashable, object]:
-            return self._read(info, cycle.end_in_time)
+            return self._read(info, params, cycle.end_in_time)
 
-        return cycle.table.coded(("subexpression", self._serialized), read)
+        return cycle.table.coded(("subexpression", self._serialized, *(found.token for found in params)), read)
 
-    def _read(self, info: NodeInfo, end_in_time: Callable[[], None]) -> tuple[Hashable, object]:
+    def _read(
+        self, info: NodeInfo, params: Sequence[Trace], end_in_time: Callable[[], None]
+    ) -> tuple[Hashable, object]:
         node = [info.node.trace(path) for path in self._node_paths]
         usage = [trace(info.usage, path) for path in self._usage_paths]
-        look = (*(found.token for found in node), *(found.token for found in usage))
+        look = tuple(found.token for found in (*node, *usage, *params))
         known = self._remembered.get(look)
         if known is None:
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
             data = {"node": rebuilt(self._node_paths, node), "usage": rebuilt(self._usage_paths, usage)}
+            data["params"] = rebuilt(self._params_paths, params)
             end_in_time()
-            value = self._size.fault(data["node"]) or self._program.run(data)
+            value = self._size.fault(data["node"], data["params"]) or self._program.run(data)
             known = self._remembered[look] = (_token(value), value)
         return known
 

@@ -82,12 +82,15 @@ class NodeSize:
         self._part = part
         self._assumed = [(path, assumed_at("node", path)) for path in part.reads["node"]]
 
-    def fault(self, node: Mapping[str, Any]) -> TooLarge | None:
-        """Return why a node can't be decided on within the limits; None when it can. `node` has what the part reads."""
+    def fault(self, node: Mapping[str, Any], params: Mapping[str, Any]) -> TooLarge | None:
+        """Return why a node can't be decided on within the limits; None when it can. Both have what the part reads."""
         place = _beyond(node, self._assumed)
         if place is None:
             return None
-        if not _is_endless(node) and estimate_of_node(self._part, of_object(node)) <= MAX_EXPRESSION_MILLISECONDS:
+        if (
+            not _is_endless(node)
+            and estimate_of_node(self._part, of_object(node), params) <= MAX_EXPRESSION_MILLISECONDS
+        ):
             return None
         # No figure: nodes that are too large are one value, with one message.
         return TooLarge(f"the node {TOO_LARGE}{spelled('node', place)}")

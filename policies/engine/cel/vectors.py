@@ -25,7 +25,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """What a list holds."""
+    """What a list holds, or the keys of a map."""
 
     values: "Sequence[Operand]"
 
@@ -135,7 +135,7 @@ def _equal(left: Operand, right: Operand) -> Operand:
 
 def _is_in(operand: Operand, members: Operand) -> Operand:
     if not isinstance(members, Members):
-        raise _LeftToCELError  # a map
+        raise _LeftToCELError
     if isinstance(operand, Texts) and all(isinstance(member, str) for member in members.values):
         texts = set(members.values)
         return np.array([value in texts for value in operand.values], dtype=np.bool_)[operand.codes]

@@ -239,10 +239,10 @@ class TestWhatIsCounted:
         params = {"names": [f"n{number}" for number in range(50)], "by_name": {"n1": "x"}}
         listed = cost("node.metadata.name in params.names", **params)
         written = cost("node.metadata.name in ['', pod.metadata.name]", **params)
-        assert NODES * max(listed.mixed, written.mixed) < 1_000
         looked_up = cost("node.metadata.name in params.by_name", **params)
+        assert NODES * max(listed.mixed, written.mixed, looked_up.mixed) < 1_000
         of_node = cost("pod.metadata.name in node.metadata.annotations.x.split(',')", **params)
-        assert NODES * min(looked_up.mixed, of_node.mixed) > 10_000
+        assert NODES * of_node.mixed > 10_000
 
     def test_what_reads_a_node_counts_once_a_version(self) -> None:
         found = cost("size(node.metadata.name) < 5")

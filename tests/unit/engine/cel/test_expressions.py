@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from zoneinfo import TZPATH
 
 import numpy as np
@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.engine.cel import Answers, EvaluationFault, Expression, Result, Value
+from policies.engine.cel.expression_split import split
 from policies.engine.cel.expressions import _group
-from policies.engine.cel.language import MAX_LENGTH
+from policies.engine.cel.language import MAX_LENGTH, Program
 from policies.engine.cel.syntax import pack, unpack
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node, NodeInfo
@@ -784,6 +785,58 @@ class TestRequests:
         assert ("spec", "containers") in expression.pod_paths
         assert ("metadata", "name") in expression.pod_paths
         assert Expression("usage.free.cpu > 1", Result.BOOLEAN).pod_paths == frozenset()
+
+
+class TestParams:
+    @pytest.mark.parametrize(
+        ("source", "parts"),
+        [
+            pytest.param("node.metadata.name.startsWith(params.prefix)", 1, id="a function"),
+            pytest.param("node.metadata.labels[?params.key].orValue('') == 'x'", 1, id="an index"),
+            pytest.param("params.names.exists(n, node.metadata.name.startsWith(n))", 1, id="a loop"),
+            pytest.param("usage.free.cpu >= params.reserve", 0, id="an operator over columns"),
+            pytest.param(
+                "usage.free.cpu > params.reserve || node.metadata.name in params.names", 0, id="several of them"
+            ),
+            pytest.param("node.metadata.name.startsWith(params.prefix + pod.metadata.name)", 0, id="with the Pod"),
+        ],
+    )
+    def test_make_a_column_with_a_node_where_no_operator_over_columns_joins_them(self, source: str, parts: int) -> None:
+        of_node = split(Expression(source, Result.BOOLEAN)._serialized).of_node
+        assert sum(bool(part.reads["params"]) for part in of_node) == parts
+
+    def test_are_those_of_each_decision(self) -> None:
+        nodes = [node("a1", labels={"team": "x", "crew": "y"}), node("b2")]
+        cycle = cycle_of(nodes)
+        source = (
+            "node.metadata.name.startsWith(params.prefix) ? node.metadata.?labels[?params.key].orValue('none') : 'no'"
+        )
+        expression = Expression(f"size({source})", Result.NUMBER)
+        for prefix, key, sizes in [("a", "team", [1, 2]), ("b", "team", [2, 4]), ("a", "nobody", [4, 2])] * 2:
+            asked = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=NOW, params={"prefix": prefix, "key": key})
+            assert expression.evaluate(asked, asked.table.all_rows()).listed() == sizes
+
+    @pytest.mark.parametrize(("one", "other"), [(1, 1.0), (1, True), ([1], [1.0]), ("1", 1), ({}, [])])
+    def test_that_look_alike_in_python_are_told_apart(self, one: object, other: object) -> None:
+        cycle = cycle_of([node("a")])
+        expression = Expression("[node.metadata.name].map(n, params.x)[0]", Result.NUMBER)
+        for value in (one, other, one):
+            asked = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=NOW, params={"x": value})
+            found = expression.evaluate(asked, asked.table.all_rows()).listed()
+            assert same(found, [expression.evaluate_plainly(asked, 0)])
+
+    @pytest.mark.parametrize("names", [["a1", "c"], {"a1": 5}, [], {}, ["a1", 1], [1, 2]])
+    def test_that_hold_names_of_nodes_are_looked_into(self, names: object) -> None:
+        cycle = cycle_of([node("a1"), node("b2")], params={"names": names})
+        is_there = "a1" in cast("list[object]", names)
+        assert evaluate("node.metadata.name in params.names", cycle, Result.BOOLEAN) == [is_there, False]
+
+    def test_are_evaluated_with_a_node_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        expression = Expression("node.metadata.name.startsWith(params.prefix)", Result.BOOLEAN)
+        cycle = cycle_of([node("a1"), node("b2")], params={"prefix": "a"})
+        first = expression.evaluate(cycle, cycle.table.all_rows()).listed()
+        monkeypatch.setattr(Program, "run", lambda *_: pytest.fail("evaluated again"))
+        assert expression.evaluate(cycle, cycle.table.all_rows()).listed() == first == [True, False]
 
 
 class TestTheNamespace:
