@@ -27,7 +27,7 @@ HELP: list[Helped] = [
     Helped(
         "namespaceObject",
         "The Pod's namespace: metadata.name and metadata.labels, which are there even where there are none.",
-        "namespaceObject.metadata.labels.?team == node.metadata.?labels.team",
+        "node.metadata.?labels.team.orValue('') == namespaceObject.metadata.labels.?team.orValue('')",
     ),
     Helped("node", "The node that is asked about, as Kubernetes JSON.", "!has(node.spec.unschedulable)"),
     Helped(

@@ -59,7 +59,7 @@ _WRITTEN, _CHARACTERS_WRITTEN = 2.0, 300
 # What makes a long text of a number: a precision, of 1,000 at most, or all digits of 1e308.
 _WIDE, _DIGITS_WRITTEN = re.compile(r"%(\.|[fe])"), 1_310
 
-_STEPS = frozenset(OPERATORS) | {"_/_", "_%_", "-_", "@not_strictly_false", "hasValue", "optional.none"}
+_STEPS = (frozenset(OPERATORS) - {"double"}) | {"@not_strictly_false", "hasValue", "optional.none"}
 _QUANTITY_CALLS = frozenset(name for name, *_ in DECLARATIONS)
 _CHAINS = frozenset({"_[_]", "_[?_]", "_?._"})
 _SAME_CALLS = frozenset({"orValue", "or", "value", "optional.of", "optional.ofNonZeroValue", "dyn"})

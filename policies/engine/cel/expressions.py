@@ -10,11 +10,12 @@ combination of values.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -180,7 +181,17 @@ class Expression:
         if len(rows) == 0:
             return Answers([], np.empty(0, dtype=np.intp))
         known = self._pieces.known(cycle, rows)
-        return self._vectorised(known) or self._one_by_one(known)
+        even = None if known.odd is None else ~known.odd
+        answers = self._vectorised(known, even)
+        if answers is None:
+            return self._one_by_one(known)
+        if even is None:
+            return answers
+        others = self._one_by_one(self._pieces.known(cycle, rows[~even]))
+        index = np.empty(len(rows), dtype=np.intp)
+        index[even] = answers.index
+        index[~even] = others.index + len(answers.values)
+        return Answers([*answers.values, *others.values], index)
 
     @cached_property
     def clock(self) -> Clock:
@@ -198,17 +209,22 @@ class Expression:
             self._sub_expressions[serialized] = pieces
         return pieces
 
-    def _vectorised(self, known: "_Known") -> Answers | None:
+    def _vectorised(self, known: "_Known", even: npt.NDArray[np.bool_] | None) -> Answers | None:
+        """Return the answers for these rows, all of them for None; None where CEL has to give them."""
+        if even is not None and not even.any():
+            return None
         found = vectorised(self._pieces.rest, known.operands)
+        if even is not None and isinstance(found, np.ndarray):
+            found = found[even]
         if self._result is Result.BOOLEAN:
             if isinstance(found, bool):
-                return Answers([found], np.zeros(len(known.rows), dtype=np.intp))
+                return Answers([found], _zeros(known.rows, even))
             if isinstance(found, np.ndarray) and found.dtype == np.bool_:
                 return Answers([False, True], found.astype(np.intp))
             return None
-        if isinstance(found, int) and not isinstance(found, bool):
-            return Answers([found], np.zeros(len(known.rows), dtype=np.intp))
-        if isinstance(found, np.ndarray) and found.dtype == np.int64:
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return Answers([found], _zeros(known.rows, even))
+        if isinstance(found, np.ndarray) and found.dtype.kind in "if":
             distinct, index = np.unique(found, return_inverse=True)
             return Answers(distinct.tolist(), index)
         return None
@@ -240,6 +256,10 @@ class Expression:
             else:
                 data[count.variable] = int(column[row])
         return self._checked(self._program.run(data), fault)
+
+
+def _zeros(rows: Rows, even: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.intp]:
+    return np.zeros(len(rows) if even is None else np.count_nonzero(even), dtype=np.intp)
 
 
 class Pieces:
@@ -292,6 +312,11 @@ class _Known:
 
     A value that couldn't be had is left out, so that CEL meets the error only where it needs the value: `||` and `&&`
     may pass it by.
+
+    Attributes:
+        operands: what operators run over.
+        odd: the rows in which something else stands in a column than in the others, None for none; what `operands` have there
+            means nothing.
     """
 
     def __init__(self, cycle: Cycle, rows: Rows) -> None:
@@ -299,6 +324,7 @@ class _Known:
         self.give_way = cycle.give_way
         self.rows = rows
         self.operands: dict[str, Operand] = {}
+        self.odd: npt.NDArray[np.bool_] | None = None
         self._values: Data = {}
         self._coded: list[tuple[str, Codes, Sequence[object]]] = []
         self._numbers: list[tuple[str, Numbers]] = []
@@ -310,9 +336,9 @@ class _Known:
             self._fault = value
             return
         self._values[name] = value
-        if isinstance(value, bool | int | str):
+        if isinstance(value, bool | int | float | str):
             self.operands[name] = value
-        elif isinstance(value, list | dict) and set(map(type, value)) <= {bool, int, str}:
+        elif isinstance(value, list | dict) and set(map(type, value)) <= {bool, int, float, str}:
             self.operands[name] = Members(list(value))
 
     def put_numbers(self, name: str, numbers: Numbers | EvaluationFault) -> None:
@@ -324,13 +350,16 @@ class _Known:
         self._numbers.append((name, chosen))
         self.operands[name] = chosen
 
-    def put_column(self, name: str, column: Coded, typed: Callable[[Coded, Codes], Operand | None]) -> None:
+    def put_column(self, name: str, column: Coded, typed: Callable[[Coded], "_Typed | None"]) -> None:
         """Take a column of values of any kind, faults among them."""
         codes = column.codes[self.rows]
         self._coded.append((name, codes, column.values))
-        operand = typed(column, codes)
-        if operand is not None:
-            self.operands[name] = operand
+        found = typed(column)
+        if found is None:
+            return
+        self.operands[name] = Texts(codes, found.values) if isinstance(found.values, list) else found.values[codes]
+        if found.odd is not None and (odd := found.odd[codes]).any():
+            self.odd = odd if self.odd is None else self.odd | odd
 
     def groups(self) -> "_Groups":
         """Group the rows by their combinations of values."""
@@ -380,7 +409,7 @@ class _NodeColumn:
         self._size = NodeSize(part)
         self._program = Program(part.serialized)
         self._remembered: dict[Hashable, tuple[Hashable, object]] = {}
-        self._typed: tuple[Sequence[object], int, npt.NDArray[Any] | list[str] | None] = ((), -1, None)
+        self._typed: tuple[Sequence[object], int, _Typed | None] = ((), -1, None)
 
     def column(self, cycle: Cycle) -> Coded:
         params = [trace(cycle.params, path) for path in self._params_paths]
@@ -407,24 +436,40 @@ class _NodeColumn:
             known = self._remembered[look] = (_token(value), value)
         return known
 
-    def typed(self, column: Coded, codes: Codes) -> Operand | None:
-        """Return the column as numbers, booleans or texts, where all its values are of one of these kinds."""
+    def typed(self, column: Coded) -> "_Typed | None":
+        """Return the column's values as numbers, booleans or texts; None where it has none of these kinds."""
         values, size, typed = self._typed
         if values is not column.values or size != len(column.values):
             typed = _typed(column.values)
             self._typed = (column.values, len(column.values), typed)
-        if typed is None:
-            return None
-        return Texts(codes, typed) if isinstance(typed, list) else typed[codes]
+        return typed
 
 
-def _typed(values: Sequence[object]) -> npt.NDArray[Any] | list[str] | None:
-    kinds = set(map(type, values))
-    if kinds == {bool}:
-        return np.array(values, dtype=np.bool_)
-    if kinds == {int}:
-        return np.array(values, dtype=np.int64) if all(map(_fits, values)) else None
-    return list(map(str, values)) if kinds == {str} else None
+# The kinds of values that operators run over, and what stands in place of another one.
+_PLAIN: dict[type, Any] = {bool: False, int: 0, float: 0.0, str: ""}
+
+
+class _Typed(NamedTuple):
+    """Values of the kind that most have, by their codes: texts as a list. `odd` says which are of another; None for none."""
+
+    values: npt.NDArray[Any] | list[str]
+    odd: npt.NDArray[np.bool_] | None
+
+
+def _typed(values: Sequence[object]) -> _Typed | None:
+    kinds = Counter(map(type, values))
+    kind = max(_PLAIN, key=kinds.__getitem__)
+    if not kinds[kind]:
+        return None
+    odd = None
+    if len(kinds) > 1:
+        odd = np.array([type(value) is not kind for value in values], dtype=np.bool_)
+        values = [value if type(value) is kind else _PLAIN[kind] for value in values]
+    if kind is str:
+        return _Typed(list(map(str, values)), odd)
+    if kind is int and not all(map(_fits, values)):
+        return None
+    return _Typed(np.array(values, dtype=kind), odd)
 
 
 def _fits(value: object) -> bool:

@@ -1,18 +1,21 @@
 """Comparisons, arithmetic, logic and membership of lists over all nodes at once.
 
-An expression that has been taken apart is operators over columns and single values. Where all of these are whole
-numbers, booleans, texts or lists of such, numpy gives in microseconds what CEL gives in milliseconds. What CEL would treat otherwise
+An expression that has been taken apart is operators over columns and single values. Where all of these are numbers,
+booleans, texts or lists of such, numpy gives in microseconds what CEL gives in milliseconds. What CEL would treat otherwise
 (a missing value, mixed types, a number beyond 64 bits) is left to CEL: `vectorised` then gives None.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from cel.expr import syntax_pb2
 
 _LIMIT = 2**63
+# Whole numbers up to here are the same as doubles.
+_EXACT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,9 @@ class Members:
 
 
 # A column (one entry a row asked about) or a single value that holds for all rows.
-Operand = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | Texts | int | bool | str | Members
+Operand = (
+    npt.NDArray[np.int64] | npt.NDArray[np.float64] | npt.NDArray[np.bool_] | Texts | int | float | bool | str | Members
+)
 
 
 class _LeftToCELError(Exception):
@@ -69,7 +74,7 @@ def _evaluate(expr: syntax_pb2.Expr, operands: Mapping[str, Operand]) -> Operand
 
 def _constant(constant: syntax_pb2.Constant) -> Operand:
     kind = constant.WhichOneof("constant_kind")
-    if kind in {"int64_value", "bool_value", "string_value"}:
+    if kind in {"int64_value", "double_value", "bool_value", "string_value"}:
         value: Operand = getattr(constant, kind)
         return value
     raise _LeftToCELError
@@ -85,6 +90,19 @@ def _is_number(operand: Operand) -> bool:
     return isinstance(operand, int) and not isinstance(operand, bool)
 
 
+def _is_double(operand: Operand) -> bool:
+    return isinstance(operand, float) or (isinstance(operand, np.ndarray) and operand.dtype == np.float64)
+
+
+def _as_double(operand: Operand) -> Operand:
+    """Return the doubles that numbers are compared as; CEL compares a whole number with a double by their values."""
+    if _is_double(operand):
+        return operand
+    if not _is_number(operand) or max(map(abs, _range(operand))) > _EXACT:
+        raise _LeftToCELError
+    return operand.astype(np.float64) if isinstance(operand, np.ndarray) else float(operand)  # type: ignore[arg-type] # a number
+
+
 def _logical(function: Callable[..., Operand]) -> Callable[..., Operand]:
     def apply(*arguments: Operand) -> Operand:
         if not all(map(_is_boolean, arguments)):
@@ -97,7 +115,7 @@ def _logical(function: Callable[..., Operand]) -> Callable[..., Operand]:
 def _arithmetic(function: Callable[[int, int], int]) -> Callable[[Operand, Operand], Operand]:
     def apply(left: Operand, right: Operand) -> Operand:
         if not (_is_number(left) and _is_number(right)):
-            raise _LeftToCELError
+            return _of_doubles(function, left, right)
         corners = [function(first, second) for first in _range(left) for second in _range(right)]
         if not all(-_LIMIT <= corner < _LIMIT for corner in corners):
             raise _LeftToCELError  # CEL says so where it overflows; numpy would wrap
@@ -106,16 +124,65 @@ def _arithmetic(function: Callable[[int, int], int]) -> Callable[[Operand, Opera
     return apply
 
 
+def _of_doubles(function: Callable[..., Any], left: Operand, right: Operand) -> Operand:
+    if not (_is_double(left) and _is_double(right)):
+        raise _LeftToCELError
+    with np.errstate(all="ignore"):  # CEL has it as IEEE 754: 1.0 / 0.0 is infinite
+        found = function(left, right)
+    return found if isinstance(found, np.ndarray) else float(found)
+
+
 def _range(operand: Operand) -> tuple[int, int]:
     if isinstance(operand, np.ndarray):
         return (int(operand.min()), int(operand.max())) if len(operand) else (0, 0)
     return (int(operand), int(operand))  # type: ignore[arg-type] # a number, as was checked
 
 
+def _divided(left: Any, right: Any) -> Operand:
+    if not (_is_number(left) and _is_number(right)):
+        return _of_doubles(np.divide, left, right)
+    whole: Operand = _quotient(left, right)
+    return whole
+
+
+def _remainder(left: Any, right: Any) -> Operand:
+    remainder: Operand = left - _quotient(left, right) * right
+    return remainder
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    """Return the quotient of whole numbers, towards zero. A divisor of zero and what could overflow are left to CEL."""
+    if not (_is_number(left) and _is_number(right)) or not np.all(right) or _reaches_limit(left, right):
+        raise _LeftToCELError
+    size = np.abs(left) // np.abs(right)
+    found = np.where(np.less(left, 0) != np.less(right, 0), -size, size)
+    return found if found.ndim else int(found)
+
+
+def _reaches_limit(*operands: Operand) -> bool:
+    """Return whether one of the numbers has no opposite of 64 bits."""
+    return any(_range(operand)[0] == -_LIMIT for operand in operands)
+
+
+def _negative(operand: Any) -> Operand:
+    if not _is_double(operand):
+        return _arithmetic(lambda left, right: left - right)(0, operand)
+    opposite: Operand = -operand
+    return opposite
+
+
+def _double(operand: Operand) -> Operand:
+    if _is_double(operand):
+        return operand
+    if not _is_number(operand):
+        raise _LeftToCELError
+    return operand.astype(np.float64) if isinstance(operand, np.ndarray) else float(operand)  # type: ignore[arg-type] # a number
+
+
 def _ordering(function: Callable[[int, int], bool]) -> Callable[[Operand, Operand], Operand]:
     def apply(left: Operand, right: Operand) -> Operand:
         if not (_is_number(left) and _is_number(right)):
-            raise _LeftToCELError
+            left, right = _as_double(left), _as_double(right)
         return function(left, right)  # type: ignore[arg-type] # numpy's operators are Python's
 
     return apply
@@ -130,7 +197,7 @@ def _equal(left: Operand, right: Operand) -> Operand:
         return _matches(left, right)
     if isinstance(left, str) and isinstance(right, Texts):
         return _matches(right, left)
-    raise _LeftToCELError
+    return _as_double(left) == _as_double(right)
 
 
 def _is_in(operand: Operand, members: Operand) -> Operand:
@@ -176,8 +243,7 @@ def _choose(condition: Operand, then: Operand, otherwise: Operand) -> Operand:
         raise _LeftToCELError
     if isinstance(condition, bool):
         return then if condition else otherwise
-    both_numbers = _is_number(then) and _is_number(otherwise)
-    if not (both_numbers or (_is_boolean(then) and _is_boolean(otherwise))):
+    if not any(are(then) and are(otherwise) for are in (_is_number, _is_double, _is_boolean)):
         raise _LeftToCELError
     return np.where(condition, then, otherwise)  # type: ignore[arg-type] # numbers or booleans, as was checked
 
@@ -191,6 +257,11 @@ OPERATORS: dict[str, Callable[..., Operand]] = {
     "_+_": _arithmetic(lambda left, right: left + right),
     "_-_": _arithmetic(lambda left, right: left - right),
     "_*_": _arithmetic(lambda left, right: left * right),
+    "_/_": _divided,
+    "_%_": _remainder,
+    "-_": _negative,
+    "double": _double,
+    "dyn": lambda operand: operand,
     "_<_": _ordering(lambda left, right: left < right),
     "_<=_": _ordering(lambda left, right: left <= right),
     "_>_": _ordering(lambda left, right: left > right),

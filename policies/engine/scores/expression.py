@@ -1,9 +1,11 @@
 """A score written in CEL."""
 
+import sys
 from fractions import Fraction
 from math import isfinite
 
 import numpy as np
+import numpy.typing as npt
 
 from policies.engine.cel import EvaluationFault, Expression, Result, Value, seen_by, shown
 from policies.engine.objects.table import Numbers, Rows
@@ -14,6 +16,8 @@ MAX_SCORE = 100
 # Numbers of 64 bits are below this one, and up to this distance of the bounds so is what is worked out with them.
 _LIMIT = 2**63
 _MAX_SPAN = 2**53
+# A score that is worked out in doubles and lies as near to a half as this is worked out in fractions.
+_NEAR = 1e-9
 
 
 class ExpressionScore(Score):
@@ -66,24 +70,30 @@ class ExpressionScore(Score):
     def _mapped(self, values: list[Value]) -> Numbers:
         numbers = [_number(value) for value in values]
         known = [number for number in numbers if number is not None]
-        if not known:
-            return np.zeros(len(values), dtype=np.int64)
-        low, high = self._bounds or (Fraction(min(known)), Fraction(max(known)))
-        if len(known) == len(values) and _are_whole([*known, low, high]) and high - low < _MAX_SPAN:
-            return _map_whole(np.array(known, dtype=np.int64), int(low), int(high))
-        return np.array([0 if number is None else _map(number, low, high) for number in numbers], dtype=np.int64)
+        mapped = np.zeros(len(values), dtype=np.int64)
+        if known:
+            low, high = self._bounds or (Fraction(min(known)), Fraction(max(known)))
+            mapped[[number is not None for number in numbers]] = _map_all(known, low, high)
+        return mapped
 
 
-def _number(value: Value) -> int | Fraction | None:
-    if isinstance(value, EvaluationFault) or not isfinite(value):
-        return None
-    return value if isinstance(value, int) else Fraction(value)
+def _number(value: Value) -> int | float | None:
+    return None if isinstance(value, EvaluationFault) or not isfinite(value) else value
 
 
-def _are_whole(numbers: list[int | Fraction]) -> bool:
-    """Return whether all of them are whole numbers of 64 bits."""
-    whole = all(isinstance(number, int) or number.denominator == 1 for number in numbers)
-    return whole and min(numbers) >= -_LIMIT and max(numbers) < _LIMIT
+def _map_all(numbers: list[int | float], low: Fraction, high: Fraction) -> Numbers:
+    """Map low..high to 0..100, in the way that is fast for numbers of one kind."""
+    kinds = set(map(type, numbers))
+    if kinds == {float} and _are_doubles(low, high):
+        return _map_doubles(np.array(numbers, dtype=np.float64), low, high)
+    if kinds == {int} and _are_whole(low, high) and high - low < _MAX_SPAN:
+        return _map_whole(np.array(numbers, dtype=np.int64), int(low), int(high))
+    return np.array([_map(Fraction(number), low, high) for number in numbers], dtype=np.int64)
+
+
+def _are_whole(low: Fraction, high: Fraction) -> bool:
+    """Return whether both bounds are whole numbers of 64 bits."""
+    return low.denominator == high.denominator == 1 and low >= -_LIMIT and high < _LIMIT
 
 
 def _map_whole(numbers: Numbers, low: int, high: int) -> Numbers:
@@ -94,9 +104,29 @@ def _map_whole(numbers: Numbers, low: int, high: int) -> Numbers:
     return (2 * MAX_SCORE * (np.clip(numbers, low, high) - low) + span) // (2 * span)
 
 
-def _map(number: int | Fraction, low: Fraction, high: Fraction) -> int:
+def _are_doubles(low: Fraction, high: Fraction) -> bool:
+    """Return whether both bounds are doubles as they are, and what lies between them is finite."""
+    most = Fraction(sys.float_info.max)
+    return (
+        max(abs(low), abs(high), high - low) <= most and Fraction(float(low)) == low and Fraction(float(high)) == high
+    )
+
+
+def _map_doubles(numbers: npt.NDArray[np.float64], low: Fraction, high: Fraction) -> Numbers:
+    """Map many doubles at once, as `_map` maps one."""
+    if low == high:
+        return np.full(len(numbers), MAX_SCORE, dtype=np.int64)
+    lowest, span = float(low), float(high - low)
+    shares = (np.clip(numbers, lowest, float(high)) - lowest) / span * MAX_SCORE
+    mapped = np.floor(shares + 0.5).astype(np.int64)
+    near = np.flatnonzero(~(np.abs(shares - np.floor(shares) - 0.5) > _NEAR))
+    mapped[near] = [_map(Fraction(number), low, high) for number in numbers[near].tolist()]
+    return mapped
+
+
+def _map(number: Fraction, low: Fraction, high: Fraction) -> int:
     """Map low..high to 0..100, rounded half up. Where low equals high all nodes are as good as the best."""
     if low == high:
         return MAX_SCORE
-    share = (min(max(Fraction(number), low), high) - low) / (high - low)
+    share = (min(max(number, low), high) - low) / (high - low)
     return (2 * share.numerator * MAX_SCORE + share.denominator) // (2 * share.denominator)

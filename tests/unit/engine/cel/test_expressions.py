@@ -40,6 +40,10 @@ def node(name: str, labels: Any = None, **spec: Any) -> Node:
     return Node.from_json({"metadata": metadata, "spec": spec, "status": {"allocatable": {"cpu": "2", "pods": "10"}}})
 
 
+def extended(name: str, /, **extra: Any) -> Node:
+    return Node.from_json({"metadata": {"name": name}, "extra": extra})
+
+
 def pod_on(name: str, node_name: str, *, namespace: str = "default", phase: str = "Running", **labels: str) -> Pod:
     return Pod.from_json(
         {
@@ -138,6 +142,8 @@ def expressions() -> tuple[st.SearchStrategy[str], st.SearchStrategy[str]]:
         st.sampled_from(["1", "-3", "2.5", "usage.free.cpu", "params.limit", "now.getHours('Europe/Berlin')"]),
         COUNTS,
         READS.map("size({})".format),
+        numbers.map("double({})".format),
+        numbers.map("(-{})".format),
         st.builds("({} {} {})".format, numbers, st.sampled_from("+-*/%"), numbers.map("dyn({})".format)),
         st.builds("({} ? dyn({}) : dyn({}))".format, booleans, numbers, operand),
         st.builds("size({}.filter(v, v != {}))".format, lists, READS),
@@ -837,6 +843,40 @@ class TestParams:
         first = expression.evaluate(cycle, cycle.table.all_rows()).listed()
         monkeypatch.setattr(Program, "run", lambda *_: pytest.fail("evaluated again"))
         assert expression.evaluate(cycle, cycle.table.all_rows()).listed() == first == [True, False]
+
+
+class TestNodesWithoutAValue:
+    """As long as the others have values of one kind, CEL is asked about these alone."""
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "double(node.extra.load) < double(pod.metadata.labels.most)",
+            "double(node.extra.load) / 2.0 < 1.0 ? pod.metadata.labels.app == 'x' : false",
+            "node.extra.name == pod.metadata.labels.app",
+            "int(node.extra.load) in [1, int(pod.metadata.labels.most)]",
+        ],
+    )
+    def test_are_the_only_ones_that_cel_is_asked_about(self, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        nodes = [extended(f"n{number}", load=str(number), name=f"x{number}") for number in range(20)]
+        nodes += [extended("without", other=1), extended("other", load="a lot", name=5)]
+        pod = {"metadata": {"name": "a", "labels": {"app": "x", "most": "3"}}}
+        cycle = cycle_of(nodes, pod=pod)
+        wanted = evaluate(source, cycle, Result.BOOLEAN)
+        expression = Expression(source, Result.BOOLEAN)
+        rows = cycle.table.all_rows()
+        expression.evaluate(cycle, rows)
+        runs: list[object] = []
+        run = Program.run
+        monkeypatch.setattr(Program, "run", lambda *given: runs.append(given) or run(*given))
+        assert same(expression.evaluate(cycle, rows).listed(), wanted)
+        assert len(runs) < 8
+
+    def test_score_nothing_and_the_others_as_without_them(self) -> None:
+        score = ExpressionScore(ScoreRule(name="s", expression="double(node.extra.load)"))
+        nodes = [extended(name, load=load) for name, load in [("a", "0.5"), ("b", "4.5"), ("c", "x"), ("d", "1.5")]]
+        cycle = cycle_of(nodes)
+        assert score.score(cycle, cycle.table.all_rows()).tolist() == [0, 100, 0, 25]
 
 
 class TestTheNamespace:
