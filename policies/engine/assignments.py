@@ -55,8 +55,8 @@ class MatchIndex:
         found = list(self._always)
         for key in _keys_of(pod, namespace_labels):
             found += positions.get(key, ())
-        found.sort()
-        return found
+        # A Deployment's Pod has two kinds of owners, and a match may name both.
+        return sorted(set(found))
 
 
 def unmet(match: Match, pod: Pod, namespace_labels: Labels) -> list[str]:

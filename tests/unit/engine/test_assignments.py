@@ -65,6 +65,12 @@ def test_every_match_that_takes_a_pod_is_a_candidate_once_and_in_order(
     assert set(taking) <= set(candidates)
 
 
+def test_a_match_by_both_kinds_of_a_deployments_owners_takes_its_pods_once() -> None:
+    owned = {"name": "web-a-1", "labels": {"pod-template-hash": "a"}, "ownerReferences": [REPLICA_SET]}
+    index = MatchIndex([Match(), Match(owner_kinds=["Deployment", "ReplicaSet"])] * 2)
+    assert index.candidates(Pod.from_json({"metadata": owned}), {}) == [0, 1, 2, 3]
+
+
 @given(matches, pods, labels)
 def test_what_is_unmet_is_said_of_each_match_that_does_not_take_the_pod_and_of_no_other(
     match: Match, pod: Pod, namespace_labels: dict[str, str]

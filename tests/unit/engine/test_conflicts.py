@@ -13,14 +13,15 @@ from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Assignment
 from tests.builders import make_assignment, make_pod
 
-KEYS, VALUES = ("a", "b"), ("x", "y", None)
+# The last value, like the last namespace, is one that no match names.
+KEYS, VALUES = ("a", "b"), ("x", "y", None, "z")
 # Every Pod that matches of these tests can tell apart.
 PODS = [
     (
         Pod.from_json(make_pod("p", namespace=namespace, labels={k: v for k, v in zip(KEYS, pod, strict=True) if v})),
         {k: v for k, v in zip(KEYS, space, strict=True) if v},
     )
-    for namespace, pod, space in product(("n1", "n2"), product(VALUES, repeat=2), product(VALUES, repeat=2))
+    for namespace, pod, space in product(("n1", "n2", "n3"), product(VALUES, repeat=2), product(VALUES, repeat=2))
 ]
 
 expressions = st.builds(
