@@ -32,18 +32,23 @@ from policies.engine.status import PASSED
 
 _BINDS_LATE = CheckVolumeBinding(binds_late=True)
 # What is always asked, and can't be a rule of a rule set: what Berth can't do, and what a node's kubelet can't.
-ALWAYS_ASKED: tuple[tuple[FilterRule, Filter], ...] = (
+# A claim or a device that nobody has bound keeps the Pod from every node: that is said before what else nodes lack, as by
+# kube-scheduler v1.36.3's PreFilter.
+_ASKED_FIRST: tuple[tuple[FilterRule, Filter], ...] = (
     (FilterRule(builtin="CheckVolumeBinding"), CheckVolumeBinding()),
     (FilterRule(builtin="CheckResourceClaims"), CheckResourceClaims()),
+)
+_ASKED_LAST: tuple[tuple[FilterRule, Filter], ...] = (
     (FilterRule(builtin="NodeDeclaredFeatures"), NodeDeclaredFeatures()),
 )
+ALWAYS_ASKED = (*_ASKED_FIRST, *_ASKED_LAST)
 
 
 @lru_cache(maxsize=1)
 def default_profile() -> CompiledRuleSet:
     """Return the rules for Pods that no Assignment takes: the classic default set, and what Berth can't do. Always the same object."""
     rule_set = default_rule_set()
-    rule_set.filters = [*rule_set.filters, *ALWAYS_ASKED]
+    rule_set.filters = [*_ASKED_FIRST, *rule_set.filters, *_ASKED_LAST]
     rule_set.reads |= CheckVolumeBinding.reads
     return rule_set
 

@@ -3,6 +3,7 @@
 What comes out is compared with what was recorded: each rule's verdicts and scores, and the digest of the answer.
 """
 
+import copy
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256
@@ -17,8 +18,8 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.narrowing import Narrowing, narrowing
 from policies.engine.preemption.vetoes import Candidate
-from policies.engine.rule import Cycle, go_on
-from policies.engine.ruleset import Revision, encode
+from policies.engine.rule import Cycle, Filter, go_on
+from policies.engine.ruleset import FilterRule, Revision, encode
 from policies.engine.scheduling import ALWAYS_ASKED, default_profile, judge, with_default_filters
 from policies.publishing import load_revision
 from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_of_narrowing, read_candidates
@@ -383,11 +384,33 @@ def _compare_draws(body: Body, now: dict[str, dict[str, int]]) -> list[str]:
 
 
 def _as_then(body: Body, profile: CompiledRuleSet) -> CompiledRuleSet:
-    """Return a profile of Berth's own scheduler as it was when it decided: former versions didn't always ask all of these filters."""
+    """Return a profile of Berth's own scheduler as it was when it decided.
+
+    Former versions didn't always ask all of these filters, and asked them in another order.
+    """
     if body.answer is None:
         return profile
-    asked = {column.rule for column in body.answer.filters}
-    return profile.without([rule.key for rule, _ in ALWAYS_ASKED if rule.key not in asked])
+    asked = [column.rule for column in body.answer.filters]
+    found = profile.without([rule.key for rule, _ in ALWAYS_ASKED if rule.key not in asked])
+    filters = sorted(found.filters, key=_places_in(asked))
+    if filters != found.filters:
+        found = copy.copy(found)
+        found.take(filters, found.scores)
+    return found
+
+
+def _places_in(asked: list[str]) -> Callable[[tuple[FilterRule, Filter]], int]:
+    """Return what gives filters, in turn, their places in a Decision. A name can stand there twice, in modes enforce and shadow."""
+    left: list[str | None] = [*asked]
+
+    def place(found: tuple[FilterRule, Filter]) -> int:
+        key = found[0].key
+        at = left.index(key) if key in left else len(left)
+        if at < len(left):
+            left[at] = None
+        return at
+
+    return place
 
 
 def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:

@@ -19,7 +19,7 @@ WAITING = Status(
     Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod waits for its first consumer, which Berth doesn't bind"
 )
 NO_VOLUME = Status(Code.UNRESOLVABLE, "a PersistentVolume of the Pod was not found")
-OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) had volume node affinity conflict")
+OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) didn't match PersistentVolume's node affinity")
 DEVICES = Status(Code.UNRESOLVABLE, "the Pod has resourceClaims (DRA), which Berth doesn't allocate")
 
 

@@ -494,7 +494,20 @@ def test_a_decision_of_a_version_that_did_not_always_ask_a_filter_is_replayed_wi
     history: History, revision: CompiledRevision, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     with monkeypatch.context() as former:
-        former.setattr(scheduling, "ALWAYS_ASKED", scheduling.ALWAYS_ASKED[:-1])
+        former.setattr(scheduling, "_ASKED_LAST", ())
+        default_profile.cache_clear()
+        decision = decided(history, revision, kind)
+    default_profile.cache_clear()
+    assert reported(decision) == (True, "")
+
+
+@pytest.mark.parametrize("kind", ["schedule", "default set"])
+def test_a_decision_of_a_version_that_asked_filters_in_another_order_is_replayed_in_that_order(
+    history: History, revision: CompiledRevision, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with monkeypatch.context() as former:
+        former.setattr(scheduling, "_ASKED_FIRST", ())
+        former.setattr(scheduling, "_ASKED_LAST", scheduling.ALWAYS_ASKED)
         default_profile.cache_clear()
         decision = decided(history, revision, kind)
     default_profile.cache_clear()

@@ -46,8 +46,11 @@ def test_a_rule_set_is_asked_behind_the_filters_of_the_default_set_that_it_does_
 
     keys = [rule.key for rule, _ in with_default_filters(own).filters]
 
-    alone = ["CheckVolumeBinding", "CheckResourceClaims", "NodeDeclaredFeatures"]
-    assert keys == [name for name in FILTERS if name != "PodFitsResources"] + alone + [
+    assert keys == [
+        "CheckVolumeBinding",
+        "CheckResourceClaims",
+        *(name for name in FILTERS if name != "PodFitsResources"),
+        "NodeDeclaredFeatures",
         "PodFitsResources",
         "NodeName",
         "any",

@@ -66,12 +66,26 @@ def test_a_claim_that_nobody_has_bound_refuses_all_nodes(claims: list[JSON], vol
     assert refusals(USING, snapshot) == dict.fromkeys("ab", reason.reason)
 
 
+def test_a_claim_that_nobody_has_bound_is_said_before_what_nodes_lack() -> None:
+    nodes = [make_node("full", cpu="0"), make_node("tainted", taints=[{"key": "t", "effect": "NoSchedule"}])]
+    claims = [claim("c", storageClassName="soon")]
+    snapshot = snapshot_of(nodes, persistentVolumeClaims=claims, persistentVolumes=[], storageClasses=CLASSES)
+    cycle = Cycle(pod=Pod.from_json(USING), snapshot=snapshot, now=NOW)
+
+    answer = decide(default_profile(), cycle, snapshot.table.all_rows(), scoring=False)
+
+    said = {name: status.reason for name, status in answer.refused()}
+    assert said == dict.fromkeys(("full", "tainted"), "pod has unbound immediate PersistentVolumeClaims")
+
+
 def test_only_nodes_that_reach_the_bound_volumes_pass() -> None:
     claims = [claim("c", volumeName="v", annotations=BOUND), claim("d", volumeName="w", annotations=BOUND)]
     snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[volume("v", "a"), volume("w")])
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in "cd"]
 
-    assert refusals(make_pod(volumes=volumes), snapshot) == {"b": bound_volumes.OUT_OF_REACH.reason}
+    assert refusals(make_pod(volumes=volumes), snapshot) == {
+        "b": "node(s) didn't match PersistentVolume's node affinity"
+    }
 
 
 def test_the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume() -> None:
