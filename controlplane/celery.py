@@ -48,6 +48,9 @@ app.conf.update(
     # kombu looks at no certificate unless it is told to; options in the URL come in the place of these.
     broker_use_ssl={"ssl_cert_reqs": "required"} if settings.CELERY_BROKER_URL.startswith("rediss:") else None,
     broker_connection_retry_on_startup=True,
+    # In a failover Redis breaks off what waits there by an error of its own (UNBLOCKED), and refuses writes (READONLY): neither is a
+    # lost connection to Celery, and would end the worker.
+    broker_channel_error_retry=True,
     # One cadence for all workers: whichever sweeps applies its own times to everyone's messages.
     broker_transport_options={
         "visibility_timeout": 120,

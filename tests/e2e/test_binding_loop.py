@@ -173,6 +173,22 @@ def test_it_goes_on_while_redis_is_killed(binding: Stack) -> None:
     print(f"went on {seconds:.2f} s after Redis was killed")
 
 
+def test_the_same_processes_go_on_after_redis_was_a_replica_for_a_while(binding: Stack) -> None:
+    """As in a failover: what waits for messages is told that the instance isn't the master any more, and writes are refused."""
+    import redis
+
+    with redis.Redis.from_url(binding._settings()["BERTH_REDIS_URL"]) as broker:
+        eventually(lambda: broker.info("clients")["blocked_clients"] >= 2, what="binder and worker wait for messages")
+        before = [binding.pid(name) for name in ("binder", "worker", "beat")]
+        broker.replicaof("127.0.0.1", "1")
+        uid = binding.create_pod("in-between", **BERTH)
+        binding.wait_for_node("in-between")
+        broker.replicaof("NO", "ONE")
+
+    eventually(lambda: binding.sql(f"SELECT 1 FROM scheduler_decision WHERE pod_uid = '{uid}'"), what="it is ingested")
+    assert [binding.pid(name) for name in ("binder", "worker", "beat")] == before
+
+
 def test_it_goes_on_after_the_api_server_was_killed(binding: Stack) -> None:
     names = make_many(binding, "before", 100)
     binding.kill_component("kube-apiserver")
