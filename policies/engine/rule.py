@@ -134,6 +134,7 @@ class Declared:
             built-ins that kube-scheduler has too aren't: it asks its own, and so does Berth's scheduler.
         reads_now: whether its answer may change by itself.
         pod_paths: what it reads of the Pod's JSON. None for what built-ins read: `reuse.Judge` knows Pods alike by that.
+        node_paths: what it reads of the Node's JSON; empty for built-ins, which read what kube-scheduler has events for.
         Arguments: what its `arguments` are decoded to.
     """
 
@@ -143,6 +144,7 @@ class Declared:
     counts_pods: bool = False
     reads_now: bool = False
     pod_paths: frozenset[Path] | None = None
+    node_paths: frozenset[Path] = frozenset()
     Arguments: type[msgspec.Struct] = NoArguments
 
     def __init__(self, arguments: Any = None) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from policies.engine.decision import Answer, Choice, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.failures import Conditions, choose_fallback
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
+from policies.engine.objects.node import Path
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
@@ -29,6 +30,9 @@ BUDGETS = frozenset({DISRUPTION_BUDGETS})
 
 # Rule sets without the rules that are out of force for a Pod, which are kept beside whole ones.
 _MOST_VARIANTS = 64
+
+# What the kubelet writes anew at each heartbeat.
+_HEARTBEAT: Path = ("status", "conditions")
 
 _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 
@@ -84,6 +88,7 @@ class Profile:
         }
         self._most_kept = len(revision.rule_sets) + len(revision.revision.assignments) + _MOST_VARIANTS
         self.reads = always_read() | revision.reads
+        self.node_paths = _node_paths_of(revision)
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
@@ -166,6 +171,13 @@ class Profile:
             placement.row = int(rows[position])
         placement.shadows = [(assignment, self.of(own)) for assignment, own in _shadows_of(choice, rule_set)]
         return placement
+
+
+def _node_paths_of(revision: CompiledRevision) -> frozenset[Path]:
+    """Return what enforced filters read of nodes, but for what every heartbeat changes: it would have all Pods tried again."""
+    rules = [found for rule_set in revision.rule_sets.values() for found in rule_set.filters]
+    paths = frozenset[Path]().union(*(made.node_paths for rule, made in rules if rule.mode == "enforce"))
+    return frozenset(path for path in paths if path[: len(_HEARTBEAT)] != _HEARTBEAT[: len(path)])
 
 
 def _shadows_of(choice: Choice, decided: CompiledRuleSet) -> Iterable[tuple[Assignment, CompiledRuleSet]]:

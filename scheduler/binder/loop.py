@@ -19,7 +19,7 @@ import msgspec
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from policies.engine.objects.namespace import Namespace
-from policies.engine.objects.node import Node
+from policies.engine.objects.node import Node, Path
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
@@ -212,7 +212,9 @@ class Loop:
         if kind == PODS.name:
             self._tell(lambda now: self._on_pods(changes.changes, now))
         elif kind == NODES.name:
-            events = {NODE_GONE if change.kind == "deleted" else NODE for change in changes.changes if _helps(change)}
+            paths = self._profile.node_paths if self._profile is not None else frozenset[Path]()
+            helping = [change for change in changes.changes if _helps(change, paths)]
+            events = {NODE_GONE if change.kind == "deleted" else NODE for change in helping}
             if events:
                 self._tell(lambda now: self._requeue(events, now))
         elif kind == NAMESPACES.name:
@@ -438,8 +440,8 @@ class Loop:
         self.status = Status(counts=counts, in_flight=len(self._api_calls.in_flight), pods=pods, now=now)
 
 
-def _helps(change: Change[Node]) -> bool:
-    """Return whether a change of a node can help a Pod (k8s.io/kubernetes v1.36.3 framework/events.go)."""
+def _helps(change: Change[Node], read: Collection[Path]) -> bool:
+    """Return whether a change of a node can help a Pod (k8s.io/kubernetes v1.36.3 framework/events.go), also by what rules read."""
     before, after = change.before, change.object
     return (
         change.kind == "deleted"
@@ -450,6 +452,7 @@ def _helps(change: Change[Node]) -> bool:
         or before.allocatable != after.allocatable
         or before.parsed.status.declared_features != after.parsed.status.declared_features
         or _conditions(before) != _conditions(after)
+        or any(before.trace(path).token != after.trace(path).token for path in read)
     )
 
 

@@ -83,10 +83,10 @@ class World:
         self.looked.append(target.name)
         return self.outcome
 
-    def node(self, name: str, *, deleted: bool = False, features: list[str] | None = None, **more: Any) -> None:
+    def node(self, name: str, *, deleted: bool = False, status: Any = None, **more: Any) -> None:
         self._version += 1
         json = make_node(name, **more)
-        json["status"]["declaredFeatures"] = features or []
+        json["status"] |= status or {}
         node = Node.from_json(json)
         change = self._nodes.on_event(Seen(name, str(self._version), node, deleted))
         assert change is not None
@@ -613,7 +613,7 @@ def test_a_node_helps_by_each_change_that_kube_scheduler_goes_by(changed: dict[s
     spec = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
     before = {"metadata": {"name": "n1"}, "spec": spec, "status": {"allocatable": {"cpu": "4"}}}
     nodes = [Node.from_json(each) for each in ({**before, **changed}, before)]
-    assert loop_module._helps(Change("modified", "n1", *nodes, "8")) == helps
+    assert loop_module._helps(Change("modified", "n1", *nodes, "8"), ()) == helps
 
 
 def test_a_node_that_declares_what_a_pod_needs_helps(world: World) -> None:
@@ -627,10 +627,52 @@ def test_a_node_that_declares_what_a_pod_needs_helps(world: World) -> None:
     ]
     world.now += 5
 
-    world.node("n1", features=["RestartAllContainersOnContainerExits"])
+    world.node("n1", status={"declaredFeatures": ["RestartAllContainersOnContainerExits"]})
     world.turn(2)
 
     assert world.on("n1") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "changed"),
+    [
+        ("node.status.images.exists(i, i.names.exists(n, n == 'model:1'))", {"images": [{"names": ["model:1"]}]}),
+        ("node.status.?nodeInfo.kubeletVersion.orValue('') == 'v1.36.3'", {"nodeInfo": {"kubeletVersion": "v1.36.3"}}),
+        ("node.status.capacity.cpu == '8'", {"capacity": {"cpu": "8"}}),
+    ],
+)
+def test_a_node_helps_by_what_an_expression_reads_of_it(world: World, expression: str, changed: dict[str, Any]) -> None:
+    rule_set = make_rule_set("web", filters=[{"name": "reads", "expression": expression}])
+    assignments = [make_assignment("web", "web")]
+    world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[rule_set], assignments=assignments)))
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    assert world.state("a") is State.UNSCHEDULABLE
+    world.now += 5
+
+    world.node("n1", status={"addresses": [{"type": "Hostname", "address": "n1"}]})
+    world.turn(2)
+    assert len(world.recorded) == 1
+    world.node("n1", status=changed)
+    world.turn(2)
+
+    assert world.on("n1") == ["a"]
+
+
+def test_a_heartbeat_wakes_nobody_though_an_expression_reads_conditions(world: World) -> None:
+    ready = "node.status.conditions.exists(c, c.type == 'Ready' && c.status == 'False')"
+    rule_set = make_rule_set("web", filters=[{"name": "reads", "expression": ready}])
+    assignments = [make_assignment("web", "web")]
+    world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[rule_set], assignments=assignments)))
+    for beat in ("08:00:00", "08:05:00"):
+        ready_since = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T{beat}Z"}
+        world.node("n1", status={"conditions": [ready_since]})
+        world.pod("a")
+        world.turn(2)
+        world.now += 5
+
+    assert len(world.recorded) == 1
 
 
 def test_only_nodes_with_the_label_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
