@@ -234,7 +234,13 @@ class Loop:
             else:
                 self._api_calls.let_go(change.key)
                 _note_events(change, events)
+                self._let_nominated_try(_left_node(change), now)
         self._requeue(events, now)
+
+    def _let_nominated_try(self, node_name: str, now: float) -> None:
+        """Let the Pods that a node is kept free for try it at once: while they sat out a backoff, another scheduler would fill it."""
+        for pod in self._nominator.nominated.get(node_name, ()):
+            self._queue.activate(pod.uid, now)
 
     def _put(self, pod: Pod, now: float) -> None:
         waiting = self._queue.put(pod, now)
@@ -465,11 +471,19 @@ def _conditions(node: Node) -> list[tuple[str, str]]:
     return [(found.type, found.status) for found in node.parsed.status.conditions or ()]
 
 
+def _left_node(change: Change[Pod]) -> str:
+    """Return the node that a Pod left; "" for none."""
+    pod, before = change.object, change.before
+    if change.kind != "deleted" and pod.is_live:
+        return ""
+    return pod.spec.node_name or (before.spec.node_name if before is not None else "")
+
+
 def _note_events(change: Change[Pod], events: set[str]) -> None:
     """Note what a change of a Pod can mean to others that wait."""
     pod, before = change.object, change.before
     if change.kind == "deleted" or not pod.is_live:
-        if pod.spec.node_name or (before is not None and before.spec.node_name):
+        if _left_node(change):
             events.add(POD_GONE)
         return
     if not pod.spec.node_name:

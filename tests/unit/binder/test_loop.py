@@ -891,12 +891,9 @@ def test_a_node_that_is_made_free_for_a_pod_is_kept_free_for_it(world: World, mo
     ]
     world.pod("running", requests={"cpu": "2"}, node="n1", deleted=True)
     world.pod("other", requests=ONE)
-    world.turn()
+    world.turn(2)
+
     assert world.state("other") is State.UNSCHEDULABLE
-
-    world.now += 1.0
-    world.turn()
-
     assert world.on("n1") == ["important"]
 
 

@@ -142,6 +142,18 @@ def test_the_pod_waits_for_its_victims_and_is_bound_to_their_node(room: Room) ->
     assert room.on("n1") == ["urgent"]
 
 
+def test_it_is_tried_at_once_when_its_victim_is_gone_and_others_wait_out_their_backoff(room: Room) -> None:
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.pod("other", requests=FOUR, preemptionPolicy="Never", priority=5)
+    room.turn(2)
+    room.leave("low")
+    room.pod("low", node="n1", requests=FOUR, deleted=True)
+    room.turn(2)
+
+    assert room.on("n1") == ["urgent"]
+    assert room.state("other") is State.BACKOFF
+
+
 def test_a_less_important_pod_yields_is_tried_again_and_looks_elsewhere(room: Room) -> None:
     room.pod("late", requests=FOUR, priority=10)
     room.turn()
