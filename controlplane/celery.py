@@ -8,6 +8,7 @@ from celery.signals import beat_init, setup_logging, task_postrun, task_prerun, 
 from django.conf import settings
 from django.db import close_old_connections
 
+from controlplane import redis_transport
 from controlplane.beat import Staggered
 from controlplane.starts import record_start_of
 
@@ -40,6 +41,7 @@ _TICKS = (
     ("scheduled changes", "publish_scheduled", 2.0, "ops", 20),
 )
 
+redis_transport.use()
 app = Celery("berth")
 # Tasks are declared for whichever app is the default.
 app.set_default()
