@@ -135,6 +135,7 @@ class Declared:
         reads_now: whether its answer may change by itself.
         pod_paths: what it reads of the Pod's JSON. None for what built-ins read: `reuse.Judge` knows Pods alike by that.
         node_paths: what it reads of the Node's JSON; empty for built-ins, which read what kube-scheduler has events for.
+        joins_params: whether it keeps a column of nodes for each params of its rule set.
         Arguments: what its `arguments` are decoded to.
     """
 
@@ -145,6 +146,7 @@ class Declared:
     reads_now: bool = False
     pod_paths: frozenset[Path] | None = None
     node_paths: frozenset[Path] = frozenset()
+    joins_params: bool = False
     Arguments: type[msgspec.Struct] = NoArguments
 
     def __init__(self, arguments: Any = None) -> None:

@@ -102,7 +102,7 @@ class Profile:
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
         """Make the columns that new rule sets read: the first decision on a big cluster takes seconds otherwise."""
-        for rule_set in [default_profile(), *(self.of(self.revision.rule_sets[name]) for name in self.revision.fresh)]:
+        for rule_set in [default_profile(), *map(self.of, self.revision.to_warm)]:
             cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 

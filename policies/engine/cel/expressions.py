@@ -144,6 +144,11 @@ class Expression:
         return bool(self._counts)
 
     @property
+    def joins_params(self) -> bool:
+        """Whether a column of nodes goes by params, too: there is one for each params that there are."""
+        return self._pieces.joins_params
+
+    @property
     def scope(self) -> Scope:
         """Which Pods can change the value for a node: by `usage` and a count of the node those on it, by any other count any."""
         if any(count.target != "node" for count in self._counts):
@@ -279,6 +284,7 @@ class Pieces:
         self._size = size
         self._of_node = [_NodeColumn(part) for part in found.of_node]
         self._of_pod = [_PodValue(part) for part in found.of_pod]
+        self.joins_params = any(part.reads["params"] for part in found.of_node)
 
     def values(self, cycle: Cycle, rows: Rows) -> tuple[list[object], npt.NDArray[np.intp]]:
         """Return the distinct values, of any type, EvaluationFaults among them, and which of them each row has."""

@@ -37,6 +37,7 @@ class ExpressionFilter(Filter):
         self.counts_pods = self.expression.counts_pods
         self.reads_now = self.expression.reads_now
         self.pod_paths = self.expression.pod_paths
+        self.joins_params = self.expression.joins_params
         self.node_paths = frozenset(self.expression.reads["node"])
         code = Code.UNSCHEDULABLE if rule.preemption_helps else Code.UNRESOLVABLE
         refused = Status(code, rule.reason or f"refused by rule {rule.key}")

@@ -31,6 +31,7 @@ class ExpressionScore(Score):
         self.counts_pods = self.expression.counts_pods
         self.reads_now = self.expression.reads_now
         self.pod_paths = self.expression.pod_paths
+        self.joins_params = self.expression.joins_params
         self._given = rule.bounds
         self._bounds = None if rule.bounds is None else (Fraction(rule.bounds[0]), Fraction(rule.bounds[1]))
         # Without bounds the values of other nodes are the bounds, and with these the Pods that are there.

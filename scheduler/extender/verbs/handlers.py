@@ -237,10 +237,10 @@ class VerbHandlers:
         """
         self._live.snapshot().table.placed()  # where each Pod is: what `assume_all` asks
         until = time.monotonic() + WARM_SECONDS
-        for name in revision.fresh:
+        for rule_set in revision.to_warm:
             if time.monotonic() > until:
                 return
-            rule_set, snapshot = revision.rule_sets[name], self._live.snapshot()
+            snapshot = self._live.snapshot()
             cycle = self._contexts.cycle(Pod.from_json({}), snapshot, rule_set)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
             rest()

@@ -129,7 +129,7 @@ def test_what_a_publish_did_not_change_stays_the_same_compiled_object(tmp_path: 
     assert holder.current is not before
     assert holder.current.rule_sets["one"] is before.rule_sets["one"]
     assert holder.current.rule_sets["two"] is before.rule_sets["two"]
-    assert holder.current.fresh == ["three"]
+    assert [each.name for each in holder.current.to_warm] == ["three"]
 
 
 def test_only_parts_that_changed_are_read(tmp_path: Path, django_assert_max_num_queries: Any) -> None:

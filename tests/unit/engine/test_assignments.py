@@ -196,14 +196,14 @@ class TestARevisionAfterAnother:
         second = CompiledRevision(Revision(number=2, rule_sets=changed), former=first)
         assert second.rule_sets["a"] is first.rule_sets["a"]
         assert second.rule_sets["b"] is not first.rule_sets["b"]
-        assert second.fresh == ["b", "c"]
-        assert first.fresh == ["a", "b"]
+        assert [each.name for each in second.to_warm] == ["b", "c"]
+        assert [each.name for each in first.to_warm] == ["a", "b"]
 
     def test_does_not_hold_what_was_withdrawn(self) -> None:
         first = CompiledRevision(Revision(number=1, rule_sets=[self._rule_set("a"), self._rule_set("b")]))
         second = CompiledRevision(Revision(number=2, rule_sets=[self._rule_set("b")]), former=first)
         assert list(second.rule_sets) == ["b"]
-        assert second.fresh == []
+        assert [each.name for each in second.to_warm] == []
 
     def test_rests_after_each_rule_set_that_it_compiles(self) -> None:
         rests: list[int] = []

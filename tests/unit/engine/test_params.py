@@ -17,7 +17,7 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment, LabelMatch, Match, Revision, RuleSet
 from policies.engine.scheduling import with_default_filters
 from policies.engine.validation import params_faults
-from tests.builders import make_node, make_pod, make_rule_set
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TEAM = {"name": "team", "expression": "node.metadata.labels.team == params.team", "reason": "another team's"}
@@ -201,7 +201,9 @@ def test_documents_differ_whose_params_expressions_tell_apart(one: Any, other: A
         assert not was == will  # noqa: SIM201 - each of the two is asked
         assert was == was.__copy__()
     live = CompiledRevision(Revision(number=1, rule_sets=rule_sets[:1]))
-    assert CompiledRevision(Revision(number=2, rule_sets=rule_sets[1:]), former=live).fresh == ["teams"]
+    assert [
+        each.name for each in CompiledRevision(Revision(number=2, rule_sets=rule_sets[1:]), former=live).to_warm
+    ] == ["teams"]
 
 
 def test_what_cant_differ_in_its_params_is_compared_without_encoding_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,3 +218,23 @@ def test_what_cant_differ_in_its_params_is_compared_without_encoding_them(monkey
     assert assignment == same
     assert bare == copy(bare)
     assert bare != given("b")
+
+
+def test_new_params_are_warmed_where_columns_go_by_them() -> None:
+    by_prefix = {"name": "prefix", "expression": "node.metadata.name.startsWith(params.prefix)"}
+    by_room = {"name": "room", "expression": "usage.free.cpu >= params.prefix"}
+    rule_sets = [
+        make_rule_set(name, params={"prefix": "a"}, filters=[rule])
+        for name, rule in (("names", by_prefix), ("room", by_room))
+    ]
+    given = [make_assignment("a", "names"), make_assignment("b", "names", params={"prefix": "b"})]
+    given += [make_assignment("c", "room", params={"prefix": "c"})]
+    first = CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=given))
+    assert [(each.name, each.overrides) for each in first.to_warm] == [
+        ("names", {}),
+        ("room", {}),
+        ("names", {"prefix": "b"}),
+    ]
+    more = [*given, make_assignment("d", "names", params={"prefix": "d"})]
+    second = CompiledRevision(Revision(number=2, rule_sets=rule_sets, assignments=more), former=first)
+    assert [(each.name, each.overrides) for each in second.to_warm] == [("names", {"prefix": "d"})]
