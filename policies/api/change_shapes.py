@@ -194,8 +194,9 @@ class ChangeDetailSerializer(ChangeSerializer):
         ]
 
     def get_changes(self, row: Change) -> list[str]:
-        """Return what it makes another."""
-        return [line for edit in self._edits(row) for line in edit["changes"]]
+        """Return what it makes another, and what of it would be over already."""
+        past = publishing.past_ends(publishing.edits_of(row)) if row.state in lifecycle.OPEN else []
+        return [*(line for edit in self._edits(row) for line in edit["changes"]), *past]
 
     def get_authors(self, row: Change) -> list[str]:
         """Return who has ever edited it."""

@@ -119,6 +119,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
         gate: why the gate doesn't let it be published; empty where it does.
         expired: when it was to go back, where that is past and it never was live; empty where it isn't.
+        ended: which Pauses and Exemptions of it ended while it waited, a sentence each.
     """
 
     state: str
@@ -132,6 +133,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     urgent_by: str = ""
     gate: str = ""
     expired: str = ""
+    ended: tuple[str, ...] = ()
 
     @property
     def approvals(self) -> int:
@@ -312,7 +314,12 @@ def _check_content(_: Actor, standing: Standing) -> str:
 
 
 def _check_urgent(actor: Actor, standing: Standing) -> str:
-    return _check_content(actor, standing) or _check_expiry(actor, standing) or _check_base(actor, standing)
+    return (
+        _check_content(actor, standing)
+        or _check_expiry(actor, standing)
+        or " ".join(standing.ended)
+        or _check_base(actor, standing)
+    )
 
 
 def _check_expiry(_: Actor, standing: Standing) -> str:

@@ -1,6 +1,6 @@
 """How Changes stand: what one makes, what of it somebody else has moved, who approved it, and whom it waits for. Nothing here writes."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -131,15 +131,35 @@ def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:
 
 def past_ends(edits: Iterable[Edit]) -> list[str]:
     """Return which Pauses and Exemptions would go live though their end is past, a sentence each: who applies files may have old ones."""
+    return [f"! {_ended(edit, end)}, which is past: it has nothing out of force" for edit, end in _past(edits)]
+
+
+def _ended_meanwhile(change: Change) -> tuple[str, ...]:
+    """Return which Pauses and Exemptions ended while an open Change waited, a sentence each: what it was opened for is over.
+
+    One whose end was past when it was edited is meant so, as those are that a roll-back brings along.
+    """
+    if change.state not in lifecycle.OPEN or change.rolls_back_to is not None or change.expiry_of_id is not None:
+        return ()
+    rows = {row.key: row for row in change.edits.all() if row.kind in (Kind.PAUSE, Kind.EXEMPTION)}
+    return tuple(
+        f"{_ended(edit, end)}, while this waited: live, it would have nothing out of force. Give it another end, or take it out."
+        for edit, end in _past(map(edit_of, rows.values()))
+        if end > rows[edit.key].edited_at
+    )
+
+
+def _past(edits: Iterable[Edit]) -> Iterator[tuple[Edit, datetime]]:
+    """Iterate over the Pauses and Exemptions whose end is past."""
     now = timezone.now()
-    ends = [
-        (edit, ends_at(edit.value.until)) for edit in edits if isinstance(edit.value, engine.Pause | engine.Exemption)
-    ]
-    return [
-        f"! {edit.kind} {edit.name} ended at {said_at(end)}, which is past: it has nothing out of force"
-        for edit, end in ends
-        if end is not None and end <= now
-    ]
+    for edit in edits:
+        end = ends_at(edit.value.until) if isinstance(edit.value, engine.Pause | engine.Exemption) else None
+        if end is not None and end <= now:
+            yield edit, end
+
+
+def _ended(edit: Edit, end: datetime) -> str:
+    return f"{edit.kind} {edit.name} ended at {said_at(end)}"
 
 
 def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
@@ -200,6 +220,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
         urgent_by=next((event.who for event in events if event.act == _Act.URGENT), ""),
         gate=_gate_refusal(change, events, gate),
         expired=_expired(change),
+        ended=_ended_meanwhile(change),
     )
 
 

@@ -18,6 +18,7 @@ from policies.engine import ruleset as engine
 from policies.engine.ruleset import encode
 from policies.models import Assignment, AuditEvent, Change, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError
+from policies.publishing.changes import open_roll_back
 from tests.builders import (
     TEAM_FILTER,
     exemption_document,
@@ -373,6 +374,35 @@ class TestCommands:
         assert said in out.getvalue()
         change = Change.objects.get(state="draft")
         assert said.removeprefix("! ") in text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+
+    def test_an_end_that_passes_while_its_change_waits_is_refused_and_said_on_the_page_and_over_rest(
+        self, operator: Client
+    ) -> None:
+        change = publishing.open_change(title="move", edits=[Edit.of(make_exemption())], by="ops")
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        change.edits.update(edited_at=at)
+        said = "Exemption cart ended at 2026-02-01 00:00:00 UTC, while this waited: live, it would have nothing out of force. Give it another end"
+        with pytest.raises(PublishingError, match=said):
+            publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+        emergency = person("eve", "Emergency")
+        with pytest.raises(PublishingError, match=said):
+            publishing.publish_urgently(change=change, by=emergency, expected_digest=change.digest, reason="now")
+        assert said in text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+        (_, line) = operator.get(f"/api/v1/changes/{change.pk}").json()["changes"]
+        assert line.startswith("! Exemption cart ended at")
+        longer = make_exemption(until="2999-01-01T00:00:00Z")
+        change = publishing.edit_change(change=change, edits=[Edit.of(longer)], by="ops", expected_digest=change.digest)
+        publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+        assert live().exemptions == [longer]
+
+    def test_an_end_that_passes_while_a_roll_back_waits_holds_nothing_up(self) -> None:
+        made = publish(Edit.of(make_exemption()))
+        publish(Edit("Exemption", "cart", None))
+        change = open_roll_back(to_number=made.number, by="ops", reason="back")
+        assert change is not None
+        change.edits.update(edited_at=datetime(2026, 1, 1, tzinfo=UTC))
+        publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+        assert [each.name for each in live().exemptions] == ["cart"]
 
     @pytest.mark.parametrize(
         ("document", "said"),
