@@ -370,6 +370,21 @@ def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "
     return do(change, _Act.SUBMIT, by, expected_digest, text)
 
 
+def submit_act(*, change: Change, by: By) -> Change:
+    """Send what a single act has opened to review. One that makes the same is waited for, not joined by a second.
+
+    Called within the transaction of the act, which a refusal undoes.
+
+    Raises:
+        PublishingError: another Change in review makes the same; or as of `submit_change`.
+    """
+    same = Change.objects.filter(digest=change.digest, state__in=[lifecycle.IN_REVIEW, lifecycle.APPROVED])
+    if other := same.first():
+        message = f"{other} of {other.opened_by} makes the same and is in review already: approve or publish that one."
+        raise PublishingError([message])
+    return submit_change(change=change, by=by, expected_digest=change.digest)
+
+
 def run_gate(*, change: Change, by: By) -> GateRun:
     """Ask for the gate to look at what a Change makes, as soon as a worker takes it up.
 

@@ -17,7 +17,7 @@ from policies.engine.pauses import EVERYTHING, Target, ends_at
 from policies.models import Change, RevisionPart
 from policies.publishing import audit
 from policies.publishing.actors import By
-from policies.publishing.changes import open_change, publish_change, submit_change
+from policies.publishing.changes import open_change, publish_change, submit_act
 from policies.publishing.contents import Edit
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Kind
@@ -183,7 +183,7 @@ def _check_end(value: engine.Pause | engine.Exemption) -> None:
 def _make(title: str, edits: Sequence[Edit], by: By, reason: str, act: str = "edit") -> Change:
     change = open_change(title=title, edits=edits, by=by, reason=reason, act=act)
     if needs_review(edits) or needs_gate(edits):
-        return submit_change(change=change, by=by, expected_digest=change.digest)
+        return submit_act(change=change, by=by)
     publish_change(change=change, by=by, expected_digest=change.digest, reason=reason)
     return Change.objects.select_related("revision").get(pk=change.pk)
 

@@ -10,7 +10,7 @@ from policies.models import Change, PriorityClassVersion, Revision, RuleSet, Rul
 from policies.publishing import audit
 from policies.publishing.actors import By
 from policies.publishing.assignments import in_order, orders_for
-from policies.publishing.changes import open_change, open_roll_back, publish_change, roll_back, submit_change
+from policies.publishing.changes import open_change, open_roll_back, publish_change, roll_back, submit_act
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.history import AssignmentVersion
@@ -52,7 +52,7 @@ def propose_going_back(
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
         _record_going_back(version, change, None, by, reason)
-        return submit_change(change=change, by=by, expected_digest=change.digest)
+        return submit_act(change=change, by=by)
 
 
 def _going_back(
@@ -112,7 +112,7 @@ def propose_adoption(*, names: Sequence[str], by: By, reason: str, expected_dige
     with transaction.atomic():
         change = _adopting(names, by, reason, expected_digest)
         _record_adoption(names, change, None, by, reason)
-        return submit_change(change=change, by=by, expected_digest=change.digest)
+        return submit_act(change=change, by=by)
 
 
 def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -> Change:
@@ -149,7 +149,7 @@ def propose_archiving(*, rule_set: RuleSet, by: By, reason: str, expected_digest
     with transaction.atomic():
         change = _archiving(rule_set, by, reason, expected_digest)
         _record_archiving(rule_set, change, None, by, reason)
-        return submit_change(change=change, by=by, expected_digest=change.digest)
+        return submit_act(change=change, by=by)
 
 
 def _archiving(rule_set: RuleSet, by: By, reason: str, expected_digest: str) -> Change:
@@ -200,7 +200,7 @@ def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: s
         change = open_roll_back(to_number=to_number, by=by, reason=reason, expected_digest=expected_digest)
         if change is None:
             raise PublishingError([f"What is live has the content of Revision {to_number}."])
-        return submit_change(change=change, by=by, expected_digest=change.digest)
+        return submit_act(change=change, by=by)
 
 
 def bring_back(*, to_number: int, by: By, reason: str) -> Change | None:

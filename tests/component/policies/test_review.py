@@ -470,3 +470,23 @@ class TestApprovals:
         monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_roll_backs=False))
         assert "Revision 3 was made" in confirmed(operator, "/admin/policies/revision/1/roll_back/", "wrong")
         assert [each.version for each in live().rule_sets] == [1]
+
+    @pytest.mark.usefixtures("reviewed")
+    def test_a_single_act_that_is_in_review_already_is_not_sent_there_twice(self, alice: User, carol: User) -> None:
+        for spec in (A, B):
+            change = in_review(make_rule_set("web", **spec), by=alice)
+            do(change, publishing.approve_change, carol)
+            do(change, publishing.publish_change, alice)
+        first = publishing.propose_roll_back(to_number=1, by=alice, reason="wrong")
+        said = f"{first} of alice makes the same and is in review already: approve or publish that one"
+        bob = person("bob", "Operator")
+        for by in (alice, bob):
+            with pytest.raises(PublishingError, match=said):
+                publishing.bring_back(to_number=1, by=by, reason="wrong")
+        publishing.pause(target="everything", by=alice, reason="storm")
+        with pytest.raises(PublishingError, match="makes the same and is in review already"):
+            publishing.pause(target="everything", by=bob, reason="storm")
+        assert Change.objects.filter(state="in_review").count() == 2
+        # What was rejected may be proposed anew.
+        do(first, publishing.reject_change, carol, text="not now")
+        assert publishing.propose_roll_back(to_number=1, by=alice, reason="wrong").state == "in_review"
