@@ -11,12 +11,13 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from policies.engine.assignments import FILED_TOGETHER, MatchIndex
 from policies.engine.cel import TOO_LARGE
-from policies.engine.errors import DeadlineError, Fault
+from policies.engine.errors import DeadlineError, ExpressionError, Fault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.namespace import Namespace
@@ -555,11 +556,20 @@ class FiledAssignments:
         return any(match.may_take(pod) for match in self._matches)
 
 
+def _compiled(rule_set: RuleSet) -> CompiledRuleSet:
+    """Compile a rule set; a fault in it names it, for who reads it in a log."""
+    try:
+        return CompiledRuleSet(rule_set)
+    except (ExpressionError, msgspec.ValidationError, KeyError) as error:
+        message = f"rule set {rule_set.name}: {error}"
+        raise ExpressionError(message) from error
+
+
 class CompiledRevision:
     """A Revision ready to decide with. It never changes: a process swaps the whole of it.
 
     Raises:
-        ExpressionError, msgspec.ValidationError: a rule can't be compiled (written by a newer Berth).
+        ExpressionError: a rule can't be compiled (written by a newer Berth); names the rule set.
         KeyError: an Assignment names a rule set that isn't in the Revision.
     """
 
@@ -586,7 +596,7 @@ class CompiledRevision:
         for rule_set in revision.rule_sets:
             found = known.get(rule_set.name)
             if found is None or (found.source is not rule_set and found.source != rule_set):
-                found = CompiledRuleSet(rule_set)
+                found = _compiled(rule_set)
                 self.to_warm.append(found)
                 pause()
             self.rule_sets[rule_set.name] = found

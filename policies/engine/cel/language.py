@@ -10,7 +10,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from policies.engine.cel.functions import DECLARATIONS, zone
-from policies.engine.cel.syntax import COUNTS, ZONE, ZONE_OVERLOAD, guard_zones
+from policies.engine.cel.syntax import COUNTS, NEWCOMERS, ZONE, ZONE_OVERLOAD, guard_zones, with_loops_renamed
 from policies.engine.errors import ExpressionError
 
 # Characters. A longer expression is two rules.
@@ -153,7 +153,8 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope
     if not any(given == allowed for allowed in types):
         message = f"gives {given.name().lower()}, but {wanted} is needed"
         raise ExpressionError(message, 1, 1)
-    return bytes(compiled.serialize())
+    serialized = bytes(compiled.serialize())
+    return with_loops_renamed(serialized) if any(name in source for name in NEWCOMERS) else serialized
 
 
 def pattern_fault(pattern: str) -> str:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from cel.expr import checked_pb2, syntax_pb2
 
 from policies.engine.cel.kubernetes_schema import TYPES
-from policies.engine.cel.syntax import OWN_TYPES, children, constant_string, fault_at
+from policies.engine.cel.syntax import NEWCOMERS, OWN_TYPES, children, constant_string, fault_at, taken_name
 from policies.engine.objects import running
 
 _ROOTS = {
@@ -45,6 +45,10 @@ class _Checker:
         if kind == "call_expr":
             return self._call(expr)
         if kind == "comprehension_expr":
+            made = {expr.comprehension_expr.iter_var, expr.comprehension_expr.accu_var}
+            for name, renamed in NEWCOMERS.items():
+                if renamed in made:
+                    raise taken_name(self._checked, expr, name)
             self._comprehension(expr.comprehension_expr)
             return None
         for child in children(expr):
@@ -97,7 +101,7 @@ def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:
 
 
 def check_fields(checked: checked_pb2.CheckedExpr) -> None:
-    """Refuse an expression that reads a field which Kubernetes doesn't have.
+    """Refuse an expression that reads a field which Kubernetes doesn't have, or whose loop variable has a newer name of Berth's.
 
     Raises:
         ExpressionError: with the nearest known name and the position.

@@ -37,6 +37,9 @@ COUNTS = (COUNT, COUNT_ALL)
 # What these belong to, and how many arguments they take there.
 COUNTED = {"node": 1, "cluster": 1, "topology": 2}
 RESERVED = OBJECTS | COUNTED.keys() | {"now"}
+# Names of Berth's that have come since loop variables were published that are called so, and what these are renamed to. No
+# author can spell that.
+NEWCOMERS = {"requests": "@requests", "namespaceObject": "@namespaceObject"}
 # How deep macros such as exists() and map() may stand in each other: each one multiplies the work.
 MAX_LOOPS = 2
 
@@ -118,7 +121,7 @@ class Tree:
         names = [loop.iter_var, loop.iter_var2, loop.accu_var]  # optMap's variable is the accu_var
         for name in names:
             if name in RESERVED:
-                raise self.fault(expr, f"{name} is a name of Berth's; give the loop variable another one")
+                raise taken_name(self._checked, expr, name)
         self._walk(loop.iter_range)
         self._depth += 1
         if self._depth > MAX_LOOPS:
@@ -252,6 +255,11 @@ def fault_at(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, message: s
     return ExpressionError(message, len(ends) + 1, offset - (ends[-1] if ends else 0) + 1)
 
 
+def taken_name(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, name: str) -> ExpressionError:
+    """Make the error that a loop variable has a name of Berth's."""
+    return fault_at(checked, expr, f"{name} is a name of Berth's; give the loop variable another one")
+
+
 def unpack(serialized: bytes) -> checked_pb2.CheckedExpr:
     """Read a serialised expression.
 
@@ -302,6 +310,33 @@ def _zones(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
         yield from _zones(child)
     if expr.call_expr.function.startswith(CLOCK):
         yield from expr.call_expr.args
+
+
+def with_loops_renamed(serialized: bytes) -> bytes:
+    """Give loop variables that are called as NEWCOMERS another name: what was published before these came goes on as it did."""
+    checked = unpack(serialized)
+    _rename(checked, checked.expr, frozenset())
+    return pack(checked)
+
+
+def _rename(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, bound: frozenset[str]) -> None:
+    """Rename loop variables, and what reads them; `bound` holds those of the loops around the expression."""
+    kind = expr.WhichOneof("expr_kind")
+    if kind == "ident_expr" and expr.ident_expr.name in bound:
+        put_variable(checked, expr, NEWCOMERS[expr.ident_expr.name])
+    if kind != "comprehension_expr":
+        for child in children(expr):
+            _rename(checked, child, bound)
+        return
+    loop = expr.comprehension_expr
+    made = NEWCOMERS.keys() & {loop.iter_var, loop.iter_var2, loop.accu_var}
+    for outside in (loop.iter_range, loop.accu_init):
+        _rename(checked, outside, bound)
+    for inside in (loop.loop_condition, loop.loop_step, loop.result):
+        _rename(checked, inside, bound | made)
+    for variable in ("iter_var", "iter_var2", "accu_var"):
+        name = getattr(loop, variable)
+        setattr(loop, variable, NEWCOMERS.get(name, name))
 
 
 def put_variable(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, name: str) -> None:

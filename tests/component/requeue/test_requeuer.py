@@ -325,7 +325,7 @@ class TestAPublish:
         store_revision(broken, at=NOON)
         world.serve(1)
         assert world.tick() == []
-        assert "Revision 1 can't be used" in caplog.text
+        assert "Revision 1 can't be used, no Pods are requeued for it: rule set web: " in caplog.text
 
     def test_compiled_revisions_are_kept_and_old_ones_let_go(self, world: World) -> None:
         for version in range(1, 7):

@@ -268,13 +268,19 @@ class TestCompiledRuleSet:
     def test_knows_whether_it_counts_pods(self, spec: dict[str, Any], counts: bool) -> None:
         assert CompiledRuleSet(make_rule_set(**spec)).counts_pods is counts
 
-    def test_a_rule_of_a_newer_berth_is_refused(self) -> None:
-        spec = RuleSetSpec(filters=[FilterRule(name="x", expression="node.newer({})")])
-        with pytest.raises(ExpressionError):
-            CompiledRevision(Revision(number=1, rule_sets=[RuleSet(name="a", spec=spec)]))
-        spec = RuleSetSpec(scores=[ScoreRule(builtin="LeastRequestedPriority", arguments={"newer": 1})])
-        with pytest.raises(msgspec.ValidationError):
-            CompiledRevision(Revision(number=1, rule_sets=[RuleSet(name="a", spec=spec)]))
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            RuleSetSpec(filters=[FilterRule(name="x", expression="node.newer({})")]),
+            RuleSetSpec(scores=[ScoreRule(builtin="LeastRequestedPriority", arguments={"newer": 1})]),
+            RuleSetSpec(scores=[ScoreRule(builtin="Newer")]),
+        ],
+    )
+    def test_a_rule_of_a_newer_berth_is_refused_and_its_rule_set_named(self, spec: RuleSetSpec) -> None:
+        with pytest.raises(ExpressionError, match="rule set web: "):
+            CompiledRevision(Revision(number=1, rule_sets=[RuleSet(name="web", spec=spec)]))
+
+    def test_an_assignment_without_its_rule_set_is_refused(self) -> None:
         with pytest.raises(KeyError):
             CompiledRevision(Revision(number=1, assignments=[make_assignment()]))
 

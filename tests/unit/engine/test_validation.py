@@ -359,6 +359,7 @@ class TestVictims:
             ("node.count({'app': 'x'}) > 0", "undeclared reference to 'count'"),
             ("victim.metadata.name.matches('(')", "invalid regular expression"),
             ("victim.metadata.ownerReferences.exists(victim, true)", "victim is a name of Berth's"),
+            ("victim.metadata.ownerReferences.exists(requests, true)", "requests is a name of Berth's"),
             ("victim.metadata.name ==", "the expression ends too early"),
         ],
     )

@@ -606,15 +606,39 @@ class TestRefusal:
         assert (caught.value.line, caught.value.column) == (line, column)
         assert "container" not in caught.value.message
 
-    @pytest.mark.parametrize(
-        "name", ["pod", "requests", "namespaceObject", "node", "usage", "params", "now", "topology"]
-    )
+    @pytest.mark.parametrize("name", ["pod", "node", "usage", "params", "now", "topology", "cluster"])
     @pytest.mark.parametrize(
         "form", ["[1].exists({0}, true)", "[1].map({0}, 1) == [1]", "optional.of(1).optMap({0}, 1).hasValue()"]
     )
     def test_a_loop_variable_may_not_hide_a_name_of_berths(self, form: str, name: str) -> None:
         with pytest.raises(ExpressionError, match=f"{name} is a name of Berth's"):
             Expression(form.format(name), Result.BOOLEAN)
+
+    @pytest.mark.parametrize(
+        "form",
+        [
+            "[1, 2].exists({0}, {0} == 2)",
+            "[1].map({0}, [2].map(b, {0} + b)[0]) == [3]",
+            "[1].all({0}, [{0} + 1].all({0}, {0} == 2))",
+            "optional.of(1).optMap({0}, {0} + 1).orValue(0) == 2",
+            "['a'].exists({0}, has(pod.metadata.name) && pod.metadata.name.startsWith({0}) || {0} == node.metadata.name)",
+            # The name that came since reads the Pod's requests beside it, and in what the loop goes over.
+            "requests.cpu == 0 && [requests.cpu].exists({0}, {0} == 0)",
+            "optional.of(requests.cpu).optMap({0}, {0}).orValue(1) == 0",
+            "pod.spec.?containers.orValue([]).all({0}, {0}.resources.requests.cpu == '1')",
+        ],
+    )
+    def test_a_loop_variable_older_than_the_name_goes_on_and_is_refused_when_it_is_written(self, form: str) -> None:
+        cycle = cycle_of([node("a"), node("b")])
+        former = Expression(form.format("requests"), Result.BOOLEAN)
+        renamed = Expression(form.format("each"), Result.BOOLEAN)
+        rows = cycle.table.all_rows()
+        assert former.evaluate(cycle, rows).listed() == renamed.evaluate(cycle, rows).listed() != [False, False]
+        assert former.reads == renamed.reads
+        assert [former.evaluate_plainly(cycle, row) for row in (0, 1)] == renamed.evaluate(cycle, rows).listed()
+        renamed.check_fields()
+        with pytest.raises(ExpressionError, match="requests is a name of Berth's; give the loop variable another one"):
+            former.check_fields()
 
     @pytest.mark.parametrize("source", ["", "  \n"])
     def test_an_empty_one_is_refused(self, source: str) -> None:
