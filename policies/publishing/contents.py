@@ -18,7 +18,7 @@ from policies.publishing.params import changed_params_faults
 from policies.publishing.parts import Key, Value, key_of
 from policies.publishing.priority_classes import follow_priority_classes, with_priority_classes
 from policies.publishing.revisions import current_revision, make_revision, values_of
-from policies.publishing.rule_sets import follow_versions, publish_versions, rule_set_faults
+from policies.publishing.rule_sets import follow_versions, publish_versions, rule_set_faults, without_rules
 
 Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass, engine.Pause, engine.Exemption)
 
@@ -138,6 +138,13 @@ def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
         raise PublishingError(faults)
 
 
+def _ruleless(edits: Iterable[Edit]) -> Iterator[Fault]:
+    """Iterate over the new rule sets that have no rule at all: `plan` makes them live without the other checks."""
+    new = [edit.value for edit in edits if isinstance(edit.value, engine.RuleSet) and not edit.value.version]
+    for each in new:
+        yield from (msgspec.structs.replace(fault, path=each.name) for fault in without_rules(each, each.name))
+
+
 def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator[Fault]:
     """Iterate over the Pauses and Exemptions that name what won't be there: a slip in a name would leave all in force."""
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Pause | engine.Exemption)]
@@ -170,10 +177,10 @@ def make_live(
     """Make the next Revision of what is live and these edits; versions' states and the rows of what is live follow.
 
     Raises:
-        PublishingError: a rule set that an Assignment names would be missing, or what a Pause is about; or Kubernetes wouldn't
-            take a class.
+        PublishingError: a rule set has no rule, or one that an Assignment names would be missing, or what a Pause is about; or
+            Kubernetes wouldn't take a class.
     """
-    if faults := list(_unknown_targets(edits, before)):
+    if faults := [*_ruleless(edits), *_unknown_targets(edits, before)]:
         raise PublishingError(faults)
     rule_sets = _rule_sets(before, edits, by=by, reason=reason, authors=authors)
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Assignment)]

@@ -112,14 +112,14 @@ def check_rules(content: engine.RuleSet, named: str) -> None:
     Raises:
         PublishingError: it has no rule at all, or its tests fail.
     """
-    if faults := _without_rules(content, named) or checking.run_tests(content):
+    if faults := without_rules(content, named) or checking.run_tests(content):
         raise PublishingError(faults)
 
 
 def rule_set_faults(contents: Sequence[engine.RuleSet]) -> list[list[Fault]]:
     """Return for each of many rule sets what publishing has against it, read again as if a stranger had written it."""
     read = checked_rule_sets([document_of(each) for each in contents])
-    faults = [found.faults if isinstance(found, RuleSetError) else _without_rules(found, found.name) for found in read]
+    faults = [found.faults if isinstance(found, RuleSetError) else without_rules(found, found.name) for found in read]
     # Tests are those of a rule set that is right so far.
     right = [
         found for found, wrong in zip(read, faults, strict=True) if not wrong and isinstance(found, engine.RuleSet)
@@ -128,7 +128,8 @@ def rule_set_faults(contents: Sequence[engine.RuleSet]) -> list[list[Fault]]:
     return [wrong or next(tested) for wrong in faults]
 
 
-def _without_rules(content: engine.RuleSet, named: str) -> list[Fault]:
+def without_rules(content: engine.RuleSet, named: str) -> list[Fault]:
+    """Return the fault of a rule set that has no rule at all."""
     if content.spec.filters or content.spec.scores or content.spec.victims:
         return []
     return [Fault("", f"{named} has no rule; add one before publishing.")]

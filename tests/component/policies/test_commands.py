@@ -188,8 +188,9 @@ def test_what_is_no_rule_document_is_refused(tmp_path: Path, text: str, said: st
 def test_nothing_is_applied_when_publishing_is_refused(tmp_path: Path) -> None:
     empty = {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": "web"}, "spec": {}}
     (tmp_path / "x.yaml").write_text(manifests.to_yaml(empty))
-    with pytest.raises(CommandError, match="has no rule"):
-        _run("apply", "--publish", str(tmp_path / "x.yaml"))
+    for command in (["apply", "--publish"], ["plan", "--no-cluster"]):
+        with pytest.raises(CommandError, match="web: web has no rule; add one before publishing"):
+            _run(*command, str(tmp_path / "x.yaml"))
     assert not RuleSetVersion.objects.exists()
 
 
