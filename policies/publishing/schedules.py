@@ -26,7 +26,6 @@ from policies.publishing.standing import (
     AUTHORING,
     check_ahead,
     differing,
-    edits_of,
     gate_of,
     open_changes_of,
     said_at,
@@ -179,9 +178,9 @@ def _go_live(number: int, now: datetime) -> str:
     due, armed = change.publish_at, _armed(change)
     if due is None or armed is None:
         return ""
-    if _waits_for_gate(change, due, now):
-        return ""
     try:
+        if _waits_for_gate(change, due, now):
+            return ""
         by = _who_armed(armed)
         if edit := _edited_since(change, armed):
             raise OvertakenError([f"{change} changed since its time was set: {edit.by} edited it. Look at it again."])
@@ -225,7 +224,7 @@ def _take_back(number: int, now: datetime) -> str:
     if row.state != lifecycle.PUBLISHED or row.expired_at is not None or row.expires_at is None:
         return ""
     due, row.expired_at = row.expires_at, now
-    left = {key: over for each in edits_of(row) if (over := _over(row, key := each.key))}
+    left = {key: over for each in row.edits.all() if (over := _over(row, key := each.key))}
     edits = _edits_back(row, left, now)
     said = "".join(f"; {kind} {name} is left to {over}" for (kind, name), over in sorted(left.items()))
     if not edits:
@@ -243,7 +242,7 @@ def _take_back(number: int, now: datetime) -> str:
 
 def _edits_back(change: Change, left: Collection[Key], now: datetime) -> dict[Key, Edit]:
     """Return the edits that make live again what was live before a Change of each thing that it touched, but for those."""
-    keys = [edit.key for edit in edits_of(change) if edit.key not in left]
+    keys = [edit.key for edit in change.edits.all() if edit.key not in left]
     former = {key: _former(change, key, now) for key in keys}
     values = {number: values_of(found) for number in set(former.values()) if (found := load_revision(number))}
     back = [Edit(*key, values.get(number, {}).get(key)) for key, number in former.items()]

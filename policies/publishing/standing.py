@@ -119,9 +119,17 @@ def orders_of(change: Change) -> Orders | None:
     rows = [row for row in change.edits.all() if row.kind == Kind.ASSIGNMENT]
     if not rows or change.base == live.number:
         return None
-    edits = {row.name: msgspec.json.decode(row.document, type=_Placed).order if row.document else None for row in rows}
+    edits = {row.name: _order_in(row.document) for row in rows}
     base = {each.name: each.order for each in assignments_of(change.base)}
     return orders_apart(base, {each.name: each.order for each in live.assignments}, edits)
+
+
+def _order_in(document: str) -> int | None:
+    """Return where a document stands; None where it is gone, or a newer Berth wrote it otherwise, which `edit_of` refuses."""
+    try:
+        return msgspec.json.decode(document, type=_Placed).order if document else None
+    except msgspec.ValidationError:
+        return None
 
 
 def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:
@@ -142,10 +150,13 @@ def _ended_meanwhile(change: Change) -> tuple[str, ...]:
     if change.state not in lifecycle.OPEN or change.rolls_back_to is not None or change.expiry_of_id is not None:
         return ()
     rows = {row.key: row for row in change.edits.all() if row.kind in (Kind.PAUSE, Kind.EXEMPTION)}
+    try:
+        past = [(edit, end) for edit, end in _past(map(edit_of, rows.values())) if end > rows[edit.key].edited_at]
+    except PublishingError:
+        return ()  # what a newer Berth wrote isn't published anyway
     return tuple(
         f"{_ended(edit, end)}, while this waited: live, it would have nothing out of force. Give it another end, or take it out."
-        for edit, end in _past(map(edit_of, rows.values()))
-        if end > rows[edit.key].edited_at
+        for edit, end in past
     )
 
 
@@ -337,7 +348,10 @@ def only_tightens_pauses(change: Change, read: Mapping[str, str] | None = None) 
     if {row.kind for row in rows} != {Kind.PAUSE}:
         return False
     bases = _bases(rows, read)
-    return all(_tightens(bases.get(edit.key), edit.value) for edit in edits_of(change))
+    try:
+        return all(_tightens(bases.get(edit.key), edit.value) for edit in edits_of(change))
+    except PublishingError:
+        return False  # what a newer Berth wrote is reviewed like all else
 
 
 def _tightens(before: Value | None, after: Value | None) -> bool:

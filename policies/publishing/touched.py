@@ -42,7 +42,15 @@ def touched_by(rows: Collection[ChangeEdit], bases: Mapping[str, str], live: eng
     naming = [row for row in rows if row.kind in _NAMING]
     texts = [text for row in naming for text in (row.document, bases.get(row.base_digest, "")) if text]
     edited = {row.name for row in rows if row.kind == Kind.RULE_SET}
-    return edited.union(*(_named(msgspec.json.decode(text, type=_Names), live) for text in texts))
+    return edited.union(*(_named(_names_in(text), live) for text in texts))
+
+
+def _names_in(text: str) -> _Names:
+    """Return what a document names; nothing of one that a newer Berth wrote otherwise: `edit_of` refuses that, and lists go on."""
+    try:
+        return msgspec.json.decode(text, type=_Names)
+    except msgspec.ValidationError:
+        return _Names()
 
 
 def rule_sets_of(edits: Iterable[Edit], live: engine.Revision) -> set[str]:

@@ -9,13 +9,14 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.utils import timezone
 
 from policies import publishing
 from policies.models import Change, ChangeEvent, GateRun, Revision, RuleSetVersion
 from policies.publishing import Edit, OnBehalf, PublishingError
-from tests.builders import make_assignment, make_priority_class, make_rule_set
-from tests.component.pages import publish_all
+from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
+from tests.component.pages import get, publish_all
 from tests.component.policies.test_changes import A, B, C, do, filters_of, live, opened, person
 from tests.component.policies.test_publishing import _at_once as at_once
 
@@ -78,6 +79,30 @@ class TestGoingLive:
         # Nothing of the token is asked then: it may be revoked, or gone.
         tick(now + HOUR)
         assert Revision.objects.get().made_by_user == alice
+
+    @pytest.mark.parametrize("kind", ["RuleSet", "Assignment", "Pause", "Exemption", "PriorityClass"])
+    def test_one_that_a_newer_berth_wrote_is_held_back_and_stops_no_other(
+        self, alice: User, operator: Client, now: datetime, kind: str
+    ) -> None:
+        publish_all(make_rule_set("web", **A))
+        values = {
+            "RuleSet": make_rule_set("web", **B),
+            "Assignment": make_assignment("all", "web"),
+            "Pause": make_pause(),
+            "Exemption": make_exemption(),
+            "PriorityClass": make_priority_class(),
+        }
+        newer = scheduled(opened(values[kind], by=alice), alice, now + HOUR)
+        publish_all(make_assignment("first", "web"))
+        newer.edits.update(document='{"name": [], "target": [], "ruleSet": [], "order": []}')
+        other = scheduled(opened(make_rule_set("other", **A), by=alice), alice, now + HOUR)
+        first, second = tick(now + HOUR)
+        assert first.startswith(f"{newer} is held back: {kind} ")
+        assert first.endswith("can't be read: a newer Berth wrote it. Upgrade, or withdraw the Change.")
+        assert second == f"{other} made Revision 3"
+        for url in ("/admin/policies/change/", f"/admin/policies/change/{newer.pk}/change/", "/admin/"):
+            assert get(operator, url).status_code == 200
+        assert do(newer, publishing.withdraw_change, alice).state == "withdrawn"
 
     def test_after_an_outage_it_is_caught_up_once_and_said_to_be_late(self, alice: User, now: datetime) -> None:
         first = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
