@@ -257,6 +257,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["policies.api.parsers.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "policies.api.schema.Schema",
+    "DEFAULT_METADATA_CLASS": "policies.api.metadata.Metadata",
     "DEFAULT_PAGINATION_CLASS": "policies.api.pagination.RowPages",
     "DEFAULT_THROTTLE_RATES": {"check": "120/min"},
     "EXCEPTION_HANDLER": "policies.api.problems.problem_handler",

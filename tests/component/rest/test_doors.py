@@ -56,6 +56,18 @@ def test_every_operation_gives_the_answers_of_the_table(monkeypatch: pytest.Monk
     assert lines == TABLE.read_text(encoding="utf-8").splitlines()
 
 
+def test_options_says_what_an_act_is_for_and_nothing_of_a_row_that_it_does_not_take(operator: Client) -> None:
+    world = World()
+    found = operator.options(world.path("/api/v1/changes/{number}/approve"))
+    assert found.headers["Allow"] == "POST, OPTIONS"
+    assert found.json() == {
+        "name": "Approve",
+        "description": "Approve what If-Match names.",
+        "renders": ["application/json"],
+        "parses": ["application/json"],
+    }
+
+
 def test_what_a_token_does_is_said_to_be_done_through_it_by_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     world, who = World(), people()
     monkeypatch.setattr(canaries.run_canary, "apply_async", lambda **_: None)
