@@ -7,15 +7,12 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from unfold.widgets import (
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-)
+from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import checking, compiler, wording
 from policies.admin.editing import EditForm
 from policies.admin.failure_fields import FAILURE_PATHS, FailureFields
-from policies.admin.fields import YAMLField
+from policies.admin.fields import QuickSelect, YAMLField
 from policies.admin.frame import InlineFormSet, ModelForm, StackedInline
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -105,7 +102,7 @@ class RuleForm(ModelForm):
     builtins: dict[str, Any]
     chosen_by = "builtin"
     position = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
-    builtin = forms.ChoiceField(required=False, label="Built-in", widget=UnfoldAdminSelectWidget)
+    builtin = forms.ChoiceField(required=False, label="Built-in", widget=QuickSelect)
     arguments = YAMLField(empty={}, rows=2, label="Arguments", help_text="Of the built-in, as YAML; most need none.")
     expression = forms.CharField(
         required=False,
