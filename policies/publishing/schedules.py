@@ -26,6 +26,7 @@ from policies.publishing.standing import (
     AUTHORING,
     check_ahead,
     differing,
+    ended_by,
     gate_of,
     open_changes_of,
     said_at,
@@ -66,8 +67,17 @@ def _check_publish_at(row: Change, publish_at: datetime) -> None:
     if row.expires_at is not None and publish_at >= row.expires_at:
         raise PublishingError([f"It would go live after it goes back, at {said_at(row.expires_at)}."])
     said = [_in_the_way(other, keys) for other, keys in _scheduled_on_the_same(row)]
-    if said := said or list(_taken_back_before(row, publish_at)):
+    if said := said or [*_taken_back_before(row, publish_at), *_ended_before(row, publish_at)]:
         raise PublishingError(said)
+
+
+def _ended_before(row: Change, publish_at: datetime) -> Iterator[str]:
+    """Iterate over the Pauses and Exemptions of a Change that end before it is to go live: it is certain to be held back then."""
+    for edit, end in ended_by(row, publish_at):
+        yield (
+            f"{edit.kind} {edit.name} ends at {said_at(end)}: live after that, it would have nothing out of force. Set a time before "
+            "that, give it another end, or take it out."
+        )
 
 
 def _taken_back_before(row: Change, publish_at: datetime) -> Iterator[str]:

@@ -139,33 +139,39 @@ def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:
 
 def past_ends(edits: Iterable[Edit]) -> list[str]:
     """Return which Pauses and Exemptions would go live though their end is past, a sentence each: who applies files may have old ones."""
-    return [f"! {_ended(edit, end)}, which is past: it has nothing out of force" for edit, end in _past(edits)]
+    return [
+        f"! {_ended(edit, end)}, which is past: it has nothing out of force"
+        for edit, end in _past(edits, timezone.now())
+    ]
 
 
 def _ended_meanwhile(change: Change) -> tuple[str, ...]:
-    """Return which Pauses and Exemptions ended while an open Change waited, a sentence each: what it was opened for is over.
+    """Return which Pauses and Exemptions ended while an open Change waited, a sentence each: what it was opened for is over."""
+    return tuple(
+        f"{_ended(edit, end)}, while this waited: live, it would have nothing out of force. Give it another end, or take it out."
+        for edit, end in ended_by(change, timezone.now())
+    )
+
+
+def ended_by(change: Change, at: datetime) -> list[tuple[Edit, datetime]]:
+    """Return which Pauses and Exemptions of an open Change end while it waits until a moment.
 
     One whose end was past when it was edited is meant so, as those are that a roll-back brings along.
     """
     if change.state not in lifecycle.OPEN or change.rolls_back_to is not None or change.expiry_of_id is not None:
-        return ()
+        return []
     rows = {row.key: row for row in change.edits.all() if row.kind in (Kind.PAUSE, Kind.EXEMPTION)}
     try:
-        past = [(edit, end) for edit, end in _past(map(edit_of, rows.values())) if end > rows[edit.key].edited_at]
+        return [(edit, end) for edit, end in _past(map(edit_of, rows.values()), at) if end > rows[edit.key].edited_at]
     except PublishingError:
-        return ()  # what a newer Berth wrote isn't published anyway
-    return tuple(
-        f"{_ended(edit, end)}, while this waited: live, it would have nothing out of force. Give it another end, or take it out."
-        for edit, end in past
-    )
+        return []  # what a newer Berth wrote isn't published anyway
 
 
-def _past(edits: Iterable[Edit]) -> Iterator[tuple[Edit, datetime]]:
-    """Iterate over the Pauses and Exemptions whose end is past."""
-    now = timezone.now()
+def _past(edits: Iterable[Edit], at: datetime) -> Iterator[tuple[Edit, datetime]]:
+    """Iterate over the Pauses and Exemptions whose end is past at a moment."""
     for edit in edits:
         end = ends_at(edit.value.until) if isinstance(edit.value, engine.Pause | engine.Exemption) else None
-        if end is not None and end <= now:
+        if end is not None and end <= at:
             yield edit, end
 
 
