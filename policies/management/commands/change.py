@@ -296,7 +296,10 @@ def _shown(change: Change) -> Shown:
         digest=change.digest,
         opened_by=change.opened_by,
         authors=sorted(standing.authors),
-        changes=[line for edit in edits for line in wording.part_changes(bases.get(edit.key), edit.value)],
+        changes=[
+            *(line for edit in edits for line in wording.part_changes(bases.get(edit.key), edit.value)),
+            *(publishing.past_ends(edits) if is_open else []),
+        ],
         missing=standing.missing if is_open or standing.waits_for_approval_afterwards else [],
         moved=list(standing.moved),
         theirs=_all_theirs(change) if is_open else [],

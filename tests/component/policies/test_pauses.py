@@ -390,6 +390,9 @@ class TestCommands:
         assert said in text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
         (_, line) = operator.get(f"/api/v1/changes/{change.pk}").json()["changes"]
         assert line.startswith("! Exemption cart ended at")
+        out = io.StringIO()
+        call_command("change", "show", change.pk, stdout=out)
+        assert line in out.getvalue()
         longer = make_exemption(until="2999-01-01T00:00:00Z")
         change = publishing.edit_change(change=change, edits=[Edit.of(longer)], by="ops", expected_digest=change.digest)
         publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
