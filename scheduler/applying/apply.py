@@ -12,6 +12,7 @@ from policies.engine import ruleset as engine
 from policies.models import Change, Revision
 from policies.publishing import By
 from policies.publishing.owners import named
+from policies.publishing.revisions import lock_revisions
 from scheduler.applying.documents import Documents
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def apply(
         PublishingError: nothing is left of it then, or another repository keeps one of the things.
     """
     publishing.check_owner_name(documents.keeper.owner)
-    live = publishing.current_revision()
+    # Before anything is written: who makes the same rule set meanwhile has the lock, and would wait for its name.
+    live = lock_revisions()
     values = publishing.values_of(live)
     edits = documents.edits(live)
     wanted = publishing.differing(edits, live)

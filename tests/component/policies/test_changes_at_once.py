@@ -13,7 +13,7 @@ from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
 from policies.publishing import PublishingError
-from scheduler.applying import Documents, Planned, plan_documents
+from scheduler.applying import Applied, Documents, Planned, Wish, apply, plan_documents
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import publish_all
 from tests.component.policies.test_changes import A, B, C, live, opened, person
@@ -141,6 +141,30 @@ def test_a_plan_beside_who_publishes_waits_and_says_what_it_would_change_then(mo
     assert isinstance(made, Revision)
     assert isinstance(planned, Planned)
     assert (made.number, planned.revision) == (1, 2)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+def test_a_plan_beside_who_applies_the_same_new_rule_set_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both write the rule set's name and wait for the lock of Revisions: in one order, or they would wait for each other."""
+    documents = Documents(rule_sets={"web": make_rule_set("web", **A)})
+    has_begun, look = threading.Event(), publishing.check_seen
+
+    def look_once_the_plan_waits(*seen: Any) -> None:
+        has_begun.set()
+        until(somebody_waits)
+        look(*seen)
+
+    def act(index: int) -> object:
+        if index == 0:
+            return apply(documents, Wish(title="new", publish=True), by="ops")
+        has_begun.wait(30)
+        return plan_documents(documents, by="ops", asks_cluster=False)
+
+    monkeypatch.setattr(publishing, "check_seen", look_once_the_plan_waits)
+    applied, planned = at_once(2, act)
+    assert isinstance(applied, Applied)
+    assert isinstance(planned, Planned)
+    assert (str(applied.revision), planned.revision) == ("Revision 1", 0)
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
