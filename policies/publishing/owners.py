@@ -80,11 +80,10 @@ def drift_notes(keys: Collection[Key], owner: str) -> list[str]:
 
 
 def _is_drift(last: ChangeEdit, mark: OwnerMark | None, owner: str) -> bool:
-    """Return whether what was published last of a thing isn't a repository's, which kept it; a removal has taken its mark away."""
+    """Return whether what was published last of a thing isn't a repository's, which kept it; a removal takes its mark away for good."""
     if mark is not None:
         return mark.owner == owner and last.change.moved_at > mark.marked_at
-    is_others = not last.document and last.change.owner != owner
-    return is_others and _published((last.kind, last.name)).filter(change__owner=owner).exists()
+    return last.change.owner != owner and _published((last.kind, last.name)).filter(change__owner=owner).exists()
 
 
 def _published(key: Key) -> QuerySet[ChangeEdit]:

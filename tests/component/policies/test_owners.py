@@ -259,18 +259,44 @@ def test_what_a_person_edited_within_its_change_is_drift(write: Any) -> None:
 
 
 def test_what_a_person_removed_is_drift_and_what_the_repository_removed_is_none(write: Any) -> None:
-    files = write(rule_set_document(**FIRST), rule_set_document("other", **FIRST))
-    run("apply", *SHOP, files)
+    both = rule_set_document(**FIRST), rule_set_document("other", **FIRST)
+    run("apply", *SHOP, write(*both))
     theirs = publishing.open_change(title="at night", edits=[Edit("RuleSet", "web", None)], by="operator")
     publishing.publish_change(change=theirs, by="operator", expected_digest=theirs.digest)
 
     said = f"rule set web was removed outside of shop-rules, by Change {theirs.pk} of operator: at night"
-    assert plan("--owner", "shop-rules", files)["drift"] == [said]
+    assert plan("--owner", "shop-rules", write(*both))["drift"] == [said]
+    anew = opened(make_rule_set(**SECOND), by="operator", title="otherwise")
+    publishing.publish_change(change=anew, by="operator", expected_digest=anew.digest)
+    said = f"rule set web was changed outside of shop-rules, by Change {anew.pk} of operator: otherwise"
+    assert plan("--owner", "shop-rules", write(*both))["drift"] == [said]
     assert "drift" not in plan("--owner", "bank-rules", write(rule_set_document(**FIRST)))
+    run("apply", *SHOP, write(*both))
     run("apply", *SHOP, "--prune", "*", write(rule_set_document("other", **FIRST)))
+    assert [each.name for each in publishing.current_revision().rule_sets] == ["other"]
+    assert "drift" not in plan("--owner", "shop-rules", write(*both))
+
+
+def test_only_what_others_have_published_of_just_these_things_is_drift(write: Any) -> None:
+    files = write(rule_set_document(**FIRST), assignment_document(name="web"))
     run("apply", *SHOP, files)
-    run("apply", *SHOP, "--prune", "*", write(rule_set_document("other", **FIRST)))
-    assert "drift" not in plan("--owner", "shop-rules", files)
+    # Another thing of the name, another rule set, and a Change that nobody has published.
+    publish(make_assignment("web", "web", order=7))
+    publish(make_rule_set("other", **SECOND))
+    opened(make_rule_set(**SECOND))
+
+    (said,) = plan("--owner", "shop-rules", write(rule_set_document(**SECOND), assignment_document(name="web")))[
+        "drift"
+    ]
+
+    assert said.startswith("Assignment web was changed outside of shop-rules, by Change ")
+
+
+def test_who_claims_what_another_repository_keeps_is_refused(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    with pytest.raises(PublishingError, match="rule set web is kept by shop-rules, not by bank-rules"):
+        publishing.claim(keys=[("RuleSet", "web")], keeper=Keeper("bank-rules"), by="ops")
+    assert owners() == {"RuleSet/web": "shop-rules"}
 
 
 def test_a_plan_holds_both_sides_as_they_would_be_exported(write: Any) -> None:
