@@ -129,6 +129,7 @@ class TestSettings:
         publish_all(
             *(make_rule_set(name, **A) for name in ("web", "data", "old")),
             make_assignment("all", "web"),
+            make_assignment("another", "old", order=1),
             engine.Pause(name="paused", target="RuleSet/data", reason="x"),
         )
         change = publishing.open_change(title="t", edits=[edit], by=alice)
