@@ -628,16 +628,19 @@ class TestRefusal:
             "pod.spec.?containers.orValue([]).all({0}, {0}.resources.requests.cpu == '1')",
         ],
     )
-    def test_a_loop_variable_older_than_the_name_goes_on_and_is_refused_when_it_is_written(self, form: str) -> None:
+    @pytest.mark.parametrize("name", ["requests", "namespaceObject"])
+    def test_a_loop_variable_older_than_the_name_goes_on_and_is_refused_when_it_is_written(
+        self, form: str, name: str
+    ) -> None:
         cycle = cycle_of([node("a"), node("b")])
-        former = Expression(form.format("requests"), Result.BOOLEAN)
+        former = Expression(form.format(name), Result.BOOLEAN)
         renamed = Expression(form.format("each"), Result.BOOLEAN)
         rows = cycle.table.all_rows()
         assert former.evaluate(cycle, rows).listed() == renamed.evaluate(cycle, rows).listed() != [False, False]
         assert former.reads == renamed.reads
         assert [former.evaluate_plainly(cycle, row) for row in (0, 1)] == renamed.evaluate(cycle, rows).listed()
         renamed.check_fields()
-        with pytest.raises(ExpressionError, match="requests is a name of Berth's; give the loop variable another one"):
+        with pytest.raises(ExpressionError, match=f"{name} is a name of Berth's; give the loop variable another one"):
             former.check_fields()
 
     @pytest.mark.parametrize("source", ["", "  \n"])
