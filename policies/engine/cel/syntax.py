@@ -313,7 +313,7 @@ def _zones(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
 
 
 def with_loops_renamed(serialized: bytes) -> bytes:
-    """Give loop variables that are called as NEWCOMERS another name: what was published before these came goes on as it did."""
+    """Rename loop variables that are called as NEWCOMERS: what was published before these came goes on as it did."""
     checked = unpack(serialized)
     _rename(checked, checked.expr, frozenset())
     return pack(checked)
