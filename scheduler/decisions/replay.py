@@ -20,7 +20,7 @@ from policies.engine.preemption.narrowing import Narrowing, narrowing
 from policies.engine.preemption.vetoes import Candidate
 from policies.engine.rule import Cycle, Filter, go_on
 from policies.engine.ruleset import FilterRule, Revision, encode
-from policies.engine.scheduling import ALWAYS_ASKED, default_profile, judge, with_default_filters
+from policies.engine.scheduling import ALWAYS_ASKED, default_profile, find_best, judge, with_default_filters
 from policies.publishing import load_revision
 from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_of_narrowing, read_candidates
 from scheduler.decisions.columns import StoredAnswer, store_answer
@@ -229,6 +229,8 @@ class Replays:
             differences.append("the nodes of the Snapshot, or their order, differ")
         if meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, answer) != body.meaning:
             differences.append("the answer as a whole differs")
+        if decision.verb == "schedule" and decision.mode == "enforce":
+            differences += _different_node(decision, body, snapshot, answer)
         return Replayed(ok=not differences, differences=differences, answer=answer)
 
     def _replay_preempt(self, decision: Decision, body: Body) -> Replayed:
@@ -554,6 +556,17 @@ def _different_columns(recorded: StoredAnswer, now: StoredAnswer) -> Iterable[st
                 yield f"{kind} {then_column.rule} differs"
     if recorded.size != now.size or recorded.scored != now.scored:
         yield "the nodes that were looked at differ"
+
+
+def _different_node(decision: Decision, body: Body, snapshot: Snapshot, answer: Answer) -> Iterable[str]:
+    """Compare the node that the Pod got with the best ones: which of these it gets follows from the Pods before it."""
+    cycle = Cycle(pod=pod_of(body), snapshot=snapshot, now=decision.at)
+    best = find_best(answer, cycle, body.order.rows(), is_default_profile=not decision.rule_set_version)
+    node = str(body.notes.get("node") or "")
+    if node not in (map(answer.name_at, best.tolist()) if len(best) else [""]):
+        yield (
+            f"the Pod got {node}, which is not among the best" if node else "the Pod got no node, though some would do"
+        )
 
 
 def _best_of_then(decision: Decision, answer: Answer | None) -> str:

@@ -15,7 +15,7 @@ from policies.engine.objects.owners import draw
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.scheduling import judge, with_default_filters
+from policies.engine.scheduling import judge, pick, with_default_filters
 from scheduler.decisions.masking import Masks
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.models import Decision, SnapshotPart
@@ -64,6 +64,9 @@ def asked(history: History, *, taken: bool, verb: str = "filter", **fields: Any)
             else decide(rule_set, cycle, rows, filtering=verb == "filter", scoring=verb == "prioritize")
         )
         common |= {"assignment": assignment, "rule_set": rule_set}
+        if verb == "schedule":
+            found = pick(answer, cycle, rows, after=-1, is_default_profile=False)
+            common["notes"] = {} if found is None else {"node": answer.name_at(found)}
         entry = Entry(**common, nodes=1) if verb == "bind" else NodesEntry(**common, **about, answer=answer)
     history.recorder.record(entry)
     history.settle()

@@ -411,6 +411,8 @@ def decided(history: History, revision: CompiledRevision, kind: str) -> Decision
     found = choice.shadows[0] if kind == "shadow" else choice.enforced
     common: dict[str, Any] = {"verb": kind, "pod": pod, "now": AT, "revision": revision}
     about: dict[str, Any] = {"snapshot": snapshot, "names": list(snapshot.nodes)}
+    if kind in {"schedule", "default set"}:
+        common["notes"] = {"node": "n0"}
     if kind == "passed":
         entry: Entry = NodesEntry(**common | {"verb": "filter"}, **about)
     elif kind == "default set":

@@ -11,13 +11,16 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.errors import DeadlineError
 from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
+from policies.engine.rule import Cycle
+from policies.engine.scheduling import find_best
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry, shadow_entry
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry
-from scheduler.decisions.replay import ReplayError, Replays
+from scheduler.decisions.replay import ReplayError, Replays, replay
 from scheduler.models import Decision
 from scheduler.serving.shadows import GiveWay
+from tests.builders import make_pod
 from tests.component.decisions import test_replay
 from tests.component.decisions.test_replay import AT, RULE_SETS, Cluster
 from tests.recording import History
@@ -83,4 +86,48 @@ def test_a_cycle_that_there_was_no_time_for_says_so_and_is_not_replayed(
     assert body_of(row)["notes"]["missed"]
     with pytest.raises(ReplayError, match="there was no time for all rules"):
         Replays().replay(row)
+    history.spool.close()
+
+
+@pytest.mark.parametrize("policy", ["", "counting"])
+@pytest.mark.parametrize("given", ["a worse one", "unknown", "none"])
+def test_a_node_that_is_not_among_the_best_is_no_same_answer(
+    tmp_path: Path, revision: CompiledRevision, policy: str, given: str
+) -> None:
+    history, cluster = History(tmp_path / "spool"), Cluster(1)
+    snapshot, pod = cluster.live(), Pod.from_json(cluster.new_pod("asked", policy=policy))
+    placement = Profile(revision).place(pod, snapshot, snapshot.table.all_rows(), now=AT)
+    assert placement.enforced is not None
+    answer = placement.enforced.answer
+    assert placement.enforced.rule_set.name == (policy or "classic-default")
+    cycle, rows = Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.all_rows()
+    best = find_best(answer, cycle, rows, is_default_profile=not policy).tolist()
+    worse = next(name for at, name in enumerate(answer.names) if at not in best)
+    # Of the rule set's own points all nodes have as many; the default set ranks them.
+    assert bool(answer.totals.min() == answer.totals.max()) is bool(policy)
+    node, said = {
+        "a worse one": (worse, f"the Pod got {worse}, which is not among the best"),
+        "unknown": ("n77", "the Pod got n77, which is not among the best"),
+        "none": ("", "the Pod got no node, though some would do"),
+    }[given]
+    for name in (placement.node, node):
+        history.recorder.record(cycle_entry(placement, 0.001, {"node": name}))
+    history.settle()
+
+    found = [replay(row).differences for row in Decision.objects.order_by("sequence")]
+    assert found == [[], [said]]
+    history.spool.close()
+
+
+def test_a_pod_that_got_a_node_which_the_rules_refuse_is_no_same_answer(
+    tmp_path: Path, revision: CompiledRevision
+) -> None:
+    history, cluster = History(tmp_path / "spool"), Cluster(1)
+    snapshot, pod = cluster.live(), Pod.from_json(make_pod("asked", requests={"cpu": "99"}))
+    placement = Profile(revision).place(pod, snapshot, snapshot.table.all_rows(), now=AT)
+    assert not placement.node
+    history.recorder.record(cycle_entry(placement, 0.001, {"node": "n1"}))
+    history.settle()
+
+    assert replay(Decision.objects.get()).differences == ["the Pod got n1, which is not among the best"]
     history.spool.close()
