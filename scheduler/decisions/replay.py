@@ -19,7 +19,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.narrowing import Narrowing, narrowing
 from policies.engine.preemption.vetoes import Candidate
 from policies.engine.rule import Cycle, Filter, go_on
-from policies.engine.ruleset import FilterRule, Revision, encode
+from policies.engine.ruleset import Assignment, FilterRule, Revision, encode
 from policies.engine.scheduling import ALWAYS_ASKED, default_profile, find_best, judge, with_default_filters
 from policies.publishing import load_revision
 from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_of_narrowing, read_candidates
@@ -192,7 +192,7 @@ class Replays:
             raise
         if not found.ok and (masked := self._masked_of_its_own(decision, body)):
             raise ReplayError(masked)
-        differences = [*found.differences, *_different_subject(decision, pod_of(body))]
+        differences = [*found.differences, *_different_subject(decision, body)]
         return msgspec.structs.replace(found, ok=not differences, differences=differences)
 
     def _masked_of_its_own(self, decision: Decision, body: Body) -> str:
@@ -276,14 +276,12 @@ class Replays:
         if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
             return _as_then(body, default_profile())  # no Assignment took the Pod, or its rule set chose to step back
         choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
-        taking = [choice.enforced] if decision.mode == "enforce" else [*choice.shadows, choice.enforced]
-        for found in taking:
-            if found is not None and found[0].name == decision.assignment:
-                rule_set = found[1]
-                if decision.verb == "schedule":
-                    rule_set = _as_then(body, with_default_filters(rule_set))
-                return rule_set if decision.mode == "shadow" or _has_shadow_rules(body, rule_set) else rule_set.enforced
-        message = f"Assignment {decision.assignment} doesn't take the Pod"
+        for assignment, rule_set in _taking(decision, body, choice):
+            if assignment.name == decision.assignment:
+                profile = _as_then(body, with_default_filters(rule_set)) if decision.verb == "schedule" else rule_set
+                return profile if decision.mode == "shadow" or _has_shadow_rules(body, profile) else profile.enforced
+        does = "doesn't take the Pod" if decision.mode == "enforce" else "asks nothing about the Pod in mode shadow"
+        message = f"Assignment {decision.assignment} {does}"
         raise OtherAssignmentError(message)
 
     def decide_again(
@@ -415,8 +413,16 @@ def _places_in(asked: list[str]) -> Callable[[tuple[FilterRule, Filter]], int]:
     return place
 
 
+def _taking(decision: Decision, body: Body, choice: Choice) -> Iterable[tuple[Assignment, CompiledRuleSet]]:
+    """Iterate over what may have decided. What is enforced is asked in mode shadow only where rules of it are."""
+    if decision.mode == "shadow":
+        yield from choice.shadows
+    if choice.enforced and (decision.mode == "enforce" or _has_shadow_rules(body, choice.enforced[1])):
+        yield choice.enforced
+
+
 def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:
-    """Return whether rules in mode shadow were asked before the answer, as version 0.1.0 did."""
+    """Return whether rules in mode shadow were asked: of a shadow, or before the answer as version 0.1.0 did."""
     shadows = {rule.key for rule, _ in (*rule_set.filters, *rule_set.scores) if rule.mode == "shadow"}
     if body.answer is None:
         return False
@@ -582,13 +588,16 @@ def _different_assignment(decision: Decision, choice: Choice) -> Iterable[str]:
         yield f"{taken}; recorded is {decision.assignment or 'none'}"
 
 
-def _different_subject(decision: Decision, pod: Pod) -> Iterable[str]:
+def _different_subject(decision: Decision, body: Body) -> Iterable[str]:
     """Compare which Pod it is said to be about, and whether it is said to be a shadow."""
+    pod = pod_of(body)
     said = (decision.pod_namespace, decision.pod_name, decision.pod_uid)
     if said != (recorded := (pod.namespace, pod.name, pod.uid)):
         yield f"the Pod is said to be {'/'.join(said)}; recorded is {'/'.join(recorded)}"
     if decision.mode == "enforce" and decision.divergence:
         yield "it is said to be an answer; only a shadow diverges from one"
+    if decision.mode == "enforce" and "answered" in body.notes:
+        yield "it is said to be an answer; recorded is a shadow"
 
 
 def _different_rule_set(decision: Decision, rule_set: CompiledRuleSet | None) -> Iterable[str]:

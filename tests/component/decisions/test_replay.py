@@ -244,7 +244,8 @@ def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: 
         assignment, rule_set = choice.enforced
         as_before = draw.random() < 0.3
         applying.append(("enforce", (assignment, rule_set if as_before else rule_set.enforced)))
-        applying.append(("shadow", choice.enforced))
+        if rule_set.has_shadows(scoring=verb == "prioritize"):
+            applying.append(("shadow", choice.enforced))
     for mode, (assignment, rule_set) in applying:
         rows = seen.table.rows(names)
         cycle = Cycle(pod=pod, snapshot=seen, now=now, params=rule_set.params)
@@ -530,6 +531,39 @@ def test_what_lists_show_of_a_decision_is_replayed_with_it(
     Decision.objects.filter(pk=decision.pk).update(**said)
     decision.refresh_from_db()
     assert reported(decision)[0] is False
+
+
+@pytest.mark.parametrize("kind", ["filter", "prioritize", "schedule"])
+def test_an_answer_that_is_said_to_be_a_shadow_is_not_called_the_same(
+    history: History, revision: CompiledRevision, kind: str
+) -> None:
+    decision = decided(history, revision, kind)
+    Decision.objects.filter(pk=decision.pk).update(mode="shadow", divergence="agreed")
+    decision.refresh_from_db()
+    assert reported(decision) == (False, "not replayable: Assignment by-team asks nothing about the Pod in mode shadow")
+
+
+def test_a_shadow_of_rules_inside_that_is_said_to_be_an_answer_differs(
+    history: History, revision: CompiledRevision
+) -> None:
+    pod, snapshot = Pod.from_json(make_pod("asked", labels={"policy": "broken"})), Cluster(seed=3).live()
+    choice = revision.choose(pod, snapshot, AT)
+    assert choice.enforced is not None
+    assignment, rule_set = choice.enforced
+    answer = decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.all_rows(), scoring=False)
+    about: dict[str, Any] = {"verb": "filter", "pod": pod, "now": AT, "names": list(snapshot.nodes), "answer": answer}
+    by: dict[str, Any] = {
+        "revision": revision,
+        "snapshot": snapshot,
+        "assignment": assignment,
+        "rule_set": rule_set,
+    }
+    notes = {"answered": "6f0b", "inside": True}
+    history.recorder.record(NodesEntry(**about, **by, mode="shadow", notes=notes))
+    history.settle()
+    assert reported(Decision.objects.get())[0] is True
+    Decision.objects.update(mode="enforce")
+    assert replay(Decision.objects.get()).differences == ["it is said to be an answer; recorded is a shadow"]
 
 
 @pytest.mark.parametrize(("kind", "why"), NOT_REPLAYABLE.items())
