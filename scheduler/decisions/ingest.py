@@ -139,17 +139,18 @@ class _Batch:
             self._furthest[shipment.writer] = max(shipment.sequence, self._furthest.get(shipment.writer, 0))
         if shipment.sequence != checkpoint.next_sequence:
             return
+        has_passed = (checkpoint.segment, checkpoint.offset) >= (shipment.segment, shipment.offset)
         checkpoint.segment, checkpoint.offset, checkpoint.next_sequence = (
             shipment.segment,
             shipment.offset,
             shipment.sequence + 1,
         )
         try:
-            self._read(shipment, checkpoint)
+            self._read(shipment, checkpoint, has_passed=has_passed)
         except (*UNREADABLE, IndexError) as error:
             self._dead_letter(shipment, f"it can't be read: {error}")
 
-    def _read(self, shipment: Shipment, checkpoint: Checkpoint) -> None:
+    def _read(self, shipment: Shipment, checkpoint: Checkpoint, *, has_passed: bool) -> None:
         data = shipment.data
         match shipment.kind:
             case Kind.DECISION:
@@ -179,7 +180,8 @@ class _Batch:
             case Kind.CORRUPT:
                 corrupt = _decode_corrupt(data)
                 checkpoint.next_sequence = max(corrupt.next_sequence, shipment.sequence)
-                if corrupt.data:
+                # Damage that held no record has the number of the record behind it: it may come again.
+                if corrupt.data and not has_passed:
                     self._dead_letter(shipment, "it was corrupt, and with it the rest of its segment", corrupt.data)
             case unknown:
                 message = f"kind {unknown} is not known"

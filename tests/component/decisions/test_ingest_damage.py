@@ -60,6 +60,20 @@ class TestDamage:
         assert sequences() == [1, 2, 4, 5]
         assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 3)]
 
+    def test_damage_that_comes_twice_and_holds_no_record_is_one_dead_letter(self, real_history: RealHistory) -> None:
+        record(real_history, 2)
+        real_history.spool.rotate()
+        with real_history.spool.segments.path(1).open("ab") as segment:
+            segment.write(b"half a record, for which there was no room")
+        record(real_history, 1)
+        for _ in range(2):
+            real_history.shipper.step()
+            real_history.shipper.step()  # up to the damage, and no further
+            real_history.shipper._go_back(real_history.shipper._own)
+        real_history.settle()
+        assert sequences() == [1, 2, 3]
+        assert [bytes(row.data) for row in DeadLetter.objects.all()] == [b"half a record, for which there was no room"]
+
     def test_records_that_are_no_records_are_dead_letter_and_hold_up_no_other(
         self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
