@@ -95,10 +95,14 @@ class _Resume:
         if time.monotonic() - self._said_at >= _TELL_SECONDS:
             self._said_at = time.monotonic()
             self._say(log, progress, size)
-            self.end()
+            self._note()
 
     def end(self) -> None:
-        """Note it."""
+        """Note it at the end. A log with faults is read from its beginning next time: they may be mended by then."""
+        self.progress = {log: progress for log, progress in self.progress.items() if not progress.faults}
+        self._note()
+
+    def _note(self) -> None:
         if self._path is not None:
             fresh = self._path.with_name(f"{self._path.name}.new")
             fresh.write_bytes(msgspec.json.encode(self.progress))

@@ -520,6 +520,22 @@ class TestCommand:
             call_command("verify", "--keys", keys, "--resume", str(tmp_path / "run"))
         assert capsys.readouterr().out.count(f"decisions: {ROWS} of {ROWS} rows proved") == 2
 
+    def test_what_was_wrong_is_read_again_by_the_next_run(
+        self, history: Ledgered, keys: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = ("--keys", keys, "--resume", str(tmp_path / "run"))
+        row = Decision.objects.get(ledger_index=42)
+        Decision.objects.filter(pk=row.pk).update(best="node-x")
+        for _ in range(2):
+            with pytest.raises(CommandError, match="leaf 42: "):
+                call_command("verify", *arguments)
+        Decision.objects.filter(pk=row.pk).update(best=row.best)  # mended from a backup
+        capsys.readouterr()
+        call_command("verify", *arguments)
+        said = capsys.readouterr().out
+        assert f"decisions: {ROWS} of {ROWS} rows proved" in said
+        assert "WRONG" not in said
+
 
 @pytest.fixture
 def keys(history: Ledgered, tmp_path: Any) -> str:
