@@ -5,17 +5,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from django.conf import settings
 from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler import tasks
 from scheduler.decisions.journal_uses import note_journal_uses
+from scheduler.decisions.missing import database_now
 from scheduler.history import pruning
 from scheduler.history.holds import HoldError, lift_hold, make_hold
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.deletions import deletions, merged_ranges
-from scheduler.models import Checkpoint, Decision, JournalUse, NodeNames, Outcome, Pruning, SnapshotPart
+from scheduler.models import Checkpoint, Decision, JournalUse, NodeNames, Notice, Outcome, Pruning, SnapshotPart
 
 pytestmark = pytest.mark.django_db
 
@@ -55,6 +59,27 @@ def names_left() -> list[str]:
 
 def rules() -> dict[str, int]:
     return {row.rule: row.rows for row in Pruning.objects.all()}
+
+
+@pytest.mark.parametrize("days_ahead", [0, 400])
+def test_a_worker_whose_clock_is_ahead_prunes_by_the_databases(
+    monkeypatch: pytest.MonkeyPatch, days_ahead: int
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=days_ahead)
+
+    monkeypatch.setattr(tasks, "datetime", Clock)
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, retention_days=30))
+    now = database_now()
+    for name, days in (("young", 20), ("old", 40)):
+        row = decided(0, name)
+        Decision.objects.filter(pk=row.pk).update(at=now - timedelta(days=days))
+        Notice.objects.create(number=days, kind="drift", at=now - timedelta(days=days * 3), sentence=name)
+    tasks.prune_history()
+    assert names_left() == ["young"]
+    assert [notice.sentence for notice in Notice.objects.all()] == ["young"]
 
 
 def test_nothing_is_pruned_without_a_setting() -> None:
