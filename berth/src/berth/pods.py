@@ -5,6 +5,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from berth.story import lines_of_story
 
 _DEFAULT_NAMESPACE = "default"
 _AT_ONCE = 100
+# By so much what is stored may be older than what was there: processes ship at their own pace, and a shadow waits for its turn.
+_LATE = timedelta(seconds=15)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def named(pod: str, namespace: str = "") -> tuple[str, str]:
@@ -152,24 +156,27 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
 
 def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str, str]) -> None:
     """Write rows as they come, each once, until somebody ends it."""
-    seen: dict[str, None] = {}
+    # What is older than a whole first list was there before.
+    seen, begins = dict[str, datetime](), _at(rows[0]) if len(rows) == given.limit else _LONG_AGO
     while True:
         for row in rows:
             if str(row["id"]) not in seen:
                 _write_row(row, given.output)
         sys.stdout.flush()
-        # Those of two answers that overlap, and no more: this runs for days.
-        seen = dict.fromkeys([str(row["id"]) for row in rows]) if rows else seen
+        seen |= {str(row["id"]): _at(row) for row in rows}
+        since = max(begins, max(seen.values()) - _LATE) if seen else begins
+        # Those that may come again, and no more: this runs for days.
+        seen = {name: at for name, at in seen.items() if at >= since}
         time.sleep(given.every)
-        rows = _newer_at_last(server, seen, filters, given.every)
+        rows = _newer_at_last(server, since, filters, given.every)
 
 
-def _newer_at_last(server: Server, seen: dict[str, None], filters: dict[str, str], every: float) -> list[Any]:
+def _newer_at_last(server: Server, since: datetime, filters: dict[str, str], every: float) -> list[Any]:
     """Return what came since, however long the server is away."""
     is_said = False
     while True:
         try:
-            return _newer(server, seen, filters)
+            return _newer(server, since, filters)
         except (NotReachedError, AwayError) as error:
             if not is_said:
                 write_lines([*error.lines, "It is asked again until it answers."], sys.stderr)
@@ -177,14 +184,20 @@ def _newer_at_last(server: Server, seen: dict[str, None], filters: dict[str, str
         time.sleep(every)
 
 
-def _newer(server: Server, seen: dict[str, None], filters: dict[str, str]) -> list[Any]:
-    """Return what came since, the oldest first, and the rows seen last; page after page until one that is known."""
+def _newer(server: Server, since: datetime, filters: dict[str, str]) -> list[Any]:
+    """Return the rows from a moment on, the oldest first; where nothing was seen yet, the newest few."""
+    is_bounded = since == _LONG_AGO or "from" in filters or "span" in filters
+    asked = filters if is_bounded else {**filters, "from": f"{since.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
     found: list[Any] = []
-    for row in server.pages("/decisions", limit=_AT_ONCE, **filters):
-        found.append(row)
-        if str(row["id"]) in seen or (not seen and len(found) == _AT_ONCE):
+    for row in server.pages("/decisions", limit=_AT_ONCE, **asked):
+        if _at(row) < since or (since == _LONG_AGO and len(found) == _AT_ONCE):
             break
+        found.append(row)
     return found[::-1]
+
+
+def _at(row: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(row["at"])
 
 
 def _write_row(row: dict[str, Any], output: str) -> None:

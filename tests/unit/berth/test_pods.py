@@ -150,7 +150,7 @@ def test_simulate_says_where_they_land(berth: Berth, stub: Stub) -> None:
 def _row(number: int) -> dict[str, Any]:
     return {
         "id": str(number),
-        "at": f"2026-01-01T10:00:0{number}Z",
+        "at": f"2026-01-01T10:00:{number:02}Z",
         "verb": "filter",
         "pod_namespace": "shop",
         "pod_name": f"web-{number}",
@@ -181,6 +181,38 @@ def test_following_writes_each_decision_once_the_oldest_first(
     assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-1", "shop/web-2", "shop/web-3"]
     assert stub.asked[0]["query"] == "limit=20&namespace=shop"
     assert berth("decisions", "no-filter").code == 1
+
+
+def _followed(berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch, *lists: list[int]) -> list[str]:
+    """Return the Pods that --follow names while the list shows these rows, one list after the other."""
+    shown = iter(lists)
+
+    def show(_seconds: float = 0) -> None:
+        if (numbers := next(shown, None)) is None:
+            raise KeyboardInterrupt
+        stub.answer("GET", "/decisions", {"next": None, "results": list(map(_row, numbers))})
+
+    monkeypatch.setattr(pods.time, "sleep", show)
+    show()
+    ran = berth("decisions", "--follow", "--limit", "2")
+    return [line.split()[2].removeprefix("shop/web-") for line in ran.out.splitlines()]
+
+
+def test_following_writes_what_is_stored_late_behind_what_was_written(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process ships later than another, and a shadow is decided behind its answer: both have a former time."""
+    late = _followed(berth, stub, monkeypatch, [30, 25], [31, 30, 28, 25], [32, 31, 30, 28, 27, 25], [32, 31, 30])
+    assert late == ["25", "30", "28", "31", "27", "32"]
+
+
+def test_following_begins_with_no_more_than_was_asked_for_and_goes_on_from_nothing(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _followed(berth, stub, monkeypatch, [30, 29], [30, 29, 28, 27, 1], [31, 30, 29, 28]) == ["29", "30", "31"]
+    assert _followed(berth, stub, monkeypatch, [], [], [5, 4], [6, 5, 4]) == ["4", "5", "6"]
+    # What was written is pruned, or leaves the filter: nothing older is new by that.
+    assert _followed(berth, stub, monkeypatch, [50, 49], [20, 19, 18], [51, 20, 19]) == ["49", "50", "51"]
 
 
 def test_following_goes_on_once_the_server_answers_again(
