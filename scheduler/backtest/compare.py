@@ -90,8 +90,10 @@ class Recorded:
 
     @property
     def points(self) -> _Numbers:
-        """0..10 beside `scored`."""
-        return to_points(self.totals, self.weights)
+        """0..10 for each node; -1 for one that wasn't ranked. Without scores all that pass have 0."""
+        if not self.ranks:
+            return _of_each(self.size, np.flatnonzero(self.passed), 0)
+        return _of_each(self.size, self.scored, to_points(self.totals, self.weights))
 
     def refusing(self, among: _Mask) -> tuple[str, str]:
         """Return which rule refused most of these nodes then, and its reason."""
@@ -112,7 +114,13 @@ class Recorded:
 
 
 def compare(
-    then: Recorded, now: Answer | None, place_of: Callable[[str], int | None], best: Rows, *, best_alone: bool = False
+    then: Recorded,
+    now: Answer | None,
+    place_of: Callable[[str], int | None],
+    best: Rows,
+    *,
+    best_alone: bool = False,
+    with_points: bool = True,
 ) -> Difference | None:
     """Return how an answer differs from what was recorded; None where it doesn't.
 
@@ -122,6 +130,7 @@ def compare(
         place_of: returns where a node stands among those asked about.
         best: where the best nodes stand now; empty where none are ranked.
         best_alone: whether only the best node and the points count: nodes that were scored had passed before.
+        with_points: whether points count: where they were asked for, a node that no score ranks has 0.
     """
     passed = np.ones(then.size, dtype=np.bool_) if now is None else now.refusal == PASSED
     gained, lost = passed & ~then.passed, then.passed & ~passed
@@ -145,7 +154,7 @@ def compare(
         of_then = not counts["lost"]
         why = then.refusing(gained) if of_then else _refusing(now, lost)
         return Difference(Kind.OTHER_NODES, *why, **counts, of_then=of_then)
-    points = _most_points(then, now) if now is not None else 0
+    points = _most_points(then.points, _points(now, then.size)) if with_points else 0
     return Difference(Kind.OTHER_POINTS, points=points, **counts) if points else None
 
 
@@ -186,16 +195,25 @@ def _preferring(then: Recorded, now: Answer, place: int, other: int | None) -> s
     return max(says, key=lambda rule: (says[rule] - was.get(rule, 0.0), rule), default="")
 
 
-def _most_points(then: Recorded, now: Answer) -> int:
-    """Return by how much the points of a node change at most, of those that both sides scored."""
-    if not then.ranks or not now.scores or not len(then.scored) or not len(now.scored):
-        return 0
-    if np.array_equal(then.scored, now.scored):
-        if then.weights == _weights(now) and np.array_equal(then.totals, now.totals):
-            return 0
-        return int(np.abs(then.points - now.points).max())
-    _, one, other = np.intersect1d(then.scored, now.scored, assume_unique=True, return_indices=True)
-    return int(np.abs(then.points[one] - now.points[other]).max()) if len(one) else 0
+def _points(now: Answer | None, size: int) -> _Numbers:
+    """Return the points of each node by the other rules; -1 for one that isn't ranked. Without scores all that pass have 0."""
+    if now is None:
+        return np.zeros(size, dtype=np.int64)
+    if not now.scores:
+        return _of_each(size, np.flatnonzero(now.refusal == PASSED), 0)
+    return _of_each(size, now.scored, now.points)
+
+
+def _of_each(size: int, places: Rows | _Numbers, points: _Numbers | int) -> _Numbers:
+    found = np.full(size, -1, dtype=np.int64)
+    found[places] = points
+    return found
+
+
+def _most_points(then: _Numbers, now: _Numbers) -> int:
+    """Return by how much the points of a node change at most, of those that both sides ranked."""
+    both = (then >= 0) & (now >= 0)
+    return int(np.abs(then - now)[both].max(initial=0))
 
 
 def _weights(now: Answer) -> int:

@@ -199,7 +199,7 @@ class Decider:
         answer, best = None, _NOWHERE
         if rule_set is not None:
             _check_reads(rule_set, snapshot)
-            answer = side.answer(rule_set, decision, pod, snapshot, rows, scoring=then.ranks)
+            answer = side.answer(rule_set, decision, pod, snapshot, rows, scoring=decision.verb != "filter")
             if not answer.feasible_count and then.passed.any() and _was_made_free(decision, snapshot, rows):
                 _check_others(side.answer(rule_set, decision, pod, snapshot, snapshot.table.all_rows(), scoring=False))
             best = _best(answer, rule_set, decision, pod, snapshot, rows)
@@ -208,7 +208,9 @@ class Decider:
             row = snapshot.table.row_of.get(name)
             return None if row is None else next(iter(np.flatnonzero(rows == row).tolist()), None)
 
-        found = compare(then, answer, place_of, best, best_alone=decision.verb == "prioritize")
+        is_ranking = decision.verb == "prioritize"
+        with_points = is_ranking or (then.ranks and answer is not None and bool(answer.scores))
+        found = compare(then, answer, place_of, best, best_alone=is_ranking, with_points=with_points)
         return found, rule_set.name if rule_set else ""
 
     def _line_of_passed(self, decision: Decision, body: Body, pod: Pod) -> Line | None:

@@ -22,7 +22,7 @@ from scheduler.backtest.runs import Span, Worker, cancel_backtest, lines_of, pla
 from scheduler.decisions.record import read_body
 from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk, Decision
-from tests.builders import make_assignment, make_rule_set
+from tests.builders import make_assignment, make_pause, make_rule_set
 from tests.component.backtest.corpus import AT, Corpus
 from tests.component.decisions import test_replay
 from tests.component.pages import opened, publish_all
@@ -164,6 +164,33 @@ def test_another_best_node_is_named_with_the_score_that_speaks_for_it(corpus: Co
     assert all(int(line.before[1:]) % 2 == 0 and int(line.after[1:]) % 2 == 1 for line in best)
     assert len(best) > 10
     assert result.pods_of(Kind.OTHER_POINTS) == 40 - len(best)
+
+
+@pytest.mark.parametrize(
+    ("edit", "rule_set"),
+    [(make_pause("by", "Assignment/all"), ""), (make_rule_set("web", filters=FILTERS), "web")],
+    ids=["no rule set any more", "no scores any more"],
+)
+def test_pods_whose_nodes_get_no_points_any_more_are_treated_otherwise(
+    corpus: Corpus, edit: Any, rule_set: str
+) -> None:
+    result, _ = found_by(opened(edit))
+    assert [(each.kind, each.pods, each.decisions) for each in result.differing] == [(Kind.OTHER_POINTS, 40, 40)]
+    assert {(line.verb, line.rule_set, line.rule, line.points) for line in result.pods} == {
+        ("prioritize", rule_set, "", 10)
+    }
+
+
+def test_pods_whose_nodes_get_points_for_the_first_time_are_treated_otherwise(corpus: Corpus) -> None:
+    Decision.objects.all().delete()
+    publish_all(make_rule_set("web", filters=FILTERS))
+    unranked = Corpus(corpus.history, CompiledRevision(publishing.current_revision()))
+    unranked.ask("first")
+    corpus.history.settle()
+    result, _ = found_by(opened(make_rule_set("web", filters=FILTERS, scores=SCORES)))
+    assert [(line.pod, line.verb, line.kind, line.points) for line in result.pods] == [
+        ("default/first", "prioritize", Kind.OTHER_POINTS, 10)
+    ]
 
 
 def test_pods_that_had_no_node_and_would_get_one_are_named_with_the_rule_that_refused_them(
