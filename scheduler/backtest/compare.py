@@ -103,11 +103,10 @@ class Recorded:
                 _count(counts, column.rule, [reason for _, reason in column.statuses], column.verdicts.numbers()[among])
         return _most(counts)
 
-    def spoke_for(self, one: int, other: int) -> dict[str, float]:
-        """Return by how many of 100 each rule had one node before another one: they stand in `scored` at these places."""
-        weights = max(self.weights, 1)
+    def spoke_for(self, one: int, other: int) -> dict[str, int]:
+        """Return by how much each rule had one node before another one, by its weight: they stand in `scored` at these places."""
         return {
-            score.rule: score.weight * float(score.raw.numbers()[one] - score.raw.numbers()[other]) / weights
+            score.rule: score.weight * int(score.raw.numbers()[one] - score.raw.numbers()[other])
             for score in self._stored.scores
             if score.mode == "enforce"
         }
@@ -178,7 +177,10 @@ def _other_best(
 
 
 def _preferring(then: Recorded, now: Answer, place: int, other: int | None) -> str:
-    """Return which score speaks most for a node, against then, before the one that was best."""
+    """Return which score speaks most for a node, against then, before the one that was best.
+
+    By their weights alone: of the share of all weights, one that didn't change has less where another is added.
+    """
     if other is None:
         return ""
     old, new = _within(then.scored, place), _within(then.scored, other)
@@ -186,13 +188,12 @@ def _preferring(then: Recorded, now: Answer, place: int, other: int | None) -> s
     here, there = _within(now.scored, place), _within(now.scored, other)
     if here is None or there is None:
         return ""
-    weights = max(_weights(now), 1)
-    says = dict.fromkeys(was, 0.0) | {
-        column.rule.key: column.rule.weight * float(column.raw[there] - column.raw[here]) / weights
+    says = dict.fromkeys(was, 0) | {
+        column.rule.key: column.rule.weight * int(column.raw[there] - column.raw[here])
         for column in now.scores
         if column.rule.mode == "enforce"
     }
-    return max(says, key=lambda rule: (says[rule] - was.get(rule, 0.0), rule), default="")
+    return max(says, key=lambda rule: (says[rule] - was.get(rule, 0), rule), default="")
 
 
 def _points(now: Answer | None, size: int) -> _Numbers:
@@ -214,10 +215,6 @@ def _most_points(then: _Numbers, now: _Numbers) -> int:
     """Return by how much the points of a node change at most, of those that both sides ranked."""
     both = (then >= 0) & (now >= 0)
     return int(np.abs(then - now)[both].max(initial=0))
-
-
-def _weights(now: Answer) -> int:
-    return sum(column.rule.weight for column in now.scores if column.rule.mode == "enforce")
 
 
 def _refusing(now: Answer | None, among: _Mask) -> tuple[str, str]:
