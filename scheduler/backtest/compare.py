@@ -15,9 +15,6 @@ from scheduler.decisions.columns import StoredAnswer
 _Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
 
-# In place of a rule: the Pod has no rule set, so that nothing is asked.
-NO_RULE_SET = ""
-
 
 class Kind(StrEnum):
     """How a Decision differs; where in several ways, by the first of these."""
@@ -104,9 +101,10 @@ class Recorded:
         return _most(counts)
 
     def spoke_for(self, one: int, other: int) -> dict[str, int]:
-        """Return by how much each rule had one node before another one, by its weight: they stand in `scored` at these places."""
+        """Return by how much each rule had one node before another one, by its weight: of two that could be used."""
+        here, there = np.searchsorted(self.scored, [one, other])
         return {
-            score.rule: score.weight * int(score.raw.numbers()[one] - score.raw.numbers()[other])
+            score.rule: score.weight * int(score.raw.numbers()[here] - score.raw.numbers()[there])
             for score in self._stored.scores
             if score.mode == "enforce"
         }
@@ -162,32 +160,28 @@ def _other_best(
 ) -> Difference | None:
     """Return that another node is the best now; None where the one of then is among the best still, or one side ranks none."""
     place = place_of(then.best) if then.best and len(best) else None
-    if place is None or place in best:
+    # A record may have been changed since, and name a node that it says was refused.
+    if place is None or place in best or not then.passed[place]:
         return None
-    after = min(map(now.name_at, best.tolist()))
-    other = place_of(after)
-    of_then = not lost[place] and other is not None and not then.passed[other]
+    other = min(best.tolist(), key=now.name_at)
+    of_then = not lost[place] and not then.passed[other]
     if lost[place]:
         why = _refusing(now, _only(place, then.size))
-    elif other is not None and of_then:
+    elif of_then:
         why = then.refusing(_only(other, then.size))
     else:
         why = _preferring(then, now, place, other), ""
+    after = now.name_at(other)
     return Difference(Kind.OTHER_BEST, *why, before=then.best, after=after, **counts, of_then=of_then)
 
 
-def _preferring(then: Recorded, now: Answer, place: int, other: int | None) -> str:
-    """Return which score speaks most for a node, against then, before the one that was best.
+def _preferring(then: Recorded, now: Answer, place: int, other: int) -> str:
+    """Return which score speaks most for a node, against then, before the one that was best. Both may be used, then and now.
 
     By their weights alone: of the share of all weights, one that didn't change has less where another is added.
     """
-    if other is None:
-        return ""
-    old, new = _within(then.scored, place), _within(then.scored, other)
-    was = then.spoke_for(new, old) if old is not None and new is not None else {}
-    here, there = _within(now.scored, place), _within(now.scored, other)
-    if here is None or there is None:
-        return ""
+    was = then.spoke_for(other, place)
+    here, there = np.searchsorted(now.scored, [place, other])
     says = dict.fromkeys(was, 0) | {
         column.rule.key: column.rule.weight * int(column.raw[there] - column.raw[here])
         for column in now.scores
@@ -219,10 +213,8 @@ def _most_points(then: _Numbers, now: _Numbers) -> int:
 
 def _refusing(now: Answer | None, among: _Mask) -> tuple[str, str]:
     """Return which rule refuses most of these nodes now, and its reason."""
-    if now is None:
-        return NO_RULE_SET, ""
     counts: dict[tuple[str, str], int] = {}
-    for column in now.filters:
+    for column in now.filters if now else ():
         if column.rule.mode == "enforce" and column.statuses:
             _count(counts, column.rule.key, [status.reason for status in column.statuses], column.codes[among])
     return _most(counts)
@@ -244,9 +236,3 @@ def _only(place: int, size: int) -> _Mask:
     found = np.zeros(size, dtype=np.bool_)
     found[place] = True
     return found
-
-
-def _within(scored: npt.NDArray[np.integer], place: int) -> int | None:
-    """Return where a position stands among those that were scored, in order; None where it wasn't."""
-    at = int(np.searchsorted(scored, place))
-    return at if at < len(scored) and scored[at] == place else None

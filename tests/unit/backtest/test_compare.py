@@ -78,12 +78,32 @@ def test_the_first_cause_is_named(
     found = compared(then, now)
     said = found and (found.kind.value, found.rule, found.reason, found.gained, found.lost)
     assert said == expected
+    # What was refused then and passes now was the doing of a rule of then.
+    assert found is None or found.of_then is bool(found.gained and not found.lost)
+
+
+def test_rules_in_mode_shadow_are_no_cause() -> None:
+    """Former versions asked them before the answer, and recorded them in it."""
+    dry = {**refuse("dry", *NODES[1:]), "mode": "shadow"}
+    dries = {**rank("dries", 99, n5=9), "mode": "shadow"}
+    assert compared([FIRST, dry, dries], [FIRST]) is None
+    assert compared([FIRST], [FIRST, dry, dries]) is None
+    found = compared([dry, dries, refuse("a", "n0", "n1"), FIRST], [dry, dries, FIRST])
+    assert found is not None
+    assert (found.rule, found.gained) == ("a", 2)
+    found = compared([dry, dries, FIRST], [dry, dries, refuse("a", "n2"), SECOND])
+    assert found is not None
+    assert (found.kind, found.rule, found.nodes, found.lost) == (Kind.OTHER_BEST, "first", 6, 1)
 
 
 def test_the_best_nodes_of_both_sides_are_named() -> None:
     found = compared([FIRST], [rank("first", n4=3, n3=3)])
     assert found is not None
     assert (found.before, found.after, found.nodes) == ("n1", "n3", 6)
+    gone, come = compared([FIRST], [refuse("a", *NODES)]), compared([refuse("a", *NODES)], [FIRST])
+    assert gone is not None
+    assert come is not None
+    assert [(each.before, each.after, each.nodes) for each in (gone, come)] == [("n1", "", 6), ("", "n1", 0)]
     # One of several that are best now is no other one.
     found = compared([FIRST], [rank("first", n1=3, n0=3)])
     assert found is not None
@@ -117,3 +137,11 @@ def test_points_are_compared_of_the_nodes_that_both_rank(
     found = compared(then, now, best_alone=True)
     assert (found.points if found else 0) == points
     assert compared(then, now, best_alone=True, with_points=False) is None
+
+
+def test_a_record_that_names_a_refused_node_as_the_best_has_no_best_node() -> None:
+    then = decided(FIRST, refuse("a", "n5"))
+    now = decided(SECOND)
+    found = compare(Recorded(store_answer(then), "n5"), now, SNAPSHOT.table.row_of.get, now.scored[3:4])
+    assert found is not None
+    assert found.kind is Kind.OTHER_NODES
