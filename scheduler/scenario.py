@@ -91,7 +91,10 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What becomes of the Pods by what is live, and by what a Change would make live; None where no Change is asked about."""
+    """What becomes of the Pods by what is live, and by what a Change would make live; None where no Change is asked about.
+
+    `unknown` are the kinds of objects that rules read, and a recorded Snapshot doesn't have.
+    """
 
     pods: int
     running: int
@@ -100,6 +103,7 @@ class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     live: Placed
     change: int | None = None
     drafted: Placed | None = None
+    unknown: list[str] = []
 
     @property
     def sentences(self) -> list[str]:
@@ -107,7 +111,10 @@ class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         sides = [("what is live", self.live)]
         if self.drafted is not None:
             sides.append((f"Change {self.change}", self.drafted))
-        return [says for name, placed in sides for says in _sentences(name, placed)]
+        said = [says for name, placed in sides for says in _sentences(name, placed)]
+        if self.unknown:
+            said.append(f"What rules read of {', '.join(self.unknown)} was not recorded: by that they refuse no node")
+        return said
 
 
 def _sentences(name: str, placed: Placed) -> list[str]:
@@ -536,6 +543,7 @@ def work_out(
         live=live,
         change=rules.change,
         drafted=drafted,
+        unknown=sorted(rules.reads - (snapshot.objects.known if snapshot.objects is not None else frozenset())),
     )
 
 

@@ -59,6 +59,7 @@ def test_both_sides_stand_beside_each_other() -> None:
         "The 5th gets none: 2 nodes by PodFitsResources (Insufficient cpu), 2 nodes by zone (another zone)",
         found.sentences[-1],
     ]
+    assert found.unknown == []
     assert found.sentences[-1].startswith('filter PodFitsResources refused n0: "Insufficient cpu"')
 
 
@@ -346,7 +347,15 @@ def test_a_recorded_snapshot_stands_in_for_the_cluster(tmp_path: Path) -> None:
     out = StringIO()
     decision = Decision.objects.order_by("sequence")[0]
     call_command("scenario", str(file), "--pods", "3", "--decision", str(decision.pk), "--output", "json", stdout=out)
-    assert json.loads(out.getvalue())["live"]["nodes"] == {"n0000": 1, "n0001": 1, "n0002": 1}
+    found = json.loads(out.getvalue())
+    assert found["live"]["nodes"] == {"n0000": 1, "n0001": 1, "n0002": 1}
+    # Nobody watched volumes for these rules.
+    assert "persistentvolumeclaims" in found["unknown"]
+    out = StringIO()
+    call_command("scenario", str(file), "--pods", "3", "--decision", str(decision.pk), stdout=out)
+    assert f"What rules read of {', '.join(found['unknown'])} was not recorded: by that they refuse no node." in (
+        out.getvalue().splitlines()
+    )
     decision.chain = 99
     decision.save()
     for named, says in (
