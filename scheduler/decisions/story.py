@@ -392,6 +392,8 @@ def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
     last = attempts[-1]
     if last.error:
         return f"It waits: the last question about it couldn't be answered: {last.error}."
+    if not last.nodes and last.verb in _OPENING:
+        return "It waits: by the last answer there was no node to ask about."
     if last.feasible or not last.nodes:
         return f"It may use {last.feasible:,} of {last.nodes:,} nodes; that it is on one isn't known yet."
     if not last.refusals:

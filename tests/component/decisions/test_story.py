@@ -165,6 +165,12 @@ def test_a_node_that_berth_had_not_seen_yet_is_told_as_one_that_was_refused(hist
     assert newest.causes.alone == ["the cluster"]
 
 
+def test_a_pod_for_which_there_was_no_node_waits(history: History, asking: Asking) -> None:
+    """The cluster has none, or none has the label of those that Berth's own scheduler uses."""
+    asking.filter(pod(), snapshot())
+    assert told(history).now == "It waits: by the last answer there was no node to ask about."
+
+
 def test_a_rule_over_time_that_closed_is_told_from_a_change_of_the_cluster(history: History, asking: Asking) -> None:
     over = {"name": "early", "expression": "now.getSeconds() < 15", "reason": "too late"}
     publish_all(make_rule_set("team", filters=[over]))
