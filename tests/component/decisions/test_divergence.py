@@ -1,6 +1,6 @@
 """What became of shadows, counted in the database: once each, and settled when the Pod has its node."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from scheduler.decisions.settling import settle_shadows
 from scheduler.models import Decision, ShadowCount
 from scheduler.serving.shadows import Shadows
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.component.decisions.test_outcomes import Cluster, look
 from tests.recording import History, outcome_of
 from tests.unit.extender.verbs import test_shadows
 from tests.unit.extender.verbs.test_shadows import NEVER, NOT_N3
@@ -94,6 +95,16 @@ class TestBehindKubeScheduler:
             "waits": Divergence.OPEN,
         }
         assert counts() == {Divergence.AGREED: 1, Divergence.REFUSED_NODE: 1, Divergence.OPEN: 1}
+
+    def test_what_depends_on_the_node_is_settled_when_a_look_finds_the_pod_on_it(self, folder: Path) -> None:
+        """Nobody saw it bound."""
+        extender, cluster = Extender(folder, ONLY_N1), Cluster()
+        extender.ask("filter", "a")
+        extender.decide()
+        row = Decision.objects.filter(mode="shadow").get()
+        cluster.put("a", node="n2")
+        assert look(cluster, row.at + timedelta(hours=1)) == 1
+        assert counts() == {Divergence.REFUSED_NODE: 1}
 
     def test_scores_are_compared_with_the_node_where_nothing_is_enforced(self, folder: Path) -> None:
         extender = Extender(folder, LIKES_N2, enforced=None)

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from scheduler.admin.decision_page import outcome_of
 from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
 from scheduler.decisions import outcomes
-from scheduler.decisions.outcomes import AWAY_SECONDS, MOST_READ, OLD, YOUNG, Finder, open_pods
+from scheduler.decisions.outcomes import AWAY_SECONDS, MOST_READ, OLD, REST_FACTOR, YOUNG, Finder, open_pods
 from scheduler.decisions.record import read_outcome
 from scheduler.decisions.storing import note_outcomes
 from scheduler.models import Decision
@@ -176,9 +176,11 @@ def test_both_pods_of_a_name_have_what_became_of_each(cluster: Cluster) -> None:
     assert outcome("of-the-next") == {("n2", LATER)}
 
 
-@pytest.mark.parametrize("namespace", ["", "..", "a/b", "UPPER", "a b"])
-def test_a_name_that_no_pod_has_is_never_asked_for(cluster: Cluster, namespace: str) -> None:
-    decide("web", pod_namespace=namespace)
+@pytest.mark.parametrize("given", ["", "..", "a/b", "UPPER", "a b"])
+@pytest.mark.parametrize("field", ["pod_namespace", "pod_name"])
+def test_a_name_that_no_pod_has_is_never_asked_for(cluster: Cluster, field: str, given: str) -> None:
+    row = decide("web")
+    Decision.objects.filter(pk=row.pk).update(**{field: given})
     assert look(cluster) == 1
     assert cluster.asked == []
     assert outcome("web") == {("", LATER)}
@@ -312,6 +314,28 @@ def test_an_api_server_that_is_away_is_left_alone_for_a_while(
     assert (finder.look(), cluster.listed) == (0, 1)
     seconds[0] = AWAY_SECONDS
     assert (finder.look(), cluster.listed) == (1, 2)
+
+
+def test_a_look_that_took_long_is_followed_by_a_rest_of_several_times_that(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = cluster
+    finder, seconds = Finder(client, clock=lambda: LATER), [100.0]
+    monkeypatch.setattr(outcomes.time, "monotonic", lambda: seconds[0])
+    listing = cluster.list_pages
+
+    def slow(**asked: Any) -> Iterator[bytes]:
+        seconds[0] += 3.0
+        return listing(**asked)
+
+    monkeypatch.setattr(cluster, "list_pages", slow)
+    decide("web")
+    cluster.put("web")
+    assert (finder.look(), cluster.listed) == (0, 1)
+    seconds[0] = 103.0 + REST_FACTOR * 3.0 - 0.1
+    assert (finder.look(), cluster.listed) == (0, 1)
+    seconds[0] += 0.2
+    assert (finder.look(), cluster.listed) == (0, 2)
 
 
 def test_a_node_that_was_seen_is_not_taken_back_when_the_pod_is_gone() -> None:
