@@ -88,6 +88,19 @@ def test_nothing_is_pruned_without_a_setting() -> None:
     assert (names_left(), SnapshotPart.objects.count(), rules()) == (["a"], 2, {})
 
 
+@pytest.mark.parametrize("kept", [KEPT, Retention(days=0, details_days=30)], ids=["rows", "details"])
+def test_what_was_pruned_is_noted_from_the_first_batch_to_the_last(
+    monkeypatch: pytest.MonkeyPatch, kept: Retention
+) -> None:
+    monkeypatch.setattr(pruning, "BATCH", 1)
+    first, *_, last = [decided(90 - number, f"p{number}") for number in range(4)]
+    assert prune(kept, NOW) == 4
+    (noted,) = Pruning.objects.filter(rule__in=["decisions", "details"])
+    assert noted.rows == 4
+    if not noted.whole_partitions:
+        assert (noted.from_at, noted.until_at) == (first.at, last.at)
+
+
 def test_a_batch_into_which_a_decision_comes_is_taken_back_and_done_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """No leaf of what came was noted as deleted by a rule: `verify` would take it for somebody's doing."""
     decided(60, "old")
