@@ -273,10 +273,12 @@ def _wrong_state(act: str, standing: Standing) -> str:
         WITHDRAWN: "Open another Change.",
         REJECTED: "Open it again first.",
         DRAFT: "Send it to review first.",
+        IN_REVIEW: "It waits for approvals.",
+        APPROVED: "Publish it.",
     }
     if act == "reopen" and standing.state in OPEN:
         return f"It is {_WORDS[standing.state]}, and so open already."
-    return f"It is {_WORDS[standing.state]}. {ways.get(standing.state, 'Look at it again.')}"
+    return f"It is {_WORDS[standing.state]}. {ways[standing.state]}"
 
 
 def _lack_of_distance(actor: Actor, standing: Standing) -> str:

@@ -386,7 +386,7 @@ class TestApprovals:
         assert [found for found, _ in publishing.changes_waiting_for("dave")] == [change]
         do(change, publishing.approve_change, dave)
         assert publishing.changes_waiting_for("dave") == []
-        with pytest.raises(PublishingError, match=r"It is approved\. Look at it again\.$"):
+        with pytest.raises(PublishingError, match=r"It is approved\. Publish it\.$"):
             publishing.ask_for_review(change=change, by=alice, whom="carol")
         assert short not in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
 
