@@ -7,6 +7,7 @@ which stands there as a variable. The largest such parts are taken.
 """
 
 from dataclasses import dataclass
+from itertools import count
 
 from cel.expr import checked_pb2, syntax_pb2
 
@@ -17,6 +18,10 @@ from policies.engine.objects.node import Path
 _NODE, _POD, _PARAMS, _COUNT = "node", "pod", "params", "count"
 _SOURCE_OF = {"node": _NODE, "usage": _NODE, **dict.fromkeys((*OF_POD, "now"), _POD)}
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
+_OPTIONAL_TYPE = "optional_type"
+_EQUALITIES = frozenset({"_==_", "_!=_"})
+# Numbers of the lists that are put into a tree: its own stay far below.
+_LISTS = 2 * 10**6
 # Calls that give what they are given, or the members of lists that they are given.
 _HANDING_ON = frozenset({"dyn", "_+_"})
 # Kinds of types whose values can't be taken out of CEL and handed back, also inside a list or a map. Times would lose their
@@ -46,6 +51,7 @@ class Split:
 class _Splitter:
     def __init__(self, checked: checked_pb2.CheckedExpr) -> None:
         self.checked = checked
+        self._lists = count(_LISTS)
         self.found: dict[str, list[Subexpression]] = {_NODE: [], _POD: []}
 
     def split(self, expr: syntax_pb2.Expr) -> None:
@@ -57,6 +63,23 @@ class _Splitter:
             return
         for child in children(expr):
             self.split(child)
+
+    def compare_as_lists(self, expr: syntax_pb2.Expr) -> None:
+        """Put optionals that are compared with each other into lists of one or none: these can be carried, and are equal when they are."""
+        for child in children(expr):
+            self.compare_as_lists(child)
+        if expr.call_expr.function in _EQUALITIES and all(map(self._is_optional, expr.call_expr.args)):
+            for argument in expr.call_expr.args:
+                inner = syntax_pb2.Expr()
+                inner.CopyFrom(argument)
+                argument.Clear()
+                argument.id = next(self._lists)
+                argument.list_expr.elements.append(inner)
+                argument.list_expr.optional_indices.append(0)
+                self.checked.type_map[argument.id].list_type.elem_type.dyn.SetInParent()
+
+    def _is_optional(self, expr: syntax_pb2.Expr) -> bool:
+        return expr.id in self.checked.type_map and self.checked.type_map[expr.id].abstract_type.name == _OPTIONAL_TYPE
 
     def _can_be_carried(self, expr: syntax_pb2.Expr) -> bool:
         kind = self._kind(expr)
@@ -111,12 +134,15 @@ def _may_be_optional(expr: syntax_pb2.Expr) -> bool:
         if function == "_?_:_":
             return any(map(_may_be_optional, expr.call_expr.args[1:]))
         return False
-    return kind in {"list_expr", "struct_expr"} and any(map(_may_be_optional, children(expr)))
+    # What may be left out of a list is an optional there, and in the list its value.
+    values = [part for place, part in enumerate(children(expr)) if place not in expr.list_expr.optional_indices]
+    return kind in {"list_expr", "struct_expr"} and any(map(_may_be_optional, values))
 
 
 def split(serialized: bytes) -> Split:
     """Split a serialised expression whose calls of `count` have been replaced by variables."""
     splitter = _Splitter(unpack(serialized))
+    splitter.compare_as_lists(splitter.checked.expr)
     splitter.split(splitter.checked.expr)
     rest = splitter.checked.expr
     return Split(splitter.found[_NODE], splitter.found[_POD], rest, subtree(splitter.checked, rest))

@@ -107,6 +107,12 @@ READS = st.sampled_from(
     + ["params.limit", "params.names", "params.nothing", "params.?nothing.orValue(2)", "params['team']"]
     + ["node.metadata.labels[pod.metadata.labels.app]", "node.extra.rack[params.team]", "'none'", "dyn(null)"]
 )
+OPTIONALS = st.sampled_from(
+    [f"{owner}.metadata.labels.?{name}" for owner in ("node", "pod") for name in NAMES]
+    + ["node.metadata.?labels.team", "node.metadata.labels[?pod.metadata.name]", "node.?extra.rack.row", "node.?extra"]
+    + ["params.?nothing", "params.?limit", "optional.none()", "optional.of(pod.metadata.name)", "node.extra.rack.?row"]
+    + ["namespaceObject.metadata.labels.?app", "pod.metadata.?labels.app.or(params.?limit)"]
+)
 COUNTS = st.sampled_from(
     [f"node.count({{'app': '{app}'}})" for app in "xy"]
     + ["cluster.count({'app': 'x'})", "topology.count('zone', {'app': 'x'})", "topology.count('team', {})"]
@@ -133,6 +139,7 @@ def expressions() -> tuple[st.SearchStrategy[str], st.SearchStrategy[str]]:
         ),
         st.builds("({} && {})".format, booleans, booleans),
         st.builds("({} || {})".format, booleans, booleans),
+        st.builds("({} {} {})".format, OPTIONALS, st.sampled_from(["==", "!="]), OPTIONALS),
         booleans.map("!({})".format),
         st.builds("({} ? {} : {})".format, booleans, booleans, booleans),
         st.builds("{}.{}(v, {} == v)".format, lists, st.sampled_from(["exists", "all", "exists_one"]), READS),
@@ -897,6 +904,18 @@ class TestNodesWithoutAValue:
         run = Program.run
         monkeypatch.setattr(Program, "run", lambda *given: runs.append(given) or run(*given))
         assert same(expression.evaluate(cycle, rows).listed(), wanted)
+        assert len(runs) < 8
+
+    def test_are_few_where_optionals_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nodes = [node(f"n{number}", labels={"team": "ab"[number % 2], "host": f"n{number}"}) for number in range(20)]
+        cycle = cycle_of([*nodes, node("without", labels={})])
+        expression = Expression("node.metadata.labels.?team == pod.metadata.labels.?team", Result.BOOLEAN)
+        rows = cycle.table.all_rows()
+        assert expression.evaluate(cycle, rows).listed() == [True, False] * 10 + [False]
+        runs: list[object] = []
+        run = Program.run
+        monkeypatch.setattr(Program, "run", lambda *given: runs.append(given) or run(*given))
+        expression.evaluate(cycle, rows)
         assert len(runs) < 8
 
     def test_score_nothing_and_the_others_as_without_them(self) -> None:
