@@ -139,8 +139,12 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
             older = key_of(rows[-1]) if has_more else furthest
             newer = key_of(rows[0]) if rows and self.before else None
             return Page(rows, older, newer, looked_until)
-        older = key_of(rows[-1]) if rows else self.after
+        older = key_of(rows[-1]) if rows else self._just_after()
         return Page(rows, older, key_of(rows[0]) if has_more else furthest, looked_until)
+
+    def _just_after(self) -> Key | None:
+        """Return the place from which the row that `after` names is the next older one."""
+        return Key(self.after.at + timedelta(microseconds=1)) if self.after else None
 
     def _walk(self, *, goes_back: bool) -> tuple[list[Decision], Key | None]:
         """Return the page's rows and one more; where it stopped before it had these, the place of the last row that it looked at."""

@@ -246,6 +246,15 @@ def test_pages_hold_each_decision_once_in_one_order_however_many_come_meanwhile(
     assert [row for page in back[::-1] for row in page][1:] == found[:4]
 
 
+def test_from_a_page_behind_the_newest_one_the_way_back_begins_with_that(auditor: Client) -> None:
+    many(3)
+    newest = parse_search({}, NOW).page().rows[0]
+    beyond = parse_search({"after": str(search.key_of(newest))}, NOW).page()
+    assert beyond.rows == []
+    back = parse_search({"before": str(beyond.older)}, NOW).page()
+    assert [row.pk for row in back.rows] == [row.pk for row in parse_search({}, NOW).page().rows]
+
+
 def test_no_page_counts_and_none_reads_a_body(auditor: Client) -> None:
     many(60)
     for url in (f"{REST}?limit=20", LIST, f"{LIST}?q=p1&node=n1"):
