@@ -54,6 +54,16 @@ class Memory(NamedTuple):
     rules: str = "classic"
 
 
+def forget_first(peer_of: Any) -> Any:
+    """Return what reads who is at the other end of a connection each time."""
+
+    def read(connection: Any) -> Any:
+        connection.kept.pop("peer", None)
+        return peer_of(connection)
+
+    return read
+
+
 def memories() -> list[Memory]:
     """Return all that is measured by calls."""
     from policies.engine import quantity, status
@@ -93,7 +103,7 @@ def memories() -> list[Memory]:
         Memory("names looked up as bytes", [(ByName, "read", lambda *_: None)], ["names"]),
         Memory("names of a table", new_names),
         Memory("lines of /prioritize", [(handlers, "lines_of", lambda _: None)]),
-        Memory("a client's certificate", [(identity, "_peers", Forgetful())], ["names"], "tls"),
+        Memory("a client's certificate", [(identity, "_peer_of", forget_first(identity._peer_of))], ["names"], "tls"),  # noqa: SLF001
         Memory("verdicts that all pass", [_plain(status, "_success")]),
         Memory("quantities", [_plain(quantity, name) for name in ("_parse", "_value", "_milli")]),
         Memory("affinity of Pods alike", [_plain(affinity, "_terms")]),
@@ -248,9 +258,10 @@ class Extender:
         from scheduler.extender.request.body_limit import BODY
         from scheduler.extender.request.wire import receive
         from scheduler.extender.views import request_of
+        from scheduler.http_server.connection import CONNECTION
 
         started = thread_time()
-        environ = _ENVIRON | {"PATH_INFO": f"/{verb}", "wsgi.input": BytesIO(), "gunicorn.socket": self.connection}
+        environ = _ENVIRON | {"PATH_INFO": f"/{verb}", "wsgi.input": BytesIO(), CONNECTION: self.connection}
         answered = self._views[f"/{verb}"](request_of(environ | {BODY: receive(body)}))
         pieces = list(answered)
         seconds = thread_time() - started
@@ -391,7 +402,7 @@ def _revision(rules: str) -> Any:
 
 
 @contextmanager
-def tls_connection(folder: Path) -> Iterator[ssl.SSLSocket]:
+def tls_connection(folder: Path) -> Iterator[Any]:
     """Yield the server's side of a TLS connection whose client has shown a certificate that may call; calls come over it."""
     from django.conf import settings
 
@@ -411,8 +422,8 @@ def tls_connection(folder: Path) -> Iterator[ssl.SSLSocket]:
     secured = msgspec.structs.replace(
         settings.BERTH, extender_tls_cert_file=str(files.cert), extender_clients=("system:kube-scheduler",)
     )
-    with connection, patch.object(settings, "BERTH", secured):
-        yield connection
+    with connection, socket.create_server(("127.0.0.1", 0)) as listening, patch.object(settings, "BERTH", secured):
+        yield _served(connection, listening.getsockname(), listening)
     thread.join()
 
 
@@ -436,27 +447,33 @@ def measure_calls(sizes: Sequence[int], only: str, folder: Path) -> None:
                         )
 
 
+def _served(connection: socket.socket, address: Any, listening: socket.socket) -> Any:
+    """Return a connection as the extender's server has it."""
+    from scheduler.extender.identity import ONLY_PROBES
+    from scheduler.extender.request.body_limit import IncomingBody
+    from scheduler.http_server.body import Budget
+    from scheduler.http_server.connection import Connection, Listener
+    from scheduler.http_server.head import HeadLimits
+    from scheduler.http_server.listeners import base_environ
+
+    room = Budget(_WIRE_BYTES)
+
+    def body(_: Json, length: int | None) -> IncomingBody:
+        return IncomingBody(room, length, limit_bytes=_WIRE_BYTES, keep=True)
+
+    environ = base_environ(listening) | {ONLY_PROBES: False}
+    return Connection(connection, address, Listener(listening, body, HeadLimits(2048, 32, 4096), environ))
+
+
 class Wire:
     """A connection to the extender's server, all of it in this thread."""
 
     def __init__(self) -> None:
-        from scheduler.extender.identity import ONLY_PROBES
-        from scheduler.extender.request.body_limit import IncomingBody
-        from scheduler.http_server.body import Budget
-        from scheduler.http_server.connection import Connection, Listener
-        from scheduler.http_server.head import HeadLimits
-        from scheduler.http_server.listeners import base_environ
-
-        def body(_: Json, length: int | None) -> IncomingBody:
-            return IncomingBody(room, length, limit_bytes=_WIRE_BYTES, keep=True)
-
-        room = Budget(_WIRE_BYTES)
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            environ = base_environ(listening) | {ONLY_PROBES: False}
             self._client = _connect(listening.getsockname()[1])
             served, address = listening.accept()
             served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WIRE_BYTES)
-            self._served = Connection(served, address, Listener(listening, body, HeadLimits(2048, 32, 4096), environ))
+            self._served = _served(served, address, listening)
 
     def call(self, application: Any, verb: str, body: bytes) -> float:
         """Let an application answer; returns this thread's seconds but for those of the client."""
