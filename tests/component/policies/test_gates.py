@@ -1,5 +1,6 @@
 """The gate's runs: who asks for one, what becomes of it, and what publishing makes of what it found."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -408,8 +409,8 @@ class TestSettings:
         assert "root" in said
         (row,) = GateSetting.objects.all()
         said = text_of(get(client, f"/admin/policies/gatesetting/{row.pk}/change/"))
-        for words in ("rule set web", "What comes of it it isn't published", "root , 0 s ago", "it hurt once"):
-            assert words in said.replace("root,", "root ,"), words
+        for words in ("rule set web", "What comes of it it isn't published", r"root ?, \d+ s ago", "it hurt once"):
+            assert re.search(words, said), words
 
     def test_a_level_below_the_installations_says_that_the_installation_asks_for_more(
         self, monkeypatch: pytest.MonkeyPatch
