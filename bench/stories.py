@@ -66,7 +66,7 @@ def _measure(nodes: int, attempts: list[int], times: int) -> None:
             page = client.get(f"/admin/scheduler/pods/default/stuck-{count}/", secure=True)
             seconds.append(perf_counter() - began)
             worked.append(process_time() - used)
-            told = page.content.count(f" of {nodes} nodes</span>".encode())
+            told = page.content.count(f" of {nodes:,} nodes</span>".encode())
             assert told == count, (told, page.status_code)  # noqa: S101 - a bench of nothing is none
         print(
             f"{nodes:,} nodes, {count:>3} attempts: p95 {p95(seconds):.0f} ms, {sorted(worked)[times // 2] * 1000:.0f} ms of CPU in the "
