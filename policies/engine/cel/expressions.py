@@ -1,7 +1,8 @@
 """CEL expressions over all nodes at once.
 
 An expression sees `pod` and `node` (Kubernetes JSON), `requests` (the Pod's), `namespaceObject` (the name and labels of its
-namespace), `usage` (the node's allocatable, requested, free), `params` and `now`, and may call `node.count({labels})`, `topology.count(key, {labels})` and `cluster.count({labels})`.
+namespace), `usage` (the node's allocatable, requested, free), `params` and `now`, and may call `node.count({labels})`,
+`topology.count(key, {labels})` and `cluster.count({labels})`.
 
 Evaluating costs microseconds, handing over a whole node many times that. So an expression is taken apart (`expression_split`):
 what reads the Pod only is evaluated once a Pod; what reads a node only is a column, evaluated once a node version and

@@ -45,7 +45,8 @@ class _Checker:
         if kind == "call_expr":
             return self._call(expr)
         if kind == "comprehension_expr":
-            made = {expr.comprehension_expr.iter_var, expr.comprehension_expr.accu_var}
+            loop = expr.comprehension_expr
+            made = {loop.iter_var, loop.iter_var2, loop.accu_var}
             for name, renamed in NEWCOMERS.items():
                 if renamed in made:
                     raise taken_name(self._checked, expr, name)
