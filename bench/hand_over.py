@@ -102,15 +102,15 @@ def binder(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
     if deciding:
         shadows.start()
     # Where the Pods of a block go.
-    expected: list[int] = []
-    calls, after = 0, -1
+    expected: list[str] = []
+    calls, after = 0, ""
 
     def ask(kind: str) -> float:
         nonlocal snapshot, calls, after
         number = calls % _CALLS
         calls += 1
         if not number:
-            snapshot, after = empty, -1
+            snapshot, after = empty, ""
         made = make_pod(f"pod-{number}", labels={"rules": "none", "shadow": kind})
         made["metadata"]["uid"] = f"uid-{number}"
         pod, every, now = Pod.from_json(made), snapshot.table.all_rows(), datetime.now(UTC)
@@ -120,14 +120,14 @@ def binder(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
             entry = cycle_entry(placement, 0.0, {})
             offer_shadows(shadows, placement, entry.id)
         taken = thread_time() - began
-        after = placement.row
+        after = placement.node
         if number == len(expected):
             expected.append(after)
         if expected[number] != after:
             message = f"{kind}: Pod {number} of a block gets another node than without it"
             raise RuntimeError(message)
-        info = snapshot.table.infos[after]
-        snapshot = snapshot.branched({placement.node: NodeInfo(info.node, [*info.pods, pod])})
+        info = snapshot.table.infos[placement.row]
+        snapshot = snapshot.branched({after: NodeInfo(info.node, [*info.pods, pod])})
         return taken
 
     return ask, shadows._waiting.clear  # noqa: SLF001 - those that wait are of no interest

@@ -257,7 +257,7 @@ class Cycles:
     def _timed(self) -> Iterator[None]:
         self._may_begin.wait()
         if not self._times:
-            self._loop._last_row = -1  # noqa: SLF001 - every block begins at the same node
+            self._loop._last_node = ""  # noqa: SLF001 - every block begins at the same node
         began = perf_counter(), thread_time()
         with self.shadows.call():
             yield

@@ -129,7 +129,7 @@ class _Placer:
 
     def __init__(self, revision: CompiledRevision, now: datetime, rows: Rows) -> None:
         self._revision, self._now, self._rows = revision, now, rows
-        self._after = -1  # no row was picked yet
+        self._after = ""  # no node was picked yet
         self._judge = Judge()
         self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
 
@@ -150,8 +150,8 @@ class _Placer:
         position = pick(answer, cycle, rows, after=self._after, is_default_profile=is_default)
         if position is None:
             return "", answer
-        self._after = int(rows[position])
-        return cycle.table.names[self._after], answer
+        self._after = cycle.table.names[rows[position]]
+        return self._after, answer
 
 
 def balance_of(snapshot: Snapshot) -> Balance:

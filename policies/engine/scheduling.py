@@ -5,6 +5,7 @@ filters of the classic default set that it doesn't have itself: no Pod is ever b
 """
 
 import copy
+from bisect import bisect_right
 from functools import lru_cache
 
 import msgspec
@@ -173,23 +174,26 @@ def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> 
     return np.flatnonzero(np.isin(rows, differing))
 
 
-def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_default_profile: bool) -> int | None:
+def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: str, is_default_profile: bool) -> int | None:
     """Return the position in `rows` of the node that the Pod gets; None when none is feasible.
 
-    Of the best ones (`find_best`) it is the next behind the row `after`, around. So Pods alike don't all meet on the first node, and
-    the same input gives the same node.
+    Of the best ones (`find_best`) it is the next by name behind `after`, around. So Pods alike don't all meet on the first node, and
+    the same input gives the same node, in whichever order nodes were seen.
 
     Args:
         answer: from `judge`.
         cycle: the same.
         rows: the same.
-        after: the row that was picked last; -1 for none.
+        after: the node that was picked last; "" for none.
         is_default_profile: whether the totals are the default set's own.
     """
     best = find_best(answer, cycle, rows, is_default_profile=is_default_profile)
     if not len(best):
         return None
-    return int(best[np.searchsorted(rows[best], after, side="right") % len(best)])
+    names, places = cycle.table.by_name()
+    theirs = places[rows[best]]
+    # Those in front of it come last, in their order.
+    return int(best[((theirs - bisect_right(names, after)) % len(names)).argmin()])
 
 
 def find_best(answer: Answer, cycle: Cycle, rows: Rows, *, is_default_profile: bool) -> Rows:

@@ -113,7 +113,7 @@ class Profile:
         rows: Rows,
         *,
         now: datetime,
-        after: int = -1,
+        after: str = "",
         conditions: Conditions | None = None,
         nominated: str = "",
         give_way: Callable[[], None] = go_on,
@@ -125,7 +125,7 @@ class Profile:
             snapshot: what is there, with the Pods that are being bound on their nodes, and with `nominated`.
             rows: the nodes that may be used.
             now: the moment.
-            after: the row that was picked last, see `pick`.
+            after: the node that was picked last, see `pick`.
             conditions: what is away; None for nothing.
             nominated: the name of the node that was made free for it; "" for none. As in kube-scheduler v1.36.3
                 (schedule_one.go, evaluateNominatedNode).
@@ -146,7 +146,7 @@ class Profile:
         give_way: Callable[[], None],
         *,
         now: datetime,
-        after: int,
+        after: str,
         conditions: Conditions | None,
     ) -> Placement:
         choice = self.revision.choose(pod, snapshot, now)

@@ -151,7 +151,7 @@ class Loop:
             live=live,
             nominator=self._nominator,
         )
-        self._last_row = -1
+        self._last_node = ""
         self._stopping = False
         self._swept_at = float("-inf")
         self._published_at = float("-inf")
@@ -324,7 +324,7 @@ class Loop:
         elif placement.row < 0:
             self._on_refusal(waiting, placement, seconds)
         else:
-            self._last_row = placement.row
+            self._last_node = placement.node
             _count_undecided(placement)
             # Before the binding is sent: the next Pod is decided on with this one on its node.
             self._live.assume(pod, placement.node)
@@ -345,7 +345,7 @@ class Loop:
                 snapshot,
                 self._rows(snapshot),
                 now=datetime.now(UTC),
-                after=self._last_row,
+                after=self._last_node,
                 conditions=self._conditions(),
                 nominated=waiting.nominated,
                 give_way=TimeLimit(MOST_SECONDS).give_way,

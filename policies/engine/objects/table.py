@@ -206,6 +206,7 @@ class Table:
         self.row_of = {name: row for row, name in enumerate(self.names)}
         self._all_rows = np.arange(len(infos), dtype=np.intp)
         self._all_rows.flags.writeable = False
+        self._by_name: tuple[list[str], Rows] | None = None
         self._kept: dict[Hashable, _Kept] = {}
         # Columns that were read from every node; shared with Tables that follow, which may be there before a column is.
         self._made: dict[Hashable, _Kept] = {}
@@ -229,6 +230,7 @@ class Table:
         table.step = step
         table.names, table.row_of = self.names, row_of
         table._all_rows, table._lock = self._all_rows, self._lock
+        table._by_name = self._by_name
         table._kept = self._carried(step)
         # Not for good: each holds on to its step, and by that to all before it.
         table._made = self._made if step.number % STEPS_KEPT else {}
@@ -286,6 +288,18 @@ class Table:
     def all_rows(self) -> Rows:
         """Return all rows, each time the same array, which can't be written to."""
         return self._all_rows
+
+    def by_name(self) -> tuple[list[str], Rows]:
+        """Return the names in order, and each row's place among them; an order that doesn't depend on who came first.
+
+        Worked out where nodes came or went. Don't write to it.
+        """
+        if self._by_name is None:
+            rows = np.array(sorted(range(len(self.names)), key=self.names.__getitem__), dtype=np.intp)
+            places = np.empty_like(rows)
+            places[rows] = self._all_rows
+            self._by_name = [self.names[row] for row in rows], places
+        return self._by_name
 
     def keeps(self, key: Hashable) -> bool:
         """Return whether a column was read before, so that having it costs no more than what changed since."""

@@ -65,7 +65,7 @@ def asked(history: History, *, taken: bool, verb: str = "filter", **fields: Any)
         )
         common |= {"assignment": assignment, "rule_set": rule_set}
         if verb == "schedule":
-            found = pick(answer, cycle, rows, after=-1, is_default_profile=False)
+            found = pick(answer, cycle, rows, after="", is_default_profile=False)
             common["notes"] = {} if found is None else {"node": answer.name_at(found)}
         entry = Entry(**common, nodes=1) if verb == "bind" else NodesEntry(**common, **about, answer=answer)
     history.recorder.record(entry)

@@ -5,7 +5,7 @@ from typing import Any
 
 from policies.engine.decision import Answer, CompiledRuleSet
 from policies.engine.default_set import FILTERS
-from policies.engine.objects.node import Node
+from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
@@ -27,7 +27,7 @@ def reasons(answer: Answer) -> dict[str, str]:
     return {name: status.reason for name, status in answer.refused()}
 
 
-def picked(answer: Answer, cycle: Cycle, after: int = -1, *, is_default_profile: bool = True) -> str | None:
+def picked(answer: Answer, cycle: Cycle, after: str = "", *, is_default_profile: bool = True) -> str | None:
     rows = cycle.table.all_rows()
     position = pick(answer, cycle, rows, after=after, is_default_profile=is_default_profile)
     return None if position is None else answer.names[position]
@@ -140,7 +140,16 @@ def test_of_nodes_as_good_as_each_other_the_next_one_is_taken_around() -> None:
     cycle = cycle_of(make_pod(), snapshot)
     answer = judge(default_profile(), cycle, snapshot.table.all_rows())
 
-    assert [picked(answer, cycle, after) for after in (-1, 0, 1, 2)] == ["n0", "n1", "n2", "n0"]
+    assert [picked(answer, cycle, after) for after in ("", "n0", "n1", "n2")] == ["n0", "n1", "n2", "n0"]
+
+
+def test_which_one_is_next_does_not_depend_on_the_order_in_which_nodes_came() -> None:
+    snapshot = snapshot_of(*(make_node(name) for name in ("n2", "n0", "n3")))
+    snapshot = snapshot.changed({"n1": NodeInfo(Node.from_json(make_node("n1")), ()), "n3": None})
+    cycle = cycle_of(make_pod(), snapshot)
+    answer = judge(default_profile(), cycle, snapshot.table.all_rows())
+
+    assert [picked(answer, cycle, after) for after in ("", "n0", "n1", "n2", "n3")] == ["n0", "n1", "n2", "n0", "n0"]
 
 
 def test_nothing_is_picked_where_no_node_passes() -> None:
