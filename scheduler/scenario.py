@@ -1,5 +1,6 @@
 """Scenarios: where Pods of a template would land, by what is live and by what a Change would make live, side by side."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -28,9 +29,11 @@ from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
 from scheduler.cluster.listing import T, list_all
 from scheduler.cluster.reflection import Change as Seen
-from scheduler.decisions.replay import ReplayError, snapshot_of
+from scheduler.decisions.replay import ReplayError, recorded_body_of, snapshot_of
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
+
+logger = logging.getLogger("berth.scenario")
 
 _ASK_SECONDS = 5.0
 _DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
@@ -38,6 +41,8 @@ _LONGEST_NUMBER = 19
 # What has no node yet.
 _WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
 MOST_PODS = 5000
+# So many of the newest Decisions are looked through for one that gave a node.
+_LOOKED_THROUGH = 1000
 # As long as a page and REST work one out.
 SECONDS = 60.0
 _TEMPLATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job")
@@ -526,7 +531,12 @@ def work_out(
     give_way = limit.give_way if limit else go_on
     try:
         place = partial(
-            place_pods, pods=pods, now=now, node_label=settings.BERTH.scheduler_node_label, give_way=give_way
+            place_pods,
+            pods=pods,
+            now=now,
+            after=_picked_last(now),
+            node_label=settings.BERTH.scheduler_node_label,
+            give_way=give_way,
         )
         live = place(rules.live, snapshot)
         # Each side on a branch of its own: what one places isn't there for the other.
@@ -545,6 +555,22 @@ def work_out(
         drafted=drafted,
         unknown=sorted(rules.reads - (snapshot.objects.known if snapshot.objects is not None else frozenset())),
     )
+
+
+def _picked_last(before: datetime) -> str:
+    """Return the node that Berth's own scheduler picked last, as far as is recorded: of equal nodes it goes on behind it. "" for none."""
+    newest = Decision.objects.filter(verb="schedule", mode="enforce", at__lt=before).order_by("-at", "-sequence")
+    # None of what can't be placed is looked through: of one Pod there may be any number.
+    heads = newest.values_list("pk", "feasible")[:_LOOKED_THROUGH]
+    found = next((key for key, feasible in heads if feasible), None)
+    decision = Decision.objects.filter(pk=found).first() if found else None
+    if decision is None:
+        return ""
+    try:
+        return str(recorded_body_of(decision).notes.get("node") or "")
+    except ReplayError as error:
+        logger.warning("equal nodes are taken from the first: Decision %s can't be read: %s", found, error)
+        return ""
 
 
 def _out_of_bounds(number: int, running: int) -> str:

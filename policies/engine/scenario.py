@@ -84,6 +84,7 @@ def place_pods(
     pods: Iterable[Pod],
     now: datetime,
     *,
+    after: str = "",
     node_label: tuple[str, str] | None = None,
     give_way: Callable[[], None] = go_on,
 ) -> Placed:
@@ -94,6 +95,7 @@ def place_pods(
         snapshot: the cluster before.
         pods: in their order; each with a uid and JSON of its own.
         now: the moment that rules see.
+        after: the node that was picked last before; "" for none.
         node_label: key and value of the label that nodes must have to be used; None for all nodes.
         give_way: as of a Cycle.
 
@@ -104,7 +106,7 @@ def place_pods(
     before, name = balance_of(snapshot), ""
     landed: list[str] = []
     stop = None
-    placer = _Placer(revision, now, usable_rows(snapshot.table, node_label))
+    placer = _Placer(revision, now, usable_rows(snapshot.table, node_label), after)
     for number, pod in enumerate(waiting, 1):
         rule_set = placer.rule_set_for(pod, snapshot)
         name = name or (rule_set.name if rule_set is not default_profile() else "")
@@ -127,9 +129,8 @@ def place_pods(
 class _Placer:
     """Decides as `scheduler.binder.cycle.Profile` does. For one run: it remembers the last node."""
 
-    def __init__(self, revision: CompiledRevision, now: datetime, rows: Rows) -> None:
-        self._revision, self._now, self._rows = revision, now, rows
-        self._after = ""  # no node was picked yet
+    def __init__(self, revision: CompiledRevision, now: datetime, rows: Rows, after: str) -> None:
+        self._revision, self._now, self._rows, self._after = revision, now, rows, after
         self._judge = Judge()
         self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
 

@@ -39,7 +39,7 @@ class Corpus:
         self._objects = ClusterObjects() if has_objects else None
         self._builder = SnapshotBuilder()
         self.count = 0
-        self._after = -1
+        self._after = ""
         made = [
             Node.from_json(make_node(f"n{number:04}", labels={"zone": "ab"[number % 2]}, cpu="64", pods="1000"))
             for number in range(nodes)
@@ -87,7 +87,7 @@ class Corpus:
             after=self._after,
             nominated=nominated,
         )
-        self._after = placement.row
+        self._after = placement.node
         self.history.recorder.record(cycle_entry(placement, 0.001, {"node": placement.node}))
         if placement.node:
             self._bind(json, placement.node)

@@ -33,7 +33,7 @@ AWAY = Conditions(snapshot_age_seconds=0.0, redis_reachable=False)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: CompiledRevision, seed: int) -> None:
     history, cluster, book = History(tmp_path / "spool"), Cluster(seed), Profile(revision)
-    last = -1
+    last = ""
     waiting: list[Callable[[GiveWay], Entry]] = []
     for number in range(60):
         for _ in range(cluster.random.randrange(3)):
@@ -51,7 +51,7 @@ def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: Compi
         placement = book.place(
             pod, snapshot, rows, now=AT + timedelta(seconds=number), after=last, conditions=AWAY if number % 9 else None
         )
-        last = max(placement.row, -1)
+        last = placement.node
         if placement.row >= 0 and cluster.random.random() < 0.5:
             cluster.builder.assume(pod, placement.node)
         entry = cycle_entry(placement, 0.001, {"node": placement.node})

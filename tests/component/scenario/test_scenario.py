@@ -1,6 +1,7 @@
 """Scenarios: a template's Pods, placed by what is live and by what a Change would make live, side by side."""
 
 import json
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from scheduler.admin.scenario import ScenarioForm
 from scheduler.models import Decision
 from scheduler.scenario import MOST_PODS, ScenarioError, rules_of, template_of, template_of_deployment, work_out
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
-from tests.component.backtest.corpus import Corpus
+from tests.component.backtest.corpus import AT, Corpus
 from tests.component.pages import opened, publish_all
 from tests.recording import History
 
@@ -334,6 +335,25 @@ def test_the_command_says_it_for_people_and_for_programs(tmp_path: Path, monkeyp
         "cpu requested, live: 0.0% to 0.0% before, 50.0% to 100.0% after; standard deviation 0.0%, then 25.0%" in lines
     )
     assert [line.split() for line in lines if line.startswith("n1")] == [["n1", "2", "0"]]
+
+
+def test_equal_nodes_go_on_behind_the_one_that_berths_scheduler_picked_last(tmp_path: Path) -> None:
+    history = History(tmp_path / "spool")
+    corpus = Corpus(history, CompiledRevision(publishing.current_revision()), nodes=4)
+    at = AT + timedelta(hours=1)
+
+    def first_of_three() -> dict[str, int]:
+        history.settle()
+        return dict(work_out(template_of(DEPLOYMENT), 1, rules_of(None), cluster(), at).live.nodes)
+
+    assert first_of_three() == {"n0": 1}
+    corpus.schedule("first")
+    corpus.schedule("second")
+    corpus.schedule("too large", cpu="1000")
+    assert first_of_three() == {"n1": 1}  # behind n0001, where the second went
+    Decision.objects.update(body=b"damaged")
+    assert first_of_three() == {"n0": 1}
+    history.spool.close()
 
 
 def test_a_recorded_snapshot_stands_in_for_the_cluster(tmp_path: Path) -> None:

@@ -80,6 +80,12 @@ def test_scores_choose_the_node_and_equals_take_turns() -> None:
     assert found.landed == ["n0", "n0", "n1"]
 
 
+def test_equals_go_on_behind_the_node_that_was_picked_last_before() -> None:
+    revision = CompiledRevision(Revision(number=1))
+    found = place_pods(revision, cluster("4", "4", "4"), pods(4), NOW, after="n1")
+    assert found.landed == ["n2", "n0", "n1", "n2"]
+
+
 def test_pods_go_to_the_nodes_of_the_schedulers_label_alone() -> None:
     revision = CompiledRevision(Revision(number=1))
     snapshot = cluster("2", "2", "2", zones="aba")
