@@ -41,7 +41,7 @@ test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plan
 	@echo "all tests passed"
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
-	$(LANE) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	$(LANE) tests/unit tests/fuzz tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(LANE) tests/differential
