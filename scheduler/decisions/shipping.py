@@ -132,15 +132,14 @@ class Source:
 
     def _peek_corrupt(self, at: Position) -> tuple[list[Shipment], Position, int]:
         """Return up the rest of a segment: what stands behind a broken record can't be told from it."""
-        following = None
-        if self.spool is not None and self.spool.written.segment == at.segment:
-            following = self.spool.rotate()
+        sequence = self.next_sequence or 1
+        # Asked before later segments are looked at: what is written meanwhile stands in them.
+        upcoming = self.spool.rotate() if self.spool else sequence + 1
         data = self.segments.path(at.segment).read_bytes()[at.offset :]
         end = Position(at.segment, at.offset + len(data))
-        sequence = self.next_sequence or 1
         later = [number for number in self.segments.numbers() if number > at.segment]
         found = (self.segments.first_sequence(number) for number in later)
-        following = following or next((first for first in found if first is not None), sequence + 1)
+        following = next((first for first in found if first is not None), upcoming)
         corrupt = Corrupt(segment=at.segment, offset=at.offset, next_sequence=max(following, sequence), data=data)
         return [self._corrupt_shipment(corrupt, end, sequence)], end, corrupt.next_sequence
 
