@@ -137,6 +137,8 @@ class Source:
         upcoming = self.spool.rotate() if self.spool else sequence + 1
         data = self.segments.path(at.segment).read_bytes()[at.offset :]
         end = Position(at.segment, at.offset + len(data))
+        if self.spool and self.spool.written.segment == at.segment:
+            end = max(end, self.spool.written)  # what was cut off the file is passed, too
         later = [number for number in self.segments.numbers() if number > at.segment]
         found = (self.segments.first_sequence(number) for number in later)
         following = next((first for first in found if first is not None), upcoming)

@@ -10,6 +10,7 @@ import msgspec
 
 from scheduler.decisions.frames import HEADER_BYTES, Kind, frame
 from scheduler.decisions.shipping import Corrupt
+from scheduler.metrics import SPOOL_CORRUPT
 from tests.unit.decisions.test_shipping import World, numbered
 
 HALF = b"".join(map(bytes, frame(Kind.OUTCOME, 9, [b"a record that was never whole"])))[: HEADER_BYTES + 4]
@@ -26,6 +27,16 @@ def living() -> Iterator[World]:
 def told(world: World) -> Corrupt:
     [corrupt] = [each for each in world.shipped() if each.kind == Kind.CORRUPT]
     return msgspec.msgpack.decode(corrupt.data, type=Corrupt)
+
+
+def next_to_come(world: World) -> int:
+    """Return the number that comes next when what was shipped is read in order, which leaves out none."""
+    expected = 1
+    for each in world.shipped():
+        assert each.sequence == expected
+        is_corrupt = each.kind == Kind.CORRUPT
+        expected = msgspec.msgpack.decode(each.data, type=Corrupt).next_sequence if is_corrupt else expected + 1
+    return expected
 
 
 def begin_segment(world: World) -> None:
@@ -58,3 +69,18 @@ def test_records_that_are_damaged_before_an_empty_segment_are_told_together() ->
         world.ship()
         assert [each.sequence for each in world.shipped()] == [1, 2, 4]
         assert told(world).next_sequence == 4
+
+
+def test_what_was_cut_off_the_segment_that_is_written_is_told_once() -> None:
+    with living() as world:
+        world.write(*numbered(3))
+        before = SPOOL_CORRUPT._value.get()
+        path = world.spool.segments.path(1)
+        os.truncate(path, path.stat().st_size // 3)
+        world.ship()
+        assert (told(world).data, told(world).next_sequence) == (b"", 4)
+        world.write(b"last")
+        world.ship()
+        assert SPOOL_CORRUPT._value.get() == before + 1
+        assert world.payloads()[-1] == b"last"
+        assert next_to_come(world) == 5
