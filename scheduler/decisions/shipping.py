@@ -122,7 +122,9 @@ class Source:
         written = self.spool.written if self.spool else None
         if written is not None and self.at >= written:
             return None
-        size = written.offset if written and written.segment == self.at.segment else self.segments.size(self.at.segment)
+        size = self.segments.size(self.at.segment)
+        if written and written.segment == self.at.segment and self.segments.path(self.at.segment).exists():
+            size = written.offset
         if self.at.offset < size:
             return self.at
         later = [
