@@ -44,6 +44,9 @@ class Stored(NamedTuple):
     sequence: int
 
 
+# Of a writer of whom nothing is stored.
+NOTHING = Stored(Position(), 1)
+
 # Gives how far writers are stored; those of whom nothing is stored are missing. None: the database is away.
 ReadCheckpoints = Callable[[Sequence[str]], Mapping[str, Stored] | None]
 
@@ -84,7 +87,7 @@ class Source:
         self._compressor = make_compressor()
 
     def go_to(self, stored: Stored | None) -> None:
-        """Go to where the database is; to the first record on disk where that isn't known."""
+        """Go to where the database is; to the first record on disk where that isn't known: the database is away."""
         numbers = self.segments.numbers()
         if stored is None:
             self.at, self.next_sequence = Position(min(numbers, default=1)), None
@@ -101,7 +104,8 @@ class Source:
             return [], self.at, self.next_sequence
         batch = self.segments.read(at, end=self.spool.written if self.spool else None, most_bytes=_BATCH_BYTES)
         if batch.broken:
-            return self._peek_corrupt(at)
+            # Without its number the ingest would take it for one that it has.
+            return ([], self.at, None) if self.next_sequence is None else self._peek_corrupt(at, self.next_sequence)
         frames = batch.frames
         if not frames:
             return [], at, self.next_sequence
@@ -132,9 +136,8 @@ class Source:
         ]
         return Position(later[0]) if later else None
 
-    def _peek_corrupt(self, at: Position) -> tuple[list[Shipment], Position, int]:
+    def _peek_corrupt(self, at: Position, sequence: int) -> tuple[list[Shipment], Position, int]:
         """Return up the rest of a segment: what stands behind a broken record can't be told from it."""
-        sequence = self.next_sequence or 1
         # Asked before later segments are looked at: what is written meanwhile stands in them.
         upcoming = self.spool.rotate() if self.spool else sequence + 1
         data = self.segments.path(at.segment).read_bytes()[at.offset :]
@@ -323,7 +326,7 @@ class Shipper:
 
     def _go_back(self, source: Source) -> None:
         checkpoints = self._checkpoints([source.writer])
-        source.go_to(None if checkpoints is None else checkpoints.get(source.writer))
+        source.go_to(None if checkpoints is None else checkpoints.get(source.writer, NOTHING))
 
     def _check_policy(self) -> None:
         policy = self._stream.eviction_policy()
@@ -339,7 +342,9 @@ class Shipper:
         checkpoints = self._checkpoints([source.writer for source in self._sources])
         if checkpoints is not None:
             for source in [*self._sources]:
-                stored = checkpoints.get(source.writer)
+                stored = checkpoints.get(source.writer, NOTHING)
+                if source.next_sequence is None:
+                    source.go_to(stored)
                 if source.has_left_redis and not self._is_stored(source, stored):
                     self._send_again(source, stored)
                 self._delete_stored(source, stored)
@@ -356,7 +361,7 @@ class Shipper:
         return Depth(waiting, self._spool.size_bytes + self._spool.others_bytes)
 
     @staticmethod
-    def _send_again(source: Source, stored: Stored | None) -> None:
+    def _send_again(source: Source, stored: Stored) -> None:
         """Go back to where the database is: Redis has nothing left of what it took, and not all of it was stored.
 
         The ingest asks for what is missing before a record that came. Nothing comes behind a writer's last one.
@@ -372,7 +377,7 @@ class Shipper:
             self._sources.append(source)
             logger.info("shipping what %s left", source.writer)
 
-    def _delete_stored(self, source: Source, stored: Stored | None) -> None:
+    def _delete_stored(self, source: Source, stored: Stored) -> None:
         """Delete the segments that the database has passed; of a dead writer at last everything."""
         if source.dead is not None and source.is_finished and self._is_stored(source, stored):
             source.dead.delete()
@@ -380,17 +385,15 @@ class Shipper:
             self._forget(source.writer)
             return
         for number in source.segments.numbers():
-            if stored is not None and number < stored.position.segment:
+            if number < stored.position.segment:
                 if source.spool is not None:
                     source.spool.forget(number)
                 else:
                     source.segments.delete(number)
 
     @staticmethod
-    def _is_stored(source: Source, stored: Stored | None) -> bool:
-        if source.next_sequence is None:
-            return True  # it never wrote anything
-        return stored is not None and stored.sequence >= source.next_sequence
+    def _is_stored(source: Source, stored: Stored) -> bool:
+        return source.next_sequence is not None and stored.sequence >= source.next_sequence
 
     def _forget(self, writer: str) -> None:
         try:

@@ -112,3 +112,23 @@ def test_a_missing_segment_of_a_dead_writer_is_said_and_the_next_one_is_shipped(
         assert msgspec.msgpack.decode(missing.data, type=Corrupt).next_sequence == next_one
         assert world.payloads("dead")[-1] == numbered(30)[-1]
         assert first == 1
+
+
+def test_what_cant_be_read_waits_for_the_database_to_say_its_number(tmp_path: Path) -> None:
+    segments = leave(tmp_path, "dead", *numbered(12))
+    *stored, last = segments.numbers()
+    for number in stored:
+        segments.delete(number)
+    first = segments.first_sequence(last)
+    assert first is not None
+    damage(segments, lambda data: b"\xff" + data[1:])
+    with living(tmp_path) as world:
+        world.stored = None
+        world.ship()
+        assert (world.shipped("dead"), segments.folder.exists()) == ([], True)
+        world.stored = {"dead": Stored(Position(stored[-1], 500), first)}
+        world.ship()
+        assert [each.sequence for each in world.shipped("dead")] == [first]
+        world.store(writer="dead")
+        world.ship()
+        assert not segments.folder.exists()
