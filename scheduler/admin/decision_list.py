@@ -164,6 +164,8 @@ def verdict_of(row: Decision) -> dict[str, str]:
     """Return a Decision's verdict in a few words, with a sign before it."""
     if row.error:
         return {"mark": "!", "kind": "bad", "text": ANSWERS["error"]}
+    if not row.nodes:
+        return {"mark": "–", "kind": "plain", "text": "no node to ask about"}
     if row.found_no_node:
         return {"mark": "✗", "kind": "bad", "text": f"none of {row.nodes:,} nodes"}
     return {"mark": "✓", "kind": "good", "text": f"{row.feasible:,} of {row.nodes:,} nodes"}

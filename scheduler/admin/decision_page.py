@@ -357,6 +357,8 @@ def answer_of(row: Decision) -> str:
     pod = f"{row.pod_namespace}/{row.pod_name}"
     if row.error:
         return f"The question about {pod} couldn't be answered: {row.error}"
+    if not row.nodes:
+        return f"There was no node to ask about for {pod}."
     if not row.feasible:
         return f"{pod} may use none of {row.nodes:,} nodes; most often: {row.top_reason or 'no reason given'}."
     best = f" The best is {row.best}." if row.best else ""

@@ -221,3 +221,9 @@ def test_names_that_no_path_can_hold_lead_to_lists(auditor: Client) -> None:
     page = get(auditor, "/admin/scheduler/decision/").content.decode()
     assert "?pod_uid=uid-1" in page
     assert "?node=x%2Fy" in page
+
+
+def test_a_decision_without_any_node_says_so(auditor: Client) -> None:
+    row = make_decision(verb="schedule", nodes=0, feasible=0)
+    page = text_of(get(auditor, change_url("decision", row.pk)))
+    assert f"There was no node to ask about for {row.pod_namespace}/{row.pod_name}." in page

@@ -402,5 +402,7 @@ def test_what_found_no_node_is_the_same_for_lists_groups_and_homes_hour() -> Non
     assert find(answer="none") == ["none"]
     groups = grouping.grouped(recorded(), "pod")
     assert [each.row.pod_name for each in groups if each.refused] == ["none"]
-    assert [row.pod_name for row in recorded() if verdict_of(row)["text"].startswith("none of")] == ["none"]
+    verdicts = {row.pod_name: verdict_of(row)["text"] for row in recorded()}
+    assert [name for name, text in verdicts.items() if text.startswith("none of")] == ["none"]
+    assert verdicts["unasked"] == "no node to ask about"
     assert traffic_now(datetime.now(UTC)).refused == 1
