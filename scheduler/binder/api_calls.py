@@ -73,6 +73,7 @@ class _Binding(NamedTuple):
 
     pod: Pod
     target: Target
+    node_uid: str
 
 
 class APICalls:
@@ -152,7 +153,8 @@ class APICalls:
 
     def send(self, placement: Placement, now: float) -> None:
         """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait."""
-        binding = _Binding(placement.pod, _target_of(placement))  # first: what it refuses must not count as being bound
+        # First: what it refuses must not count as being bound.
+        binding = _Binding(placement.pod, _target_of(placement), placement.node_uid)
         if self._hanging[placement.pod.namespace] < MOST_AGAIN:
             self._send(binding)
         else:  # it would hang as well, most likely, and take a connection from others
@@ -179,9 +181,16 @@ class APICalls:
         )
 
     def send_again(self, now: float) -> None:
-        """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done."""
+        """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done.
+
+        Where the node went meanwhile, or another has its name, the Pod is decided on anew: there is no room to be kept any more.
+        """
         while self.again and self.again[0][0] <= now and len(self._sent_again) < MOST_AGAIN:
             *_, binding = heapq.heappop(self.again)
+            if self._live.node_uid(binding.target.node_name) != binding.node_uid:
+                self._no_longer_in_flight(binding.pod)
+                self.take_back(binding.pod.uid, now)
+                continue
             self._sent_again.add(binding.pod.uid)
             self._send(binding, may_be_done=True)
 

@@ -77,6 +77,11 @@ class Placement(msgspec.Struct, kw_only=True):
         """The node that the Pod gets; "" when there is none."""
         return self.snapshot.table.names[self.row] if self.row >= 0 else ""
 
+    @property
+    def node_uid(self) -> str:
+        """The uid of that node: after it another may have its name."""
+        return self.snapshot.table.infos[self.row].node.parsed.metadata.uid if self.row >= 0 else ""
+
 
 class Profile:
     """A Revision as this scheduler goes by it: each rule set behind the default set's filters. For one thread."""

@@ -38,6 +38,11 @@ class SnapshotBuilder:
         """Return whether all these nodes are known."""
         return all(name in self._nodes for name in names)
 
+    def node_uid(self, name: str) -> str | None:
+        """Return the uid of a node; None when it isn't known."""
+        node = self._nodes.get(name)
+        return None if node is None else node.parsed.metadata.uid
+
     def on_nodes(self, changes: Iterable[Change[Node]]) -> None:
         """Follow changes of Nodes."""
         for change in changes:

@@ -139,6 +139,11 @@ class LiveSnapshot:
         with self._condition:
             return self._builder.build()
 
+    def node_uid(self, name: str) -> str | None:
+        """Return the uid of the node that has this name now; None when there is none."""
+        with self._condition:
+            return self._builder.node_uid(name)
+
     @property
     def synced(self) -> bool:
         """Whether nodes, Pods and Namespaces have each been listed once."""

@@ -83,9 +83,10 @@ class World:
         self.looked.append(target.name)
         return self.outcome
 
-    def node(self, name: str, *, deleted: bool = False, status: Any = None, **more: Any) -> None:
+    def node(self, name: str, *, deleted: bool = False, status: Any = None, uid: str = "", **more: Any) -> None:
         self._version += 1
         json = make_node(name, **more)
+        json["metadata"]["uid"] = uid
         json["status"] |= status or {}
         node = Node.from_json(json)
         change = self._nodes.on_event(Seen(name, str(self._version), node, deleted))
@@ -542,6 +543,30 @@ def test_a_binding_of_which_nobody_knows_what_became_is_sent_again_to_the_same_n
 
     assert world.state("a") is State.TAKEN
     assert world.recorded == [("a", node)]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_binding_that_hangs_is_not_sent_again_to_a_node_that_went(world: World, *, is_made_anew: bool) -> None:
+    world.outcome = Outcome.UNKNOWN
+    for name in ("n1", "n2"):
+        world.node(name, uid=f"uid-{name}")
+    world.pod("a")
+    world.turn()
+    went = world.recorded[0][1]
+    world.answer(0)
+    world.turn()
+    world.node(went, deleted=True)
+    if is_made_anew:
+        world.node(went, uid="another", taints=[{"key": "new", "effect": "NoSchedule"}])
+    world.now += LOOK_AGAIN_SECONDS
+    world.turn()
+    assert (world.dispatcher.requests, world.state("a")) == ([], State.BACKOFF)
+
+    world.now += 1.0
+    world.turn()
+    assert [name for _, name in world.recorded] == [went, "n2" if went == "n1" else "n1"]
+    world.answer()
+    assert (world.state("a"), world.loop.bound) == (State.TAKEN, 1)
 
 
 def test_a_pod_deleted_while_it_is_being_bound_gives_its_room_back(world: World) -> None:

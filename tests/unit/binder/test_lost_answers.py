@@ -102,6 +102,9 @@ class Live:
     def forget(self, uid: str) -> None:
         self.assumed.discard(uid)
 
+    def node_uid(self, _: str) -> str:
+        return ""
+
 
 class Desk:
     """APICalls, with the dispatcher, the threads and the deciding thread played by the test."""
@@ -138,7 +141,7 @@ class Desk:
         taken = self.queue.take(self.now)
         assert taken is not None
         self.live.assumed.add(pod.uid)
-        placement: Any = SimpleNamespace(pod=pod, node=node, decision="")
+        placement: Any = SimpleNamespace(pod=pod, node=node, node_uid="", decision="")
         self.calls.send(placement, self.now)
 
     def go_on(self) -> None:
@@ -258,7 +261,7 @@ class TestBindings:
         waiting = pod("a")
         desk.queue.put(waiting, desk.now)
         desk.queue.take(desk.now)
-        placement: Any = Decided(pod=waiting, node="n1", decision="")
+        placement: Any = Decided(pod=waiting, node="n1", node_uid="", decision="")
         kept = weakref.ref(placement)
         desk.calls.send(placement, desk.now)
         del placement
