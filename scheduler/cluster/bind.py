@@ -132,11 +132,13 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
     """
     try:
         client.post(path=f"{target.path}/binding", body=binding_of(target), timeout_seconds=timeout_seconds)
-    except APINotFoundError:
-        return Outcome.GONE
-    except APIConflictError:
-        # Bound already, being deleted, gated, or another Pod under this name.
-        return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.REFUSED)
+    except (APINotFoundError, APIConflictError) as error:
+        # Gone, bound already, being deleted, gated, or another Pod under this name; or an admission webhook's own words.
+        otherwise = Outcome.DENIED if isinstance(error, APINotFoundError) else Outcome.REFUSED
+        outcome = _look(client, target, timeout_seconds=timeout_seconds, otherwise=otherwise)
+        if outcome is Outcome.DENIED:
+            logger.warning("a binding was refused: %s", error, extra=_said_of(target))
+        return outcome
     except APIUnavailableError as error:
         logger.warning("a binding was not confirmed, the Pod is looked up: %s", error, extra=_said_of(target))
         failed = error.status == HTTPStatus.INTERNAL_SERVER_ERROR
@@ -178,7 +180,8 @@ def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: 
     if placed.metadata.uid != target.uid:
         return Outcome.GONE
     if not placed.spec.node_name:
-        return otherwise
+        is_unchanged = placed.metadata.resource_version == target.resource_version
+        return Outcome.DENIED if otherwise is Outcome.REFUSED and is_unchanged else otherwise
     return Outcome.BOUND if placed.spec.node_name == target.node_name else Outcome.ELSEWHERE
 
 

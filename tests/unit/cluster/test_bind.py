@@ -60,7 +60,8 @@ class TestBind:
             pytest.param(status(409), pod("n1", uid="other"), Outcome.GONE, id="another Pod of that name"),
             pytest.param(status(409), status(404), Outcome.GONE, id="gone while it was looked up"),
             pytest.param(status(409), status(500), Outcome.UNKNOWN, id="can't be looked up"),
-            pytest.param(status(404), pod(), Outcome.GONE, id="gone"),
+            pytest.param(status(404), status(404), Outcome.GONE, id="gone"),
+            pytest.param(status(404), pod(), Outcome.DENIED, id="there, whatever an admission webhook says"),
             pytest.param(status(422), pod(), Outcome.DENIED, id="not valid"),
             pytest.param(status(403), pod(), Outcome.DENIED, id="not allowed"),
             pytest.param(status(500), pod("n1"), Outcome.BOUND, id="failed after it was done"),
@@ -79,6 +80,15 @@ class TestBind:
         self, outcome_of: Callable[[Answer, Answer], Outcome], posted: Answer, got: Answer, outcome: Outcome
     ) -> None:
         assert outcome_of(posted, got) is outcome
+
+    @pytest.mark.parametrize(("version", "outcome"), [("7", Outcome.DENIED), ("6", Outcome.REFUSED)])
+    def test_a_conflict_about_the_pod_that_was_decided_on_is_a_denial(
+        self, tmp_path: Path, version: str, outcome: Outcome
+    ) -> None:
+        target = msgspec.structs.replace(TARGET, resource_version=version)
+        with serving(lambda request: status(409) if request.method == "POST" else pod()) as server:
+            client = Client.connect(write_kubeconfig(tmp_path, server.url))
+            assert bind(client, target, timeout_seconds=1) is outcome
 
     def test_without_a_server_the_outcome_is_unknown(self, tmp_path: Path) -> None:
         client = Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
