@@ -32,7 +32,16 @@ from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import act
 from scheduler.binder.queue import Queue, State, Waiting
-from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, binding_of, look_up
+from scheduler.cluster.bind import (
+    BINDING_FAILED,
+    BINDING_REFUSED,
+    BINDING_UNCONFIRMED,
+    Outcome,
+    Target,
+    bind,
+    binding_of,
+    look_up,
+)
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import CONNECTIONS, UNANSWERED, APIRequest, Dispatcher
 from scheduler.cluster.errors import APIError
@@ -56,6 +65,8 @@ LONGEST_AGAIN_SECONDS = 8.0
 MOST_AGAIN = CONNECTIONS // 2
 # What isn't answered so often hangs; once it may only be lost.
 _HANGS = 2
+# So often until it is told: an API server that is overloaded for a moment needn't be sent an event of each Pod as well.
+_TELLS = 4
 
 # What is said of a Pod whose binding won't be done as it is, though nothing of the Pod has changed.
 _NOT_DONE = {Outcome.DENIED: BINDING_REFUSED, Outcome.FAILED: BINDING_FAILED}
@@ -270,17 +281,26 @@ class APICalls:
             return
         BINDER_BINDINGS.labels(outcome.value).inc()
         if outcome is Outcome.UNKNOWN:
-            wait = min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS)
-            self._unknown[uid] = min(self._unknown[uid] + 1, 10)
-            if self._unknown[uid] == _HANGS:
-                self._hanging[binding.pod.namespace] += 1
-            self._send_later(binding, now + wait)
+            self._on_unknown(binding, now)
             return
         self._no_longer_in_flight(binding.pod)
         if outcome is Outcome.BOUND:
             self._on_bound(binding, now)
         else:
             self._on_not_bound(binding, outcome, now)
+
+    def _on_unknown(self, binding: _Binding, now: float) -> None:
+        pod, uid = binding.pod, binding.pod.uid
+        wait = min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS)
+        self._unknown[uid] = min(self._unknown[uid] + 1, 10)
+        if self._unknown[uid] == _HANGS:
+            self._hanging[pod.namespace] += 1
+        waiting = self._queue.get(uid)
+        if self._unknown[uid] == _TELLS and waiting is not None:
+            # No condition: the Pod may be bound in the same moment, and would say that it isn't.
+            waiting.message = BINDING_UNCONFIRMED
+            self._post(failed_scheduling(pod, BINDING_UNCONFIRMED, pod.spec.scheduler_name))
+        self._send_later(binding, now + wait)
 
     def _on_bound(self, binding: _Binding, now: float) -> None:
         pod = binding.pod
@@ -309,6 +329,7 @@ class APICalls:
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
                 self._queue.activate(uid, now)  # it was changed since it was decided on
             elif outcome in _NOT_DONE and waiting is not None:
+                waiting.message = _NOT_DONE[outcome]
                 self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
         self._queue.requeue(POD_GONE, now)
 

@@ -26,6 +26,7 @@ logger = logging.getLogger("berth.cluster")
 # What is said of a Pod that isn't bound. Why stands in the log: it may differ from try to try.
 BINDING_REFUSED = "the API server refused the binding"
 BINDING_FAILED = "the API server failed to do the binding"
+BINDING_UNCONFIRMED = "the API server doesn't confirm the binding, which is sent again"
 
 # Of a bound Pod: the id of the Decision that its binding followed from.
 DECISION_ANNOTATION = "berth/decision"

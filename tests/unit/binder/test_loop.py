@@ -370,6 +370,7 @@ def test_a_pod_whose_binding_is_not_done_says_so_once_and_is_tried_again(
         world.now += 5
     assert world.looked == ["a", "a"]
     assert world.conditions == [("a", Condition("SchedulerError", said))]
+    assert [waiting.message for waiting in world.loop.status.pods] == [said]
     assert [(event.reason, event.note) for event in world.events] == [("FailedScheduling", said)]
 
 
@@ -430,6 +431,23 @@ def test_a_binding_that_hangs_is_sent_again_ever_later(world: World) -> None:
         world.now += 0.2
         world.turn()
         assert len(world.dispatcher.requests) == 1
+
+
+def test_a_pod_whose_binding_hangs_says_so_once_in_an_event_and_in_the_queue(world: World) -> None:
+    """Not in a condition: the binding may be done in the same moment, and that would say otherwise on a bound Pod."""
+    world.outcome = Outcome.UNKNOWN
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    for _ in range(6):
+        world.answer(429)
+        world.turn()
+        world.now += LONGEST_AGAIN_SECONDS
+        world.turn()
+
+    said = "the API server doesn't confirm the binding, which is sent again"
+    assert [(event.reason, event.note) for event in world.events] == [("FailedScheduling", said)]
+    assert (world.conditions, [waiting.message for waiting in world.loop.status.pods]) == ([], [said])
 
 
 def test_pods_of_a_namespace_whose_bindings_hang_leave_others_half_of_the_connections(world: World) -> None:
