@@ -68,6 +68,9 @@ _HANGS = 2
 # So often until it is told: an API server that is overloaded for a moment needn't be sent an event of each Pod as well.
 _TELLS = 4
 
+# Of how many nodes that denied it a Pod is kept away: where there are more, it's not about nodes.
+_MOST_DENIED = 100
+
 # What is said of a Pod whose binding won't be done as it is, though nothing of the Pod has changed.
 _NOT_DONE = {Outcome.DENIED: BINDING_REFUSED, Outcome.FAILED: BINDING_FAILED}
 
@@ -329,6 +332,8 @@ class APICalls:
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
                 self._queue.activate(uid, now)  # it was changed since it was decided on
             elif outcome in _NOT_DONE and waiting is not None:
+                if outcome is Outcome.DENIED and len(waiting.denied) < _MOST_DENIED:
+                    waiting.denied |= {binding.target.node_name}
                 waiting.message = _NOT_DONE[outcome]
                 self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
         self._queue.requeue(POD_GONE, now)

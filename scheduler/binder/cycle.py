@@ -1,7 +1,7 @@
 """One scheduling cycle: a Pod, a Revision and a Snapshot lead to a node, or to why there is none. Pure: time is an argument."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from datetime import datetime
 
 import msgspec
@@ -111,7 +111,7 @@ class Profile:
             cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 
-    def place(
+    def place(  # noqa: PLR0913 - what it looks at, and how
         self,
         pod: Pod,
         snapshot: Snapshot,
@@ -121,9 +121,10 @@ class Profile:
         after: str = "",
         conditions: Conditions | None = None,
         nominated: str = "",
+        denied: Collection[str] = (),
         give_way: Callable[[], None] = go_on,
     ) -> Placement:
-        """Decide on one Pod. The node that was made free for it is tried before all others are looked at.
+        """Decide on one Pod. The node that was made free for it is tried before all others are looked at, those that denied it last.
 
         Args:
             pod: the Pod, with its JSON.
@@ -134,13 +135,17 @@ class Profile:
             conditions: what is away; None for nothing.
             nominated: the name of the node that was made free for it; "" for none. As in kube-scheduler v1.36.3
                 (schedule_one.go, evaluateNominatedNode).
+            denied: the names of the nodes to which its binding was denied. kube-scheduler would go on trying the best of them.
             give_way: as of a Cycle. Where it ends a rule, the rule set's `failures.deadline` decides.
         """
-        own = rows[rows == snapshot.table.row_of.get(nominated, -1)] if nominated else rows
-        if 0 < len(own) < len(rows):
-            placement = self._place(pod, snapshot, own, give_way, now=now, after=after, conditions=conditions)
-            if placement.row >= 0:
-                return placement
+        row_of = snapshot.table.row_of
+        rest = rows[~np.isin(rows, [row_of.get(name, -1) for name in denied])] if denied else rows
+        own = rest[rest == row_of.get(nominated, -1)]
+        for some in (own, rest):
+            if 0 < len(some) < len(rows):
+                placement = self._place(pod, snapshot, some, give_way, now=now, after=after, conditions=conditions)
+                if placement.row >= 0:
+                    return placement
         return self._place(pod, snapshot, rows, give_way, now=now, after=after, conditions=conditions)
 
     def _place(

@@ -325,12 +325,15 @@ class Loop:
             self._on_refusal(waiting, placement, seconds)
         else:
             self._last_node = placement.node
+            if placement.node in waiting.denied:  # no other one passes: all are tried again
+                waiting.denied = frozenset()
             _count_undecided(placement)
             # Before the binding is sent: the next Pod is decided on with this one on its node.
             self._live.assume(pod, placement.node)
             self._nominator.nominate(pod.uid, "", placed_on=placement.node)
             # On the spool before the binding that it tells of is sent.
-            placement.decision = self._record(placement, seconds, {"node": placement.node})
+            left_out = {"denied": sorted(waiting.denied)} if waiting.denied else {}
+            placement.decision = self._record(placement, seconds, {"node": placement.node, **left_out})
             self._api_calls.send(placement, now)
             BINDER_ATTEMPTS.labels("scheduled").inc()
 
@@ -348,6 +351,7 @@ class Loop:
                 after=self._last_node,
                 conditions=self._conditions(),
                 nominated=waiting.nominated,
+                denied=waiting.denied,
                 give_way=TimeLimit(MOST_SECONDS).give_way,
             )
         except Exception:

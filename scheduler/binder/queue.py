@@ -48,6 +48,7 @@ class Waiting(msgspec.Struct):
         message: why it was refused last.
         first_at: when it came.
         nominated: the node that was made free for it.
+        denied: the nodes to which its binding was denied, since it was last sent to one of these again.
     """
 
     pod: Pod
@@ -61,6 +62,7 @@ class Waiting(msgspec.Struct):
     requeued_by: frozenset[str] = frozenset()
     message: str = ""
     nominated: str = ""
+    denied: frozenset[str] = frozenset()
     turn: int = 0
 
 

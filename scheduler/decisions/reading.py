@@ -297,7 +297,7 @@ def rules_out_of_force(body: dict[str, Any], rule_set: str) -> set[str]:
 
 
 def chosen_by(body: dict[str, Any]) -> list[str]:
-    """Return in sentences what was out of force, why canaries took the Pod or not, and which params the Assignment gave."""
+    """Return in sentences what was out of force, why canaries took the Pod or not, which nodes were left out, and the Assignment's params."""
     notes = body.get("notes") or {}
     said = suspended_by(body)
     for name, canary in sorted((notes.get("canaries") or {}).items()):
@@ -305,6 +305,8 @@ def chosen_by(body: dict[str, Any]) -> list[str]:
         said.append(
             f"canary {name} {side}: the Pod's workload drew {canary['drawn']}, and {canary['percent']} % are those below"
         )
+    if denied := ", ".join(notes.get("denied") or ()):
+        said.append(f"left out, since the API server had refused the Pod's binding there: {denied}")
     params = ", ".join(f"{name} {json_text(value)}" for name, value in sorted((notes.get("params") or {}).items()))
     return [*said, f"the Assignment gives params: {params}"] if params else said
 

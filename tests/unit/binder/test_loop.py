@@ -19,8 +19,9 @@ from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder import loop as loop_module
 from scheduler.binder.actions import Condition, Event
 from scheduler.binder.api_calls import LONGEST_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, MOST_AGAIN
+from scheduler.binder.cycle import Placement
 from scheduler.binder.loop import MOST_IN_FLIGHT, SWEEP_SECONDS, Loop, Nomination
-from scheduler.binder.queue import State, Waiting
+from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State, Waiting
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
@@ -52,6 +53,7 @@ class World:
         self.outcome = Outcome.BOUND
         self.looked: list[str] = []
         self.recorded: list[tuple[str, str]] = []
+        self.notes: list[dict[str, Any]] = []
         self.live = LiveSnapshot(Client.connect(None))
         self.loop = Loop(
             client=Client.connect(None),
@@ -60,7 +62,7 @@ class World:
             leads=lambda: self.leading,
             dispatcher=self.dispatcher,  # type: ignore[arg-type]
             post=self.events.append,
-            record=lambda placement, _, notes: self.recorded.append((placement.pod.name, placement.node)),
+            record=self._record,
             clock=lambda: self.now,
             **more,
         )
@@ -78,6 +80,11 @@ class World:
     def _write(self, _client: Client, pod: Pod, condition: Condition) -> bool:
         self.conditions.append((pod.name, condition))
         return self.written
+
+    def _record(self, placement: Placement, _seconds: float, notes: dict[str, Any]) -> str:
+        self.recorded.append((placement.pod.name, placement.node))
+        self.notes.append(notes)
+        return ""
 
     def _bind(self, _client: Client, target: Any, *, timeout_seconds: float) -> Outcome:
         self.looked.append(target.name)
@@ -372,6 +379,23 @@ def test_a_pod_whose_binding_is_not_done_says_so_once_and_is_tried_again(
     assert world.conditions == [("a", Condition("SchedulerError", said))]
     assert [waiting.message for waiting in world.loop.status.pods] == [said]
     assert [(event.reason, event.note) for event in world.events] == [("FailedScheduling", said)]
+
+
+def test_a_pod_whose_binding_is_denied_tries_all_other_nodes_before_the_same_again(world: World) -> None:
+    """An admission policy about one node. By the scores the Pod would be sent there for ever: it stays the emptiest."""
+    world.outcome = Outcome.DENIED
+    world.node("n1", cpu="64")
+    world.node("n2", cpu="8")
+    world.node("n3", cpu="4")
+    world.pod("a", requests={"cpu": "3"})
+    for _ in range(5):
+        world.turn()
+        world.answer(403)
+        world.turn()
+        world.now += LONGEST_BACKOFF_SECONDS
+
+    assert [node for _, node in world.recorded] == ["n1", "n2", "n3", "n1", "n2"]
+    assert [notes.get("denied") for notes in world.notes] == [None, ["n1"], ["n1", "n2"], None, ["n1"]]
 
 
 def test_pods_whose_bindings_fail_hold_up_no_others(world: World) -> None:

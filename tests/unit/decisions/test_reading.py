@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.decisions.reading import body_of, read_both, read_decision
+from scheduler.decisions.reading import body_of, chosen_by, read_both, read_decision
 from scheduler.decisions.record import store_json
 from scheduler.models import Decision
 
@@ -50,3 +50,8 @@ def test_pages_say_it_too(body: Any) -> None:
     for read in (body_of, read_both):
         with pytest.raises(ValueError, match="Expected `object`"):
             read(stored(body))
+
+
+def test_the_nodes_that_were_left_out_for_denying_the_binding_are_named() -> None:
+    said = "left out, since the API server had refused the Pod's binding there: n1, n2"
+    assert chosen_by({"notes": {"node": "n3", "denied": ["n1", "n2"]}}) == [said]
