@@ -30,7 +30,7 @@ from scheduler.binder.actions import (
 )
 from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
-from scheduler.binder.preemption_executor import act
+from scheduler.binder.preemption_executor import RemovalRefusedError, act
 from scheduler.binder.queue import Queue, State, Waiting
 from scheduler.cluster.bind import (
     BINDING_FAILED,
@@ -242,9 +242,8 @@ class APICalls:
         """Forget a Pod that doesn't wait any more."""
         self._unseen.discard(uid)
         if self._queue.forget(uid):
-            self._nominator.end(uid)
             self._conditions_written.pop(uid, None)
-            self._nominator.nominate(uid, "")
+            self._nominator.forget(uid)
 
     def _if_leading(self, binding: _Binding, *, may_be_done: bool) -> Callable[[], bool]:
         def ready() -> bool:
@@ -399,6 +398,10 @@ class APICalls:
             done = written and act(
                 self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads
             )
+        except RemovalRefusedError as error:
+            kept = error.uid
+            logger.warning("a Pod may not be preempted for %s/%s: %s", pod.namespace, pod.name, error)
+            self._tell(lambda _: self._nominator.keep(pod.uid, kept))
         except APIError as error:
             logger.warning("a Pod can't be preempted for %s/%s: %s", pod.namespace, pod.name, error)
         finally:

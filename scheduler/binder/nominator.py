@@ -21,6 +21,8 @@ class Nominator:
         self._nominations: dict[str, tuple[str, Pod]] = {}
         self._gave_back = False
         self._searches = 0
+        # By the uid of the Pod that they should go for: the uids of those that the API server refused to delete.
+        self._kept: dict[str, set[str]] = {}
         # The Pods that each node is kept free for, by the node's name. Another object whenever that changes.
         self.nominated: dict[str, list[Pod]] = {}
 
@@ -48,8 +50,18 @@ class Nominator:
         self._begun[pod.uid] = preemption
 
     def end(self, uid: str) -> None:
-        """Note that nobody is being removed any more for a Pod: it could not be done, or the Pod waits no more."""
+        """Note that nobody is being removed any more for a Pod."""
         self._begun.pop(uid, None)
+
+    def keep(self, uid: str, victim_uid: str) -> None:
+        """Note that the API server refuses to delete a victim of a Pod: it is left alone until no node can be freed without it."""
+        self._kept.setdefault(uid, set()).add(victim_uid)
+
+    def forget(self, uid: str) -> None:
+        """Note that a Pod waits no more."""
+        self.end(uid)
+        self._kept.pop(uid, None)
+        self.nominate(uid, "")
 
     def is_under_way(self, uid: str, snapshot: Snapshot) -> bool:
         """Return whether victims of a Pod were not seen to leave yet."""
@@ -79,7 +91,7 @@ class Nominator:
         if judged is None or objects is None or self.is_under_way(placement.pod.uid, snapshot):
             return None
         self._searches += 1
-        return search(
+        found = search(
             pod=placement.pod,
             rule_set=judged.rule_set,
             snapshot=snapshot,
@@ -88,5 +100,9 @@ class Nominator:
             now=placement.now,
             offset=self._searches,
             nomination=nominated,
+            kept=self._kept.get(placement.pod.uid, ()),
             give_way=give_way,
         )
+        if found.preemption is None:  # next time all are asked for again
+            self._kept.pop(placement.pod.uid, None)
+        return found

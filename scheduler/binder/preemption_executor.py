@@ -5,8 +5,10 @@ k8s.io/kubernetes v1.36.3 pkg/scheduler/framework/preemption/executor.go.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -15,7 +17,13 @@ from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, Preemption, Search
 from scheduler.binder.actions import STRATEGIC_MERGE_PATCH, Event, Reference
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
+from scheduler.cluster.errors import (
+    APIConflictError,
+    APIError,
+    APIForbiddenError,
+    APIInvalidError,
+    APINotFoundError,
+)
 
 logger = logging.getLogger("berth.binding")
 
@@ -23,6 +31,14 @@ logger = logging.getLogger("berth.binding")
 MOST_NOTED = 50
 
 _TIMEOUT_SECONDS = 5.0
+
+
+class RemovalRefusedError(APIError):
+    """The API server refuses to remove a victim: a right or an admission is in the way. `uid` is the victim's."""
+
+    def __init__(self, victim: Pod, error: APIError) -> None:
+        super().__init__(str(error), status=error.status, reason=error.reason)
+        self.uid = victim.uid
 
 
 def act(
@@ -36,7 +52,7 @@ def act(
 ) -> bool:
     """Make room on the node: who yields to the Pod loses the nomination, then one victim after another is deleted.
 
-    Victims that are leaving already are left alone, and so is a Pod that has taken the name of one. Nothing is done twice when this
+    Nobody is, where the API server says beforehand that it would refuse one of them: the others would go in vain. Victims that are leaving already are left alone, and so is a Pod that has taken the name of one. Nothing is done twice when this
     is repeated.
 
     Args:
@@ -51,18 +67,31 @@ def act(
         False when it was broken off because this process doesn't lead any more.
 
     Raises:
+        RemovalRefusedError: a victim may not be deleted.
         APIError: a victim could not be deleted; those after it are left alone.
     """
+    victims = [victim for victim in preemption.victims if not victim.is_deleting]
+    for victim in victims:
+        with _refusals_of(victim):
+            _ask_whether_it_would_go(client, victim)
     for other in preemption.yielding:
         _take_nomination(client, other)
-    for victim in preemption.victims:
-        if victim.is_deleting:
-            continue
+    for victim in victims:
         if not leads():
             return False
-        if _remove(client, victim, scheduler_name):
+        with _refusals_of(victim):
+            is_removed = _remove(client, victim, scheduler_name)
+        if is_removed:
             post(preempted(victim, pod, preemption.node, scheduler_name))
     return True
+
+
+@contextmanager
+def _refusals_of(victim: Pod) -> Iterator[None]:
+    try:
+        yield
+    except (APIForbiddenError, APIInvalidError) as error:
+        raise RemovalRefusedError(victim, error) from error
 
 
 def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Event:
@@ -87,16 +116,35 @@ def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
         "lastProbeTime": None,
         "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
     try:
         _patch_status(client, victim, {"conditions": [condition]})
-        client.delete(path=_path(victim), body=msgspec.json.encode(options), timeout_seconds=_TIMEOUT_SECONDS)
+        _delete(client, victim)
     except APINotFoundError:
         return False
     except APIConflictError as error:
         logger.debug("a victim is gone, another Pod has its name: %s", error)
         return False
     return True
+
+
+def _ask_whether_it_would_go(client: Client, victim: Pod) -> None:
+    """Ask admission and rights about a deletion without doing it.
+
+    Raises:
+        APIError: it would be refused, or can't be asked about.
+    """
+    try:
+        _delete(client, victim, dryRun=["All"])
+    except (APINotFoundError, APIConflictError) as error:
+        logger.debug("a victim is gone already: %s", error)
+    except APIInvalidError as error:
+        if error.status != HTTPStatus.BAD_REQUEST:  # so it answers where a webhook isn't made for being asked
+            raise
+
+
+def _delete(client: Client, pod: Pod, **more: Any) -> None:
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}, **more}
+    client.delete(path=_path(pod), body=msgspec.json.encode(options), timeout_seconds=_TIMEOUT_SECONDS)
 
 
 def _take_nomination(client: Client, pod: Pod) -> None:

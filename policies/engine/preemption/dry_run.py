@@ -6,7 +6,7 @@ SelectVictimsOnNode, filterPodsWithPDBViolation). Where an extender would be ask
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import compress
@@ -35,6 +35,7 @@ NO_HELP = "Preemption is not helpful for scheduling"
 NO_TIME = "Preemption victims could not be looked for in time"
 # kube-scheduler's own words, as its Pods' condition shows them.
 NOBODY_IN_THE_WAY = "expected at least one victim pod"
+UNDELETABLE = "the API server refused to delete a Pod in the way"
 
 # The reason of the condition DisruptionTarget of a Pod that a scheduler preempts.
 BY_SCHEDULER = "PreemptionByScheduler"
@@ -97,6 +98,7 @@ def search(  # noqa: PLR0913 - what it looks at, and how
     now: datetime,
     offset: int = 0,
     nomination: str | None = None,
+    kept: Collection[str] = (),
     give_way: Callable[[], None] = go_on,
 ) -> Search:
     """Look for the node to free for a Pod that fits nowhere.
@@ -111,13 +113,14 @@ def search(  # noqa: PLR0913 - what it looks at, and how
         offset: the node to begin with, counted among those that may be freed. With a cluster so big that not all of them are
             looked at, another one each time spreads the burden.
         nomination: the node that is being freed for the Pod already, "" for none; None for what its status says.
+        kept: the uids of Pods that can't be removed, however unimportant.
         give_way: as of a Cycle. Where it ends a rule, no node is freed.
     """
     refusals = dict(answer.refused())
     node = pod.parsed.status.nominated_node_name if nomination is None else nomination
     if ineligible := why_not_eligible(pod, node, snapshot, refusals):
         return Search(reason=ineligible, keeps_nomination=True)
-    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now, give_way), now)
+    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now, give_way), now, kept)
     potential = [name for name, status in refusals.items() if status.code is Code.UNSCHEDULABLE]
     try:
         candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
@@ -190,7 +193,13 @@ class DryRun:
     """
 
     def __init__(
-        self, pod: Pod, snapshot: Snapshot, budgets: Iterable[PodDisruptionBudget], fitting: Fitting, now: datetime
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        budgets: Iterable[PodDisruptionBudget],
+        fitting: Fitting,
+        now: datetime,
+        kept: Collection[str] = (),
     ) -> None:
         self.reasons: dict[str, str] = {}
         self._pod = pod
@@ -198,6 +207,7 @@ class DryRun:
         self._given = budgets
         self._fitting = fitting
         self._now = now
+        self._kept = kept
 
     @cached_property
     def _budgets(self) -> Budgets:
@@ -256,18 +266,23 @@ class DryRun:
     def _trials(self, infos: Sequence[NodeInfo]) -> list[_Trial]:
         """Take away all less important Pods, and give the nodes on which the Pod fits then."""
         emptied = [
-            NodeInfo(info.node, tuple(other for other in info.pods if other.priority >= self._pod.priority))
-            for info in infos
+            NodeInfo(info.node, tuple(other for other in info.pods if not self._may_go(other))) for info in infos
         ]
         trials = []
         for info, left, refusal in zip(infos, emptied, self._fitting.refusals(emptied), strict=True):
             if refusal is not None:
-                self.reasons[info.name] = refusal.reason
+                self.reasons[info.name] = UNDELETABLE if self._keeps_any(info) else refusal.reason
                 continue
-            less = [other for other in info.pods if other.priority < self._pod.priority]
+            less = [other for other in info.pods if self._may_go(other)]
             less.sort(key=lambda other: importance(other, self._now))
             trials.append(_Trial(left, *split_by_budgets(less, self._budgets)))
         return trials
+
+    def _may_go(self, other: Pod) -> bool:
+        return other.priority < self._pod.priority and other.uid not in self._kept
+
+    def _keeps_any(self, info: NodeInfo) -> bool:
+        return any(other.uid in self._kept for other in info.pods)
 
     def _candidate(self, trial: _Trial) -> Candidate:
         victims = sorted(trial.victims, key=lambda other: importance(other, self._now))

@@ -76,6 +76,7 @@ class Server:
         return json.dumps(answer).encode()
 
     def _do(self, verb: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        verb = "ask" if "dryRun" in body else verb
         self.does(verb, name)
         uid = self.uids.get(name)
         if uid is None:

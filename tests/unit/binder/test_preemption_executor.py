@@ -10,8 +10,15 @@ from policies.engine.preemption.dry_run import Preemption, Search
 from policies.engine.preemption.vetoes import Candidate, Veto
 from policies.engine.victims import Victim
 from scheduler.binder.actions import Event
-from scheduler.binder.preemption_executor import MOST_NOTED, act, notes_of
-from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError, APIUnavailableError
+from scheduler.binder.preemption_executor import MOST_NOTED, RemovalRefusedError, act, notes_of
+from scheduler.cluster.errors import (
+    APIConflictError,
+    APIError,
+    APIForbiddenError,
+    APIInvalidError,
+    APINotFoundError,
+    APIUnavailableError,
+)
 from tests.builders import make_pod
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -29,12 +36,18 @@ class Server:
         return self._note("PATCH", path, body)
 
     def delete(self, *, path: str, body: bytes, timeout_seconds: float) -> bytes:
+        if "dryRun" in json.loads(body):
+            assert json.loads(body)["dryRun"] == ["All"]
+            return self._answer(f"try_{path.removeprefix(f'{PODS}/')}")
         return self._note("DELETE", path, body)
 
     def _note(self, verb: str, path: str, body: bytes) -> bytes:
         self.asked.append((verb, path, json.loads(body)))
         name = path.removeprefix(f"{PODS}/").partition("/")[0]
-        if error := self._failing.get(f"{verb.lower()}_{name}"):
+        return self._answer(f"{verb.lower()}_{name}")
+
+    def _answer(self, asked: str) -> bytes:
+        if error := self._failing.get(asked):
             raise error
         return b""
 
@@ -104,6 +117,27 @@ def test_when_one_cannot_be_deleted_those_after_it_are_left_alone() -> None:
     with pytest.raises(APIUnavailableError):
         acted(server, preemption(pod("a"), pod("b")))
     assert server.calls == ["PATCH /a/status", "DELETE /a"]
+
+
+@pytest.mark.parametrize("error", [APIForbiddenError("a policy", status=403), APIInvalidError("a policy", status=422)])
+def test_nobody_is_touched_where_one_of_them_may_not_be_deleted(error: APIError) -> None:
+    server = Server(try_b=error)
+    with pytest.raises(RemovalRefusedError, match="a policy") as refused:
+        acted(server, preemption(pod("a"), pod("b"), yielding=(pod("late"),)))
+    assert (server.calls, refused.value.uid) == ([], "uid-b")
+
+
+def test_a_victim_that_is_gone_or_can_not_be_asked_about_before_keeps_nothing_from_being_done() -> None:
+    server = Server(try_a=APIInvalidError("no dry run", status=400), try_b=APINotFoundError("gone"))
+    acted(server, preemption(pod("a"), pod("b")))
+    assert server.calls == ["PATCH /a/status", "DELETE /a", "PATCH /b/status", "DELETE /b"]
+
+
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+def test_a_refusal_that_comes_only_when_it_is_done_is_one_too(verb: str) -> None:
+    server = Server(**{f"{verb}_a": APIInvalidError("a webhook", status=400)})
+    with pytest.raises(RemovalRefusedError):
+        acted(server, preemption(pod("a"), pod("b")))
 
 
 def test_who_does_not_lead_any_more_deletes_nobody_else() -> None:
