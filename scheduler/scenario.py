@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from scheduler.cluster.listing import T, list_all
 from scheduler.cluster.reflection import Change as Seen
 from scheduler.decisions.replay import ReplayError, recorded_body_of, snapshot_of
 from scheduler.decisions.time_limit import TimeLimit
-from scheduler.models import Decision
+from scheduler.models import BinderState, Decision
 
 logger = logging.getLogger("berth.scenario")
 
@@ -41,6 +41,8 @@ _LONGEST_NUMBER = 19
 # What has no node yet.
 _WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
 MOST_PODS = 5000
+# A scheduler that wasn't heard of for so long ended, and the next one begins with the first node.
+_SILENT = timedelta(seconds=60)
 # So many of the newest Decisions are looked through for one that gave a node.
 _LOOKED_THROUGH = 1000
 # As long as a page and REST work one out.
@@ -534,7 +536,7 @@ def work_out(
             place_pods,
             pods=pods,
             now=now,
-            after=_picked_last(now),
+            after=_stands_at(now) if at is None else _picked_last(at),
             node_label=settings.BERTH.scheduler_node_label,
             give_way=give_way,
         )
@@ -557,8 +559,17 @@ def work_out(
     )
 
 
+def _stands_at(now: datetime) -> str:
+    """Return the node that Berth's own scheduler picked last, as it says itself: of equal nodes it goes on behind it. "" for none.
+
+    Not as recorded: after a restart it begins with the first one again, and Decisions come later than what it says.
+    """
+    leading = BinderState.objects.filter(leads=True, heartbeat_at__gt=now - _SILENT).first()
+    return leading.last_node if leading else ""
+
+
 def _picked_last(before: datetime) -> str:
-    """Return the node that Berth's own scheduler picked last, as far as is recorded: of equal nodes it goes on behind it. "" for none."""
+    """Return the node that it picked last before a moment, as far as is recorded."""
     newest = Decision.objects.filter(verb="schedule", mode="enforce", at__lt=before).order_by("-at", "-sequence")
     # None of what can't be placed is looked through: of one Pod there may be any number.
     heads = newest.values_list("pk", "feasible")[:_LOOKED_THROUGH]

@@ -77,12 +77,16 @@ class Nomination(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What the loop is doing, for pages. `pods`: those that wait, at most `Loop.shown` of them, the longest first."""
+    """What the loop is doing, for pages. `pods`: those that wait, at most `Loop.shown` of them, the longest first.
+
+    `last_node` is the one that was picked last by this process; "" for none.
+    """
 
     counts: dict[str, int]
     in_flight: int
     pods: list[Waiting]
     now: float
+    last_node: str = ""
 
 
 # Records a cycle: the placement, the seconds it took, notes. Called before anything is done about it; returns the Decision's id.
@@ -447,7 +451,8 @@ class Loop:
         pods = [msgspec.structs.replace(waiting) for waiting in oldest]
         if self._swept_at > float("-inf") and self._may_decide():
             self.passes += 1
-        self.status = Status(counts=counts, in_flight=len(self._api_calls.in_flight), pods=pods, now=now)
+        in_flight = len(self._api_calls.in_flight)
+        self.status = Status(counts=counts, in_flight=in_flight, pods=pods, now=now, last_node=self._last_node)
 
 
 def _helps(change: Change[Node], read: Collection[Path]) -> bool:

@@ -195,6 +195,7 @@ class Runtime:
             "node_label": "=".join(label) if label else "",
             "counts": status.counts,
             "in_flight": status.in_flight,
+            "last_node": status.last_node,
             "pods": self.waiting(),
             "overcommitted": overcommitted,
             "overcommits": self._overcommits.found,

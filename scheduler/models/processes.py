@@ -84,7 +84,8 @@ class BinderState(models.Model):
 
     `counts` says how many Pods are in which state. `pods` are those that wait the longest, each with namespace, name, uid,
     scheduler, priority, state, attempts, since, until, nominated and message. `overcommitted` names nodes with more Pods than they
-    have room for, `overcommits` counts how often one was found since the process started.
+    have room for, `overcommits` counts how often one was found since the process started. `last_node` is the node that it picked
+    last: of equal ones the next comes behind it.
     """
 
     identity = models.TextField(primary_key=True, help_text="in the Lease: host and state folder")
@@ -99,6 +100,7 @@ class BinderState(models.Model):
     pods = models.JSONField(default=list)
     overcommitted = models.JSONField(default=list)
     overcommits = models.IntegerField(default=0)
+    last_node = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         ordering = ["-leads", "-heartbeat_at"]

@@ -1,7 +1,7 @@
 """Scenarios: a template's Pods, placed by what is live and by what a Change would make live, side by side."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler import scenario
 from scheduler.admin.scenario import ScenarioForm
-from scheduler.models import Decision
+from scheduler.models import BinderState, Decision
 from scheduler.scenario import MOST_PODS, ScenarioError, rules_of, template_of, template_of_deployment, work_out
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.backtest.corpus import AT, Corpus
@@ -354,6 +354,16 @@ def test_equal_nodes_go_on_behind_the_one_that_berths_scheduler_picked_last(tmp_
     Decision.objects.update(body=b"damaged")
     assert first_of_three() == {"n0": 1}
     history.spool.close()
+
+
+@pytest.mark.parametrize(("leads", "seconds_ago", "node"), [(True, 1, "n2"), (True, 120, "n0"), (False, 1, "n0")])
+def test_a_scenario_of_now_goes_on_where_berths_scheduler_says_that_it_stands(
+    *, leads: bool, seconds_ago: int, node: str
+) -> None:
+    """One that was started anew stands nowhere yet, whatever is recorded of the one before it."""
+    heard = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+    BinderState.objects.create(identity="b", process="p", heartbeat_at=heard, leads=leads, last_node="n1")
+    assert work_out(template_of(DEPLOYMENT), 1, rules_of(None), cluster()).live.nodes == {node: 1}
 
 
 def test_a_recorded_snapshot_stands_in_for_the_cluster(tmp_path: Path) -> None:

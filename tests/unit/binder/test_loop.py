@@ -1052,6 +1052,16 @@ def test_a_pod_that_comes_to_the_node_kept_free_for_it_helps_nobody(
     assert len(world.recorded) == 3
 
 
+def test_the_status_names_the_node_that_was_picked_last(world: World) -> None:
+    world.node("n1")
+    assert world.loop.status.last_node == ""
+    world.pod("a")
+    world.turn()
+    world.now += 1
+    world.turn()
+    assert world.loop.status.last_node == "n1"
+
+
 def test_the_status_names_what_waits_the_longest_first(world: World) -> None:
     for name in "ab":
         world.pod(name)
