@@ -170,7 +170,7 @@ class Elector:
         found = self._store.read()
         # It is written into the database, and PostgreSQL takes no NUL, which the API server does.
         self.holder = (found.spec.holder_identity or "").replace("\0", "") if found else ""
-        if found is not None and not self._store.is_free(found, self.identity, default_seconds=DURATION_SECONDS):
+        if not self._store.is_free(found, self.identity, default_seconds=DURATION_SECONDS):
             return False
         try:
             self._write(found, holder=self.identity)

@@ -82,7 +82,8 @@ class LeaseStore:
         self._namespace, self._name = namespace, name
         self._timeout_seconds = call_timeout_seconds
         self._clock = clock
-        self._seen: tuple[str, float] = ("", float("-inf"))
+        # The version that somebody else had last, and since when; "" for one that is gone.
+        self._seen: tuple[str, float] | None = None
 
     def read(self) -> Lease | None:
         """Return the Lease; None where there is none.
@@ -115,16 +116,24 @@ class LeaseStore:
             return _decode(self._client.put(path=path, body=body, timeout_seconds=self._timeout_seconds))
         return _decode(self._client.post(path=self._collection, body=body, timeout_seconds=self._timeout_seconds))
 
-    def is_free(self, found: Lease, identity: str, *, default_seconds: float) -> bool:
-        """Return whether whoever has this identity may take the Lease; `default_seconds` where it says no duration."""
-        holder = found.spec.holder_identity
-        if not holder or holder == identity:
+    def is_free(self, found: Lease | None, identity: str, *, default_seconds: float) -> bool:
+        """Return whether whoever has this identity may take the Lease; `default_seconds` where it says no duration.
+
+        One that is gone is free at once only where nobody else was seen with it: who had it hears of that when it renews it.
+        """
+        if found is None:
+            found = Lease()
+            is_held = self._seen is not None
+        else:
+            is_held = found.spec.holder_identity not in {None, "", identity}
+        if not is_held:
+            self._seen = None
             return True
-        version, since = self._seen
-        if version != found.metadata.resource_version:
-            self._seen = (found.metadata.resource_version, self._clock())
+        version = found.metadata.resource_version
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, self._clock())
             return False
-        return self._clock() - since > (found.spec.lease_duration_seconds or default_seconds)
+        return self._clock() - self._seen[1] > (found.spec.lease_duration_seconds or default_seconds)
 
 
 def _decode(answer: bytes) -> Lease:

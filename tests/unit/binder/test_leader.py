@@ -212,6 +212,37 @@ def test_who_stops_gives_the_lease_back_so_that_another_leads_at_once() -> None:
     assert told == [True, False]
 
 
+def test_a_lease_that_was_deleted_is_its_holders_still_until_that_can_not_believe_in_it_any_more() -> None:
+    """As by who wants another one to lead: the holder hears of it only when it renews."""
+    server, clock = Server(), Clock()
+    first, second = elector(server, clock, "a"), elector(server, clock, "b")
+    first.step()
+    second.step()
+    server.lease = None
+    second.step()
+    assert (first.leads(), second.leads()) == (True, False)
+
+    clock.now += RENEW_WITHIN_SECONDS + 0.1
+    second.step()
+    assert (first.leads(), second.leads()) == (False, False)
+    clock.now += DURATION_SECONDS - RENEW_WITHIN_SECONDS
+    second.step()
+    assert second.leads()
+
+
+def test_a_holder_whose_lease_was_deleted_makes_it_anew() -> None:
+    server, clock = Server(), Clock()
+    first, second = elector(server, clock, "a"), elector(server, clock, "b")
+    first.step()
+    second.step()
+    server.lease = None
+    second.step()
+    first.step()
+    clock.now += DURATION_SECONDS
+    second.step()
+    assert not second.leads()
+
+
 def test_two_that_see_a_free_lease_at_once_do_not_both_get_it() -> None:
     server, clock = Server(), Clock()
     first, second = elector(server, clock, "a"), elector(server, clock, "b")
