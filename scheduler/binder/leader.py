@@ -6,15 +6,14 @@ lock on a file there sees to it that one process has it at a time: so the one th
 """
 
 import fcntl
-import hashlib
 import logging
-import os
 import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError
@@ -63,9 +62,23 @@ class StateLock:
 
 
 def identity_of(folder: Path) -> str:
-    """Return the identity of whoever has the lock of a state folder of this host."""
-    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
-    return f"berth-binder@{socket.gethostname()}:{digest}"
+    """Return the identity of whoever has the lock of a state folder of this host.
+
+    The folder holds it. Its path doesn't do: containers may share the name of their host, and have others at the same path.
+    """
+    path = folder / "binder.id"
+    kept = made = uuid4().hex[:12]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            kept = file.read(len(made)) or made
+            if kept is made:
+                file.write(made)
+    except OSError as error:
+        logger.warning("the identity can't be kept in the state folder: %s", error)
+    return f"berth-binder@{socket.gethostname()}:{kept}"
 
 
 class Elector:

@@ -243,6 +243,21 @@ def test_a_holder_whose_lease_was_deleted_makes_it_anew() -> None:
     assert not second.leads()
 
 
+def test_another_state_folder_at_the_same_path_is_another_identity(tmp_path: Path) -> None:
+    """As containers of one host have it that share its name: both would lead by one Lease."""
+    folder = tmp_path / "state"
+    first = identity_of(folder)
+    assert identity_of(folder) == first
+    folder.rename(tmp_path / "elsewhere")
+    assert identity_of(folder) != first
+    assert identity_of(tmp_path / "elsewhere") == first
+
+
+def test_an_identity_that_can_not_be_kept_is_nobody_elses(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert len({identity_of(tmp_path / "file" / "state") for _ in range(2)}) == 2
+
+
 def test_two_that_see_a_free_lease_at_once_do_not_both_get_it() -> None:
     server, clock = Server(), Clock()
     first, second = elector(server, clock, "a"), elector(server, clock, "b")
