@@ -28,6 +28,8 @@ class PriorityServer(Client):
         self.before_change = lambda: None
         # Whether a webhook denies that a class is made.
         self.refuses: Callable[[dict[str, Any]], bool] = lambda _document: False
+        # Whether one denies that a class is changed.
+        self.keeps: Callable[[str], bool] = lambda _name: False
         self._version = 100
         self.made = 0
         for each in found or []:
@@ -62,6 +64,8 @@ class PriorityServer(Client):
                 return self._asked(document)
             case "POST":
                 return self._write(document["metadata"]["name"], self._created(document))
+            case "PATCH" if is_dry:
+                return json.dumps(self._patched(name, document)).encode()
             case "PATCH":
                 return self._write(name, self._patched(name, document))
         self._delete(name, document)
@@ -92,6 +96,8 @@ class PriorityServer(Client):
 
     def _patched(self, name: str, patch: dict[str, Any]) -> dict[str, Any]:
         found = self._existing(name, patch["metadata"]["resourceVersion"])
+        if self.keeps(name):
+            raise APIForbiddenError("denied by a policy", status=403)
         if {"value", "preemptionPolicy"} & set(patch):
             raise APIInvalidError("immutable", status=422)
         metadata = {**found["metadata"]}

@@ -382,7 +382,13 @@ class Client:
         return self._send("PUT", path, body=body, content_type=JSON, timeout_seconds=timeout_seconds)
 
     def patch(
-        self, *, path: str, body: bytes, content_type: str, timeout_seconds: float = READ_TIMEOUT_SECONDS
+        self,
+        *,
+        path: str,
+        body: bytes,
+        content_type: str,
+        query: Query | None = None,
+        timeout_seconds: float = READ_TIMEOUT_SECONDS,
     ) -> bytes:
         """Change an object. `content_type` is MERGE_PATCH or another patch type of Kubernetes.
 
@@ -390,7 +396,9 @@ class Client:
             APIConflictError: also where the body names a UID that isn't the object's. It was not touched.
         """
         try:
-            return self._send("PATCH", path, body=body, content_type=content_type, timeout_seconds=timeout_seconds)
+            return self._send(
+                "PATCH", path, query=query, body=body, content_type=content_type, timeout_seconds=timeout_seconds
+            )
         except APIInvalidError as error:
             if UID_FIELD not in error.fields:
                 raise

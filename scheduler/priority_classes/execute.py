@@ -4,6 +4,7 @@ A class is replaced in steps of which each can be the last: the API server is as
 be done is written down, the class is deleted and made anew. Whoever looks next goes on from what is written and what is there.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from policies.engine.ruleset import PriorityClass
-from scheduler.cluster.client import MERGE_PATCH, Client
+from scheduler.cluster.client import MERGE_PATCH, Client, Query
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -31,6 +32,7 @@ DIGEST: Final = "berth/applied"
 REFUSED: Final = "berth/refused"
 REFUSED_WHY: Final = "berth/refused-because"
 _LONGEST_WHY = 1_000
+_DRY_RUN: Final = {"dryRun": "All"}
 _TIMEOUT_SECONDS = 5.0
 _REFUSALS = (APIInvalidError, APIForbiddenError)
 # Faults of one request. The others are the API server's, and the next request would have them too.
@@ -248,12 +250,12 @@ class _Executor:
         """Raise what the API server would refuse, before anything is deleted: it says last that there is one of this name."""
         # Of a class that is the global default already, admission would take the new one for a second.
         body = _object(wanted, found.metadata, is_default=wanted.global_default and not found.global_default)
-        try:
+        with contextlib.suppress(APIConflictError):
             self._client.post(
-                path=PATH, query={"dryRun": "All"}, body=msgspec.json.encode(body), timeout_seconds=_TIMEOUT_SECONDS
+                path=PATH, query=_DRY_RUN, body=msgspec.json.encode(body), timeout_seconds=_TIMEOUT_SECONDS
             )
-        except APIConflictError:
-            return
+        if wanted.global_default:  # which the new one becomes by a change of its own
+            self._patch(found, _patch(wanted, found), query=_DRY_RUN)
 
     def _make_anew(self, step: Step, wanted: PriorityClass, begun: Replacement) -> Outcome:
         """Make a class that was deleted for it; where the API server refuses it, put the former one back."""
@@ -290,9 +292,10 @@ class _Executor:
                 self._pause(_PAUSE_SECONDS)
         return self._post(body)
 
-    def _patch(self, found: Found, patch: Mapping[str, Any]) -> Found:
+    def _patch(self, found: Found, patch: Mapping[str, Any], query: Query | None = None) -> Found:
         answer = self._client.patch(
             path=f"{PATH}/{found.name}",
+            query=query,
             body=msgspec.json.encode(patch),
             content_type=MERGE_PATCH,
             timeout_seconds=_TIMEOUT_SECONDS,

@@ -176,6 +176,16 @@ def test_the_global_default_stays_it(berth: Berth) -> None:
     assert berth.look([new])[0].step.act is Act.NOTHING
 
 
+def test_a_global_default_is_not_deleted_where_the_new_one_could_not_be_made_it(berth: Berth) -> None:
+    """That is a change of its own, which a policy may deny: the cluster would be left without a global default."""
+    old, new = (msgspec.structs.replace(each, global_default=True) for each in (OLD, NEW))
+    berth.look([old])
+    berth.server.keeps = lambda name: name == "batch"
+    (outcome,) = settle(berth, [new])
+    assert (outcome.state, outcome.message) == ("refused", "The API server refused: denied by a policy")
+    assert (value(berth), berth.server.classes["batch"]["globalDefault"], berth.under_way) == (1000, True, {})
+
+
 @pytest.mark.parametrize("becomes_default", [False, True])
 def test_beside_another_global_default_only_one_that_becomes_it_is_refused_and_stays(
     berth: Berth, becomes_default: bool
@@ -213,8 +223,8 @@ def test_an_adopted_class_that_is_made_anew_is_still_one_that_berth_never_delete
     assert berth.look([], withdrawn=[new])[0].step.act is Act.KEEP
 
 
-# The longest look has the list, the dry run, what is written down, the deletion, two makings and a patch, each before and after.
-STEPS = st.integers(1, 16)
+# The longest look has the list, two dry runs, what is written down, the deletion, two makings and a patch, each before and after.
+STEPS = st.integers(1, 18)
 
 
 @pytest.mark.parametrize("is_default", [False, True])
