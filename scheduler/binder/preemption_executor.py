@@ -52,8 +52,8 @@ def act(
 ) -> bool:
     """Make room on the node: who yields to the Pod loses the nomination, then one victim after another is deleted.
 
-    Nobody is, where the API server says beforehand that it would refuse one of them: the others would go in vain. Victims that are leaving already are left alone, and so is a Pod that has taken the name of one. Nothing is done twice when this
-    is repeated.
+    Nobody is, where the API server says beforehand that it would refuse one of them: the others would go in vain. Victims that are
+    leaving already are left alone, and so is a Pod that has taken the name of one. Nothing is done twice when this is repeated.
 
     Args:
         client: to the API server.
