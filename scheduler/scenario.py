@@ -125,8 +125,9 @@ class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def _sentences(name: str, placed: Placed) -> list[str]:
-    by = f"rule set {placed.rule_set}" if placed.rule_set else "the default set"
-    said = [f"By {name} ({by}), {placed.fits:,} of {placed.asked:,} fit, on {counted(len(placed.nodes), 'node')}"]
+    said = [
+        f"By {name} ({_by(placed)}), {placed.fits:,} of {placed.asked:,} fit, on {counted(len(placed.nodes), 'node')}"
+    ]
     if placed.stop is not None:
         refusals = ", ".join(
             f"{counted(each.nodes, 'node')} by {each.rule} ({each.reason})" for each in placed.stop.refusals
@@ -135,6 +136,15 @@ def _sentences(name: str, placed: Placed) -> list[str]:
         if refusals:
             said.append(placed.stop.sentence.removesuffix("."))
     return said
+
+
+def _by(placed: Placed) -> str:
+    """Return which rule set decides, or of several which decides how many."""
+    names = {name: f"rule set {name}" if name else "the default set" for name in placed.decided}
+    if len(names) == 1:
+        return names[placed.rule_set]
+    each = ", ".join(f"{counted(number, 'Pod')} by {names[name]}" for name, number in placed.decided.items())
+    return f"{each}: a canary draws for each Pod"
 
 
 def _th(number: int) -> str:

@@ -4,6 +4,7 @@ Each is decided on the Snapshot with those before it on their nodes, by the rule
 gets the node that `scheduling.pick` gives. Preemption, other schedulers, and what changes meanwhile aren't in it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -59,6 +60,7 @@ class Placed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     Attributes:
         rule_set: which applies to the first; "" for none, so that the default set decides.
+        decided: how many of them each rule set decided, "" for the default set; several where a canary draws for each Pod.
         asked: how many there were.
         fits: how many got a node.
         nodes: by node that got any, how many.
@@ -69,6 +71,7 @@ class Placed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """
 
     rule_set: str
+    decided: Mapping[str, int]
     asked: int
     fits: int
     nodes: Mapping[str, int]
@@ -103,13 +106,14 @@ def place_pods(
         DeadlineError: by `give_way`.
     """
     waiting = list(pods)
-    before, name = balance_of(snapshot), ""
+    before = balance_of(snapshot)
+    decided: Counter[str] = Counter()
     landed: list[str] = []
     stop = None
     placer = _Placer(revision, now, usable_rows(snapshot.table, node_label), after)
     for number, pod in enumerate(waiting, 1):
         rule_set = placer.rule_set_for(pod, snapshot)
-        name = name or (rule_set.name if rule_set is not default_profile() else "")
+        decided["" if rule_set is default_profile() else rule_set.name] += 1
         cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
         node, answer = placer.place(rule_set, cycle)
         give_way()  # what there was no time for decides nothing
@@ -121,7 +125,7 @@ def place_pods(
     counts = {node: landed.count(node) for node in sorted(set(landed))}
     balance = balance_of(snapshot)
     return Placed(
-        rule_set=name, asked=len(waiting), fits=len(landed), nodes=counts, landed=landed,
+        rule_set=next(iter(decided), ""), decided=dict(decided), asked=len(waiting), fits=len(landed), nodes=counts, landed=landed,
         before=before, after=balance, stop=stop,
     )  # fmt: skip
 

@@ -64,6 +64,18 @@ def test_both_sides_stand_beside_each_other() -> None:
     assert found.sentences[-1].startswith('filter PodFitsResources refused n0: "Insufficient cpu"')
 
 
+def test_pods_that_nothing_controls_are_told_on_both_sides_of_a_canary() -> None:
+    publish_all(make_rule_set("next"), make_assignment("half", "next", mode="canary", percent=50))
+    bare = {"kind": "Pod", "metadata": {"name": "web"}, "spec": POD_SPEC}
+    found = work_out(template_of(bare), 8, rules_of(None), cluster())
+    assert set(found.live.decided) == {"", "next"}
+    assert sum(found.live.decided.values()) == 8
+    for number, by in ((found.live.decided["next"], "rule set next"), (found.live.decided[""], "the default set")):
+        assert f"{number} Pod{'s' * (number != 1)} by {by}" in found.sentences[0]
+    assert ": a canary draws for each Pod), 8 of 8 fit" in found.sentences[0]
+    assert len(work_out(template_of(DEPLOYMENT), 8, rules_of(None), cluster()).live.decided) == 1
+
+
 def test_nodes_that_are_not_the_schedulers_take_none(settings: Any) -> None:
     settings.BERTH = msgspec.structs.replace(settings.BERTH, scheduler_node_label=("zone", "b"))
     found = work_out(template_of(DEPLOYMENT), 6, rules_of(only_a()), cluster())
