@@ -212,13 +212,15 @@ def write_change(
     return change
 
 
+@transaction.atomic
 def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_digest: str) -> Change:
     """Add edits to a Change, in place of those of the same things; one that equals what is live takes its edit out.
 
     `expected_digest` is the digest that was looked at: an edit that somebody else has made meanwhile isn't lost.
     """
+    # Before the Change: who publishes the same new rule set has its name written, and then drops this Change's approvals.
+    live = lock_revisions()
     with locked(change, "edit", by, expected_digest) as row:
-        live = current_revision()
         given = {edit.key: edit for edit in edits}
         wanted = differing(given.values(), live)
         if _holds(row, given, wanted):

@@ -12,7 +12,7 @@ from django.db import connection
 from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
-from policies.publishing import PublishingError
+from policies.publishing import Edit, PublishingError, acts
 from scheduler.applying import Applied, Documents, Planned, Wish, apply, plan_documents
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import publish_all
@@ -165,6 +165,43 @@ def test_a_plan_beside_who_applies_the_same_new_rule_set_waits_for_it(monkeypatc
     assert isinstance(applied, Applied)
     assert isinstance(planned, Planned)
     assert (str(applied.revision), planned.revision) == ("Revision 1", 0)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+def test_an_edit_of_an_approved_change_beside_who_applies_the_same_new_rule_set_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One holds the Change and writes the new name, the other wrote it and drops the Change's approvals."""
+    change = opened(make_rule_set("web", **A))
+    publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
+    publishing.approve_change(change=change, by=person("carol", "Approver"), expected_digest=change.digest)
+    documents = Documents(rule_sets={name: make_rule_set(name, **B) for name in ("web", "fresh")})
+    holds_the_change, has_named, keep = threading.Event(), threading.Event(), acts.keep_rule_sets
+
+    def keep_once_both_are_there(contents: Any) -> None:
+        if threading.current_thread() is editing[0]:
+            holds_the_change.set()
+            until(lambda: has_named.is_set() or somebody_waits())
+        keep(contents)
+        if threading.current_thread() is not editing[0]:
+            has_named.set()
+
+    editing: list[threading.Thread] = []
+
+    def act(index: int) -> object:
+        if index == 0:
+            editing.append(threading.current_thread())
+            edit = Edit.of(make_rule_set("fresh", **C))
+            return publishing.edit_change(change=change, edits=[edit], by="ops", expected_digest="")
+        holds_the_change.wait(30)
+        return apply(documents, Wish(title="new", publish=True), by="ops")
+
+    monkeypatch.setattr(acts, "keep_rule_sets", keep_once_both_are_there)
+    edited, applied = at_once(2, act)
+    assert isinstance(edited, Change)
+    assert isinstance(applied, Applied)
+    assert {edit.name for edit in change.edits.all()} == {"web", "fresh"}
+    assert not ChangeEvent.objects.approvals().filter(change=change).exists()
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
