@@ -127,6 +127,8 @@ class APICalls:
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
+        # What was told last of each Pod that waits, whether or not its condition could be written.
+        self._told: dict[str, str] = {}
         # The Pods that are being bound, by UID, each with its node.
         self.in_flight: dict[str, str] = {}
         # Bindings of which nobody knows what became, each with when to send it again and a number of its own: a heap.
@@ -243,6 +245,7 @@ class APICalls:
         self._unseen.discard(uid)
         if self._queue.forget(uid):
             self._conditions_written.pop(uid, None)
+            self._told.pop(uid, None)
             self._nominator.forget(uid)
 
     def _if_leading(self, binding: _Binding, *, may_be_done: bool) -> Callable[[], bool]:
@@ -350,7 +353,8 @@ class APICalls:
             self._work.put(lambda: then(is_said))
             return
         self._conditions_written[pod.uid] = condition
-        if said is None or said.message != condition.message:
+        if self._told.get(pod.uid, said.message if said else None) != condition.message:
+            self._told[pod.uid] = condition.message
             self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
         self._work.put(lambda: then(self._write_condition(pod, condition)))
 

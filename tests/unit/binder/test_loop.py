@@ -228,6 +228,8 @@ def test_a_condition_that_could_not_be_written_is_written_after_the_next_refusal
     world.turn(2)
 
     assert [name for name, _ in world.conditions] == ["a", "a"]
+    # Told once: where a policy lets nobody write conditions, each attempt would leave an event.
+    assert len(world.events) == 1
 
 
 def test_a_condition_that_the_pod_has_already_is_not_written_after_a_restart(world: World) -> None:
