@@ -97,9 +97,10 @@ if settings.BERTH.role == "binder":
     app.steps["worker"].add(BindingLoop)
 else:
     from scheduler.priority_classes.bootstep import PriorityClassWatch
+    from scheduler.requeue.bootstep import NamespaceWatch
 
     app.autodiscover_tasks()
-    app.steps["worker"].add(PriorityClassWatch)
+    app.steps["worker"].update({PriorityClassWatch, NamespaceWatch})
 
 
 def _keep_our_logging(**_: object) -> None:

@@ -61,7 +61,7 @@ def note_missing() -> None:
 
 @shared_task
 def requeue() -> None:
-    """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
+    """Make waiting Pods be tried again that a new Revision, time, or labels of their Namespace may let pass."""
     requeue_waiting_pods()
 
 

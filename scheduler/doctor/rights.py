@@ -103,7 +103,7 @@ def _binder(_: Collection[str]) -> Iterator[Right]:
 
 def _worker(read: Collection[str]) -> Iterator[Right]:
     yield Right("", "nodes", ("list",), "which waiting Pods a new Revision helps; the gate's forecast")
-    yield Right("", "namespaces", ("list",), "labels that Assignments match")
+    yield Right("", "namespaces", _FOLLOW, "labels that Assignments match and rules read; which Pods new ones help")
     yield Right("", "pods", ("list", "patch"), "requeueing Pods by the annotation berth/woken-for")
     yield Right(
         "", "pods", ("get", "create", "delete"), "outcomes of Decisions; canary Pods, when somebody asks for one"

@@ -19,7 +19,7 @@ from scheduler.models.notices import Delivery, InboxEntry, Notice, NoticedCondit
 from scheduler.models.pending import PendingLook, PendingPod
 from scheduler.models.processes import BinderState, Caller, CanaryRun, Process
 from scheduler.models.recording import Checkpoint, DeadLetter, DecisionGap
-from scheduler.models.requeue import Requeue, RequeueState, WaitingPod, Wake
+from scheduler.models.requeue import RelabelledNamespace, Requeue, RequeueState, WaitingPod, Wake
 
 __all__ = [
     "FOUND_NO_NODE",
@@ -54,6 +54,7 @@ __all__ = [
     "PlacedPod",
     "Process",
     "Pruning",
+    "RelabelledNamespace",
     "Requeue",
     "RequeueState",
     "ShadowCount",

@@ -1,15 +1,15 @@
-"""Rows of Pods that a Revision or time lets pass, and that are tried again."""
+"""Rows of Pods that a Revision, time or labels of their Namespace let pass, and that are tried again."""
 
 from django.db import models
 
 
 class Requeue(models.Model):
-    """Waiting Pods were made to be tried again: because of a Revision (one row), or of time (a row each time).
+    """Waiting Pods were made to be tried again: because of a Revision (one row), of time or of a Namespace (a row each time).
 
     `looked_at` counts the waiting Pods whose refusal was judged again, `pods` those that were requeued.
     """
 
-    cause = models.TextField(default="revision", help_text="revision or time")
+    cause = models.TextField(default="revision", help_text="revision, time or namespace")
     revision = models.IntegerField()
     requeued_at = models.DateTimeField()
     looked_at = models.IntegerField(default=0)
@@ -25,6 +25,20 @@ class Requeue(models.Model):
 
     def __str__(self) -> str:
         return f"requeue for Revision {self.revision}" if self.cause == "revision" else f"requeue at {self.requeued_at}"
+
+
+class RelabelledNamespace(models.Model):
+    """A Namespace whose labels changed; there until the Pods that wait in it were looked at with the new ones."""
+
+    name = models.TextField(primary_key=True)
+    relabelled_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name"]
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class WaitingPod(models.Model):

@@ -20,6 +20,8 @@ _LONGEST_REASON = 500
 _LONGEST_MESSAGE = 2_000
 # kube-scheduler and Berth try a Pod that nothing woke again after so long (podMaxInUnschedulablePodsDuration).
 LONGEST_WAIT = timedelta(minutes=5)
+# Why Berth has kube-scheduler try one.
+_CAUSES = {"revision": "a new Revision", "time": "the time", "namespace": "the labels of its namespace"}
 _AVAILABLE = "nodes are available: "
 # What kube-scheduler adds behind the reasons of nodes (Kubernetes v1.36.3 pkg/scheduler/framework/types.go, FitError).
 _BEHIND = re.compile(r"\. (?:no new claims to deallocate|preemption: )")
@@ -170,7 +172,7 @@ def next_try(
         message: its message.
         tried_at: when Berth was last asked about it.
         queued: the Pod in the queue of Berth's own scheduler, where it is there.
-        requeued_for: why Berth has kube-scheduler try it again: `revision` or `time`; "" where it doesn't.
+        requeued_for: why Berth has kube-scheduler try it again: `revision`, `time` or `namespace`; "" where it doesn't.
         requeue_at: when time can change the refusal.
         now: the moment.
     """
@@ -179,9 +181,7 @@ def next_try(
     if queued is not None:
         return _next_of_queue(queued, now)
     if requeued_for:
-        return (
-            f"at once: Berth asks for it, because of {'a new Revision' if requeued_for == 'revision' else 'the time'}"
-        )
+        return f"at once: Berth asks for it, because of {_CAUSES[requeued_for]}"
     if requeue_at is not None and requeue_at > now:
         return (
             f"at {requeue_at:%Y-%m-%d %H:%M:%S} UTC, when a rule over time can let it pass, or when the cluster changes"

@@ -55,7 +55,7 @@ def why_not(row: PendingPod) -> str:
     if row.scheduler_name not in settings.BERTH.scheduler_names:
         return (
             f"{row.scheduler_name or 'its scheduler'} keeps a queue of its own; "
-            "Berth has it try as soon as a Revision or the time lets a Pod pass"
+            "Berth has it try as soon as a Revision, the time or labels of its namespace let a Pod pass"
         )
     return "scheduling gates keep it back until whoever set them takes them off" if row.condition == GATED else ""
 

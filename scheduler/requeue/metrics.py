@@ -13,7 +13,7 @@ from scheduler.models import Requeue
 
 logger = logging.getLogger("berth.requeue")
 
-CAUSES = ("revision", "time")
+CAUSES = ("revision", "time", "namespace")
 
 
 class _Requeues(Collector):

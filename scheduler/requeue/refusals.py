@@ -1,7 +1,7 @@
 """Whether a recorded refusal could be another answer by now: the waiting Pods, and what becomes of each. Pure.
 
-Two things can change a refusal without an event of the cluster, on which kube-scheduler tries again by itself: another
-Revision, and time.
+Three things can change a refusal without an event of the cluster on which kube-scheduler tries again by itself: another
+Revision, time, and labels of the Pod's Namespace.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from policies.engine.objects.node import Path, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle, Scope, go_on
+from policies.engine.rule import NAMESPACE, Cycle, Filter, Scope, go_on
 from policies.engine.status import PASSED
 from policies.engine.time_rules import next_change, time_filters
 from scheduler.cluster.texts import moment
 
-Cause = Literal["", "revision", "time"]
+Cause = Literal["", "revision", "time", "namespace"]
 # A filter's key, its verdict for each node (negative unless it refused), and the reasons that verdicts stand for.
 _Verdicts = tuple[str, npt.NDArray[Any], list[str]]
 
@@ -230,6 +230,7 @@ class Judge:
     """Judges refusals by one Revision, on one Snapshot, at one moment. Pods that look alike to the rules are decided once.
 
     `begin` is asked for each decision for what is to be its cycle's `give_way`: who can't be judged in time is tried again.
+    `relabelled` has the Namespaces whose labels changed, each with until when refusals may have been by the former ones.
     """
 
     def __init__(
@@ -238,11 +239,13 @@ class Judge:
         snapshot: Snapshot,
         now: datetime,
         begin: Callable[[], Callable[[], None]] = lambda: go_on,
+        relabelled: Mapping[str, datetime] | None = None,
     ) -> None:
         self.revision = revision
         self.snapshot = snapshot
         self._now = now
         self._begin = begin
+        self._relabelled = relabelled or {}
         self._paths: dict[Hashable, list[Path] | None] = {}
         self._answers: dict[Hashable, Answer] = {}
         self._moments: dict[Hashable, datetime | None] = {}
@@ -251,7 +254,7 @@ class Judge:
         """Return what becomes of a refusal.
 
         By another rule set, another version of it, or other params, the Pod is decided again at once. By the same one nothing has
-        changed but time: it is decided again once a rule that refused it can have changed.
+        changed but time, or labels of its Namespace: it is decided again once a rule that refused it can have changed.
         """
         if not refusal.nodes_by_rule:
             return Judgement()
@@ -262,7 +265,11 @@ class Judge:
     def _outcome(self, pod: Pod, refusal: Refusal, *, has_ended: bool) -> Judgement:
         """Return the same, not looking at what ends by itself in future. `has_ended`: whether a Pause has, since the refusal."""
         chosen = self.revision.choose(pod, self.snapshot, self._now).enforced
-        cause: Cause = "revision" if refusal.revision < self.revision.number else "time" if has_ended else ""
+        until = self._relabelled.get(pod.namespace)
+        is_relabelled = until is not None and refusal.at <= until
+        since: Cause = "revision" if refusal.revision < self.revision.number else "time" if has_ended else ""
+        # Labels come first: a Revision was looked at for its own sake, when it was new.
+        cause: Cause = "namespace" if is_relabelled else since
         if chosen is None:
             return Judgement(cause)
         rule_set = chosen[1].enforced
@@ -272,6 +279,8 @@ class Judge:
         if not is_same or not rule_set.keys().issuperset(refusal.nodes_by_rule):
             # By the same Revision others apply only after a change of the Pod or its namespace, or once a Pause has ended.
             return self._again(rule_set, pod, rows, cause) if cause else Judgement()
+        if is_relabelled and any(NAMESPACE in made.requeued_by for made in _refusing(rule_set, refusal)):
+            return self._again(rule_set, pod, rows, "namespace")
         then = self._next(rule_set, pod, rows, refusal.at)
         if then is None or then > self._now:
             return Judgement(next_at=then)
@@ -330,6 +339,21 @@ def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:
             return None
         paths |= made.pod_paths
     return sorted(paths)
+
+
+def _refusing(rule_set: CompiledRuleSet, refusal: Refusal) -> Iterator[Filter]:
+    """Iterate over the filters that refused a node."""
+    return (made for rule, made in rule_set.filters if rule.key in refusal.nodes_by_rule)
+
+
+def goes_by_namespaces(revision: CompiledRevision) -> bool:
+    """Return whether labels of Pods' Namespaces have a say: in a filter that counts, or in which Assignment takes a Pod."""
+    selectors = (assignment.match.namespace_selector for assignment in revision.revision.assignments)
+    return any(found.match_labels or found.match_expressions for found in selectors) or any(
+        NAMESPACE in made.requeued_by
+        for rule_set in revision.rule_sets.values()
+        for _, made in rule_set.enforced.filters
+    )
 
 
 def reads_pods(revision: CompiledRevision) -> bool:

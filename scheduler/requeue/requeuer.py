@@ -1,9 +1,10 @@
-"""Makes waiting Pods be tried again when a Revision or time can have changed their refusal.
+"""Makes waiting Pods be tried again when a Revision, time or labels of their Namespace can have changed their refusal.
 
 kube-scheduler tries a Pod that an extender refused again only when something in the cluster changes, else after five
 minutes. An annotation on the waiting Pod is such a change, and touches nobody else. So the Pods that wait are followed:
 what their newest refusal leads to is worked out once (`scheduler.requeue.refusals`), again for each new Revision that all
-extender processes serve, and again at the moment at which time can change it.
+extender processes serve, again at the moment at which time can change it, and when a watch notes that the labels of their
+Namespace changed (`scheduler.requeue.relabelled`).
 
 A tick does nothing unless something of that has happened. One process at a time works (`scheduler.requeue.lease`), so it doesn't
 matter how many ticks are delivered, or where.
@@ -12,7 +13,7 @@ matter how many ticks are delivered, or where.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from http import HTTPStatus
@@ -50,12 +51,14 @@ from scheduler.requeue.refusals import (
     Judgement,
     ListedPod,
     Refusal,
+    goes_by_namespaces,
     reads_pods,
     recorded_refusal,
     repeated_refusal,
     timed_rule_sets,
     waiting_pods,
 )
+from scheduler.requeue.relabelled import SETTLED_SECONDS, forget, relabelled_namespaces
 from scheduler.requeue.waiting_pods import Changed, changed, due, finish, follow, is_any_due, note
 
 logger = logging.getLogger("berth.requeue")
@@ -77,8 +80,12 @@ PUT_OFF_SECONDS = 10.0
 PATCH_SECONDS = 3.0
 # What judging a Pod may take: others wait meanwhile, and it is tried again beyond that.
 MOST_SECONDS = 5.0
+_SETTLED = timedelta(seconds=SETTLED_SECONDS)
 _CHUNK = 50
 _MOST_REVISIONS = 4
+# What the annotation says.
+_CAUSES = {"revision": "Revision {revision}", "time": "time", "namespace": "labels of Namespace {namespace}"}
+_SAID = {"time": "time has come", "namespace": "labels of Namespaces changed"}
 
 
 def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -191,12 +198,14 @@ class Requeuer:
         now = self._clock()
         timed = timed_rule_sets(revision, now)
         newest = _newest_decision(timed)
-        if not _is_called_for(state, revision.number, newest, now):
+        relabelled = _relabelled(revision, now)
+        if not relabelled and not _is_called_for(state, revision.number, newest, now):
             return 0
         started = time.monotonic()
         waiting = {pod.uid: pod for pod in waiting_pods(_of_kube_scheduler(pending_pods(self._client)))}
         follow(waiting)
-        judged = self._look(lease, revision, timed, waiting, now)
+        judged = self._look(lease, revision, timed, waiting, relabelled, now)
+        forget(relabelled, now - _SETTLED)
         if state.revision != revision.number:
             Requeue.objects.get_or_create(
                 cause="revision", revision=revision.number, defaults={"requeued_at": now, "looked_at": judged}
@@ -211,32 +220,37 @@ class Requeuer:
         revision: CompiledRevision,
         timed: list[str],
         waiting: Mapping[str, ListedPod],
+        relabelled: Mapping[str, datetime],
         now: datetime,
     ) -> int:
         """Judge the refusals to which something has happened, and return how many these were."""
         concerned: list[Changed] = []
         others: list[Changed] = []
-        for found in changed(revision.number, now):
+        for found in changed(revision.number, now, relabelled):
             pod = waiting.get(found.row.uid)
             if pod is None or (found.newest is None and now - pod.refused_at < timedelta(seconds=UNRECORDED_SECONDS)):
                 continue
-            (concerned if _concerns(found, pod.refused_at, revision.number, timed) else others).append(found)
-        note([(found, Judgement()) for found in others], revision.number)
+            is_concerned = _concerns(found, pod.refused_at, revision.number, timed, relabelled)
+            (concerned if is_concerned else others).append(found)
+        note([(found, Judgement()) for found in others], revision.number, relabelled)
         if concerned:
             pods = reads_pods(revision) or any(found.newest is None for found in concerned)
-            judge = Judge(revision, list_snapshot(self._client, pods=pods), self._clock(), _begin)
+            until = {name: at + _SETTLED for name, at in relabelled.items()}
+            judge = Judge(revision, list_snapshot(self._client, pods=pods), self._clock(), _begin, until)
             for start in range(0, len(concerned), _CHUNK):
                 lease.keep()
-                self._judge(judge, concerned[start : start + _CHUNK], waiting)
+                self._judge(judge, concerned[start : start + _CHUNK], waiting, relabelled)
         return len(concerned)
 
-    def _judge(self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, ListedPod]) -> None:
+    def _judge(
+        self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, ListedPod], relabelled: Collection[str]
+    ) -> None:
         decisions = Decision.objects.in_bulk([found.newest.id for found in chunk if found.newest])
         judged = []
         for found in chunk:
             decision = decisions.get(found.newest.id) if found.newest else None
             judged.append((found, self._outcome(judge, waiting[found.row.uid], decision)))
-        note(judged, judge.revision.number)
+        note(judged, judge.revision.number, relabelled)
 
     def _outcome(self, judge: Judge, waiting: ListedPod, decision: Decision | None) -> Judgement:
         try:
@@ -311,7 +325,7 @@ class Requeuer:
 
     def _requeue_one(self, row: WaitingPod, pod: ListedPod, revision: int) -> bool:
         now = self._clock()
-        cause = f"Revision {revision}" if row.cause == "revision" else "time"
+        cause = _CAUSES[row.cause].format(revision=revision, namespace=pod.namespace)
         try:
             self._client.patch_pod_annotations(
                 namespace=pod.namespace,
@@ -363,11 +377,25 @@ def _is_called_for(state: RequeueState, revision: int, newest: UUID | None, now:
     return state.revision != revision or state.newest_decision != newest or is_any_due(now)
 
 
-def _concerns(found: Changed, refused_at: datetime, revision: int, timed: list[str]) -> bool:
-    """Return whether a Revision, or time, can have changed a candidate's newest refusal at all."""
-    if found.newest is None:
+def _relabelled(revision: CompiledRevision, now: datetime) -> dict[str, datetime]:
+    """Return the Namespaces whose labels changed; none where the Revision doesn't go by them."""
+    relabelled = relabelled_namespaces()
+    if relabelled and not goes_by_namespaces(revision):
+        forget(relabelled, now)
+        return {}
+    return relabelled
+
+
+def _concerns(
+    found: Changed, refused_at: datetime, revision: int, timed: list[str], relabelled: Collection[str]
+) -> bool:
+    """Return whether a Revision, time, or labels can have changed a candidate's newest refusal at all."""
+    newest = found.newest
+    if newest is None:
+        # What its Namespace's labels were isn't known.
         return bool(timed) or _in_force(refused_at) < revision
-    return found.newest.refuses and (found.newest.revision < revision or found.newest.rule_set in timed)
+    has_cause = newest.revision < revision or newest.rule_set in timed or found.row.namespace in relabelled
+    return newest.refuses and has_cause
 
 
 def _in_force(at: datetime) -> int:
@@ -381,6 +409,7 @@ def _count(requeued: Counter[str], revision: int, now: datetime) -> None:
         rows = Requeue.objects.filter(cause="revision", revision=revision)
         rows.update(pods=F("pods") + requeued["revision"])
         logger.info("Revision %s: %s waiting Pods requeued", revision, requeued["revision"])
-    if requeued["time"]:
-        Requeue.objects.create(cause="time", revision=revision, requeued_at=now, pods=requeued["time"])
-        logger.info("time has come: %s waiting Pods requeued", requeued["time"])
+    for cause, said in _SAID.items():
+        if requeued[cause]:
+            Requeue.objects.create(cause=cause, revision=revision, requeued_at=now, pods=requeued[cause])
+            logger.info("%s: %s waiting Pods requeued", said, requeued[cause])

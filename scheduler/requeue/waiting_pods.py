@@ -46,15 +46,18 @@ def is_any_due(now: datetime) -> bool:
     return WaitingPod.objects.filter(~Q(cause="") | Q(revision=0) | Q(next_at__lte=now)).exists()
 
 
-def changed(revision: int, now: datetime) -> list[Changed]:
-    """Return the candidates with a new Decision, not judged by this Revision yet, or whose moment has come."""
+def changed(revision: int, now: datetime, relabelled: Collection[str] = ()) -> list[Changed]:
+    """Return the candidates with a new Decision, not judged by this Revision yet, whose moment has come, or in these Namespaces."""
     newest = Decision.objects.filter(pod_uid=OuterRef("uid"), verb="filter", mode="enforce").order_by(
         "-at", "-sequence"
     )
     rows = [
         (row, row.newest)
         for row in WaitingPod.objects.annotate(newest=Subquery(newest.values("pk")[:1]))
-        if row.newest != row.decision or row.revision != revision or (row.next_at is not None and row.next_at <= now)
+        if row.newest != row.decision
+        or row.revision != revision
+        or (row.next_at is not None and row.next_at <= now)
+        or row.namespace in relabelled
     ]
     heads = _heads([found for _, found in rows if found is not None])
     return [Changed(row, heads.get(found)) for row, found in rows]
@@ -71,21 +74,26 @@ def _heads(ids: Sequence[UUID]) -> dict[UUID | None, Head]:
     return heads
 
 
-def note(judged: Iterable[tuple[Changed, Judgement]], revision: int) -> None:
-    """Write down what refusals lead to. A Pod that was requeued isn't to be requeued for the same again."""
-    rows = [
-        _noted(found.row, found.newest.id if found.newest else None, outcome, revision) for found, outcome in judged
-    ]
+def note(judged: Iterable[tuple[Changed, Judgement]], revision: int, relabelled: Collection[str] = ()) -> None:
+    """Write down what refusals lead to. A Pod that was requeued isn't to be requeued for the same again.
+
+    Beyond the Namespaces that are `relabelled`, it isn't known any more what labels were: what they called for stands.
+    """
+    rows = [found.row for found, outcome in judged if _take_over(found, outcome, revision, relabelled)]
     WaitingPod.objects.bulk_update(rows, ["decision", "revision", "next_at", "cause"], batch_size=_CHUNK)
 
 
-def _noted(row: WaitingPod, decision: UUID | None, outcome: Judgement, revision: int) -> WaitingPod:
+def _take_over(found: Changed, outcome: Judgement, revision: int, relabelled: Collection[str]) -> bool:
+    """Write into a row what its refusal leads to, and return whether that is something else than before."""
+    row, decision = found.row, found.newest.id if found.newest else None
+    stands = row.cause == "namespace" and row.decision == decision and row.namespace not in relabelled
     was_requeued = row.requeued_at is not None and (
         row.requeued_revision >= revision if outcome.cause == "revision" else row.requeued_decision == decision
     )
-    row.decision, row.revision, row.next_at = decision, revision, outcome.next_at
-    row.cause = "" if was_requeued else outcome.cause
-    return row
+    cause = "" if was_requeued else outcome.cause or ("namespace" if stands else "")
+    before = row.decision, row.revision, row.next_at, row.cause
+    row.decision, row.revision, row.next_at, row.cause = now = decision, revision, outcome.next_at, cause
+    return before != now
 
 
 def due(limit: int, *, besides: Collection[str]) -> list[WaitingPod]:

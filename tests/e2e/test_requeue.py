@@ -1,5 +1,6 @@
-"""A real kube-scheduler leaves refused Pods alone; Berth requeues those that a Revision or time lets pass, and no others."""
+"""A real kube-scheduler leaves refused Pods alone; Berth requeues those that a Revision, time or labels let pass, and no others."""
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.cluster.client import MERGE_PATCH
 from scheduler.requeue.requeuer import ANNOTATION
 from tests.stack import Stack, eventually, make_node
 
@@ -38,12 +40,12 @@ def rule_set(name: str, expression: str, **params: Any) -> dict[str, Any]:
     }
 
 
-def assignment(name: str) -> dict[str, Any]:
+def assignment(name: str, **match: Any) -> dict[str, Any]:
     return {
         "apiVersion": "berth/v1",
         "kind": "Assignment",
         "metadata": {"name": name},
-        "spec": {"ruleSet": name, "match": {"podSelector": {"matchLabels": {"policy": name}}}},
+        "spec": {"ruleSet": name, "match": {"podSelector": {"matchLabels": {"policy": name}}, **match}},
     }
 
 
@@ -68,6 +70,13 @@ def wait_until_quiet(stack: Stack, *names: str) -> dict[str, str]:
             last, quiet_since = found, time.monotonic()
     versions: dict[str, str] = last[0]
     return versions
+
+
+def relabel(stack: Stack, **labels: str | None) -> float:
+    """Change labels of the Namespace `default`, and return when that was."""
+    body = json.dumps({"metadata": {"labels": labels}}).encode()
+    stack.client.patch(path="/api/v1/namespaces/default", body=body, content_type=MERGE_PATCH)
+    return time.monotonic()
 
 
 def requeues(stack: Stack) -> list[tuple[Any, ...]]:
@@ -123,6 +132,26 @@ def test_a_window_that_opens_lets_a_pod_in_without_any_other_event(stack: Stack)
     assert annotation(stack.pods()["early"]).startswith("time at ")
     assert stack.pods()["shut-out"]["metadata"]["resourceVersion"] == versions["shut-out"]
     eventually(lambda: ("time", stack.newest_revision(), 1) in requeues(stack), what="the requeue is counted")
+
+
+def test_labels_of_a_namespace_let_its_pods_in_without_any_other_event(stack: Stack) -> None:
+    strict = {"namespaceSelector": {"matchLabels": {"rules": "strict"}}}
+    team = rule_set("team", "namespaceObject.metadata.labels.?team.orValue('') == 'web'")
+    relabel(stack, rules="strict", team=None)
+    stack.publish(team, rule_set("taken", "false"), rule_set("never", "false"))
+    stack.publish(assignment("team"), assignment("taken", **strict), assignment("never"))
+    for name in ("team", "taken", "never"):
+        stack.create_pod(name, labels={"policy": name})
+
+    for name, labels in {"team": {"team": "web"}, "taken": {"rules": None}}.items():
+        # Also of the binding before, on which kube-scheduler tries all that were refused.
+        wait_until_quiet(stack, name, "never")
+        relabelled = relabel(stack, **labels)
+        stack.wait_for_node(name, seconds=10)
+        print(f"{name} bound {time.monotonic() - relabelled:.1f} s after its Namespace was relabelled")
+        assert annotation(stack.pods()[name]).startswith("labels of Namespace default at ")
+    assert not annotation(stack.pods()["never"])
+    eventually(lambda: [row[0] for row in requeues(stack)].count("namespace") == 2, what="the requeues are counted")
 
 
 def test_a_paused_rule_holds_no_pod_and_holds_them_again_once_it_is_resumed(stack: Stack) -> None:

@@ -16,7 +16,7 @@ from policies.models import Revision as RevisionRow
 from scheduler.cluster.client import READ_TIMEOUT_SECONDS
 from scheduler.cluster.errors import APITimeoutError, APIUnavailableError
 from scheduler.decisions.record import NodesEntry
-from scheduler.models import Process
+from scheduler.models import Process, RelabelledNamespace
 from scheduler.requeue.requeuer import Requeuer
 from tests import builders
 from tests.builders import make_assignment, make_node, make_rule_set
@@ -42,6 +42,7 @@ class Cluster:
     def __init__(self) -> None:
         self.nodes = [make_node("n1"), make_node("n2")]
         self.pods: dict[str, dict[str, Any]] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
         self.requeued: list[str] = []
         self.listed: list[str] = []
         self.patched: list[str] = []
@@ -58,7 +59,8 @@ class Cluster:
 
     def list_pages(self, *, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
         self.listed.append(path.rpartition("/")[2])
-        items = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [], "/api/v1/namespaces": []}[path]
+        spaces = [{"metadata": {"name": name, "labels": labels}} for name, labels in self.namespaces.items()]
+        items = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [], "/api/v1/namespaces": spaces}[path]
         yield msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
 
     def patch_pod_annotations(
@@ -106,17 +108,24 @@ class World:
 
         return Requeuer(self.cluster, per_second=per_second, clock=lambda: self.now, pause=pause)  # type: ignore[arg-type]
 
-    def publish(self, *rule_sets: RuleSet, pauses: Sequence[Pause] = ()) -> CompiledRevision:
+    def publish(self, *rule_sets: RuleSet, pauses: Sequence[Pause] = (), **match: Any) -> CompiledRevision:
         """Each rule set takes the Pods with its name as the label policy. All extenders serve it at once."""
         number = RevisionRow.objects.count() + 1
         assignments = [
-            make_assignment(found.name, found.name, match={"podSelector": {"matchLabels": {"policy": found.name}}})
+            make_assignment(
+                found.name, found.name, match={"podSelector": {"matchLabels": {"policy": found.name}}, **match}
+            )
             for found in rule_sets
         ]
         revision = Revision(number=number, rule_sets=list(rule_sets), assignments=assignments, pauses=list(pauses))
         store_revision(revision, at=self.now)
         self.serve(number)
         return CompiledRevision(revision)
+
+    def relabel(self, namespace: str, **labels: str) -> None:
+        """Change the labels of a Namespace, as a watch notes it."""
+        self.cluster.namespaces[namespace] = labels
+        RelabelledNamespace.objects.update_or_create(name=namespace, defaults={"relabelled_at": self.now})
 
     def serve(self, number: int, name: str = "extender@a") -> None:
         Process.objects.update_or_create(
@@ -143,7 +152,7 @@ class World:
         """Refuse a Pod as kube-scheduler and the extender do it; returns the UID."""
         pod = make_pod(name, namespace=namespace, labels={"policy": policy})
         rule_set = revision.rule_sets[policy]
-        snapshot = Snapshot.of(map(Node.from_json, self.cluster.nodes))
+        snapshot = Snapshot.of(map(Node.from_json, self.cluster.nodes), (), dict(self.cluster.namespaces))
         cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=self.now, params=rule_set.params)
         answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
         message = f"0/2 nodes are available: 2 {answer.top_reason() or 'Insufficient cpu'}."

@@ -20,6 +20,7 @@ from scheduler.requeue.refusals import (
     Judge,
     Judgement,
     Refusal,
+    goes_by_namespaces,
     reads_pods,
     recorded_refusal,
     repeated_refusal,
@@ -340,6 +341,70 @@ class TestByTime:
         assert outcome(recorded(rules), rules) == Judgement(next_at=NOON + timedelta(minutes=10))
         only = recorded(rules, seen=snapshot("n1"))
         assert outcome(only, rules) == Judgement(next_at=NOON + timedelta(minutes=30))
+
+
+class TestByLabelsOfANamespace:
+    READS = "namespaceObject.metadata.labels.?team.orValue('') == 'web'"
+
+    def outcome(self, refusal: Refusal, revision: CompiledRevision, *, until: datetime = NOON, **labels: str) -> str:
+        """Judge with the labels that `default` has now; refusals up to a time may have been by others."""
+        seen = Snapshot.of([Node.from_json(make_node("n1"))], (), {"default": labels})
+        return (
+            Judge(revision, seen, NOON, relabelled={"default": until}).outcome(Pod.from_json(make_pod()), refusal).cause
+        )
+
+    def test_a_pod_is_requeued_that_a_rule_over_them_lets_pass_now(self) -> None:
+        rules = revision(2, versioned(1, self.READS))
+        refusal = recorded(rules)
+        assert self.outcome(refusal, rules, team="web") == "namespace"
+        assert self.outcome(refusal, rules, team="data") == ""
+
+    def test_a_pod_that_another_rule_refused_is_left_alone(self) -> None:
+        rules = revision(2, versioned(1, "node.metadata.name == 'n9'", self.READS))
+        assert self.outcome(recorded(rules), rules, team="web") == ""
+
+    def test_refusals_by_the_new_ones_are_left_alone(self) -> None:
+        rules = revision(2, versioned(1, self.READS))
+        refusal = recorded(rules, at=EARLIER)
+        assert self.outcome(refusal, rules, until=EARLIER, team="web") == "namespace"
+        assert self.outcome(refusal, rules, until=EARLIER - timedelta(microseconds=1), team="web") == ""
+
+    def test_a_pod_of_another_namespace_is_left_alone(self) -> None:
+        rules = revision(2, versioned(1, self.READS))
+        seen = Snapshot.of([Node.from_json(make_node("n1"))], (), {"default": {"team": "web"}})
+        judge = Judge(rules, seen, NOON, relabelled={"other": NOON})
+        assert judge.outcome(Pod.from_json(make_pod()), recorded(rules)) == Judgement()
+
+    def test_a_pod_that_no_assignment_takes_any_more_is_requeued(self) -> None:
+        rules = revision(2, versioned(1, NEVER), namespaceSelector={"matchLabels": {"rules": "strict"}})
+        assert self.outcome(recorded(rules), rules) == "namespace"
+        assert self.outcome(recorded(rules), rules, rules="strict") == ""
+
+    def test_they_are_the_cause_also_where_the_refusal_is_older_than_the_revision(self) -> None:
+        rules = versioned(1, self.READS)
+        assert self.outcome(recorded(revision(1, rules)), revision(2, rules), team="web") == "namespace"
+
+    def test_a_rule_over_time_beside_them_is_still_looked_at_at_its_time(self) -> None:
+        rules = revision(2, versioned(1, f"{self.READS} && {HALF_PAST}"))
+        seen = Snapshot.of([Node.from_json(make_node("n1"))], (), {"default": {"team": "web"}})
+        judge = Judge(rules, seen, NOON, relabelled={"default": NOON})
+        found = judge.outcome(Pod.from_json(make_pod()), recorded(rules))
+        assert found == Judgement(next_at=NOON.replace(minute=30))
+
+    @pytest.mark.parametrize(
+        ("expression", "match", "goes"),
+        [
+            (NEVER, {}, False),
+            (NEVER, {"namespaces": ["default"]}, False),
+            (NEVER, {"namespaceSelector": {"matchLabels": {"a": "b"}}}, True),
+            (NEVER, {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}, True),
+            (READS, {}, True),
+        ],
+    )
+    def test_it_is_known_whether_a_revision_goes_by_them(
+        self, expression: str, match: dict[str, Any], goes: bool
+    ) -> None:
+        assert goes_by_namespaces(revision(1, versioned(1, expression), **match)) is goes
 
 
 class TestOfARevision:
