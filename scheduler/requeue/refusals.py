@@ -126,44 +126,21 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return any(reason in message for reason in self.reasons if reason)
 
 
-class _Column(msgspec.Struct):
-    rule: str
-    mode: str
-    statuses: list[dict[str, str]]
-    verdicts: list[int]
-
-
-class _Notes(msgspec.Struct):
-    params: dict[str, Any] = {}
-
-
-class _Body(msgspec.Struct):
-    nodes: list[str] = []
-    filters: list[_Column] = []
-    notes: _Notes = msgspec.field(default_factory=_Notes)
-
-
-def recorded_refusal(*, at: datetime, revision: int, rule_set: str, version: int, body: Mapping[str, Any]) -> Refusal:
-    """Read what a Decision of /filter refused.
+def recorded_refusal(
+    answer: Answer, *, at: datetime, revision: int, rule_set: str, version: int, params: Mapping[str, Any]
+) -> Refusal:
+    """Return what a Decision of /filter refused.
 
     Args:
+        answer: as it is recorded.
         at: when it was made.
         revision: by which Revision.
         rule_set: by which rule set of it.
         version: of the rule set.
-        body: of the Decision, as `scheduler.decisions.record.body_of` writes it.
-
-    Raises:
-        msgspec.ValidationError: the body isn't such a one.
+        params: those that the Assignment gave.
     """
-    read = msgspec.convert(body, _Body)
-    columns = [
-        (column.rule, np.array(column.verdicts, dtype=np.int64), [status["reason"] for status in column.statuses])
-        for column in read.filters
-        if column.mode == "enforce"
-    ]
-    about = {"at": at, "revision": revision, "rule_set": rule_set, "version": version, "params": read.notes.params}
-    return _refusal(read.nodes, columns, **about)
+    about = {"at": at, "revision": revision, "rule_set": rule_set, "version": version, "params": params}
+    return _refusal(answer, **about)
 
 
 def repeated_refusal(
@@ -179,12 +156,8 @@ def repeated_refusal(
     rule_set = chosen[1].enforced
     cycle = Cycle(pod=pod, snapshot=snapshot, now=at, params=rule_set.params, give_way=give_way)
     answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
-    columns = [
-        (column.rule.key, column.codes, [status.reason for status in column.statuses]) for column in answer.filters
-    ]
     return _refusal(
-        answer.names,
-        columns,
+        answer,
         at=at,
         revision=revision.number,
         rule_set=rule_set.name,
@@ -193,10 +166,16 @@ def repeated_refusal(
     )
 
 
-def _refusal(names: Sequence[str], columns: Sequence[_Verdicts], **fields: Any) -> Refusal:
+def _refusal(answer: Answer, **fields: Any) -> Refusal:
     """Put verdicts together."""
     nodes_by_rule: dict[str, list[str]] = {}
     reasons: set[str] = set()
+    names = answer.names
+    columns = [
+        (column.rule.key, column.codes, [status.reason for status in column.statuses])
+        for column in answer.filters
+        if column.rule.mode == "enforce"
+    ]
     asked = np.ones(len(names), dtype=np.bool_)
     for (rule, codes, texts), places in _first_refusals(asked, columns):
         nodes_by_rule[rule] = [names[place] for place in places.tolist()]

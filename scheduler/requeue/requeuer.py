@@ -42,7 +42,7 @@ from scheduler.cluster.errors import (
     APIUnavailableError,
 )
 from scheduler.cluster.listing import list_snapshot
-from scheduler.decisions.reading import body_of as read_decision
+from scheduler.decisions.reading import Names, read_decision
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
 from scheduler.requeue.lease import Lease, LeaseLostError, leased
@@ -106,21 +106,6 @@ def requeue_waiting_pods() -> int:
 def _requeuer() -> "Requeuer":
     client = Client.connect(settings.BERTH.kubeconfig)
     return Requeuer(client, per_second=settings.BERTH.requeues_per_second)
-
-
-def _body_of(decision: Decision) -> dict[str, Any]:
-    """Return a Decision's body; empty for one that is damaged, which then requeues nobody."""
-    try:
-        return read_decision(decision)
-    except ValueError as error:
-        logger.warning(
-            "%s/%s can't be judged and isn't requeued: Decision %s can't be read: %s",
-            decision.pod_namespace,
-            decision.pod_name,
-            decision.id,
-            error,
-        )
-        return {}
 
 
 class Requeuer:
@@ -246,17 +231,20 @@ class Requeuer:
         self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, ListedPod], relabelled: Collection[str]
     ) -> None:
         decisions = Decision.objects.in_bulk([found.newest.id for found in chunk if found.newest])
+        # For this chunk alone: each Decision has an order of its own, of all nodes.
+        names = Names()
         judged = []
         for found in chunk:
             decision = decisions.get(found.newest.id) if found.newest else None
-            judged.append((found, self._outcome(judge, waiting[found.row.uid], decision)))
+            judged.append((found, self._outcome(judge, waiting[found.row.uid], decision, names)))
         note(judged, judge.revision.number, relabelled)
 
-    def _outcome(self, judge: Judge, waiting: ListedPod, decision: Decision | None) -> Judgement:
+    def _outcome(self, judge: Judge, waiting: ListedPod, decision: Decision | None, names: Names) -> Judgement:
         try:
             pod = Pod.from_json(waiting.json)
-            refusal = _recorded(decision) if decision else self._repeated(pod, waiting.refused_at, judge.snapshot)
-        except (ObjectError, msgspec.ValidationError) as error:
+            at = waiting.refused_at
+            refusal = _recorded(decision, names) if decision else self._repeated(pod, at, judge.snapshot)
+        except ObjectError as error:
             logger.warning("%s/%s can't be judged and isn't requeued: %s", waiting.namespace, waiting.name, error)
             return Judgement()
         if refusal is None or not refusal.is_told_in(waiting.message):
@@ -350,13 +338,21 @@ def _is_of_one(error: APIError) -> bool:
     return isinstance(error, APIForbiddenError) or error.status == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def _recorded(decision: Decision) -> Refusal:
+def _recorded(decision: Decision, names: Names) -> Refusal | None:
+    """Return what a Decision refused; None for one that is damaged, which requeues nobody."""
+    try:
+        read = read_decision(decision, names)
+    except ValueError as error:
+        pod = f"{decision.pod_namespace}/{decision.pod_name}"
+        logger.warning("%s can't be judged and isn't requeued: Decision %s can't be read: %s", pod, decision.id, error)
+        return None
     return recorded_refusal(
+        read.answer,
         at=decision.at,
         revision=decision.revision,
         rule_set=decision.rule_set,
         version=decision.rule_set_version,
-        body=_body_of(decision),
+        params=read.notes.get("params") or {},
     )
 
 

@@ -12,6 +12,11 @@ from django.db import DatabaseError, connection
 from django.db.models.functions import Now
 from prometheus_client import generate_latest
 
+from policies.engine.decision import CompiledRevision, decide
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, Revision, RuleSet, RuleSetSpec
 from scheduler.cluster.errors import (
     APIConflictError,
@@ -20,14 +25,17 @@ from scheduler.cluster.errors import (
     APINotFoundError,
     APIUnavailableError,
 )
+from scheduler.decisions.reading import Names
+from scheduler.decisions.record import NodesEntry
 from scheduler.models import Decision, Requeue, RequeueState, WaitingPod
 from scheduler.requeue import requeuer
 from scheduler.requeue.lease import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLostError, leased
 from scheduler.requeue.metrics import REQUEUES
-from scheduler.requeue.requeuer import ANNOTATION, Requeuer
-from tests.builders import make_pause
+from scheduler.requeue.requeuer import ANNOTATION, Requeuer, _recorded
+from tests.builders import make_assignment, make_node, make_pause, make_rule_set
 from tests.component.requeue.world import ALWAYS, HALF_PAST, NEVER, NOON, World, make_pod, rules
 from tests.component.revisions import store_revision
+from tests.recording import row_of
 
 pytestmark = pytest.mark.django_db
 
@@ -219,6 +227,22 @@ class TestARefusalWithoutARecord:
         assert world.tick() == []
         assert "default/a can't be judged" in caplog.text
         assert "default/b can't be judged" in caplog.text
+
+    def test_stands_in_its_decision_with_the_params_of_then(self) -> None:
+        gives = make_assignment("all", "web", params={"node": "nowhere"})
+        named = {"name": "one", "expression": "node.metadata.name == params.node", "reason": "another one"}
+        rule_sets = [make_rule_set("web", filters=[named], params={"node": "n1"})]
+        revision = CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=[gives]))
+        pod, snapshot = Pod.from_json(make_pod("a")), Snapshot.of([Node.from_json(make_node("n1"))])
+        chosen = revision.choose(pod, snapshot, NOON).enforced
+        assert chosen is not None
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=NOON, params=chosen[1].params)
+        answer = decide(chosen[1], cycle, snapshot.table.all_rows(), scoring=False)
+        about: dict[str, Any] = {"pod": pod, "now": NOON, "revision": revision, "rule_set": chosen[1]}
+        row = row_of(NodesEntry(verb="filter", snapshot=snapshot, names=answer.names, answer=answer, **about))
+        refusal = _recorded(row, Names())
+        assert refusal is not None
+        assert (refusal.params, refusal.nodes_by_rule) == ({"node": "nowhere"}, {"one": ["n1"]})
 
 
 class TestTime:

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.engine.decision import CompiledRevision, decide
+from policies.engine.decision import Answer, CompiledRevision, decide
 from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Pause, Revision, RuleSet
-from scheduler.decisions.reading import shown
+from scheduler.decisions.columns import read_answer
 from scheduler.decisions.record import Body, NodesEntry
 from scheduler.requeue.refusals import (
     Judge,
@@ -87,10 +87,10 @@ def recorded(revision: CompiledRevision, *, at: datetime = EARLIER, seen: Snapsh
     entry = NodesEntry(
         verb="filter", pod=pod, now=at, revision=revision, snapshot=seen, names=answer.names, answer=answer
     )
-    body = shown(msgspec.msgpack.decode(entry.encode().body, type=Body), list(answer.names))
-    return recorded_refusal(
-        at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version, body=body
-    )
+    stored = msgspec.msgpack.decode(entry.encode().body, type=Body).answer
+    assert stored is not None
+    about: dict[str, Any] = {"revision": revision.number, "rule_set": rule_set.name, "version": rule_set.version}
+    return recorded_refusal(read_answer(stored, list(answer.names)), at=at, params={}, **about)
 
 
 def outcome(
@@ -160,7 +160,7 @@ class TestRecordedRefusal:
         assert recorded(revision(1, make_rule_set(filters=filters))).nodes_by_rule == {}
 
     def test_a_decision_without_rules_refuses_nothing(self) -> None:
-        refusal = recorded_refusal(at=NOON, revision=1, rule_set="", version=0, body={})
+        refusal = recorded_refusal(Answer([]), at=NOON, revision=1, rule_set="", version=0, params={})
         assert refusal.nodes == []
         assert not refusal.is_told_in("0/3 nodes are available")
 
@@ -483,11 +483,6 @@ class TestParams:
         assert outcome(refusal, self.revision(2, node="nowhere")) == Judgement()
         assert outcome(refusal, self.revision(2, node="n1")) == Judgement("revision")
         assert outcome(refusal, self.revision(2)) == Judgement()
-
-    def test_stand_in_what_is_recorded(self) -> None:
-        body = {"nodes": [], "filters": [], "notes": {"params": {"node": "n1"}, "vetoes": []}}
-        refusal = recorded_refusal(at=NOON, revision=1, rule_set="web", version=1, body=body)
-        assert refusal.params == {"node": "n1"}
 
     def test_of_others_are_not_taken_for_ones_own(self) -> None:
         assignments = [
