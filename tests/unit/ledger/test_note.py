@@ -49,8 +49,13 @@ def test_a_signature_is_written_in_one_way_only() -> None:
 
 def test_a_note_of_another_key_is_signed_by_none_of_the_known() -> None:
     other = Signer("berth.example.org", bytes(32))
-    with pytest.raises(NoteError, match="by none of the known keys"):
+    with pytest.raises(NoteError, match=r"by none of the known keys, but by .* If the key was rotated"):
         open_note(other.sign(HEAD.text()), [SIGNER.verifier])
+
+
+def test_a_note_of_a_stranger_is_not_taken_for_one_of_a_key_that_was_rotated() -> None:
+    with pytest.raises(NoteError, match=r"but by stranger\+[0-9a-f]{8}$"):
+        open_note(Signer("stranger", bytes(32)).sign(HEAD.text()), [SIGNER.verifier])
 
 
 def test_a_note_may_have_signatures_of_others_too() -> None:
@@ -101,7 +106,16 @@ def test_a_text_without_an_end_is_not_signed() -> None:
         SIGNER.sign("no end")
 
 
-@pytest.mark.parametrize("note", ["text", "text\n\n— name", "text\n\nname AAAA\n", "text\n\n— name !\n"])
-def test_what_is_no_signed_note_is_refused(note: str) -> None:
-    with pytest.raises(NoteError):
+@pytest.mark.parametrize(
+    ("note", "why"),
+    [
+        ("text", "it is no signed note"),
+        ("text\n\n— name", "has no end"),
+        ("text\n\nname AAAA\n", "is no signature"),
+        ("text\n\n— name !\n", "is no signature"),
+        ("text\n\n—  AAAA\n", "is no signature"),
+    ],
+)
+def test_what_is_no_signed_note_is_refused(note: str, why: str) -> None:
+    with pytest.raises(NoteError, match=why):
         open_note(note, [SIGNER.verifier])
