@@ -308,6 +308,19 @@ def test_an_object_without_anything_masked_stays_as_it_came() -> None:
     assert found == set()
 
 
+@pytest.mark.parametrize(("kind", "member"), [("annotation", "annotations"), ("label", "labels")])
+def test_one_kind_of_names_is_masked_in_a_nodes_text_without_the_other(kind: str, member: str) -> None:
+    named = {"secret/key": "v", "open": "w"}
+    node = make_node()
+    node["metadata"] |= {"annotations": named, "labels": named}
+    found: set[str] = set()
+    written = msgspec.json.decode(Masks(**{member: ["secret/*"]}).text(msgspec.json.encode(node), found))
+    assert found == {f"{kind} secret/key"}
+    assert written["metadata"][member] == {"secret/key": MASKED, "open": "w"}
+    node["metadata"][member] = written["metadata"][member]
+    assert written == node
+
+
 @pytest.mark.parametrize(
     "spec",
     [
