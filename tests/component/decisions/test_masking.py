@@ -32,7 +32,7 @@ from scheduler.decisions.candidates import (
     notes_of_candidates,
     notes_of_narrowing,
 )
-from scheduler.decisions.masking import FAULT, MASKED, Masks
+from scheduler.decisions.masking import FAULT, MASKED, Masks, is_same_but_masked
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry, NodesEntry, SnapshotEntry, decompress
 from scheduler.decisions.replay import replay
@@ -341,3 +341,25 @@ def test_what_is_nested_without_end_is_cut_off_rather_than_followed() -> None:
         deep = [deep]
     masked = MASKS.json({"spec": {"affinity": deep}}, set())
     assert MASKED in str(masked)
+
+
+VETO: dict[str, Any] = {"rule": "keep", "seen": {"pod.metadata.name": "a"}, "sentence": "it is a", "fault": ""}
+UNSEEN = VETO | {"seen": {"pod.metadata.name": MASKED}, "sentence": "it is masked"}
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "is_same"),
+    [
+        ([VETO], [VETO], True),
+        ([VETO], [VETO | {"sentence": "it is b", "seen": {"pod.metadata.name": "b"}}], False),
+        ([VETO], [UNSEEN], True),
+        ([VETO | {"fault": "no such key: b"}], [VETO | {"fault": FAULT}], True),
+        ([VETO | {"rule": "other"}], [UNSEEN], False),
+        ([VETO, VETO], [UNSEEN], False),
+        ([VETO], ["no object"], False),
+        ([VETO], None, False),
+    ],
+    ids=["same", "another value", "a masked value", "a masked fault", "another rule", "one more", "no objects", "none"],
+)
+def test_what_is_said_of_candidates_may_differ_in_what_was_masked_alone(now: Any, then: Any, is_same: bool) -> None:
+    assert is_same_but_masked(now, then) is is_same

@@ -165,6 +165,16 @@ def test_a_node_that_berth_had_not_seen_yet_is_told_as_one_that_was_refused(hist
     assert newest.causes.alone == ["the cluster"]
 
 
+def test_nodes_that_came_and_went_are_told_apart_from_those_that_are_treated_otherwise(
+    history: History, asking: Asking
+) -> None:
+    seen = snapshot(n1="data", n2="web", n3="data")
+    asking.filter(pod(), seen, ["n1", "n2"])
+    asking.filter(pod(), seen, ["n2", "n3"])
+    newest, _ = told(history).attempts
+    assert (newest.changed, newest.is_turn) == (["asked about n3 too", "not asked about n1 any more"], False)
+
+
 def test_a_pod_for_which_there_was_no_node_waits(history: History, asking: Asking) -> None:
     """The cluster has none, or none has the label of those that Berth's own scheduler uses."""
     asking.filter(pod(), snapshot())

@@ -84,8 +84,11 @@ def test_what_is_no_checkpoint_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "name", "name+00000000+AAAA", GO_VERIFIER.replace("c74f20a3", "c74f20a4"), "n+0+!", "short+00000000+AQAA"],
-)
+    [
+        "", "name", "name+00000000+AAAA", GO_VERIFIER.replace("c74f20a3", "c74f20a4"), "n+0+!", "short+00000000+AQAA",
+        f"{GO_VERIFIER[:-5]}!{GO_VERIFIER[-5:]}",
+    ],
+)  # fmt: skip
 def test_what_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(NoteError):
         Verifier.parse(text)

@@ -16,6 +16,7 @@ from scheduler.ledger.tree import (
     check_consistency,
     check_inclusion,
     leaf_hash,
+    node_hash,
     prove_consistency,
     prove_inclusion,
     root_at,
@@ -146,3 +147,11 @@ def test_a_tree_with_a_tile_too_short_is_refused() -> None:
     store.tiles[0, 1] = store.tiles[0, 1][: 10 * HASH_BYTES]
     with pytest.raises(ProofError, match="tile 0/1 is too short"):
         root_at(store.subtree, 300)
+
+
+def test_a_leaf_of_a_deeper_tree_is_not_in_one_of_fewer_leaves() -> None:
+    leaf, other = leaf_hash(b"leaf"), leaf_hash(b"other")
+    deeper = node_hash(other, leaf)
+    check_inclusion(leaf=leaf, index=1, size=2, root=deeper, proof=[other])
+    with pytest.raises(ProofError, match="too long"):
+        check_inclusion(leaf=leaf, index=0, size=1, root=deeper, proof=[other])
