@@ -88,6 +88,7 @@ class _Binding(NamedTuple):
     pod: Pod
     target: Target
     node_uid: str
+    decided_at: float
 
 
 class APICalls:
@@ -170,7 +171,7 @@ class APICalls:
     def send(self, placement: Placement, now: float) -> None:
         """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait."""
         # First: what it refuses must not count as being bound.
-        binding = _Binding(placement.pod, _target_of(placement), placement.node_uid)
+        binding = _Binding(placement.pod, _target_of(placement), placement.node_uid, now)
         if self._hanging[placement.pod.namespace] < MOST_AGAIN:
             self._send(binding)
         else:  # it would hang as well, most likely, and take a connection from others
@@ -338,7 +339,8 @@ class APICalls:
                     waiting.denied |= {binding.target.node_name}
                 waiting.message = _NOT_DONE[outcome]
                 self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
-        self._queue.requeue(POD_GONE, now)
+        # What was refused before the Pod had the room finds nothing that wasn't there then.
+        self._queue.requeue(POD_GONE, now, refused_since=binding.decided_at)
 
     # Conditions
 

@@ -165,9 +165,16 @@ class Queue:
         known.until = now + backoff_seconds(known.attempts)
         self._move(known, State.BACKOFF, now)
 
-    def requeue(self, event: str, now: float) -> int:
-        """Let the refused Pods be tried again that an event can help, each after its backoff. Return how many."""
-        requeued = [self._pods[uid] for uid in self._by_event.get(event, ())]
+    def requeue(self, event: str, now: float, *, refused_since: float = float("-inf")) -> int:
+        """Let the refused Pods be tried again that an event can help, each after its backoff. Return how many.
+
+        Args:
+            event: what happened.
+            now: the moment.
+            refused_since: those that were refused before it aren't helped.
+        """
+        waiting = [self._pods[uid] for uid in self._by_event.get(event, ())]
+        requeued = [found for found in waiting if found.tried_at >= refused_since]
         for found in requeued:
             self._move(found, State.BACKOFF if now < found.until else State.ACTIVE, now)
         return len(requeued)

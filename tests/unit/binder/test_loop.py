@@ -400,6 +400,25 @@ def test_a_pod_whose_binding_is_denied_tries_all_other_nodes_before_the_same_aga
     assert [notes.get("denied") for notes in world.notes] == [None, ["n1"], ["n1", "n2"], None, ["n1"]]
 
 
+def test_a_pod_that_is_never_bound_wakes_only_those_that_were_refused_while_it_had_room(world: World) -> None:
+    """A Pod that is denied again and again would have all others that wait tried again each time."""
+    world.outcome = Outcome.DENIED
+    world.node("n1", cpu="4")
+    world.pod("before", requests=HUGE)
+    world.turn()
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.pod("a", requests={"cpu": "3"})
+    world.turn()
+    world.now += 1
+    world.pod("meanwhile", requests={"cpu": "3"})
+    world.turn()
+    world.answer(403)
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.turn(4)
+
+    assert [name for name, _ in world.recorded] == ["before", "a", "meanwhile", "meanwhile"]
+
+
 def test_pods_whose_bindings_fail_hold_up_no_others(world: World) -> None:
     """An admission webhook that is away keeps the Pods of its namespaces from being bound."""
     world.outcome = Outcome.FAILED
