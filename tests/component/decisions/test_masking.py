@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -335,10 +335,11 @@ def test_what_is_not_of_kubernetes_shape_stops_nobody(spec: dict[str, Any]) -> N
     assert set(masked) == {"metadata", "spec"}
 
 
-def test_what_is_nested_without_end_is_cut_off_rather_than_followed() -> None:
+@pytest.mark.parametrize("wrap", [lambda deep: [deep], lambda deep: {"a": deep}], ids=["lists", "objects"])
+def test_what_is_nested_without_end_is_cut_off_rather_than_followed(wrap: Callable[[Any], Any]) -> None:
     deep: Any = "bottom"
     for _ in range(5_000):
-        deep = [deep]
+        deep = wrap(deep)
     masked = MASKS.json({"spec": {"affinity": deep}}, set())
     assert MASKED in str(masked)
 

@@ -336,6 +336,22 @@ def test_a_pod_that_was_found_gone_is_told_by_what_others_saw_of_it() -> None:
     assert workload_story("default", "Job", "night", AT, set()).ended == {"evicted": 1}
 
 
+def test_a_preempted_pods_rules_are_those_of_its_own_node_and_not_of_who_it_had_to_go_for(
+    history: History, asking: Asking
+) -> None:
+    first = asking.filter(pod(), snapshot(n1="data"))
+    later = asking.filter(pod(), snapshot(n1="data"))
+    history.settle()
+    fields = {"process": "p", "pod_namespace": "default", "pod_name": "web-1", "pod_uid": "u1", "node_name": "n1"}
+    Outcome.objects.create(kind="bound", at=AT, decision=later, by="berth", **fields)
+    who = {"preemptor_uid": "u2", "preemptor_namespace": "shop", "preemptor_name": "urgent"}
+    Outcome.objects.create(kind="preempted", at=AT, decision=first, **who, **fields)
+    story = story_of("default", "web-1")
+    assert story is not None
+    assert [end.says for end in story.ends] == ["bound to n1 by berth", "preempted from n1 for shop/urgent"]
+    assert story.decided_by == later
+
+
 def test_a_pod_has_its_story_though_the_newest_decisions_are_all_of_one_of_its_name(
     history: History, asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
