@@ -81,6 +81,13 @@ def test_they_are_taken_over_once(damaged: Ledgered) -> None:
     assert "planted: 1 to 2) is not what was noted when it was lost" in faults(damaged.verify())[0]
 
 
+def test_gaps_that_are_noted_together_are_named_from_their_first_number_to_their_last() -> None:
+    gaps = [DecisionGap(process="p", first=first, last=first + 2, reason="no room", at=AT) for first in (21, 11, 31)]
+    losses.note_losses([*DecisionGap.objects.bulk_create(gaps)])
+    said = said_by(AuditEvent.objects.get(kind="loss"))
+    assert (said.thing_name, said.reason) == ("p: 3 from 11 to 33", "no room")
+
+
 def test_a_flood_of_what_cant_be_read_makes_few_events(ledgered: Ledgered) -> None:
     losses.begin()
     ledgered.garble_many(250)
