@@ -66,6 +66,8 @@ class World:
             clock=lambda: self.now,
             **more,
         )
+        # Its clock stands still: nothing comes while it waits.
+        monkeypatch.setattr(loop_module, "_IDLE_SECONDS", 0.001)
         monkeypatch.setattr(api_calls_module, "write_condition", self._write)
         monkeypatch.setattr(api_calls_module, "bind", self._bind)
         monkeypatch.setattr(api_calls_module, "look_up", self._bind)
