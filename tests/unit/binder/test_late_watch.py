@@ -7,7 +7,7 @@ from scheduler.binder.loop import SWEEP_SECONDS
 from scheduler.binder.queue import State
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.kinds import PODS
-from tests.unit.binder.test_loop import ONE, World
+from tests.unit.binder.world import ONE, World
 
 
 @pytest.fixture

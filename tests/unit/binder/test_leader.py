@@ -212,14 +212,20 @@ def test_who_stops_gives_the_lease_back_so_that_another_leads_at_once() -> None:
     assert told == [True, False]
 
 
-def test_a_lease_that_was_deleted_is_its_holders_still_until_that_can_not_believe_in_it_any_more() -> None:
-    """As by who wants another one to lead: the holder hears of it only when it renews."""
-    server, clock = Server(), Clock()
+def after_deletion(server: Server, clock: Clock) -> tuple[Elector, Elector]:
+    """One that leads and another one that has seen so, and that the Lease is gone."""
     first, second = elector(server, clock, "a"), elector(server, clock, "b")
     first.step()
     second.step()
     server.lease = None
     second.step()
+    return first, second
+
+
+def test_a_lease_that_was_deleted_is_its_holders_still_until_that_can_not_believe_in_it_any_more() -> None:
+    """As by who wants another one to lead: the holder hears of it only when it renews."""
+    server, clock = Server(), Clock()
+    first, second = after_deletion(server, clock)
     assert (first.leads(), second.leads()) == (True, False)
 
     clock.now += RENEW_WITHIN_SECONDS + 0.1
@@ -232,11 +238,7 @@ def test_a_lease_that_was_deleted_is_its_holders_still_until_that_can_not_believ
 
 def test_a_holder_whose_lease_was_deleted_makes_it_anew() -> None:
     server, clock = Server(), Clock()
-    first, second = elector(server, clock, "a"), elector(server, clock, "b")
-    first.step()
-    second.step()
-    server.lease = None
-    second.step()
+    first, second = after_deletion(server, clock)
     first.step()
     clock.now += DURATION_SECONDS
     second.step()

@@ -17,7 +17,7 @@ from scheduler.cluster.kinds import Seen
 from scheduler.cluster.reflection import Changes
 from scheduler.metrics import TOO_LARGE
 from tests.builders import make_assignment, make_pod, make_rule_set
-from tests.unit.binder.test_loop import World
+from tests.unit.binder.world import World
 
 FOUR, TWO = {"cpu": "4"}, {"cpu": "2"}
 RUNNING = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
