@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.cel import EvaluationFault, Expression, Result, Value
-from tests.unit.engine.cel.test_expressions import cycle_of, node
+from tests.unit.engine.cel.asking import cycle_of, node
 
 LARGE = "9223372036854775807"
 
