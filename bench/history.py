@@ -255,6 +255,7 @@ def main() -> None:
         django.setup()
         from bench.recording import measure
         from bench.running import machine, server_version
+        from controlplane.doors import bound_statements
 
         if connection.vendor != "postgresql":
             parser.error("BERTH_DATABASE_URL names no PostgreSQL; begin with `python -m tests.postgres`")
@@ -270,6 +271,7 @@ def main() -> None:
         measure_ingest(asked.pods, Path(name))
         until = datetime.now(UTC)
         fill_up(asked.rows, until)
+        bound_statements(connection)  # as the admin does
         measure_searches(asked.rows, until, asked.times)
         measure_stories(asked.rows, 10 * asked.times)
 

@@ -63,6 +63,13 @@ def test_statements_stay_bounded_after_the_process_was_asked_whether_it_is_ready
         connection.close()  # with what was set of its session
 
 
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite compiles nothing")
+@pytest.mark.usefixtures("bounded")
+def test_postgresql_compiles_no_statement_of_a_page() -> None:
+    with connection.cursor() as cursor:
+        assert cursor.execute("SHOW jit").fetchone() == ("off",)
+
+
 @pytest.mark.usefixtures("bounded")
 def test_other_faults_stay_faults() -> None:
     answer = Doors(lambda _: HttpResponse()).process_exception(RequestFactory().get("/"), OperationalError("disk full"))
