@@ -6,6 +6,9 @@ of the nodes with a newer version. Bodies with full nodes have these before the 
 take turns; of one of them a memory is taken away for as long as a call takes. Printed are the medians of this thread's time,
 and how many times as long it takes without. The first row of each table takes nothing away: so much is noise.
 
+`--watched` prints what Pods and Nodes that a watch shows share with those alike: what reading one takes with and without. It stands
+at the end of the tables, too.
+
 `--steps` prints instead what a call with names takes in all, over a socket of this machine: a server that does nearly nothing, and then
 one step more in each row, up to a whole call of the classic default set. Beside them stands what the echo of names in Go takes. All
 take turns, of one cluster's nodes so many are asked about, in an order by chance. What deciding nothing takes is the floor.
@@ -19,7 +22,7 @@ import ssl
 import tempfile
 import threading
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from itertools import count
@@ -647,13 +650,14 @@ def _seconds_of(pid: int) -> float:
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
-def measure_pods() -> None:
-    """Print what is shared by Pods that a watch shows, and only count: microseconds and bytes a Pod."""
-    from bench.live import make_pod_json
+def measure_watched() -> None:
+    """Print what is shared by Pods that a watch shows, and only count, and by Nodes: microseconds and bytes each."""
+    from bench.live import make_node_json, make_pod_json
     from policies.engine import quantity
     from policies.engine.objects import affinity, pod, pod_spec, requests
-    from scheduler.cluster.kinds import PODS
+    from scheduler.cluster.kinds import NODES, PODS
 
+    quantities = [_plain(quantity, name) for name in ("_parse", "_value", "_milli")]
     shared = {
         "nothing is taken away": [],
         "what a Pod counts for": [_plain(requests, "_plain")],
@@ -662,34 +666,58 @@ def measure_pods() -> None:
         "owners": [_plain(pod_spec, "_shared_owners")],
         "looks": [(pod, "_traits", pod.Traits)],
         "affinity": [_plain(affinity, "_terms")],
-        "quantities": [_plain(quantity, name) for name in ("_parse", "_value", "_milli")],
+        "quantities": quantities,
     }
-    texts = [msgspec.Raw(msgspec.json.encode(make_pod_json(number, "n"))) for number in range(20 * POD_BATCH)]
+
+    def read_pod(text: msgspec.Raw) -> Any:
+        found = PODS._read(text)  # noqa: SLF001 - without the line of a watch around it
+        return found, found.terms  # asked for by the first decision
+
+    def read_node(text: msgspec.Raw) -> Any:
+        found = NODES._read(text)  # noqa: SLF001 - as above
+        return found, found.allocatable
+
+    pods = [msgspec.Raw(msgspec.json.encode(make_pod_json(number, "n"))) for number in range(20 * POD_BATCH)]
+    nodes = [msgspec.Raw(msgspec.json.encode(make_node_json(number))) for number in range(5 * POD_BATCH)]
     print(f"\n{'shared by Pods alike':>27} {'with, us':>9} {'without':>9} {'times':>6} {'bytes':>7} {'without':>9}")
     for name, without in shared.items():
-        spent: list[list[float]] = [[], []]
-        for start in range(0, len(texts), POD_BATCH):
-            for turn in (0, 1):
-                with _without(without if turn else []):
-                    started = thread_time()
-                    for text in texts[start : start + POD_BATCH]:
-                        PODS._read(text)  # noqa: SLF001 - without the line of a watch around it
-                    spent[turn].append((thread_time() - started) / POD_BATCH)
-        kept, lost = median(spent[0]), median(spent[1])
-        sizes = [_bytes_each(texts, changes) for changes in ([], without)]
-        print(
-            f"{name:>27} {kept * 1e6:>9.1f} {lost * 1e6:>9.1f} {lost / kept:>6.2f} {sizes[0]:>7.0f} {sizes[1]:>9.0f}",
-            flush=True,
-        )
+        _print_shared(name, pods, read_pod, without)
+    attached = [text for text in pods if b"Affinity" in bytes(text)]
+    _print_shared("of Pods that have affinity", attached, read_pod, shared["affinity"])
+    print(f"{'shared by Nodes alike':>27}")
+    _print_shared("nothing is taken away", nodes, read_node, [])
+    _print_shared("quantities", nodes, read_node, quantities)
 
 
-def _bytes_each(texts: Sequence[msgspec.Raw], without: Sequence[tuple[Any, str, Any]]) -> float:
-    from scheduler.cluster.kinds import PODS
+def _print_shared(
+    name: str,
+    texts: Sequence[msgspec.Raw],
+    read: Callable[[msgspec.Raw], Any],
+    without: Sequence[tuple[Any, str, Any]],
+) -> None:
+    spent: list[list[float]] = [[], []]
+    for start in range(0, len(texts), POD_BATCH):
+        for turn in (0, 1):
+            with _without(without if turn else []):
+                started = thread_time()
+                for text in texts[start : start + POD_BATCH]:
+                    read(text)
+                spent[turn].append((thread_time() - started) / POD_BATCH)
+    kept, lost = median(spent[0]), median(spent[1])
+    sizes = [_bytes_each(texts, read, changes) for changes in ([], without)]
+    print(
+        f"{name:>27} {kept * 1e6:>9.1f} {lost * 1e6:>9.1f} {lost / kept:>6.2f} {sizes[0]:>7.0f} {sizes[1]:>9.0f}",
+        flush=True,
+    )
 
+
+def _bytes_each(
+    texts: Sequence[msgspec.Raw], read: Callable[[msgspec.Raw], Any], without: Sequence[tuple[Any, str, Any]]
+) -> float:
     with _without(without):
         gc.collect()
         tracemalloc.start()
-        held = [PODS._read(text) for text in texts]  # noqa: SLF001 - as above
+        held = [read(text) for text in texts]
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     return size / len(held)
@@ -712,6 +740,7 @@ def main() -> None:
         "--steps", action="store_true", help="what the steps of a call with names take, and nothing else"
     )
     parser.add_argument("--times", type=int, default=200, help="Pods asked about for --steps")
+    parser.add_argument("--watched", action="store_true", help="what objects of a watch share, and nothing else")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
         os.environ |= {
@@ -729,9 +758,13 @@ def main() -> None:
             print(f"{machine()}; calls with names, processor time, medians")
             measure_steps(asked.sizes, asked.times, Path(name))
             return
+        if asked.watched:
+            print(machine())
+            measure_watched()
+            return
         print(f"{machine()}; /filter and /prioritize of a Pod together, this thread's time, medians")
         measure_calls(asked.sizes, asked.only, Path(name))
-        measure_pods()
+        measure_watched()
 
 
 if __name__ == "__main__":
