@@ -14,6 +14,7 @@ from policies.engine.status import Code, Status, Verdicts
 NOT_SEEN = Status(Code.UNRESOLVABLE, "Berth has not seen claims and volumes yet")
 NO_CLAIM = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod was not found")
 CLAIM_GOES = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod is being deleted")
+CLAIM_LOST = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod has lost its PersistentVolume")
 UNBOUND = Status(Code.UNRESOLVABLE, "pod has unbound immediate PersistentVolumeClaims")
 WAITING = Status(
     Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod waits for its first consumer, which Berth doesn't bind"
@@ -27,7 +28,8 @@ class CheckVolumeBinding(Filter):
     """The Pod's claims are bound, and the node reaches their volumes.
 
     A claim that isn't bound yet refuses all nodes: one that waits for its first consumer has to be bound to a node by the
-    scheduler, which Berth doesn't do. So does a claim or a volume that is missing, and one that is being deleted.
+    scheduler, which Berth doesn't do. So does a claim or a volume that is missing, a claim that is being deleted, and one
+    that has lost its volume.
 
     Source: kube-scheduler v1.36.3 framework/plugins/volumebinding/volume_binding.go (PreFilter, Filter) and binder.go.
     """
@@ -89,6 +91,8 @@ def _refusal_of(objects: ClusterObjects, namespace: str, name: str) -> Status | 
     claim = objects.claims.get((namespace, name))
     if claim is None:
         return NO_CLAIM
+    if claim.is_lost:
+        return CLAIM_LOST
     if claim.metadata.deletion_timestamp is not None:
         return CLAIM_GOES
     if claim.is_bound:

@@ -69,11 +69,18 @@ class ClaimSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     access_modes: list[str] | None = None
 
 
+class ClaimStatus(msgspec.Struct, frozen=True, gc=False):
+    """The part of PersistentVolumeClaimStatus that rules read."""
+
+    phase: str = ""
+
+
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
     """A claim."""
 
     metadata: ClaimMetadata = ClaimMetadata()
     spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
 
     @property
     def class_name(self) -> str:
@@ -86,6 +93,11 @@ class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
         """Whether it has its volume for good: named, and the binding is complete."""
         annotations = self.metadata.annotations
         return bool(self.spec.volume_name) and annotations is not None and annotations.bind_completed is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the volume that it was bound to has gone, or is another claim's. It stays so when one of that name comes."""
+        return self.status.phase == "Lost"
 
 
 class CSIVolume(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -48,7 +48,7 @@ def claim_json(name: str, *, volume: str = "", version: str = "1", namespace: st
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version},
         "spec": {"volumeName": volume} if volume else {},
-        "status": {"phase": f"phase {version}"},
+        "status": {"capacity": {"storage": f"{version}Gi"}},
     }
 
 

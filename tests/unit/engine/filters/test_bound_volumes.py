@@ -66,6 +66,13 @@ def test_a_claim_that_nobody_has_bound_refuses_all_nodes(claims: list[JSON], vol
     assert refusals(USING, snapshot) == dict.fromkeys("ab", reason.reason)
 
 
+def test_a_claim_that_has_lost_its_volume_refuses_all_nodes_though_another_has_that_name() -> None:
+    lost = claim("c", annotations=BOUND, volumeName="v") | {"status": {"phase": "Lost"}}
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=[lost], persistentVolumes=[volume("v")])
+
+    assert refusals(USING, snapshot) == dict.fromkeys("ab", bound_volumes.CLAIM_LOST.reason)
+
+
 def test_a_claim_that_nobody_has_bound_is_said_before_what_nodes_lack() -> None:
     nodes = [make_node("full", cpu="0"), make_node("tainted", taints=[{"key": "t", "effect": "NoSchedule"}])]
     claims = [claim("c", storageClassName="soon")]
