@@ -277,12 +277,23 @@ def _members_of(builtins: Mapping[str, Any], name: str) -> Sequence[str]:
 
 def _as_read(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments as kube-scheduler takes them: a weight of 0 is 1, no resources are the usual ones, and so on."""
-    made = _with_weights(arguments)
+    made = {key: each for key, each in _with_weights(arguments).items() if each != ""}
     if isinstance(strategy := made.get("scoringStrategy"), dict):
         asked = {_RATIO} if strategy.get("type") == "RequestedToCapacityRatio" else set()
         given = {key: each for key, each in strategy.items() if each is not None and (key != _RATIO or key in asked)}
+        if isinstance(ratio := given.get(_RATIO), dict):
+            given[_RATIO] = _with_whole_points(ratio)
         made["scoringStrategy"] = _with_weights(given)
     return made
+
+
+def _with_whole_points(ratio: dict[str, Any]) -> dict[str, Any]:
+    """Return a shape with the zeros that may be left out."""
+    shape = ratio.get("shape")
+    if not isinstance(shape, list):
+        return ratio
+    zeros = {"utilization": 0, "score": 0}
+    return ratio | {"shape": [zeros | each if isinstance(each, dict) else each for each in shape]}
 
 
 def _with_weights(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -142,6 +142,22 @@ def test_what_kube_scheduler_passes_over_is_passed_over() -> None:
     assert arguments(rule_set.spec.scores, "NodeResourcesBalancedAllocation") == {}
 
 
+def test_what_may_be_left_out_is_read_as_kube_scheduler_reads_it() -> None:
+    ratio = {"shape": [{"score": 9}, {"utilization": 50}]}
+    config = [
+        {
+            "name": "NodeResourcesFit",
+            "args": {"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": ratio}},
+        },
+        {"name": "PodTopologySpread", "args": {"defaultingType": ""}},
+    ]
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    rule_set = import_profile(document | {"profiles": [{"pluginConfig": config}]}, name="x")
+    found = arguments(rule_set.spec.scores, "NodeResourcesFit")["scoringStrategy"]["requestedToCapacityRatio"]
+    assert found == {"shape": [{"utilization": 0, "score": 9}, {"utilization": 50, "score": 0}]}
+    assert arguments(rule_set.spec.scores, "PodTopologySpread") == {}
+
+
 def test_what_cant_be_taken_over_is_said_by_path_with_what_to_use_instead() -> None:
     plugins = {
         "queueSort": {"enabled": [{"name": "Coscheduling"}]},
