@@ -152,6 +152,13 @@ class Declared:
     def __init__(self, arguments: Any = None) -> None:
         """Take the arguments. A rule without any has nothing to keep."""
 
+    def fault(self) -> str:
+        """Return what is wrong with arguments that it can be made with all the same; "" for nothing.
+
+        They aren't saved any more. What is live with them goes on.
+        """
+        return ""
+
     @classmethod
     def summary(cls) -> str:
         """Return the first line of its docstring, without the full stop: what it is for, in pages and sentences."""

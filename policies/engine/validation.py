@@ -250,9 +250,11 @@ def _check_builtin(rule: FilterRule | ScoreRule, reader: Reader, builtins: Mappi
         reader.fault("builtin", f"no built-in is called {rule.builtin}; {hint}")
         return
     try:
-        make_builtin(builtins, rule)
+        fault = make_builtin(builtins, rule).fault()
     except msgspec.ValidationError as error:
-        reader.fault("arguments", str(error))
+        fault = str(error)
+    if fault:
+        reader.fault("arguments", fault)
 
 
 def make_builtin(builtins: Mapping[str, type[_Made]], rule: FilterRule | ScoreRule) -> _Made:

@@ -228,7 +228,7 @@ class BalancedResourceAllocation(Score):
     f = requested / allocatable, at most 1, for each resource that the node has, with plain requests; spread =
     |f1 - f2| / 2 for two resources, the standard deviation for more, 0 for one; s = int((1 - spread) x 100). The
     score is 50 + (50 + s with the Pod - s without it) / 2: 75 when nothing changes. In 64-bit floats, like
-    kube-scheduler. A Pod that asks for none of the resources isn't scored.
+    kube-scheduler. A Pod that asks for none of the resources isn't scored. Weights don't count, so only 1 is taken.
 
     Source: kube-scheduler v1.36.3 framework/plugins/noderesources/balanced_allocation.go.
     """
@@ -239,6 +239,16 @@ class BalancedResourceAllocation(Score):
 
     def __init__(self, arguments: ResourceArguments) -> None:
         self._resources = arguments.resources
+
+    def fault(self) -> str:
+        """Return what kube-scheduler refuses too (apis/config/validation/validation_pluginargs.go)."""
+        names = [resource.name for resource in self._resources]
+        for resource in self._resources:
+            if resource.weight != 1:
+                return f"the weight of {resource.name} must be 1: in a balance all resources count the same"
+            if names.count(resource.name) > 1:
+                return f"{resource.name} stands twice: a balance takes each resource once"
+        return ""
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
         """Compare the balance with and without the Pod."""

@@ -286,6 +286,17 @@ class TestRules:
         faults = score_faults(builtin="LeastRequestedPriority", arguments=arguments)
         assert "must be 1 to 100, not 101" in faults["arguments"]
 
+    @pytest.mark.parametrize(
+        ("resources", "fault"),
+        [
+            ([{"name": "cpu"}, {"name": "memory", "weight": 2}], "the weight of memory must be 1"),
+            ([{"name": "cpu"}, {"name": "memory"}, {"name": "cpu"}], "cpu stands twice"),
+        ],
+    )
+    def test_a_balance_takes_each_resource_once_and_no_weights(self, resources: list[Any], fault: str) -> None:
+        faults = score_faults(builtin="BalancedResourceAllocation", arguments={"resources": resources})
+        assert faults["arguments"].startswith(fault)
+
     @pytest.mark.parametrize("name", ["a b", "-a", "a-", "é", "a" * 64, "%"])
     def test_a_rules_name_is_plain(self, name: str) -> None:
         assert "name" in filter_faults(name=name, expression="true")
