@@ -2,6 +2,7 @@
 
 import json
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,8 @@ class Command(BaseCommand):
         """Print a line for each case."""
         del args
         rule_set = CompiledRuleSet(_read_policy(options["policy"]))
-        with options["cases"].open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    where = f"{options['cases']}:{number}"
-                    self.stdout.write(json.dumps(simulate(rule_set, _read_case(line, where), whole=options["whole"])))
+        for where, line in _lines_of(options["cases"]):
+            self.stdout.write(json.dumps(simulate(rule_set, _read_case(line, where), whole=options["whole"])))
 
 
 def _read_policy(path: Path) -> RuleSet:
@@ -65,9 +63,24 @@ def _read_policy(path: Path) -> RuleSet:
     raise CommandError(message, returncode=1)
 
 
-def _read_case(line: str, where: str) -> Cycle:
+def _lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Iterate over the lines that aren't empty, each with its place."""
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield f"{path}:{number}", line
+    except OSError as error:
+        message = f"{path} can't be read: {error}"
+        raise CommandError(message, returncode=1) from error
+
+
+def _read_case(line: bytes, where: str) -> Cycle:
     try:
         return read_case(json.loads(line))
+    except RecursionError as error:
+        message = f"{where}: lists and objects are nested too deeply"
+        raise CommandError(message, returncode=1) from error
     except (ObjectError, ValueError, LookupError, TypeError) as error:
         message = f"{where}: {error}"
         raise CommandError(message, returncode=1) from error
@@ -80,10 +93,13 @@ def read_case(case: Any) -> Cycle:
     objects that rules read.
 
     Raises:
-        ObjectError: something in it isn't a Kubernetes object.
+        ObjectError: it has no Pod, or something in it isn't a Kubernetes object.
     """
     if not isinstance(case, dict):
         message = "a case is an object"
+        raise ObjectError(message)
+    if case.get("pod") is None:
+        message = 'a case has a Pod: {"pod": {"metadata": {"name": "a"}}, "nodes": []}'
         raise ObjectError(message)
     nodes = [Node.from_json(node) for node in case.get("nodes") or ()]
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
@@ -91,7 +107,7 @@ def read_case(case: Any) -> Cycle:
     namespaces = {each.name: each.labels or {} for each in metadata}
     now = datetime.fromisoformat(case["now"]) if case.get("now") else EPOCH
     snapshot = Snapshot.of(nodes, pods, namespaces, objects=ClusterObjects.from_json(case))
-    return Cycle(pod=Pod.from_json(case.get("pod") or {}), snapshot=snapshot, now=now)
+    return Cycle(pod=Pod.from_json(case["pod"]), snapshot=snapshot, now=now)
 
 
 def simulate(rule_set: CompiledRuleSet, case: Cycle, *, whole: bool = False) -> dict[str, Any]:
