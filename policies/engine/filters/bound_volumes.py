@@ -97,6 +97,8 @@ def _refusal_of(objects: ClusterObjects, namespace: str, name: str) -> Status | 
         return CLAIM_GOES
     if claim.is_bound:
         return None if claim.spec.volume_name in objects.volumes else NO_VOLUME
+    if claim.spec.volume_name:  # named by hand: the volume controller binds it and waits for no consumer
+        return UNBOUND
     found = objects.storage_classes.get(claim.class_name)
     waits = found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
     return WAITING if waits else UNBOUND

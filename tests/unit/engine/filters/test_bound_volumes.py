@@ -57,6 +57,7 @@ USING = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "
         ([claim("c", storageClassName="soon")], [], bound_volumes.UNBOUND),
         ([claim("c", storageClassName="gone")], [], bound_volumes.UNBOUND),
         ([claim("c", volumeName="v", storageClassName="soon")], [volume("v")], bound_volumes.UNBOUND),
+        ([claim("c", volumeName="v", storageClassName="late")], [volume("v")], bound_volumes.UNBOUND),
         ([claim("c", volumeName="v", annotations=BOUND)], [], bound_volumes.NO_VOLUME),
     ],
 )
