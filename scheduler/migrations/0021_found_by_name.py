@@ -23,6 +23,7 @@ def build(*indexes: models.Index) -> Callable[[Any, Any], None]:
         model = apps.get_model("scheduler", "Decision")
         for index in indexes:
             if editor.connection.vendor != "postgresql":
+                editor.execute(f"DROP INDEX IF EXISTS {index.name}")
                 editor.add_index(model, index)
                 continue
             columns = ", ".join(f"{name} {order}".strip() for name, order in index.fields_orders)
