@@ -5,6 +5,7 @@ passed is dropped when it comes again; what lies further on than the next record
 for it is still on its writer's disk. So Redis may lose, repeat and mix up.
 """
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -127,6 +128,8 @@ class _Batch:
         self._gaps: list[DecisionGap] = []
         self._dead_letters: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
+        # By writer: what was shipped in the place of records that are missing, and the number of the last of them.
+        self._missing: dict[str, list[tuple[Shipment, int]]] = {}
 
     def take(self, arrived: Arrived) -> None:
         """Take the next entry."""
@@ -180,12 +183,19 @@ class _Batch:
             case Kind.CORRUPT:
                 corrupt = _decode_corrupt(data)
                 checkpoint.next_sequence = max(corrupt.next_sequence, shipment.sequence)
+                if not corrupt.data:
+                    self._take_missing(shipment, corrupt.next_sequence)
                 # Damage that held no record has the number of the record behind it: it may come again.
-                if corrupt.data and not has_passed:
+                elif not has_passed:
                     self._dead_letter(shipment, "it was corrupt, and with it the rest of its segment", corrupt.data)
             case unknown:
                 message = f"kind {unknown} is not known"
                 raise ValueError(message)
+
+    def _take_missing(self, shipment: Shipment, next_sequence: int) -> None:
+        """Remember records of which nothing is left. Decisions among them show as a gap, by their own numbers."""
+        if next_sequence > shipment.sequence:
+            self._missing.setdefault(shipment.writer, []).append((shipment, next_sequence - 1))
 
     def _take_decision(self, shipment: Shipment, checkpoint: Checkpoint) -> None:
         head, body, exact = unpack(shipment.data)
@@ -199,6 +209,7 @@ class _Batch:
 
     def _note_missing(self, checkpoint: Checkpoint, next_decision: int) -> None:
         if next_decision > checkpoint.next_decision:
+            self._missing.pop(checkpoint.writer, None)
             self._note_gap(checkpoint, checkpoint.next_decision, next_decision - 1, _MISSING, self._now)
 
     def _note_gap(self, checkpoint: Checkpoint, first: int, last: int, reason: str, at: datetime) -> None:
@@ -238,6 +249,10 @@ class _Batch:
 
     def store(self) -> None:
         """Write it all."""
+        for shipment, last in itertools.chain.from_iterable(self._missing.values()):
+            self._dead_letter(
+                shipment, f"records {shipment.sequence} to {last} are missing: their file is gone, or was cut off", b""
+            )
         places = self._join_places()
         refused: list[tuple[models.Model | msgspec.Struct, str]] = [*self._store_decisions()]
         left_out = {id(row) for row, _words in refused}

@@ -9,11 +9,13 @@ from prometheus_client import generate_latest
 
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.metrics import GAPS
+from scheduler.decisions.record import Outcome
 from scheduler.decisions.segments import take_over_the_dead
 from scheduler.decisions.stream import STREAM, DecisionStream, StreamError
 from scheduler.metrics import SPOOL_LOST
 from scheduler.models import Checkpoint, DeadLetter, DecisionGap
 from tests.component.decisions.real_history import (
+    AT,
     RealHistory,
     Server,
     gaps,
@@ -252,6 +254,24 @@ class TestALostFolder:
         record(real_history, 1)
         real_history.settle()
         assert (sequences(), gaps()) == ([3], [(1, 2)])
+
+    def test_a_deleted_file_without_decisions_is_told_as_a_dead_letter(self, real_history: RealHistory) -> None:
+        record(real_history, 1)
+        real_history.settle()
+        real_history.spool.rotate()
+        for uid in ("a", "b"):
+            real_history.recorder.record_outcome(
+                Outcome(kind="deleted", pod_uid=uid, pod_namespace="d", pod_name=uid, node_name="", at=AT)
+            )
+        real_history.spool.segments.delete(2)
+        real_history.spool.rotate()
+        record(real_history, 1)
+        real_history.settle()
+        assert (sequences(), gaps()) == ([1, 2], [])
+        letter = DeadLetter.objects.get()
+        assert (letter.writer, bytes(letter.data)) == ("extender@test", b"")
+        first = letter.sequence
+        assert letter.reason == f"records {first} to {first + 1} are missing: their file is gone, or was cut off"
 
     def test_who_comes_next_does_not_take_the_new_folder_from_its_writer(
         self, tmp_path: Path, real_history: RealHistory, stream: DecisionStream
