@@ -4,6 +4,7 @@ Each part is looked at by a function that acts at the edge and never raises for 
 away must not hide the others.
 """
 
+import contextlib
 import shutil
 import ssl
 import time
@@ -22,13 +23,22 @@ from django.db.models import F, Max, Sum
 
 from policies.engine.errors import ExpressionError
 from policies.engine.ruleset import Pause
-from policies.models import Change, ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement, RevisionPart
+from policies.models import (
+    AuditEvent,
+    Change,
+    ClusterPriorityClass,
+    PriorityClassLook,
+    PriorityClassReplacement,
+    RevisionPart,
+)
 from policies.publishing import (
+    AuditKind,
     current_revision,
     ending_soon,
     held_changes,
     live_priority_classes,
     live_since,
+    said_by,
     scheduled_changes,
     suspended,
     unapproved_changes,
@@ -111,6 +121,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             *_pooler(),
             *_writes(),
             *_processes(),
+            *_leases(),
             _last_call(calls),
             _recorded(),
             _storage(),
@@ -257,6 +268,35 @@ def _snapshot(alive: list[Process]) -> Part:
             "The watch has broken: is the API server up? See berth.cluster.",
         )
     return Part("Snapshot", "ok", f"{oldest:.1f} s old")
+
+
+# What replicas of a role don't share where each looks for their Lease in a namespace of its own.
+_AGREED = {
+    "extender": "rules that count Pods may be passed by one",
+    "binder": "each of them schedules, and they bind to the same nodes",
+}
+
+
+def _leases() -> Iterator[Part]:
+    """Compare where the processes that live look for the Lease by which those of a role agree, as each wrote down at its start."""
+    alive = Process.objects.filter(role__in=_AGREED, heartbeat_at__gt=database_now() - SILENT_AFTER).values("id")
+    starts = AuditEvent.objects.filter(kind=AuditKind.PROCESS_START, thing_kind="Process", thing_name__in=alive)
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in starts.order_by("pk"):
+        with contextlib.suppress(msgspec.DecodeError, KeyError):  # what was damaged, `verify` names
+            said = said_by(row).more
+            role, namespace = said["role"], said["settings"]["lease_namespace"]
+            found.setdefault(role, {}).setdefault(namespace, []).append(row.thing_name)
+    apart = {role: namespaces for role, namespaces in found.items() if len(namespaces) > 1}
+    if apart:
+        says = "; ".join(
+            f"{role}s look in {_in_words(namespaces)}: {_AGREED[role]}" for role, namespaces in apart.items()
+        )
+        yield Part("Leases", "error", says, "Set BERTH_LEASE_NAMESPACE alike for all of a role, and restart them.")
+
+
+def _in_words(namespaces: dict[str, list[str]]) -> str:
+    return " and ".join(f"{namespace} ({', '.join(names)})" for namespace, names in sorted(namespaces.items()))
 
 
 def _last_call(calls: dict[str, list[LastCall]]) -> Part:

@@ -123,6 +123,34 @@ def test_assignments_are_not_praised_where_there_is_none() -> None:
     assert part(check(), "Assignments").says.startswith("each took a Pod")
 
 
+def start_in(monkeypatch: pytest.MonkeyPatch, role: str, name: str, namespace: str) -> Process:
+    with monkeypatch.context() as patched:
+        set_environment(patched, lease_namespace=namespace)
+        publishing.record_start(name, role)
+    return make_process(name, role=role)
+
+
+@pytest.mark.usefixtures("healthy")
+@pytest.mark.parametrize("role", ["extender", "binder"])
+def test_processes_of_a_role_that_look_for_their_lease_in_several_namespaces_are_an_error(
+    role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_in(monkeypatch, role, "one", "berth")
+    second = start_in(monkeypatch, role, "two", "kube-system")
+    said = part(check(quick=True), "Leases")
+    assert said.state == "error"
+    assert said.says.startswith(f"{role}s look in berth (one) and kube-system (two): ")
+    second.delete()
+    assert "Leases" not in {each.name for each in check(quick=True).parts}
+
+
+@pytest.mark.usefixtures("healthy")
+def test_an_extender_and_a_binder_need_no_lease_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_in(monkeypatch, "extender", "one", "berth")
+    start_in(monkeypatch, "binder", "two", "kube-system")
+    assert "Leases" not in {each.name for each in check(quick=True).parts}
+
+
 @pytest.mark.usefixtures("healthy")
 class TestDecisions:
     """Of those that were answered: is every one in the history?"""
