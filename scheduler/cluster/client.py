@@ -157,14 +157,16 @@ class Client:
     except once after a 401, which means that nothing was done and that credentials may be read anew.
     """
 
-    def __init__(self, *, load: "Callable[[], Configuration]", pool_size: int = POOL_SIZE) -> None:
+    def __init__(self, *, load: "Callable[[], Configuration]", source: str, pool_size: int = POOL_SIZE) -> None:
         """Note how to load the configuration; that is done when it is first needed. See `connect`.
 
         Args:
             load: gives a new configuration; called again when credentials are refused.
+            source: where it is looked for, in words that follow "configuration".
             pool_size: connections that are kept open; more are made when needed.
         """
         self._load = load
+        self._source = source
         self._pool_size = pool_size
         self._lock = Lock()
         self._access: _Access | None = None
@@ -194,7 +196,8 @@ class Client:
                 )
             return configuration
 
-        return cls(load=load, pool_size=pool_size)
+        source = f" in {kubeconfig}" if kubeconfig else ": BERTH_KUBECONFIG names none, and this is no Pod"
+        return cls(load=load, source=source, pool_size=pool_size)
 
     def _new_access(self) -> _Access:
         from kubernetes.config import ConfigException
@@ -203,7 +206,7 @@ class Client:
         try:
             configuration = self._load()
         except (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError) as error:
-            message = f"no usable Kubernetes configuration: {error}"
+            message = f"no usable Kubernetes configuration{self._source}: {' '.join(str(error).split())}"
             raise APIConfigurationError(message) from error
         configuration.connection_pool_maxsize = self._pool_size
         configuration.retries = False

@@ -35,6 +35,7 @@ class TestConnect:
         with pytest.raises(errors.APIConfigurationError) as caught:
             Client.connect(path).get(path="/version")
         assert caught.value.__cause__ is not None
+        assert str(caught.value).startswith(f"no usable Kubernetes configuration in {path}: ")
 
     @pytest.mark.parametrize("nothing", [None, ""])
     def test_refuses_the_in_cluster_configuration_outside_a_cluster(
@@ -42,7 +43,7 @@ class TestConnect:
     ) -> None:
         """Nothing else is taken instead."""
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-        with pytest.raises(errors.APIConfigurationError):
+        with pytest.raises(errors.APIConfigurationError, match="BERTH_KUBECONFIG names none, and this is no Pod: "):
             Client.connect(nothing).get(path="/version")
 
     def test_takes_up_a_kubeconfig_that_comes_later(self, tmp_path: Path) -> None:
