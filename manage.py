@@ -4,9 +4,12 @@
 import errno
 import os
 import sys
+from io import TextIOWrapper
 
 from django.core.management import execute_from_command_line
 from django.db import DatabaseError
+
+_INTERRUPTED = 130
 
 
 def _why(error: DatabaseError) -> str:
@@ -19,9 +22,19 @@ def _why(error: DatabaseError) -> str:
         return f"the database can't be asked: {str(error).strip().partition(chr(10))[0]}"
 
 
+def _use_utf8() -> None:
+    """Read and write UTF-8 whatever the locale is, as files of documents are; a terminal is shown what it has characters for."""
+    if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():
+        sys.stdin.reconfigure(encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
 if __name__ == "__main__":
     if sys.stdout is None:  # closed, as by `>&-`
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    _use_utf8()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
     try:
         execute_from_command_line(sys.argv)
@@ -30,6 +43,8 @@ if __name__ == "__main__":
         if not (said := _why(error)):
             raise
         sys.exit(f"manage.py: {said}")
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise

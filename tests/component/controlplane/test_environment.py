@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,12 +72,16 @@ def test_a_command_whose_reader_has_gone_ends_without_a_traceback(tmp_path: Path
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def manage(folder: Path, *arguments: str, stdout: int) -> "subprocess.CompletedProcess[str]":
+def environment(folder: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTH_", "DJANGO_"))}
+    return {**kept, "BERTH_STATE_DIR": str(folder), **more}
+
+
+def manage(folder: Path, *arguments: str, stdout: int, **more: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=Path(__file__).parents[3],
-        env={**kept, "BERTH_STATE_DIR": str(folder)},
+        env=environment(folder, **more),
         stdout=stdout,
         stderr=subprocess.PIPE,
         check=False,
@@ -90,6 +95,31 @@ def test_a_command_whose_output_has_no_room_says_so_in_a_line(tmp_path: Path) ->
     done = manage(tmp_path, "help", stdout=full)
     os.close(full)
     assert (done.returncode, done.stderr) == (1, "manage.py: the output: No space left on device\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_command_writes_utf_8_whatever_the_locale_is(encoding: str, tmp_path: Path) -> None:
+    configuration = "deploy/kube-scheduler/config.yaml"
+    done = manage(tmp_path, "doctor", "lint", configuration, stdout=subprocess.PIPE, PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("· note ")
+
+
+def test_a_command_that_is_interrupted_ends_without_a_traceback(tmp_path: Path) -> None:
+    # Where pytest runs in the background, its children pass over the signal.
+    command = subprocess.Popen(
+        ["env", "--default-signal=INT", sys.executable, "manage.py", "doctor", "lint", "-"],
+        cwd=Path(__file__).parents[3],
+        env=environment(tmp_path),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert command.stdin is not None
+    # More than a pipe holds: it is written when the command has begun to read.
+    command.stdin.write(b"#" * (4 << 20))
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=60)
+    assert (command.returncode, said) == (130, b"")
 
 
 def test_a_command_on_a_database_without_tables_says_what_to_run(tmp_path: Path) -> None:
