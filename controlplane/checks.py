@@ -8,6 +8,7 @@ from django.core import checks
 from django.db import connections
 
 from controlplane.env import Environment
+from scheduler.doctor.encoding import REMEDY, narrow_encoding
 from scheduler.doctor.pooling import POOLED, is_shared
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
@@ -66,7 +67,14 @@ def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[check
     ]
 
 
+def check_encoding(databases: Sequence[str] | None = None, **_: Any) -> list[checks.CheckMessage]:
+    """Check that the databases hold every text; `migrate` asks it of the one that it migrates."""
+    found = [narrow_encoding(connections[alias]) for alias in databases or ()]
+    return [checks.Error(f"{says[0].upper()}{says[1:]}.", hint=REMEDY, id="berth.E005") for says in found if says]
+
+
 def register_all() -> None:
     """Register the checks with Django."""
+    checks.register(check_encoding, checks.Tags.database)
     checks.register(check_pooler, checks.Tags.database)
     checks.register(check_environment, checks.Tags.security)

@@ -56,6 +56,7 @@ from scheduler.doctor.addresses import split, without_secrets
 from scheduler.doctor.canary import LastCall, last_calls
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.configuration import VERBS
+from scheduler.doctor.encoding import REMEDY, narrow_encoding
 from scheduler.doctor.findings import Linted, lint
 from scheduler.doctor.pooling import POOLED, is_shared
 from scheduler.doctor.published import Known, known_of
@@ -118,6 +119,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     parts = [*database]
     if reachable:
         parts += [
+            *_encoding(),
             *_pooler(),
             *_writes(),
             *_processes(),
@@ -197,6 +199,11 @@ def _schema() -> Iterator[Part]:
         )
     else:
         yield Part("schema", "ok", "is up to date")
+
+
+def _encoding() -> Iterator[Part]:
+    if says := narrow_encoding(connection):
+        yield Part("encoding", "error", says, REMEDY)
 
 
 def _pooler() -> Iterator[Part]:
