@@ -1,14 +1,19 @@
-"""Celery's beat, which goes on where the machine's clock is set back, and sends one task at a time."""
+"""Celery's beat, which goes on where the machine's clock is set back, sends one task at a time, and says little of those that it can't."""
 
+import logging
+import time
 from datetime import datetime
 from typing import Any
 
 from celery import Celery
-from celery.beat import PersistentScheduler
+from celery.beat import PersistentScheduler, ScheduleEntry, SchedulingError
 from celery.schedules import schedstate, schedule
+
+logger = logging.getLogger("berth.beat")
 
 # Beat looks at an entry so many seconds before its schedule asks for it, and again without rest until it is due.
 _EARLY_SECONDS = 0.01
+_SAY_AGAIN_SECONDS = 60.0
 
 
 class Staggered(schedule):  # type: ignore[misc] # Celery has no types
@@ -46,6 +51,21 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no type
     After a clock was set back by a day, Celery's own sends a task again when the time has come at which it was sent last: for a
     day nothing would be ingested, found or signed, also by a beat that is started anew, which reads those times from a file.
     """
+
+    _said_at = float("-inf")
+
+    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
+        """Send a task, or say, once a minute, that it can't be done.
+
+        Celery's own says it of each with two traces: while Redis has no room, that would fill a disk with 10 GB of log a day.
+        """
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except SchedulingError as error:
+            now = time.monotonic()
+            if now - self._said_at >= _SAY_AGAIN_SECONDS:
+                self._said_at = now
+                logger.error("tasks can't be sent, the next are tried as they are due: %s", error)  # noqa: TRY400 - Redis' fault
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Send what is due; what was sent in the future, as the clock has it, counts as sent now."""

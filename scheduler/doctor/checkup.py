@@ -484,7 +484,9 @@ def _worker() -> Part:
         try:
             answers = app.control.ping(timeout=_PING_SECONDS, connection=broker)
         except (*broker.connection_errors, *broker.channel_errors) as error:
-            return Part("worker", "error", f"can't be asked: {error}", "Is Redis up?")
+            return Part(
+                "worker", "error", f"can't be asked: {error}", "Is Redis up, and has it memory left (maxmemory)?"
+            )
     if not answers:
         remedy = "Start the worker: without it no Decision reaches the database, and refused Pods aren't requeued."
         return Part("worker", "error", "none answers", remedy)

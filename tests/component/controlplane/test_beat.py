@@ -1,5 +1,6 @@
 """Beat goes on by the clock that there is."""
 
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -119,3 +120,25 @@ def _as_received(app: Celery, entry: Any) -> Request:
     sent = app.amqp.as_task_v2("1", entry["task"], expires=entry["options"]["expires"], now=NOON)
     message = Message(body=sent.body, headers=sent.headers, properties=sent.properties)
     return Request(message, app=app, headers=sent.headers, body=sent.body, decoded=True, task=object())
+
+
+def test_tasks_that_redis_refuses_are_said_in_a_line_a_minute(
+    beat: Beat, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    del beat.scheduler.apply_entry  # its own, in place of the stand-in
+
+    def refuse(*_: Any, **__: Any) -> None:
+        message = "command not allowed when used memory > 'maxmemory'"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(beat.scheduler, "send_task", refuse)
+    monkeypatch.setattr(beat.scheduler.app, "tasks", {})
+    for seconds, lines in [(0, 1), (1, 1), (58, 1), (1, 2)]:
+        clock[0] += seconds
+        beat.after(10)
+        assert len(caplog.records) == lines
+    said = caplog.records[0].getMessage()
+    assert said.startswith("tasks can't be sent, ")
+    assert said.endswith("command not allowed when used memory > 'maxmemory'")
