@@ -58,9 +58,12 @@ def make_key(path: Path, name: str) -> Verifier:
     """Make a key where there is none yet, and note its public key; the first process to come makes it, without a race.
 
     Raises:
-        KeyFileError: it can't be written.
+        KeyFileError: it can't be written, or no key can have this name.
     """
-    signer = Signer.make(name)
+    try:
+        signer = Signer.make(name)
+    except NoteError as error:
+        raise KeyFileError(str(error)) from error
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = _written(path, signer)

@@ -65,13 +65,13 @@ class Signer:
     """A private key and its name.
 
     Args:
-        name: of the key, and of the ledger whose checkpoints it signs; without blanks and `+`.
+        name: of the key, and of the ledger whose checkpoints it signs: ASCII without blanks and `+`.
         seed: 32 bytes.
     """
 
     def __init__(self, name: str, seed: bytes) -> None:
-        if not name or "+" in name or name.split() != [name]:
-            message = f"{name!r} is no name of a key: it must have neither blanks nor +"
+        if not name.isascii() or "+" in name or name.split() != [name]:
+            message = f"{name!r} is no name of a key: it must be of ASCII, with neither blanks nor +"
             raise NoteError(message)
         self._seed = seed
         self._key = Ed25519PrivateKey.from_private_bytes(seed)

@@ -56,13 +56,13 @@ class Command(BerthCommand):
             message = f"there are no checkpoints in {given}: no file LOG.checkpoints is there"
             raise CommandError(message)
         folder = given or checkpoint_dir()
-        resume = _Resume(options["resume"], self._say_progress if options["output"] == "text" else lambda *_: None)
         try:
+            resume = _Resume(options["resume"], self._say_progress if options["output"] == "text" else lambda *_: None)
             verifiers = read_public(options["keys"]) if options["keys"] else known_verifiers()
             reports = verify(verifiers, folder, resume.progress, resume.tell, options["processes"])
+            resume.end()
         except (KeyFileError, OSError, msgspec.DecodeError) as error:
             raise self.refused(str(error), options["output"]) from error
-        resume.end()
         ok = all(report.ok for report in reports)
         if options["output"] == "json":
             self.stdout.write(
@@ -82,13 +82,23 @@ class Command(BerthCommand):
 
 
 class _Resume:
-    """Notes how far a run is, now and then."""
+    """Notes how far a run is, now and then.
+
+    Raises:
+        OSError: the file can't be read or written, which is tried before a run that may take hours.
+        msgspec.DecodeError: it holds something else.
+    """
 
     def __init__(self, path: Path | None, say: Any) -> None:
         self._path, self._say, self._said_at = path, say, time.monotonic()
         self.progress: dict[str, Progress] = {}
         if path is not None and path.exists():
-            self.progress = msgspec.json.decode(path.read_bytes(), type=dict[str, Progress])
+            try:
+                self.progress = msgspec.json.decode(path.read_bytes(), type=dict[str, Progress])
+            except msgspec.DecodeError as error:
+                message = f"{path} is nothing that --resume noted: {error}. Without it a run begins at the beginning"
+                raise msgspec.DecodeError(message) from error
+        self._note()
 
     def tell(self, log: str, progress: Progress, size: int) -> None:
         """Note it, where that was a while ago."""

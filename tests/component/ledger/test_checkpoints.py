@@ -216,6 +216,12 @@ class TestCommand:
         with pytest.raises(CommandError, match="is there already"):
             call_command("ledger", "new-key", str(path))
 
+    @pytest.mark.parametrize("name", ["two words", "böhm", "a+b", ""])
+    def test_a_name_that_no_key_can_have_is_refused_and_leaves_no_file(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(CommandError, match="is no name of a key"):
+            call_command("ledger", "new-key", str(tmp_path / "key"), "--name", name)
+        assert not [*tmp_path.iterdir()]
+
     def test_it_signs_now(self, environment: Any, ledgered: Ledgered, capsys: Any) -> None:
         ledgered.record(1)
         call_command("ledger", "checkpoint")

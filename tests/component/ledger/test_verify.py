@@ -30,6 +30,7 @@ from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.deletions import Deletion
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import Signer
+from scheduler.management.commands import verify as verify_command
 from scheduler.models import (
     Checkpoint,
     DeadLetter,
@@ -519,6 +520,23 @@ class TestCommand:
         for _ in range(2):
             call_command("verify", "--keys", keys, "--resume", str(tmp_path / "run"))
         assert capsys.readouterr().out.count(f"decisions: {ROWS} of {ROWS} rows proved") == 2
+
+    @pytest.mark.usefixtures("history")
+    @pytest.mark.parametrize(
+        ("file", "words"),
+        [
+            ("missing/run", r"No such file or directory: '.*missing/run\.new'"),
+            (".", "Is a directory"),
+            ("garbage", "garbage is nothing that --resume noted: JSON is malformed"),
+        ],
+    )
+    def test_a_file_to_resume_from_that_is_none_is_refused_before_anything_is_read(
+        self, keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, words: str
+    ) -> None:
+        monkeypatch.setattr(verify_command, "verify", pytest.fail)
+        (tmp_path / "garbage").write_text("{garbage")
+        with pytest.raises(CommandError, match=words):
+            call_command("verify", "--keys", keys, "--resume", str(tmp_path / file))
 
     def test_what_was_wrong_is_read_again_by_the_next_run(
         self, history: Ledgered, keys: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
