@@ -382,12 +382,13 @@ def _listener_faults(environment: Environment) -> list[str]:
 
 
 def _provider_faults(environment: Environment) -> list[str]:
-    """Return what is missing beside BERTH_OIDC_ISSUER."""
-    if not environment.oidc_issuer:
-        return []
-    needed = ("oidc_client_id", "oidc_client_secret", "oidc_roles")
+    """Return what is missing of how people sign in at a provider: each is nothing without the others."""
+    needed = ("oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_roles")
     missing = [f"BERTH_{field.upper()}" for field in needed if not getattr(environment, field)]
-    return [f"{' and '.join(missing)} must be set too: BERTH_OIDC_ISSUER needs them"] if missing else []
+    there = [f"BERTH_{field.upper()}" for field in needed if getattr(environment, field)]
+    if not missing or not there:
+        return []
+    return [f"{' and '.join(missing)} must be set too: {there[0]} needs {'it' if len(missing) == 1 else 'them'}"]
 
 
 def _review_faults(environment: Environment) -> list[str]:

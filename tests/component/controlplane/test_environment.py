@@ -398,6 +398,25 @@ TLS = {
 }
 
 
+_PROVIDER = {
+    "BERTH_OIDC_ISSUER": "https://sign-in.example.org",
+    "BERTH_OIDC_CLIENT_ID": "berth",
+    "BERTH_OIDC_CLIENT_SECRET": "secret",
+    "BERTH_OIDC_ROLES": "ops=Operator",
+}
+
+
+@pytest.mark.parametrize("name", _PROVIDER)
+def test_a_provider_of_which_a_part_is_missing_is_refused_with_its_name(name: str) -> None:
+    first = next(other for other in _PROVIDER if other != name)
+    # Set to nothing, as by a variable of somebody's script that isn't there.
+    assert _faults(_PROVIDER | {name: ""}) == [f"{name} must be set too: {first} needs it"]
+
+
+def test_a_whole_provider_is_taken() -> None:
+    assert decode(_PROVIDER).oidc_roles == (("ops", "Operator"),)
+
+
 class TestListeners:
     def test_all_three_files_together_are_tls(self) -> None:
         environment = decode(TLS | {"BERTH_EXTENDER_BIND": "0.0.0.0:8010"})
