@@ -45,11 +45,12 @@ def find_place(server: str = "", *, from_kubeconfig: bool = False, context: str 
 
 
 def check_server(server: str) -> str:
-    """Return a server's address without a slash at its end.
+    """Return a server's address without a slash at its end, nor the blanks and line ends that files and Secrets leave around it.
 
     Raises:
         CommandError: it is none, or one that a token can't be sent to.
     """
+    server = server.strip()
     if not server:
         message = "No server is named: set BERTH_SERVER, use --server URL, or `berth login URL` once."
         raise CommandError(message)

@@ -254,6 +254,15 @@ def test_what_is_no_address_is_said_to_be_none(berth: Berth, server: str) -> Non
     assert "is no address" in ran.err
 
 
+def test_line_ends_and_blanks_around_an_address_count_for_nothing(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.answer("GET", "/whoami", {"account": "ann"})
+    for written in (f"{stub.url}\n", f" {stub.url}/ "):
+        monkeypatch.setenv("BERTH_SERVER", written)
+        assert berth("whoami").code == 0
+
+
 def test_what_it_doesnt_understand_ends_with_1_as_2_is_a_plans(berth: Berth) -> None:
     assert berth("plan").code == 1
     assert berth("no-such-command").code == 1
