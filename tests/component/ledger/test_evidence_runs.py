@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies.models import AuditEvent
@@ -69,6 +71,20 @@ def test_an_auditor_asks_for_an_archive_takes_it_and_berth_verify_proves_it(
     rows = {log["log"]: log["rows"] for log in logs}
     assert (rows["decisions"], rows["outcomes"], sum(rows.values())) == (40, 13, row.rows)
     assert events() == [("auditor", "everything"), ("auditor", f"archive {row.pk}: everything")]
+
+
+def test_each_piece_of_an_archive_is_read_when_its_turn_has_come(
+    ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_PIECE_BYTES", 4096)
+    row = asked(auditor)
+    run_waiting()
+    row.refresh_from_db()
+    pieces = runs.take(row, by="auditor")
+    with CaptureQueriesContext(connection) as captured:
+        size = len(next(pieces)) + len(next(pieces))
+    assert (size, len(captured)) == (8192, 2)
+    assert size + sum(map(len, pieces)) == row.bytes
 
 
 def test_a_case_narrows_what_is_in_it(ledger: Ledgered, auditor: Client) -> None:
