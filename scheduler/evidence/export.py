@@ -11,6 +11,7 @@ import html
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import IO, Any
 
 import msgspec
@@ -420,7 +421,14 @@ def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[_Row]:
 
 
 def _logged(rows: QuerySet[Any]) -> Iterator[Any]:
-    return rows.exclude(ledger_index=None).order_by("ledger_index").iterator(chunk_size=_CHUNK)
+    """Iterate over rows in the order of their leaves.
+
+    A cursor has their places alone: outside a transaction PostgreSQL first writes all that a cursor asks for into a file of its own.
+    """
+    places = rows.exclude(ledger_index=None).order_by("ledger_index").values_list("ledger_index", flat=True)
+    found = places.iterator(chunk_size=_CHUNK)
+    while batch := list(islice(found, _CHUNK)):
+        yield from rows.filter(ledger_index__in=batch).order_by("ledger_index")
 
 
 _RECORDS = {DECISIONS: _decisions, OUTCOMES: _outcomes, EVENTS: _events}

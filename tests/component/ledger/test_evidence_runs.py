@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies.models import AuditEvent
-from scheduler.evidence import runs
+from scheduler.evidence import export, runs
 from scheduler.evidence.runs import run_waiting
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import Signer
@@ -85,6 +85,17 @@ def test_each_piece_of_an_archive_is_read_when_its_turn_has_come(
         size = len(next(pieces)) + len(next(pieces))
     assert (size, len(captured)) == (8192, 2)
     assert size + sum(map(len, pieces)) == row.bytes
+
+
+def test_an_archive_asks_the_database_for_some_rows_at_a_time(
+    ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_CHUNK", 16)
+    asked(auditor)
+    with CaptureQueriesContext(connection) as captured:
+        run_waiting()
+    bodies = [each["sql"] for each in captured if '"scheduler_decision"."body"' in each["sql"]]
+    assert len(bodies) == 3  # of 40 Decisions
 
 
 def test_a_case_narrows_what_is_in_it(ledger: Ledgered, auditor: Client) -> None:
