@@ -98,7 +98,7 @@ class RevisionHolder:
         except DatabaseError as error:
             connection.close()
             if not self._unreachable:
-                logger.warning("database unreachable, still serving Revision %s: %s", self._number(), error)
+                logger.warning("database unreachable, %s: %s", self._goes_on(), error)
             self._unreachable = True
         else:
             if self._unreachable:
@@ -127,11 +127,14 @@ class RevisionHolder:
     def _number(self) -> int | None:
         return self.current.number if self.current else None
 
+    def _goes_on(self) -> str:
+        return f"still serving Revision {self.current.number}" if self.current else "there is no Revision to serve yet"
+
     def _take_up(self, revision: Revision) -> None:
         try:
             compiled = CompiledRevision(revision, former=self.current, pause=self.rest)
         except (ExpressionError, msgspec.ValidationError, KeyError) as error:
-            logger.error("Revision %s can't be used, still serving %s: %s", revision.number, self._number(), error)  # noqa: TRY400 - the fault is in the document
+            logger.error("Revision %s can't be used, %s: %s", revision.number, self._goes_on(), error)  # noqa: TRY400 - the fault is in the document
             return
         self._prepare(compiled)
         self.current = compiled

@@ -73,6 +73,20 @@ def test_a_database_that_is_away_leaves_the_revision_in_use(tmp_path: Path, monk
     assert number_of(holder) == number
 
 
+def test_a_first_look_at_a_database_that_is_away_says_that_there_is_no_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_arguments: Any) -> None:
+        message = "away"
+        raise DatabaseError(message)
+
+    holder = make_holder(tmp_path)
+    monkeypatch.setattr(RevisionHolder, "_poll_once", away)
+    monkeypatch.setattr(revisions.connection, "close", lambda: None)
+    holder.poll()
+    assert caplog.messages == ["database unreachable, there is no Revision to serve yet: away"]
+
+
 def test_a_start_without_a_database_serves_what_was_kept_on_disk(tmp_path: Path) -> None:
     number = publish("one")
     make_holder(tmp_path).poll()
