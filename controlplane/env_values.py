@@ -240,6 +240,14 @@ def _long_enough(text: str) -> str:
     return text
 
 
+def _written_out(text: str) -> str:
+    """Return the path of a folder that is made where it isn't there. A shell expands ~; systemd and Docker don't, and a folder of that name came to be."""
+    if text.startswith("~"):
+        raise ValueError(text)
+    return text
+
+
+_DIRECTORY = "a directory; ~ has to be written out"
 _ENCODED = "; in a password @, /, ?, # and % as %40, %2F, %3F, %23 and %25"
 _DATABASE = (
     _server(_SQLITE, _POSTGRES),
@@ -257,7 +265,7 @@ _WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST
 READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
     "local": (_boolean, "true or false"),
-    "state_dir": (lambda text: Path(text).resolve(), "a directory"),
+    "state_dir": (lambda text: Path(_written_out(text)).resolve(), _DIRECTORY),
     "secret_key": (_long_enough, f"at least {MIN_SECRET_LENGTH} characters"),
     "database_url": _DATABASE,
     "redis_url": (
@@ -330,7 +338,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "history_budget_bytes": (_positive(int), "a whole number of bytes above 0"),
     "history_database_url": _DATABASE,
     "ledger_key_file": (str, "a path"),
-    "ledger_checkpoint_dir": (str, "a directory"),
+    "ledger_checkpoint_dir": (_written_out, _DIRECTORY),
     "ledger_webhook_url": (
         _server(_WEB, has_password=False),
         "https://… or http://…, without user and password; behind a port @ in the path as %40",

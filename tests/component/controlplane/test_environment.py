@@ -215,6 +215,11 @@ def test_what_a_full_spool_does_is_one_of_two_things() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["BERTH_STATE_DIR", "BERTH_LEDGER_CHECKPOINT_DIR"])
+def test_a_home_that_no_shell_has_expanded_is_refused(name: str) -> None:
+    assert _faults({name: "~/berth"}) == [f"{name}='~/berth' is not a directory; ~ has to be written out"]
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
     (fault,) = _faults({"BERTH_DATABSE_URL": "x"})
     assert "did you mean BERTH_DATABASE_URL?" in fault
