@@ -24,6 +24,7 @@ _ENDS = {
     "preempted": "preempted",
     "evicted": "evicted",
     "deleted": "deleted",
+    "ended": "ran to their end, or deleted at once",
     "unbound": "deleted without a node",
     "gone": "gone, and nobody saw whether it had a node",
     "open": "answered about; what became of it isn't known",

@@ -160,8 +160,10 @@ def ends_of(uid: str, rows: Sequence[Decision]) -> list[End]:
     # Who chose a victim knows for whom; what others saw of the same says less. So does who found the Pod gone where its end was seen.
     named = {row.kind for row in rows_of_ends if row.preemptor_uid}
     is_end_seen = bool(kinds - {Outcome.Kind.BOUND, Outcome.Kind.GONE})
+    is_known_how = bool(kinds - {Outcome.Kind.BOUND, Outcome.Kind.GONE, Outcome.Kind.ENDED})
     told = [row for row in rows_of_ends if row.preemptor_uid or row.kind not in named]
     told = [row for row in told if not (is_end_seen and row.kind == Outcome.Kind.GONE)]
+    told = [row for row in told if not (is_known_how and row.kind == Outcome.Kind.ENDED)]
     # A Pod was bound before it ended, whatever the clocks say of those who saw it.
     told.sort(key=lambda row: row.kind != Outcome.Kind.BOUND)
     found = [_end(row, was_bound=Outcome.Kind.BOUND in kinds) for row in told]
@@ -180,6 +182,7 @@ def _end(row: Outcome, *, was_bound: bool) -> End:
         Outcome.Kind.PREEMPTED: f"preempted{on}" + (f" for {row.preemptor_namespace}/{row.preemptor_name}" if row.preemptor_name else ""),
         Outcome.Kind.EVICTED: f"evicted{on}" + (f": {row.reason}" if row.reason else ""),
         Outcome.Kind.DELETED: f"deleted{on}",
+        Outcome.Kind.ENDED: f"ended on {row.node_name}" + (f" while {row.reason}" if row.reason else ": it ran to its end, or was deleted at once"),
         Outcome.Kind.UNBOUND: "deleted without a node",
         Outcome.Kind.GONE: f"gone, and nobody saw {'how it ended' if was_bound else 'whether it had a node'}",
     }.get(Outcome.Kind(row.kind), row.kind)  # fmt: skip
@@ -386,7 +389,8 @@ def _owner(rows: Sequence[Decision]) -> str:
 def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
     """Return how it stands, in a sentence."""
     if ends:
-        return f"The Pod was {ends[-1].says}." if ends[-1].kind != Outcome.Kind.GONE else f"The Pod is {ends[-1].says}."
+        verb = {Outcome.Kind.GONE: "is", Outcome.Kind.ENDED: "has"}.get(Outcome.Kind(ends[-1].kind), "was")
+        return f"The Pod {verb} {ends[-1].says}."
     if not attempts:
         return "Nothing but shadows was asked about it."
     last = attempts[-1]

@@ -97,9 +97,9 @@ def _placed(uids: list[str]) -> list[PlacedNow]:
 
 
 def _ended(uids: list[str]) -> dict[str, int]:
-    """Return how many Pods ended in which way: the last word on each counts, of those who saw it before who found it gone."""
+    """Return how many Pods ended in which way: the last word on each counts, of those who saw how before who did not."""
     rows = recorded_outcomes().filter(pod_uid__in=uids).order_by("at", "pk").values_list("pod_uid", "kind")
     # A Pod was bound before it ended, whatever the clocks say of those who saw it.
-    says_least: list[str] = [Outcome.Kind.GONE, Outcome.Kind.BOUND]
+    says_least: list[str] = [Outcome.Kind.GONE, Outcome.Kind.BOUND, Outcome.Kind.ENDED]
     ordered = sorted(rows, key=lambda row: says_least.index(row[1]) if row[1] in says_least else len(says_least))
     return dict(Counter((dict.fromkeys(uids, "open") | dict(ordered)).values()))

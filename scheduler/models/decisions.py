@@ -113,12 +113,17 @@ class Outcome(models.Model):
     """
 
     class Kind(models.TextChoices):
-        """What became of it. UNBOUND: it was deleted without a node. GONE: nobody saw whether it had one."""
+        """What became of it.
+
+        DELETED: its deletion was asked for, and it went. ENDED: it ran to its end, or was deleted without being asked to end
+        first, or went while nobody watched. UNBOUND: it was deleted without a node. GONE: nobody saw whether it had one.
+        """
 
         BOUND = "bound"
         PREEMPTED = "preempted"
         EVICTED = "evicted"
         DELETED = "deleted"
+        ENDED = "ended"
         UNBOUND = "unbound"
         GONE = "gone"
 

@@ -73,7 +73,7 @@ class MissedEnds:
             if uid not in there:
                 self._recorder.record_outcome(
                     Outcome(
-                        kind=_Kind.DELETED.value,
+                        kind=_Kind.ENDED.value,
                         pod_uid=uid,
                         pod_namespace=namespace,
                         pod_name=name,
@@ -111,7 +111,10 @@ def _end(pod: Pod, disruption: str, now: datetime) -> Outcome:
         return _outcome(pod, _Kind.UNBOUND, now)
     if disruption == BY_SCHEDULER:
         return _outcome(pod, _Kind.PREEMPTED, now, reason=disruption)
-    return _outcome(pod, _Kind.EVICTED if disruption else _Kind.DELETED, now, reason=disruption)
+    if disruption:
+        return _outcome(pod, _Kind.EVICTED, now, reason=disruption)
+    # Pods that have run to their end aren't watched: the API server then says "deleted", of the Pod as it was before.
+    return _outcome(pod, _Kind.DELETED if pod.is_deleting else _Kind.ENDED, now)
 
 
 def _disruption_of(pod: Pod) -> str:

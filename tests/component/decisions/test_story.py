@@ -327,6 +327,23 @@ def test_a_pod_was_bound_before_it_ended_whatever_its_writers_clocks_say() -> No
 
 
 @pytest.mark.usefixtures("asked_about")
+def test_a_pod_that_may_have_run_to_its_end_is_not_said_to_be_deleted() -> None:
+    says = "ended on n1: it ran to its end, or was deleted at once"
+    assert ended(("bound", 1), ("ended", 2)) == [f"The Pod has {says}.", "bound to n1", says]
+    assert workload_story("default", "Job", "night", AT, set()).ended == {"ended": 1}
+
+
+@pytest.mark.usefixtures("asked_about")
+def test_who_saw_how_a_pod_ended_is_told_and_not_who_saw_only_that_it_did() -> None:
+    assert ended(("bound", 1), ("deleted", 2), ("ended", 3)) == [
+        "The Pod was deleted from n1.",
+        "bound to n1",
+        "deleted from n1",
+    ]
+    assert workload_story("default", "Job", "night", AT, set()).ended == {"deleted": 1}
+
+
+@pytest.mark.usefixtures("asked_about")
 def test_a_pod_that_was_found_gone_is_told_by_what_others_saw_of_it() -> None:
     assert ended(("gone", 9))[0] == "The Pod is gone, and nobody saw whether it had a node."
     gone = "gone, and nobody saw how it ended"

@@ -54,4 +54,4 @@ def test_a_pod_that_is_not_there_any_more_has_ended_and_each_is_said_once() -> N
     for _ in range(2):
         ends.look()
     (end,) = recorder.kept
-    assert (end.kind, end.pod_uid, end.node_name, end.reason) == ("deleted", "uid-gone", "n1", UNWATCHED)
+    assert (end.kind, end.pod_uid, end.node_name, end.reason) == ("ended", "uid-gone", "n1", UNWATCHED)

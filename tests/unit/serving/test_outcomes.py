@@ -16,9 +16,17 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 DECISION, ANOTHER = "6f0b2f6c-0000-4000-8000-000000000001", "6f0b2f6c-0000-4000-8000-000000000002"
 
 
-def pod(node: str = "", *, annotations: dict[str, str] | None = None, phase: str = "", disrupted: str = "") -> Pod:
+def pod(
+    node: str = "",
+    *,
+    annotations: dict[str, str] | None = None,
+    phase: str = "",
+    disrupted: str = "",
+    is_deleting: bool = False,
+) -> Pod:
     json = make_pod("web")
     json["metadata"]["annotations"] = annotations or {}
+    json["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_deleting else {}
     json["spec"] |= {"schedulerName": "default-scheduler"} | ({"nodeName": node} if node else {})
     json["status"] = {"phase": phase or "Running"}
     if disrupted:
@@ -65,7 +73,7 @@ def test_the_decision_that_the_binding_names_is_kept_and_not_a_copy_of_another_p
 @pytest.mark.parametrize(
     ("node", "disrupted", "kind"),
     [
-        ("n1", "", "deleted"),
+        ("n1", "", "ended"),
         ("", "", "unbound"),
         ("n1", "PreemptionByScheduler", "preempted"),
         ("n1", "EvictionByEvictionAPI", "evicted"),
@@ -76,6 +84,13 @@ def test_how_a_pod_ended_is_told_by_its_node_and_its_condition(node: str, disrup
     last = pod(node, disrupted=disrupted)
     (end,) = said(change("deleted", last, last))
     assert (end.kind, end.node_name, end.reason) == (kind, node, disrupted)
+
+
+def test_a_pod_is_only_said_to_be_deleted_where_that_was_asked_for_and_not_where_it_may_have_run_to_its_end() -> None:
+    leaving, running = pod("n1", is_deleting=True), pod("n1")
+    assert kinds(change("deleted", leaving, leaving)) == ["deleted"]
+    # As the API server sends it of a Job's Pod that has succeeded, for only Pods that haven't are watched.
+    assert kinds(change("deleted", running, running)) == ["ended"]
 
 
 def test_texts_of_whoever_made_the_pod_are_kept_as_a_database_takes_them() -> None:
@@ -90,7 +105,7 @@ def test_texts_of_whoever_made_the_pod_are_kept_as_a_database_takes_them() -> No
 
 
 def test_a_pod_that_was_bound_and_gone_in_one_look_has_both() -> None:
-    assert kinds(change("deleted", pod("n1"), pod()), is_awaited=True) == ["bound", "deleted"]
+    assert kinds(change("deleted", pod("n1"), pod()), is_awaited=True) == ["bound", "ended"]
 
 
 def test_a_pod_that_the_kubelet_evicts_is_evicted_before_its_object_goes() -> None:
@@ -122,5 +137,5 @@ def test_a_fault_in_one_pod_ends_no_watch(caplog: pytest.LogCaptureFixture) -> N
     record_outcomes(recorder, NODES.name, changes)
     assert recorder.fails == 1
     record_outcomes(recorder, PODS.name, changes)
-    assert recorder.kept == ["deleted"]
+    assert recorder.kept == ["ended"]
     assert "what became of a Pod can't be recorded" in caplog.text
