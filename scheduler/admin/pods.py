@@ -19,10 +19,12 @@ from scheduler.admin.pending import group_url, shown_pod
 from scheduler.decisions.causes import causes_of
 from scheduler.decisions.matrix import Refusal
 from scheduler.decisions.reading import recorded
-from scheduler.decisions.story import Attempt, Story, story_of
+from scheduler.decisions.story import Attempt, Story
 from scheduler.decisions.time_limit import TimeLimit
+from scheduler.models import PendingPod
 from scheduler.pending.holding import reasons_in
-from scheduler.pending.listing import pending, waiting_of
+from scheduler.pending.listing import waiting_of
+from scheduler.pending.telling import told
 
 SEE = "scheduler.view_decision"
 _MOST_NAMED = 12
@@ -35,14 +37,15 @@ _MOST_LOOKED_FOR = 5
 @require_safe
 def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
     """Show the story of a Pod; of the newest one of that name, unless the URL says which."""
-    story = story_of(namespace, name, request.GET.get("uid", ""))
-    waiting = _waiting(namespace, name, request.GET.get("uid", "") or (story.uid if story else ""))
+    known = told(namespace, name, request.GET.get("uid", ""))
+    story, waiting = known.story, _waiting(known.waiting)
     context = {
         **admin.site.each_context(request),
         "title": f"Pod {namespace}/{name}",
         "namespace": namespace,
         "name": name,
         "waiting": waiting,
+        "others": [(uid, pod_url(namespace, name, uid)) for uid in known.others],
     }
     if story is None:
         context |= {"story": None, "search": decisions_url(q=name)}
@@ -50,7 +53,6 @@ def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
     deciding = story.attempts[0].id if story.attempts else ""
     context |= {
         "story": story,
-        "others": [(uid, pod_url(namespace, name, uid)) for uid in story.uids if uid != story.uid],
         "all": decisions_url(pod_uid=story.uid),
         "owner": _workload(namespace, story.owner),
         "deciding": deciding,
@@ -80,16 +82,14 @@ def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
     return TemplateResponse(request, "scheduler/difference.html", context)
 
 
-def _waiting(namespace: str, name: str, uid: str) -> dict[str, Any] | None:
-    """Return the Pod among those that are Pending; None where it isn't."""
-    narrowed = {"namespace": namespace, "name": name} | ({"uid": uid} if uid else {})
-    now = timezone.now()
-    found = waiting_of(pending(**narrowed)[:1], now)
-    if not found:
+def _waiting(row: PendingPod | None) -> dict[str, Any] | None:
+    """Return what the page shows of a Pod that is Pending; None for one that isn't."""
+    if row is None:
         return None
-    row = found[0].row
+    now = timezone.now()
+    (found,) = waiting_of([row], now)
     beside = [text for text, _ in reasons_in(row.message) if text != row.reason] if row.message else []
-    return {**shown_pod(found[0], now), "beside": beside, "group": group_url(row)}
+    return {**shown_pod(found, now), "beside": beside, "group": group_url(row)}
 
 
 def _workload(namespace: str, owner: str) -> str:

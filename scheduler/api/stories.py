@@ -13,8 +13,9 @@ from rest_framework.response import Response
 from policies.api.base import Door
 from scheduler.decisions.reading import recorded
 from scheduler.decisions.remedies import remedies_of
-from scheduler.decisions.story import Story, story_of
-from scheduler.pending.listing import pending, shown_pending, waiting_of
+from scheduler.decisions.story import Story
+from scheduler.pending.listing import shown_pending, waiting_of
+from scheduler.pending.telling import story_without_decisions, told
 
 
 class StoryView(Door):
@@ -30,11 +31,14 @@ class StoryView(Door):
     )
     def get(self, request: Request, namespace: str, name: str) -> Response:
         """Return it as it is recorded; what made a difference is decided anew for the newest few."""
-        story = story_of(namespace, name, request.query_params.get("uid", ""), with_causes=True)
+        known = told(namespace, name, request.query_params.get("uid", ""), with_causes=True)
+        story = known.story
+        if story is None and known.waiting is not None:
+            story = story_without_decisions(known.waiting, known.others)
         if story is None:
-            message = f"no Decision about {namespace}/{name} is recorded"
+            message = f"no Decision about {namespace}/{name} is recorded, and no Pod of that name waits"
             raise NotFound(message)
-        waiting = [] if story.ends else waiting_of(pending(uid=story.uid)[:1], timezone.now())
+        waiting = [] if story.ends or known.waiting is None else waiting_of([known.waiting], timezone.now())
         found = {
             "pending": shown_pending(waiting[0]) if waiting else None,
             "remedies": _remedies(story),

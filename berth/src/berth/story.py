@@ -10,12 +10,21 @@ def lines_of_story(story: dict[str, Any]) -> Iterator[str]:
     """Iterate over the lines: how it stands, each attempt, what became of it, who answers for the rules."""
     owner = f", of {story['owner']}" if story.get("owner") else ""
     yield f"{story['namespace']}/{story['name']}{owner}: {story['now']}"
+    if story.get("pending"):
+        yield _waiting(story["pending"])
     if story.get("hasEarlier"):
         yield "What was before isn't told: it is more than the newest 200 Decisions."
     for attempt in reversed(story.get("attempts", ())):
         yield from _attempt(attempt)
     yield from (f"{_moment(end['at'])} {end['says']}" for end in story.get("ends", ()))
     yield from (_provenance(each) for each in story.get("provenance", ()))
+
+
+def _waiting(pending: dict[str, Any]) -> str:
+    """Return what holds a Pod that has no node, and when it is tried next; a rule is Berth's, all else its scheduler's."""
+    reason = pending["reason"]
+    held = f"rule {pending['rule']}: {reason}" if pending["rule"] else reason
+    return f"Pending since {_moment(pending['since'])} for {pending['scheduler_name']}, held by: {held}. Tried next: {pending['next_try']}."
 
 
 def _attempt(attempt: dict[str, Any]) -> Iterator[str]:

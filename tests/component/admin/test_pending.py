@@ -16,6 +16,7 @@ from policies.audit_words import sentence_of
 from policies.models import AuditEvent
 from policies.publishing.audit import said_by
 from scheduler.models import BinderState, Decision, PendingPod, PlacedPod, WaitingPod, Wake
+from scheduler.pending.holding import GATED, GATES_LEFT
 from tests.builders import make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.decisions.test_story import AT, Asking, pod, rules, snapshot
@@ -244,6 +245,33 @@ def test_a_pod_that_berth_was_not_asked_about_has_a_page_as_long_as_it_waits(aud
     assert "held by its scheduler: “Insufficient cpu”" in shown
     assert "Tried last: by its scheduler; Berth wasn't asked." in shown
     assert auditor.get("/admin/scheduler/pods/default/nobody/").status_code == 404
+
+
+def test_a_pod_that_has_the_name_of_one_that_is_gone_is_told_and_not_that_one(auditor: Client, waiting: str) -> None:
+    assert waiting
+    PendingPod.objects.all().delete()
+    row_of_pending("u2", name="web-1", scheduler_name="default-scheduler", condition=GATED, reason=GATES_LEFT)
+    shown = get(auditor, "/admin/scheduler/pods/default/web-1/")
+    said = text_of(shown)
+    assert "held by scheduling gates that are not taken off" in said
+    assert "No Decision about it is recorded" in said
+    assert "3 refused by team" not in said
+    assert 'href="/admin/scheduler/pods/default/web-1/?uid=u1"' in shown.content.decode()
+    story = auditor.get("/api/v1/pods/default/web-1").json()
+    assert (story["uid"], story["uids"], story["attempts"]) == ("u2", ["u2", "u1"], [])
+    former = auditor.get("/api/v1/pods/default/web-1?uid=u1").json()
+    assert (former["uid"], former["pending"]) == ("u1", None)
+    assert "3 refused by team" in text(auditor, "/admin/scheduler/pods/default/web-1/?uid=u1")
+
+
+def test_rest_tells_of_a_pod_that_waits_and_that_berth_was_not_asked_about(auditor: Client, waiting: str) -> None:
+    assert waiting
+    story = auditor.get("/api/v1/pods/default/big").json()
+    assert story["now"] == "It waits for default-scheduler, and no Decision about it is recorded: Insufficient cpu"
+    assert (story["pending"]["reason"], story["attempts"], story["remedies"]) == ("Insufficient cpu", [], None)
+    missing = auditor.get("/api/v1/pods/default/nobody")
+    assert missing.status_code == 404
+    assert missing.json()["detail"] == "no Decision about default/nobody is recorded, and no Pod of that name waits"
 
 
 def test_a_pod_of_berths_own_scheduler_is_not_said_to_be_another_ones(auditor: Client, waiting: str) -> None:

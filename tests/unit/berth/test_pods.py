@@ -80,6 +80,28 @@ def test_why_tells_the_story_in_sentences(berth: Berth, stub: Stub) -> None:
     ]
 
 
+def test_why_says_of_a_pod_that_waits_what_holds_it_and_when_it_is_tried_next(berth: Berth, stub: Stub) -> None:
+    pending = {
+        "since": "2026-01-01T09:00:00Z",
+        "scheduler_name": "default-scheduler",
+        "rule": "",
+        "reason": "its scheduling gates are not taken off",
+        "next_try": "once its scheduling gates are taken off",
+    }
+    untried = STORY | {"attempts": [], "ends": [], "provenance": [], "pending": pending}
+    stub.answer("GET", "/pods/shop/web-1", untried)
+    assert berth("why", "shop/web-1").out.splitlines() == [
+        "shop/web-1, of ReplicaSet web: it waits",
+        (
+            "Pending since 2026-01-01T09:00:00Z for default-scheduler, held by: its scheduling gates are not taken off. "
+            "Tried next: once its scheduling gates are taken off."
+        ),
+    ]
+
+    stub.answer("GET", "/pods/shop/web-1", untried | {"pending": pending | {"rule": "team", "reason": "another team"}})
+    assert "held by: rule team: another team. Tried" in berth("why", "shop/web-1").out
+
+
 def test_why_says_of_an_attempt_without_an_answer_why(berth: Berth, stub: Stub) -> None:
     attempt = ATTEMPT | {"nodes": 0, "error": "Berth has not seen the cluster yet", "refusals": []}
     stub.answer("GET", "/pods/shop/web-1", STORY | {"attempts": [attempt]})
