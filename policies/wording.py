@@ -33,6 +33,11 @@ def counted(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
+def passed(feasible: int, nodes: int) -> str:
+    """Return how many of the nodes that were asked about passed: 7 of 10 nodes."""
+    return f"{feasible:,} of {nodes:,} nodes" if nodes else "no node to ask about"
+
+
 def listed(names: Iterable[str]) -> str:
     """Return names as people say them: one; one and another; one, another and a third."""
     *most, last = names

@@ -11,6 +11,7 @@ from django.utils import timezone
 from policies.admin.base import revision_url
 from policies.admin.narrowing import PLACES, Chip, Narrowing, fields_of, given_of, with_values, without
 from policies.parameters import SearchError
+from policies.wording import passed
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.decisions.grouping import WAYS, Group, groups_of
 from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, parse_search
@@ -164,8 +165,7 @@ def verdict_of(row: Decision) -> dict[str, str]:
     """Return a Decision's verdict in a few words, with a sign before it."""
     if row.error:
         return {"mark": "!", "kind": "bad", "text": ANSWERS["error"]}
-    if not row.nodes:
-        return {"mark": "–", "kind": "plain", "text": "no node to ask about"}
-    if row.found_no_node:
+    if row.nodes and row.found_no_node:
         return {"mark": "✗", "kind": "bad", "text": f"none of {row.nodes:,} nodes"}
-    return {"mark": "✓", "kind": "good", "text": f"{row.feasible:,} of {row.nodes:,} nodes"}
+    mark, kind = ("✓", "good") if row.nodes else ("–", "plain")
+    return {"mark": mark, "kind": kind, "text": passed(row.feasible, row.nodes)}

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from policies.admin.base import decisions_url, person
-from policies.wording import ago, duration
+from policies.wording import ago, duration, passed
 from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, workload_url
 from scheduler.models import PendingPod
 from scheduler.pending.holding import GATED, GATES_LEFT, NOT_TRIED
@@ -288,6 +288,7 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "waits": duration((now - row.since).total_seconds()),
         "held": said_of_hold(row.rule, row.reason, whose=_whose(row)),
         "tried": ago((now - row.tried_at).total_seconds()) if row.tried_at else "",
+        "passed": passed(row.feasible, row.nodes),
         "decision": decision_url(row.decision) if row.decision else "",
         "undecided": _undecided(row),
         "is_ours": _is_ours(row),

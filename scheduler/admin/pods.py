@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import change_url, decisions_url, revision_url
+from policies.wording import passed
 from scheduler.admin.links import assignment_url, decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.admin.pending import group_url, shown_pod
 from scheduler.decisions.causes import causes_of
@@ -28,6 +29,7 @@ from scheduler.pending.telling import told
 
 SEE = "scheduler.view_decision"
 _MOST_NAMED = 12
+_LONGEST_ERROR = 120
 # Differences that the page looks for by itself: each decides two Snapshots anew.
 _MOST_LOOKED_FOR = 5
 
@@ -155,10 +157,19 @@ def _attempts(story: Story) -> list[dict[str, Any]]:
     return [_attempt(each, turns) for each in story.attempts]
 
 
+def _verdict(each: Attempt) -> dict[str, str]:
+    """Return how many nodes passed, with a sign before it."""
+    if each.error:
+        return {"mark": "!", "kind": "bad", "text": f"no answer: {each.error[:_LONGEST_ERROR]}"}
+    mark, kind = ("–", "plain") if not each.nodes else ("✓", "good") if each.feasible else ("✗", "bad")
+    return {"mark": mark, "kind": kind, "text": passed(each.feasible, each.nodes)}
+
+
 def _attempt(each: Attempt, turns: list[str]) -> dict[str, Any]:
     is_looked_for = each.first_id in turns[:_MOST_LOOKED_FOR]
     return {
         "attempt": each,
+        "verdict": _verdict(each),
         "url": decision_url(each.id),
         "version": version_url(each.rule_set, each.rule_set_version) if each.rule_set_version else "",
         "revision": revision_url(each.revision) if each.revision else "",

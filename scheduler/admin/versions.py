@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from policies.admin.base import decisions_url
 from policies.admin.panels import add_panel
 from policies.models import RuleSetVersion
+from scheduler.admin.decision_list import verdict_of
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.reading import recorded
 from scheduler.decisions.replica import unless_away
@@ -41,7 +42,12 @@ def version_panel(version: RuleSetVersion, _: HttpRequest) -> SafeString:
         "no_node": decisions_url(**asked, answer="none"),
         "shadows": decisions_url(**asked, mode="shadow"),
         "rows": [
-            {"row": row, "url": decision_url(row.pk), "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid)}
+            {
+                "row": row,
+                "verdict": verdict_of(row),
+                "url": decision_url(row.pk),
+                "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
+            }
             for row in found
         ],
         "rules": [

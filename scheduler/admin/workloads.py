@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url, revision_url
 from policies.wording import counted
+from scheduler.admin.decision_list import verdict_of
 from scheduler.admin.links import assignment_url, decision_url, node_url, pod_url, version_url
 from scheduler.admin.pending import shown_pod
 from scheduler.decisions.workload_story import WorkloadStory, workload_story
@@ -92,6 +93,7 @@ def _rules(story: WorkloadStory) -> dict[str, Any]:
     return {
         "newest": row,
         "newest_url": decision_url(row.pk),
+        "newest_verdict": verdict_of(row),
         "newest_pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
         "version": version_url(row.rule_set, row.rule_set_version) if row.rule_set_version else "",
         "revision": revision_url(row.revision) if row.revision else "",

@@ -166,7 +166,12 @@ def _summary(decision: Decision, body: dict[str, Any]) -> str:
         return f"{pod} is taken by no Assignment: every node passes and none gets a score"
     by = f"rule set {decision.rule_set} version {decision.rule_set_version} (Assignment {decision.assignment})"
     best = f", best {decision.best}" if decision.best else ""
-    said = f"{pod}: {decision.feasible:,} of {decision.nodes:,} nodes may be used{best}, by {by}"
+    may = (
+        f"{decision.feasible:,} of {decision.nodes:,} nodes may be used"
+        if decision.nodes
+        else "there was no node to ask about"
+    )
+    said = f"{pod}: {may}{best}, by {by}"
     return said if decision.mode == "enforce" else f"[{decision.mode}] {said}"
 
 

@@ -211,7 +211,11 @@ def decision_line(row: dict[str, Any]) -> str:
     """Return a Decision in a line."""
     pod = f"{row.get('pod_namespace', '')}/{row.get('pod_name', '')}"
     rule_set = f"{row.get('rule_set') or 'no rule set'}"
-    nodes = f"{row.get('feasible', '?')} of {row.get('nodes', '?')} nodes"
+    nodes = (
+        f"{row.get('feasible', '?')} of {row.get('nodes', '?')} nodes"
+        if row.get("nodes") != 0
+        else "no node to ask about"
+    )
     best = row.get("placed") or row.get("best") or row.get("node") or ""
     return f"{row.get('at', '')} {row.get('verb', ''):<10} {pod} {nodes}, {rule_set}" + (
         f", best {best}" if best else ""

@@ -29,15 +29,14 @@ def _waiting(pending: dict[str, Any]) -> str:
 
 def _attempt(attempt: dict[str, Any]) -> Iterator[str]:
     times = f", {attempt['times']} times since {_moment(attempt['firstAt'])}" if attempt["times"] > 1 else ""
-    rules = (
-        f"rule set {attempt['ruleSet']} version {attempt['ruleSetVersion']}" if attempt["ruleSet"] else "no rule set"
-    )
+    version = f" version {attempt['ruleSetVersion']}" if attempt["ruleSetVersion"] else ""
+    rules = f"rule set {attempt['ruleSet']}{version}" if attempt["ruleSet"] else "no rule set"
     by = f" by Assignment {attempt['assignment']}" if attempt.get("assignment") else ""
     best = f"; the best is {attempt['best']}" if attempt["best"] else ""
     answer = (
         f"no answer: {attempt['error']}"
         if attempt.get("error")
-        else f"{attempt['feasible']} of {attempt['nodes']} nodes passed {rules}{by}, Revision {attempt['revision']}{best}"
+        else f"{_passed(attempt)} {rules}{by}, Revision {attempt['revision']}{best}"
     )
     yield f"{_moment(attempt['lastAt'])} {attempt['verb']}{times}: {answer}."
     yield from (f"  {said}" for said in attempt.get("changed", ()))
@@ -50,6 +49,12 @@ def _attempt(attempt: dict[str, Any]) -> Iterator[str]:
         yield f"  {causes.get('sentence') or 'What made the difference is not known: ' + str(causes.get('fault', ''))}"
     for each in attempt.get("refusals", ()):
         yield f"  - {each['rule']} refused {names(each['nodes'])}: {each['reason'] or each['code']}"
+
+
+def _passed(attempt: dict[str, Any]) -> str:
+    if not attempt["nodes"]:
+        return "there was no node to ask about by"
+    return f"{attempt['feasible']} of {attempt['nodes']} nodes passed"
 
 
 def _provenance(held: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
+from policies.wording import passed
 from scheduler.decisions.explaining import explain_decision, named
 from scheduler.decisions.remedies import OPENING, Remedies, remedies_of
 from scheduler.decisions.story import Story, story_of
@@ -124,9 +125,7 @@ def _told(story: Story) -> str:
     for attempt in reversed(story.attempts):
         times = f", {attempt.times} times" if attempt.times > 1 else ""
         best = f", best {attempt.best}" if attempt.best else ""
-        answer = (
-            f"no answer: {attempt.error}" if attempt.error else f"{attempt.feasible} of {attempt.nodes} nodes{best}"
-        )
+        answer = f"no answer: {attempt.error}" if attempt.error else f"{passed(attempt.feasible, attempt.nodes)}{best}"
         lines.append(f"{attempt.last_at.isoformat()} {attempt.verb}{times}: {answer}")
         lines += [f"- {said}" for said in attempt.changed]
         if attempt.newly_allowed:

@@ -69,7 +69,7 @@ def test_one_that_ended_in_an_error_says_so_and_not_how_many_nodes_it_had(audito
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
     make_decision(error="too late", nodes=0, feasible=0)
     page = text_of(auditor.get(reverse("admin:policies_rulesetversion_change", args=[RuleSetVersion.objects.get().pk])))
-    assert ", error" in page
+    assert ", ! error" in page
     assert "0 of 0 nodes" not in page
 
 

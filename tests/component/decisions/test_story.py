@@ -253,6 +253,26 @@ def test_a_name_that_was_used_again_has_a_story_for_each_uid(history: History, a
     assert "UID old" in text_of(get(auditor, f"{PAGE}?uid=old"))
 
 
+def test_where_there_was_no_node_nobody_says_that_none_of_them_passed(
+    history: History, asking: Asking, auditor: Client
+) -> None:
+    key = asking.filter(pod(), snapshot())
+    told(history)
+    text = text_of(get(auditor, PAGE))
+    assert "– no node to ask about , by team v1" in text
+    assert "It waits: by the last answer there was no node to ask about." in text
+    pages = [text, text_of(get(auditor, f"/admin/scheduler/decision/{key}/change/"))]
+    pages.append(text_of(get(auditor, "/admin/scheduler/workloads/default/Job/night/")))
+    pages.append(text_of(auditor.get("/admin/scheduler/versions/team/1/", follow=True)))
+    for options in ([], ["--story"]):
+        out = io.StringIO()
+        call_command("explain", "web-1", *options, stdout=out)
+        pages.append(out.getvalue())
+    for page in pages:
+        assert "0 of 0" not in page
+        assert "no node to ask about" in page
+
+
 def test_an_attempt_is_pinned_and_each_other_one_stands_beside_it(
     history: History, asking: Asking, auditor: Client
 ) -> None:

@@ -112,6 +112,22 @@ def test_why_says_of_an_attempt_without_an_answer_why(berth: Berth, stub: Stub) 
     assert ran.out.splitlines()[1] == said
 
 
+def test_where_there_was_no_node_nobody_says_that_none_of_them_passed(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/pods/shop/web-1", STORY | {"attempts": [ATTEMPT | {"nodes": 0, "refusals": [], "times": 1}]})
+    said = "2026-01-01T10:05:00Z filter: there was no node to ask about by rule set web version 2 by Assignment shop, Revision 7."
+    assert berth("why", "shop/web-1").out.splitlines()[1] == said
+
+    row = {"id": "1", "at": "2026-01-01T10:00:00Z", "verb": "schedule", "pod_namespace": "shop", "pod_name": "web-1"}
+    stub.answer("GET", "/decisions", {"results": [row | {"feasible": 0, "nodes": 0, "rule_set": "web"}]})
+    assert "shop/web-1 no node to ask about, web" in berth("decisions").out
+
+
+def test_why_names_no_version_of_what_has_none(berth: Berth, stub: Stub) -> None:
+    attempt = ATTEMPT | {"ruleSet": "classic-default", "ruleSetVersion": 0, "assignment": ""}
+    stub.answer("GET", "/pods/shop/web-1", STORY | {"attempts": [attempt]})
+    assert "passed rule set classic-default, Revision 7" in berth("why", "shop/web-1").out
+
+
 @pytest.mark.parametrize("pod", ["shop/web-1", "pod/web-1", "web-1"])
 def test_a_pod_is_named_as_kubectl_does(berth: Berth, stub: Stub, pod: str) -> None:
     berth("why", pod, "--namespace", "shop")
