@@ -52,12 +52,14 @@ def wake(rows: Iterable[PendingPod], *, what: tuple[str, str], by: By, now: date
 
 def why_not(row: PendingPod) -> str:
     """Return why a Pod can't be woken; empty where it can."""
+    if row.condition == GATED:
+        return "scheduling gates keep it back until whoever set them takes them off"
     if row.scheduler_name not in settings.BERTH.scheduler_names:
         return (
             f"{row.scheduler_name or 'its scheduler'} keeps a queue of its own; "
             "Berth has it try as soon as a Revision, the time or labels of its namespace let a Pod pass"
         )
-    return "scheduling gates keep it back until whoever set them takes them off" if row.condition == GATED else ""
+    return ""
 
 
 def is_any_to_wake(rows: QuerySet[PendingPod]) -> bool:

@@ -491,6 +491,14 @@ def test_a_pod_of_kube_scheduler_has_no_such_button_and_its_page_says_why(operat
     uid = PendingPod.objects.get(name="web-1").uid
     said = text_of(operator.post(f"{path}wake/", {"uid": uid}, follow=True))
     assert "1 can't be woken: default-scheduler keeps a queue of its own" in said
+
+
+def test_a_gated_pod_can_not_be_woken_for_its_gates_whoever_schedules_it(operator: Client, waiting: str) -> None:
+    assert waiting
+    PendingPod.objects.filter(name="web-1").update(condition=GATED)
+    said = text(operator, "/admin/scheduler/pods/default/web-1/")
+    assert "It can't be woken: scheduling gates keep it back until whoever set them takes them off." in said
+    assert "keeps a queue of its own" not in said
     assert not Wake.objects.exists()
     assert not AuditEvent.objects.filter(kind="wake").exists()
 
