@@ -170,6 +170,9 @@ def _attempt(each: Attempt, turns: list[str]) -> dict[str, Any]:
     return {
         "attempt": each,
         "verdict": _verdict(each),
+        "since": f"{each.first_at:%H:%M:%S}"
+        if each.first_at.date() == each.last_at.date()
+        else f"{each.first_at:%Y-%m-%d %H:%M:%S}",
         "url": decision_url(each.id),
         "version": version_url(each.rule_set, each.rule_set_version) if each.rule_set_version else "",
         "revision": revision_url(each.revision) if each.revision else "",

@@ -62,6 +62,10 @@ class Asking:
         self._history = history
         self._seconds = 0
 
+    def pass_time(self, seconds: int) -> None:
+        """Let so long pass before the next question."""
+        self._seconds += seconds
+
     def filter(self, asked: Pod, seen: Snapshot, names: Sequence[str] = ()) -> str:
         self._seconds += 10
         now = AT + timedelta(seconds=self._seconds)
@@ -251,6 +255,17 @@ def test_a_name_that_was_used_again_has_a_story_for_each_uid(history: History, a
     page = get(auditor, PAGE)
     assert b"?uid=old" in page.content
     assert "UID old" in text_of(get(auditor, f"{PAGE}?uid=old"))
+
+
+def test_an_attempt_that_began_on_another_day_says_on_which(history: History, asking: Asking, auditor: Client) -> None:
+    for _ in range(2):
+        asking.filter(pod(), snapshot(n1="ops"))
+    history.settle()
+    assert "2026-01-01 00:00:20 UTC , 2 times since 00:00:10:" in text_of(get(auditor, PAGE))
+    asking.pass_time(24 * 60 * 60)
+    asking.filter(pod(), snapshot(n1="ops"))
+    history.settle()
+    assert "2026-01-02 00:00:30 UTC , 3 times since 2026-01-01 00:00:10:" in text_of(get(auditor, PAGE))
 
 
 def test_where_there_was_no_node_nobody_says_that_none_of_them_passed(
