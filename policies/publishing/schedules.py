@@ -295,6 +295,10 @@ def _edited_since(change: Change, armed: ChangeEvent) -> ChangeEvent | None:
 def _who_armed(armed: ChangeEvent) -> By:
     """Return who set the time: that account publishes, with what it may do by now."""
     if armed.by_user is not None:
+        if not armed.by_user.is_active:
+            raise PublishingError(
+                [f"The account {armed.who}, who set its time, is switched off; somebody else has to set it again."]
+            )
         return armed.by_user
     if armed.via in ("command", "schedule"):
         return armed.by

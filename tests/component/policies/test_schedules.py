@@ -171,15 +171,23 @@ class TestGoingLive:
         assert "published another RuleSet web since" in tick(now + HOUR)[0]
         assert filters_of("web") == ["MatchNodeSelector"]
 
-    @pytest.mark.parametrize("gone", ["role", "account"])
-    def test_who_set_the_time_has_to_be_allowed_still(self, alice: User, now: datetime, gone: str) -> None:
+    @pytest.mark.parametrize(
+        ("gone", "said"),
+        [
+            ("role", "alice may not publish"),
+            ("account", "The account alice, who set its time, is gone"),
+            ("use", "The account alice, who set its time, is switched off"),
+        ],
+    )
+    def test_who_set_the_time_has_to_be_allowed_still(self, alice: User, now: datetime, gone: str, said: str) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         if gone == "role":
             alice.groups.remove(Group.objects.get(name="Operator"))
+        elif gone == "use":
+            User.objects.filter(pk=alice.pk).update(is_active=False)
         else:
             alice.delete()
-        said = tick(now + HOUR)[0]
-        assert ("alice may not publish" in said) or ("The account alice, who set its time, is gone" in said)
+        assert said in tick(now + HOUR)[0]
         assert fresh(change).state == "draft"
 
     def test_the_time_can_be_taken_back_and_has_to_be_ahead(self, alice: User, now: datetime) -> None:
