@@ -398,13 +398,18 @@ def able_to_approve() -> QuerySet[User]:
 
 
 def waiting_for(change: Change) -> list[Waiting]:
-    """Return whose review a Change waits for, by name; who was asked first comes first."""
+    """Return whose review a Change waits for, by name; who was asked first comes first.
+
+    Who was asked and may not approve any more isn't waited for: else it would seem to be somebody's who can do nothing.
+    """
     events = list(change.events.all())
     left_out = {event.who for event in approvals_given(change, events)}
     left_out |= {event.who for event in events if event.act in AUTHORING}
     asked = [event for event in events if event.act == _Act.ASK and event.asked not in left_out]
     if not asked or not _may_be_asked_for(change, events):
         return []
+    able = set(able_to_approve().filter(pk__in=[event.whom_user_id for event in asked]).values_list("pk", flat=True))
+    asked = [event for event in asked if event.whom_user_id in able]
     dropped_at = max(event.at for event in events if event.act in (*AUTHORING, _Act.OVERTAKE))
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}

@@ -249,6 +249,20 @@ class TestAsking:
         assert publishing.waiting_for(change) == []
         assert publishing.changes_waiting_for("dave") == []
 
+    @pytest.mark.parametrize("gone", ["role", "account"])
+    def test_who_was_asked_and_may_not_approve_any_more_is_not_waited_for(
+        self, alice: User, carol: User, dave: User, gone: str
+    ) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        for name in ("carol", "dave"):
+            publishing.ask_for_review(change=change, by=alice, whom=name)
+        if gone == "role":
+            carol.groups.clear()
+        else:
+            User.objects.filter(pk=carol.pk).update(is_active=False)
+        assert [each.name for each in publishing.waiting_for(change)] == ["dave"]
+        assert publishing.changes_waiting_for("carol") == []
+
     def test_an_edit_makes_it_wait_again_since_then(self, alice: User, carol: User, dave: User) -> None:
         publishing.set_review(approvals=2, by="root")
         change = in_review(make_rule_set("web", **A), by=alice)
