@@ -86,10 +86,16 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
             ScenarioError: they would be no Pods.
         """
         try:
-            return [Pod.from_json(self._json(index)) for index in range(1, number + 1)]
+            pods = [Pod.from_json(self._json(index)) for index in range(1, number + 1)]
         except ObjectError as error:
             message = f"the template makes no Pod: {error}"
             raise ScenarioError(message) from error
+        # The API server refuses it; counted, it would make room on its node.
+        for name, amount in pods[0].requests.amounts.items() if pods else ():
+            if amount < 0:
+                message = f"the template makes no Pod: it requests less than nothing of {name}"
+                raise ScenarioError(message)
+        return pods
 
     def _json(self, index: int) -> dict[str, Any]:
         name = f"{self.name}-scenario-{index}"

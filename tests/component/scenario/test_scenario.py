@@ -217,6 +217,7 @@ def test_what_makes_no_pods_is_refused(document: object, says: str) -> None:
         ({"metadata": {"ownerReferences": 3}, "spec": {}}, "the template makes no Pod"),
         ({"spec": {"containers": [], "overhead": {"cpu": 10**30}}}, "more than 64 bits"),
         ({"spec": {"containers": [], "priority": 10**30}}, "more than 64 bits"),
+        ({"spec": {"containers": [{"resources": {"requests": {"cpu": "-1"}}}]}}, "requests less than nothing of cpu"),
     ],
 )
 def test_a_pod_with_what_no_pod_has_is_refused(pod: dict[str, Any], says: str) -> None:
