@@ -290,6 +290,14 @@ def _read(loader: "_Loader | _FastLoader", source: str) -> Iterator[Located]:
             yield Located(document, source, lines)
 
 
+def not_a_pod(document: object) -> str:
+    """Return why a manifest that stands for a Pod is none, by the kind that it names; empty where it may be one."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind in (None, "Pod"):
+        return ""
+    return f"this is a {str(kind)[:40]}, not a Pod: give a Pod that it makes, or name one of those in the cluster"
+
+
 def to_yaml(document: dict[str, Any], *, width: int = 110) -> str:
     """Write a document as YAML, the same bytes for the same document; members keep their order."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width))

@@ -16,6 +16,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle, Scope
+from policies.manifests import not_a_pod
 from policies.wording import counted
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -136,6 +137,8 @@ def preview(
         PreviewError: it is no Pod, or there is no such rule set.
     """
     now = at or datetime.now(UTC)
+    if fault := not_a_pod(json):
+        raise PreviewError(fault)
     try:
         pod = Pod.from_json(_without_node(json))
     except ObjectError as error:

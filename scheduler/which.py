@@ -11,6 +11,7 @@ from policies import publishing
 from policies.engine.errors import ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.which import Which, which
+from policies.manifests import not_a_pod
 from scheduler.cluster.bind import is_name
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
@@ -78,6 +79,8 @@ def which_of_document(document: Any, namespace_labels: Mapping[str, str] | None 
     Raises:
         AskedError: it is no Pod.
     """
+    if fault := not_a_pod(document):
+        raise AskedError(fault)
     try:
         pod = Pod.from_json(document)
     except ObjectError as error:

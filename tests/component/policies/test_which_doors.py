@@ -92,6 +92,10 @@ class TestThePage:
             ({"pod": "shop/away"}, "the cluster can't be asked: connection refused. Give the Pod itself"),
             ({"pod": "shop/../../nodes"}, "name a Pod as NAMESPACE/NAME"),
             ({"document": "metadata: 5"}, "Pod:"),
+            (
+                {"document": f"kind: Deployment\n{YAML}spec: {{template: {{metadata: {{labels: {{team: a}}}}}}}}"},
+                "this is a Deployment, not a Pod: give a Pod that it makes, or name one of those in the cluster",
+            ),
             ({"document": YAML, "namespace_labels": "env in (a, b)"}, "Write labels as name=value"),
         ],
     )

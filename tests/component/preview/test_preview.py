@@ -167,6 +167,8 @@ def test_what_cannot_be_previewed_says_why(change: Change) -> None:
         preview(POD, "none", rules_of(change.pk), cluster())
     with pytest.raises(PreviewError, match="no rule set none is live"):
         preview(POD, "none", rules_of(None), cluster())
+    with pytest.raises(PreviewError, match="this is a Job, not a Pod"):
+        preview({"kind": "Job"}, "web", rules_of(change.pk), cluster())
     with pytest.raises(PreviewError, match="Pod"):
         preview({"metadata": 3}, "web", rules_of(change.pk), cluster())
 
