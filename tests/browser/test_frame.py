@@ -165,6 +165,22 @@ def names_in_order(page: Page) -> list[str | None]:
 
 
 @pytest.mark.timeout(600)
+def test_moved_assignments_show_their_new_places_and_moved_back_they_are_as_live(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/policies/assignment/order/")
+    places, said = page.locator("#order td[data-label=Place]"), page.locator("#order-moved")
+    began = names_in_order(page)
+    page.click(f"button[aria-label='Move {began[0]} down']")
+    assert names_in_order(page) != began
+    assert places.all_text_contents() == ["1", "2", "3"]
+    expect(said).to_have_text("Another order than the live one. It is kept by the button below.")
+    page.click(f"button[aria-label='Move {began[0]} up']")
+    assert names_in_order(page) == began
+    assert places.all_text_contents() == ["1", "2", "3"]
+    expect(said).to_have_text("As it is live.")
+
+
+@pytest.mark.timeout(600)
 def test_assignments_are_put_in_order_by_dragging_and_by_keys(operator: Page) -> None:
     page = operator
     page.goto("/admin/policies/assignment/order/")

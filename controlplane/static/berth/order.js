@@ -8,13 +8,18 @@
   const said = document.getElementById("order-moved");
   const all = field.value.split(" ");
   const first = all.indexOf((body.rows[0] || { dataset: {} }).dataset.name);
+  const loaded = { order: field.value, says: said.textContent };
   let dragged = null;
 
   function note() {
     const shown = Array.from(body.rows, (row) => row.dataset.name);
     all.splice(first, shown.length, ...shown);
     field.value = all.join(" ");
-    said.textContent = "Another order than the live one. It is kept by the button below.";
+    Array.from(body.rows).forEach((row, index) => {
+      row.querySelector("[data-label=Place]").textContent = first + index + 1;
+    });
+    const isAsLoaded = field.value === loaded.order;
+    said.textContent = isAsLoaded ? loaded.says : "Another order than the live one. It is kept by the button below.";
   }
 
   form.addEventListener("click", (event) => {
