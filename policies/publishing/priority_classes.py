@@ -60,7 +60,19 @@ def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
         for each in wanted
         if default and each.global_default and each.name != default
     ]
+    drifted = {row.name: row for row in ClusterPriorityClass.objects.filter(state=ClusterPriorityClass.State.DRIFTED)}
+    lines += [
+        f"! {each.name} in the cluster isn't as Berth applied it, and what others made of it is overwritten. "
+        f"{drifted[each.name].message}"
+        for each in wanted
+        if each.name in drifted and not _is_as_in_cluster(each, drifted[each.name])
+    ]
     return lines
+
+
+def _is_as_in_cluster(wanted: engine.PriorityClass, row: ClusterPriorityClass) -> bool:
+    held = (wanted.value, wanted.global_default, wanted.preemption_policy, wanted.description)
+    return held == (row.value, row.global_default, row.preemption_policy, row.description)
 
 
 def live_priority_classes() -> dict[str, engine.PriorityClass]:

@@ -194,6 +194,25 @@ def test_publishing_another_value_names_the_workloads_that_have_it(operator: Cli
     assert "Job shop/web (1)" in said[0]
 
 
+def test_publishing_a_class_that_others_changed_says_what_of_theirs_it_overwrites(
+    operator: Client, server: PriorityServer
+) -> None:
+    publish(description="ours")
+    look_now(server)
+    assert publishing.cluster_warnings([make_priority_class("batch", 2000)]) == []
+    server.have("batch", description="theirs")
+    look_now(server)
+    (said,) = publishing.cluster_warnings([make_priority_class("batch", 2000)])
+    assert said.startswith(
+        "! batch in the cluster isn't as Berth applied it, and what others made of it is overwritten."
+    )
+    assert "description is “theirs”" in said
+    assert publishing.cluster_warnings([make_priority_class("batch", 1000, description="theirs")]) == []
+    publishing.open_change(title="t", edits=[publishing.Edit.of(make_priority_class("batch", 2000))], by="operator")
+    page = text_of(get(operator, f"/admin/policies/change/{Change.objects.latest('pk').pk}/change/"))
+    assert "what others made of it is overwritten" in page
+
+
 def test_a_class_that_nobody_knows_isnt_found(operator: Client) -> None:
     assert operator.get(PAGE).status_code == 404
 
