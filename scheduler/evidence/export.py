@@ -117,10 +117,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return Q(**{name: value for name, value in fields.items() if value})
 
 
-def fault_of(case: Case) -> str:
+def fault_of(case: Case, now: datetime) -> str:
     """Return why nothing can be in the archive of a case, whatever happened; empty where something can."""
     if case.first and case.until and case.until <= case.first:
         return "The time ends before it begins."
+    if case.first and case.first > now:
+        return f"The time begins in the future: it is {now:%Y-%m-%d %H:%M:%S} UTC now."
     if case.change is not None and not Change.objects.filter(pk=case.change).exists():
         return f"There is no Change {case.change}."
     return ""

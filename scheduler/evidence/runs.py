@@ -49,7 +49,7 @@ def ask(case: Case, *, by: By, now: datetime) -> EvidenceExport:
     Raises:
         EvidenceError: that person's last one is still under way, or nothing can be in it.
     """
-    if fault := fault_of(case):
+    if fault := fault_of(case, now):
         raise EvidenceError(fault)
     asked_by = name_of(by)
     with transaction.atomic():

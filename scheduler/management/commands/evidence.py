@@ -7,6 +7,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from policies.management.command import BerthCommand, moment
 from policies.origin import system_user
@@ -44,7 +45,7 @@ class Command(BerthCommand):
             first=options["first"], until=options["until"], pod_namespace=namespace, pod_name=name,
             pod_uid=options["uid"], change=options["change"],
         )  # fmt: skip
-        if fault := fault_of(case):
+        if fault := fault_of(case, timezone.now()):
             raise CommandError(fault)
         out: Path = options["out"]
         _refuse_what_is_there(out)

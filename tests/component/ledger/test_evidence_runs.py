@@ -127,6 +127,7 @@ def test_nobody_but_auditors_exports(
     ("case", "says"),
     [
         ({"first": "2026-01-02T00:00", "until": "2026-01-01T00:00"}, "The time ends before it begins."),
+        ({"first": "2999-01-01T00:00"}, "The time begins in the future: it is 20"),
         ({"change": "0"}, "greater than or equal to 1"),
         ({"change": "99"}, "There is no Change 99."),
         ({"first": "yesterday"}, "Enter a valid date/time."),
