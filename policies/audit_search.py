@@ -17,6 +17,7 @@ from policies.models.audit import first_id_at
 from policies.origin import Door
 from policies.parameters import (
     SearchError,
+    check_order,
     column_is,
     day_or_moment,
     number_is,
@@ -83,6 +84,8 @@ def parse_search(given: Mapping[str, str], *, sees_addresses: bool, also: Iterab
         faults["address"] = "may be asked for by who may see addresses: an Auditor may"
     if "before" in found and "after" in found:
         faults["after"] = "a page is before an event or after one, not both"
+    if "from" in found and "to" in found:
+        check_order(_moment(given["from"], ends=False), _moment(given["to"], ends=True), faults)
     if faults:
         raise SearchError(faults)
     values = {name: given[name] for name in found if name in BY_NAME}

@@ -116,6 +116,12 @@ def day_or_moment(text: str) -> date:
     raise ValueError(message)
 
 
+def check_order(since: datetime | None, until: datetime | None, faults: dict[str, str]) -> None:
+    """Add a fault where a time ends before it begins: who finds nothing in it would take that for an answer."""
+    if since is not None and until is not None and until <= since:
+        faults["to"] = "ends before it begins: from is later"
+
+
 def start_of(day: date) -> datetime:
     """Return when a day begins, in UTC."""
     return datetime.combine(day, time(), UTC)

@@ -19,6 +19,7 @@ from django.db.models.lookups import GreaterThan
 from policies.models import ChangeEvent, Revision
 from policies.parameters import (
     SearchError,
+    check_order,
     column_is,
     day_or_moment,
     number_is,
@@ -224,9 +225,10 @@ def parse_search(given: Mapping[str, str], now: datetime, *, also: Iterable[str]
         faults["after"] = "a page is before a place or after one, not both"
     if "span" in known and ("from" in known or "to" in known):
         faults["span"] = "stands for from and to; give one or the other"
+    since, until = _times(known, now)
+    check_order(since, until, faults)
     if faults:
         raise SearchError(faults)
-    since, until = _times(known, now)
     values = {name: given[name] for name in known if name in BY_NAME}
     times: dict[str, str] = {name: given[name] for name in ("span", "from", "to") if name in known}
     places = {name: known[name] for name in ("before", "after", "limit") if name in known}

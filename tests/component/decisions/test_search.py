@@ -212,6 +212,14 @@ def test_what_is_no_filter_and_no_value_is_refused_by_name(given: dict[str, str]
     assert '<details class="berth-details" open>' in page.content.decode()
 
 
+def test_a_time_that_ends_before_it_begins_is_a_fault_and_no_empty_answer(auditor: Client) -> None:
+    for path in (LIST, REST, "/admin/policies/audit/", "/api/v1/events"):
+        answer = auditor.get(path, {"from": "2026-11-28", "to": "2026-11-27"})
+        assert answer.status_code == 400, path
+        assert "ends before it begins" in answer.content.decode(), path
+        assert auditor.get(path, {"from": "2026-11-28", "to": "2026-11-28"}).status_code == 200, path
+
+
 def test_all_faults_are_told_at_once_and_times_and_places_stand_once() -> None:
     place = "2026-01-01T00:00:00.000000Z"
     given = {"nope": "1", "revision": "x", "span": "day", "from": "2026-01-01", "before": place, "after": place}
