@@ -379,6 +379,8 @@ def _provenance(placing: Decision | None) -> list[Provenance]:
     if placing is None:
         return []
     wanted = [("RuleSet", placing.rule_set), ("Assignment", placing.assignment)]
+    # Rules that were out of force let a Pod pass, too: whoever paused them answers for that.
+    wanted += [(each["kind"], each["name"]) for each in dict(_read(placing, Names()).notes).get(SUSPENDED_BY) or ()]
     return provenance_of([(kind, name) for kind, name in wanted if name], placing.revision)
 
 

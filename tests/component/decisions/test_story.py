@@ -23,12 +23,12 @@ from policies.engine.ruleset import RuleSet
 from policies.models import Change
 from scheduler.decisions import causes
 from scheduler.decisions.causes import causes_of
-from scheduler.decisions.record import Entry, NodesEntry
+from scheduler.decisions.record import Entry, NodesEntry, notes_of_suspensions
 from scheduler.decisions.story import Story, story_of
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.decisions.workload_story import workload_story
 from scheduler.models import Decision, Outcome
-from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pause, make_pod, make_rule_set
 from tests.component.pages import get, publish_all, text_of
 from tests.recording import History
 
@@ -278,7 +278,8 @@ def test_where_there_was_no_node_nobody_says_that_none_of_them_passed(
     assert "It waits: by the last answer there was no node to ask about." in text
     pages = [text, text_of(get(auditor, f"/admin/scheduler/decision/{key}/change/"))]
     pages.append(text_of(get(auditor, "/admin/scheduler/workloads/default/Job/night/")))
-    pages.append(text_of(auditor.get("/admin/scheduler/versions/team/1/", follow=True)))
+    version: Any = auditor.get("/admin/scheduler/versions/team/1/", follow=True)
+    pages.append(text_of(version))
     for options in ([], ["--story"]):
         out = io.StringIO()
         call_command("explain", "web-1", *options, stdout=out)
@@ -336,6 +337,25 @@ def test_one_page_leads_to_the_end_and_to_who_approved_the_rules(
     ):
         assert said in text, said
     assert "dave" not in text
+
+
+def test_who_paused_the_rules_answers_for_a_pod_that_got_its_node_meanwhile(history: History, auditor: Client) -> None:
+    approved(rules("web"))
+    live: list[Any] = [make_assignment("all", "team", match={}), make_pause("storm", "RuleSet/team")]
+    publish_all(*live, by="erin")
+    asked = pod()
+    revision = CompiledRevision(publishing.current_revision())
+    choice = revision.choose(asked, snapshot(n1="ops"), AT)
+    assert choice.enforced is None
+    entry = NodesEntry(id=str(uuid.uuid4()), verb="filter", pod=asked, now=AT, revision=revision, assignment=None,
+                       rule_set=None, snapshot=snapshot(n1="ops"), names=["n1"], answer=None,
+                       notes=notes_of_suspensions(choice.suspended_by))  # fmt: skip
+    history.recorder.record(entry)
+    story = told(history)
+    assert [(each.kind, each.name, each.published_by) for each in story.provenance] == [("Pause", "storm", "erin")]
+    text = text_of(get(auditor, PAGE))
+    assert "Pause storm: live since Revision" in text
+    assert "No rules of Berth's" not in text
 
 
 def ended(*ends: tuple[str, int]) -> list[str]:
