@@ -63,7 +63,9 @@ class Command(BerthCommand):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             collection = _COLLECTIONS[document["kind"]].format(namespace=document["metadata"]["namespace"])
             self._create(client, f"/{collection}", msgspec.json.encode(document), deadline)
-        self.stdout.write("example Deployments are in the cluster; the Pod of refused stays Pending on purpose")
+        # Where the examples wait for review nothing refuses it.
+        waits = "; the Pod of refused stays Pending on purpose" if current_revision().number else ""
+        self.stdout.write(f"example Deployments are in the cluster{waits}")
 
     def _create(self, client: Client, collection: str, body: bytes, deadline: float) -> None:
         while True:

@@ -20,6 +20,7 @@ from django.test.utils import CaptureQueriesContext
 
 from policies import checking, manifests, publishing
 from policies.models import Change, Revision, RuleSetVersion
+from scheduler.cluster.client import Client as ClusterClient
 from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
 from tests.component.pages import opened, publish_all
 
@@ -217,6 +218,22 @@ def test_where_review_is_required_the_examples_wait_in_one_change(
         _run("seed", "--examples", str(manifest.parent))
     assert Change.objects.get().state == "draft"
     assert not Revision.objects.exists()
+
+
+def test_a_pod_is_only_said_to_stay_pending_where_the_examples_are_live(
+    tmp_path: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Server:
+        def post(self, *, path: str, body: bytes) -> None:
+            """Take it."""
+
+    monkeypatch.setattr(ClusterClient, "connect", lambda _kubeconfig: Server())
+    workload = tmp_path / "workload.txt"
+    workload.write_text("kind: Deployment\nmetadata: {name: refused, namespace: default}\n")
+    said = "example Deployments are in the cluster"
+    assert _run("seed", "--workload", str(workload)) == f"{said}\n"
+    _run("apply", "--publish", "--no-cluster", str(manifest))
+    assert _run("seed", "--workload", str(workload)) == f"{said}; the Pod of refused stays Pending on purpose\n"
 
 
 @pytest.mark.parametrize(
