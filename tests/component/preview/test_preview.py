@@ -348,6 +348,9 @@ def test_a_test_that_is_none_says_so_at_its_field(operator: Client, change: Chan
 def test_an_auditor_previews_nothing(auditor: Client, change: Change) -> None:
     asked = {"rule_set": "web", "change": change.pk, "pending": "default/billing-1"}
     assert "Operators ask." in text_of(auditor.get(PAGE, asked))
+    shared = text_of(auditor.get(PAGE, {"pod": "shop/web-1"}))
+    assert "Operators try a Pod on the draft of a rule set here." in shared
+    assert "No rule set is being edited" not in shared
     assert auditor.post(PAGE, asked).status_code == 403
     assert auditor.post(SAVE, asked).status_code == 403
 
