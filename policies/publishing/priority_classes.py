@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from django.db import transaction
-from django.db.models import Count, F, Max, Sum
+from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import Now
 
 from policies import compiler
@@ -48,7 +48,9 @@ def priority_class_faults(priority_class: engine.PriorityClass, beside: Iterable
 
 def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
     """Return what the cluster, as it was seen last, will make of classes that it has from others."""
-    theirs = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=False)}
+    drifted_or_theirs = Q(present=True, managed=False) | Q(state=ClusterPriorityClass.State.DRIFTED)
+    seen = {row.name: row for row in ClusterPriorityClass.objects.filter(drifted_or_theirs)}
+    theirs = {name: row for name, row in seen.items() if row.present and not row.managed}
     lines = [
         f"! {each.name} in the cluster isn't managed by Berth, and stays as it is until adopt is set"
         for each in wanted
@@ -60,7 +62,7 @@ def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
         for each in wanted
         if default and each.global_default and each.name != default
     ]
-    drifted = {row.name: row for row in ClusterPriorityClass.objects.filter(state=ClusterPriorityClass.State.DRIFTED)}
+    drifted = {name: row for name, row in seen.items() if row.state == ClusterPriorityClass.State.DRIFTED}
     lines += [
         f"! {each.name} in the cluster isn't as Berth applied it, and what others made of it is overwritten. "
         f"{drifted[each.name].message}"
