@@ -158,9 +158,11 @@ class _ChangeList(ChangeList):
         """Bring along how the rows stand: some questions for all of them."""
         super().get_results(request)
         overview = publishing.overview_of(self.result_list)
+        reviewers = publishing.reviewers_among(self.result_list)
         touched = _touched([row.pk for row in self.result_list if 0 < row.edit_count <= _NAMED])
         for row in self.result_list:
             row.overview = overview.get(row.pk)
+            row.reviewers = reviewers
             lacks = row.overview is not None and row.overview.lacks_approvals
             row.is_short = lacks and row.state == lifecycle.APPROVED
             row.touched = touched.get(row.pk)
@@ -391,7 +393,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Return what it waits for: a person, an approval afterwards, its time, or somebody after it was held back."""
         if row.held:
             return "! somebody: held back at its time"
-        if waiting := publishing.waiting_for(row):
+        if waiting := publishing.waiting_for(row, row.reviewers):
             return ", ".join(each.name for each in waiting)
         if publishing.waits_for_approval_afterwards(row):
             return "! an approval afterwards"

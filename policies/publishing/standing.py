@@ -397,10 +397,21 @@ def able_to_approve() -> QuerySet[User]:
     return User.objects.with_perm("policies.approve", backend=_PERMISSIONS)
 
 
-def waiting_for(change: Change) -> list[Waiting]:
+def reviewers_among(changes: Iterable[Change]) -> set[int]:
+    """Return the accounts, by their keys, whose review was asked for and who may approve now: one question for any number of Changes."""
+    events = (event for change in changes for event in change.events.all())
+    asked = {event.whom_user_id for event in events if event.act == _Act.ASK and event.whom_user_id is not None}
+    return set(able_to_approve().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
+
+
+def waiting_for(change: Change, reviewers: Collection[int] | None = None) -> list[Waiting]:
     """Return whose review a Change waits for, by name; who was asked first comes first.
 
     Who was asked and may not approve any more isn't waited for: else it would seem to be somebody's who can do nothing.
+
+    Args:
+        change: the Change.
+        reviewers: `reviewers_among` several Changes; asked for this one alone where it isn't given.
     """
     events = list(change.events.all())
     left_out = {event.who for event in approvals_given(change, events)}
@@ -408,8 +419,10 @@ def waiting_for(change: Change) -> list[Waiting]:
     asked = [event for event in events if event.act == _Act.ASK and event.asked not in left_out]
     if not asked or not _may_be_asked_for(change, events):
         return []
-    able = set(able_to_approve().filter(pk__in=[event.whom_user_id for event in asked]).values_list("pk", flat=True))
+    able = reviewers_among([change]) if reviewers is None else reviewers
     asked = [event for event in asked if event.whom_user_id in able]
+    if not asked:
+        return []
     dropped_at = max(event.at for event in events if event.act in (*AUTHORING, _Act.OVERTAKE))
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
@@ -447,7 +460,8 @@ def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
     by_name = Q(whom_user__username=name) | Q(whom_user=None, whom=name)
     numbers = ChangeEvent.objects.filter(by_name, act=_Act.ASK).values("change")
     asked = Change.objects.filter(pk__in=numbers, state__in=states).prefetch_related("events")
-    found = [(change, each) for change in asked for each in waiting_for(change) if each.name == name]
+    reviewers = reviewers_among(asked)
+    found = [(change, each) for change in asked for each in waiting_for(change, reviewers) if each.name == name]
     return sorted(found, key=lambda pair: pair[1].since)
 
 

@@ -287,7 +287,16 @@ ONLY_READ = {
         "parts_of",
     ),
     *("priority_class_faults", "priority_class_state", "replaced_in_cluster", "results_of", "review_settings"),
-    *("rule_sets_of", "rule_sets_touched", "said_at", "said_by", "scheduled_changes", "seen_of", "sentence_of"),
+    *(
+        "reviewers_among",
+        "rule_sets_of",
+        "rule_sets_touched",
+        "said_at",
+        "said_by",
+        "scheduled_changes",
+        "seen_of",
+        "sentence_of",
+    ),
     *(
         "short_of_approvals",
         "number_able",
