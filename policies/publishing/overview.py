@@ -18,7 +18,7 @@ from policies.publishing.reviewing import needs_of, review_settings
 from policies.publishing.revisions import current_revision
 from policies.publishing.standing import (
     AUTHORING,
-    able_to_approve,
+    able_among,
     approvals_given,
     is_way_back,
     only_tightens_pauses,
@@ -152,7 +152,7 @@ def _approvals(
     rows = review_settings()
     given = {change.pk: approvals_given(change, list(change.events.all())) for change in changes}
     asked = {event.by_user_id for events in given.values() for event in events if event.by_user_id}
-    able = set(able_to_approve().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
+    able = able_among(asked)
     groups = set(User.objects.filter(pk__in=able).values_list("pk", "groups__name")) if able else set()
     found = {}
     for change in changes:

@@ -397,11 +397,16 @@ def able_to_approve() -> QuerySet[User]:
     return User.objects.with_perm("policies.approve", backend=_PERMISSIONS)
 
 
+def able_among(accounts: Collection[int]) -> set[int]:
+    """Return which of these accounts, by their keys, may approve now."""
+    return set(able_to_approve().filter(pk__in=accounts).values_list("pk", flat=True)) if accounts else set()
+
+
 def reviewers_among(changes: Iterable[Change]) -> set[int]:
     """Return the accounts, by their keys, whose review was asked for and who may approve now: one question for any number of Changes."""
     events = (event for change in changes for event in change.events.all())
     asked = {event.whom_user_id for event in events if event.act == _Act.ASK and event.whom_user_id is not None}
-    return set(able_to_approve().filter(pk__in=asked).values_list("pk", flat=True)) if asked else set()
+    return able_among(asked)
 
 
 def waiting_for(change: Change, reviewers: Collection[int] | None = None) -> list[Waiting]:
