@@ -11,14 +11,18 @@ import yaml
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from policies.management.command import BerthCommand
 from policies.models import Change
 from policies.publishing import current_revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError
+from scheduler.models import Process
 
 _RETRY_SECONDS = 1.0
+# How long the extender may take to see a cluster whose API server answers.
+_EXTENDER_SECONDS = 30.0
 _COLLECTIONS = {"Deployment": "apis/apps/v1/namespaces/{namespace}/deployments"}
 
 
@@ -31,7 +35,12 @@ class Command(BerthCommand):
         """Declare the options."""
         parser.add_argument("--examples", type=Path, help="folder of rule documents")
         parser.add_argument("--workload", type=Path, help="YAML file of Deployments")
-        parser.add_argument("--wait-seconds", type=float, default=0, help="how long to wait for the API server")
+        parser.add_argument(
+            "--wait-seconds",
+            type=float,
+            default=0,
+            help="how long to wait for the API server, and then for the extender to see it",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Seed what was asked for."""
@@ -60,6 +69,9 @@ class Command(BerthCommand):
     def _seed_workload(self, path: Path, wait_seconds: float) -> None:
         client = Client.connect(settings.BERTH.kubeconfig)
         deadline = time.monotonic() + wait_seconds
+        if wait_seconds:
+            _wait_for_api_server(client, deadline)
+            _wait_for_extender(min(deadline, time.monotonic() + _EXTENDER_SECONDS))
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             collection = _COLLECTIONS[document["kind"]].format(namespace=document["metadata"]["namespace"])
             self._create(client, f"/{collection}", msgspec.json.encode(document), deadline)
@@ -80,3 +92,23 @@ class Command(BerthCommand):
                 time.sleep(_RETRY_SECONDS)
             else:
                 return
+
+
+def _wait_for_api_server(client: Client, deadline: float) -> None:
+    """Return once the API server is ready, or the time is up: what is created next says why it can't be."""
+    while time.monotonic() < deadline:
+        try:
+            client.get(path="/readyz")
+        except APIError:
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+def _wait_for_extender(deadline: float) -> None:
+    """Return once an extender sees the cluster, or the time is up: before that it answers errors, and kube-scheduler tries again."""
+    while time.monotonic() < deadline:
+        alive = Process.objects.filter(role="extender", heartbeat_at__gt=timezone.now() - Process.STALE_AFTER)
+        if alive.exclude(snapshot_age_seconds=None).exists():
+            return
+        time.sleep(_RETRY_SECONDS)

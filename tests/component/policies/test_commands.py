@@ -17,10 +17,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.http import HttpRequest
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from policies import checking, manifests, publishing
 from policies.models import Change, Revision, RuleSetVersion
 from scheduler.cluster.client import Client as ClusterClient
+from scheduler.cluster.errors import APIUnavailableError
+from scheduler.models import Process
 from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
 from tests.component.pages import opened, publish_all
 
@@ -234,6 +237,41 @@ def test_a_pod_is_only_said_to_stay_pending_where_the_examples_are_live(
     assert _run("seed", "--workload", str(workload)) == f"{said}\n"
     _run("apply", "--publish", "--no-cluster", str(manifest))
     assert _run("seed", "--workload", str(workload)) == f"{said}; the Pod of refused stays Pending on purpose\n"
+
+
+def test_the_example_pods_are_made_once_the_extender_sees_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    extender = Process(id="extender@vm:1:x", role="extender", host="vm", pid=1, started_at=timezone.now())
+
+    class Server:
+        def get(self, *, path: str) -> bytes:
+            """Be ready at the second question."""
+            steps.append(path)
+            if len(steps) == 1:
+                message = "not yet"
+                raise APIUnavailableError(message)
+            return b"ok"
+
+        def post(self, *, path: str, body: bytes) -> None:
+            """Take it."""
+            del body
+            steps.append(path)
+
+    def sleep(_seconds: float) -> None:
+        steps.append("sleeps")
+        extender.heartbeat_at = timezone.now()
+        extender.snapshot_age_seconds = 0.1 if steps.count("sleeps") == 3 else None
+        extender.save()
+
+    monkeypatch.setattr(ClusterClient, "connect", lambda _kubeconfig: Server())
+    monkeypatch.setattr("scheduler.management.commands.seed.time.sleep", sleep)
+    workload = tmp_path / "workload.txt"
+    workload.write_text("kind: Deployment\nmetadata: {name: refused, namespace: default}\n")
+    _run("seed", "--workload", str(workload), "--wait-seconds", "60")
+    created = "/apis/apps/v1/namespaces/default/deployments"
+    assert steps == ["/readyz", "sleeps", "/readyz", "sleeps", "sleeps", created]
 
 
 @pytest.mark.parametrize(
