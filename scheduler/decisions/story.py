@@ -193,23 +193,32 @@ def _attempts(rows: Sequence[Decision]) -> Iterator[Attempt]:
     """Iterate over attempts, the oldest first; equal ones that follow each other are one."""
     names = Names()
     last: tuple[Attempt, Decision, Read] | None = None
+    answered: tuple[Attempt, Decision, Read] | None = None
     for group in _groups(rows):
         opening = group[0]
         read = _read(opening, names)
         attempt = _attempt(group, read)
-        if last is not None:
-            before, former, old = last
+        # One without an answer has neither rules nor nodes that could have changed since, or by it.
+        compared = last if opening.error else answered
+        if compared is not None:
+            before, former, old = compared
             attempt.former_id = before.id
-            attempt.changed = [*_pod_changes(old, read), *_rule_changes(former, old, opening, read)]
-            if old.meaning != read.meaning or not read.meaning:
-                _compare(attempt, old, read)
+            attempt.changed = _pod_changes(old, read)
+            if not opening.error:
+                attempt.changed += _rule_changes(former, old, opening, read)
+                if old.meaning != read.meaning or not read.meaning:
+                    _compare(attempt, old, read)
+        if last is not None:
+            before = last[0]
             if not attempt.changed and not attempt.is_turn and _is_same(before, attempt):
                 _join(before, attempt)
-                last = (before, opening, read)
-                continue
-            attempt.changed += _cluster_changes(former, opening)
-            yield before
+                attempt = before
+            else:
+                if compared is not None:
+                    attempt.changed += _cluster_changes(compared[1], opening)
+                yield before
         last = (attempt, opening, read)
+        answered = answered if opening.error else last
     if last is not None:
         yield last[0]
 

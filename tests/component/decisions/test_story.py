@@ -453,6 +453,20 @@ def test_an_attempt_without_an_answer_says_why_and_names_no_number_of_nodes(
     assert f"filter, 2 times: no answer: {unseen}\n" in out.getvalue()
 
 
+def test_an_answer_is_told_beside_the_one_before_it_and_not_beside_a_question_that_had_none(
+    history: History, asking: Asking
+) -> None:
+    asking.fail(pod(), "Berth has not seen the cluster yet")
+    asking.filter(pod(), snapshot(n1="web"))
+    asking.fail(pod(), "it could not be evaluated in time")
+    asking.filter(pod(), snapshot(n1="data"))
+    latest, unanswered, refused, unseen = told(history).attempts
+    assert (unseen.changed, unanswered.changed, refused.changed) == ([], [], [])
+    assert (refused.former_id, latest.former_id) == ("", refused.id)
+    assert latest.newly_allowed == ["n1"]
+    assert latest.causes is not None
+
+
 def test_explain_and_rest_tell_the_same(history: History, asking: Asking, auditor: Client) -> None:
     asking.filter(pod(), snapshot(n1="web"))
     asking.filter(pod(), snapshot(n1="data"))
