@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 import msgspec
-import numpy as np
 
 from policies.engine.decision import Answer
 from policies.engine.status import PASSED
@@ -18,7 +18,14 @@ from scheduler.models import Decision
 MOST_READ = 100
 _MOST_PLACED = 50
 _OPENING = ("filter", "schedule")
+# Some so many periods, of one of these lengths.
 _PERIODS = 10
+_LENGTHS = [
+    *(timedelta(minutes=minutes) for minutes in (1, 5, 15)),
+    *(timedelta(hours=hours) for hours in (1, 6)),
+    *(timedelta(days=days) for days in (1, 7, 30, 365)),
+]
+_EPOCH = datetime(2001, 1, 1, tzinfo=UTC)  # a Monday
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -115,13 +122,16 @@ def _verdict(answer: Answer, position: int) -> tuple[str, str] | None:
 
 
 def _periods(said: Sequence[tuple[Decision, tuple[str, str] | None]]) -> list[Period]:
-    """Return the Decisions in some periods with as many of them each, the newest first."""
+    """Return the Decisions by periods of equal length, the newest first, but for those without any."""
     if not said:
         return []
-    parts = np.array_split(np.arange(len(said)), min(_PERIODS, len(said)))
+    # Ids sort by the clocks of several writers.
+    said = sorted(said, key=lambda each: each[0].at, reverse=True)
+    whole = said[0][0].at - said[-1][0].at
+    length = next((each for each in _LENGTHS if whole < each * _PERIODS), _LENGTHS[-1])
     periods = []
-    for part in parts:
-        rows = [said[index] for index in part.tolist()]
-        refused = sum(verdict is not None for _, verdict in rows)
-        periods.append(Period(rows[-1][0].at, rows[0][0].at, len(rows) - refused, refused))
+    for since, group in groupby(said, key=lambda each: each[0].at - (each[0].at - _EPOCH) % length):
+        verdicts = [verdict for _, verdict in group]
+        refused = sum(verdict is not None for verdict in verdicts)
+        periods.append(Period(since, since + length, len(verdicts) - refused, refused))
     return periods

@@ -3,7 +3,7 @@
 import io
 import re
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -200,6 +200,17 @@ def test_a_version_leads_to_its_decisions_and_back(auditor: Client) -> None:
     assert [each["row"].pk for each in get(auditor, links[0].replace("&amp;", "&")).context["rows"]] == [
         uuid.UUID(str(row.pk))
     ]
+
+
+def test_a_node_says_by_periods_of_equal_length_what_it_was_for_pods(auditor: Client) -> None:
+    page = "/admin/scheduler/nodes/n0000/"
+    decided(10, at=AT)
+    decided(10, publishes=False, at=AT + timedelta(seconds=50))
+    assert "Over time" not in text_of(get(auditor, page))
+    decided(10, publishes=False, at=AT + timedelta(minutes=3, seconds=10))
+    assert "2026-01-01 00:03 2026-01-01 00:04 0 1 2026-01-01 00:00 2026-01-01 00:01 0 2 " in text_of(get(auditor, page))
+    decided(10, publishes=False, at=AT + timedelta(days=3))
+    assert "2026-01-04 00:00 2026-01-05 00:00 0 1 2026-01-01 00:00 2026-01-02 00:00 0 3 " in text_of(get(auditor, page))
 
 
 def test_a_node_says_what_it_was_for_pods(auditor: Client) -> None:
