@@ -123,7 +123,7 @@ def _ask_cluster(
         question.unknown = "the documents have faults"
         return None
     if client is None:
-        question.unknown = "it was not to be asked"
+        question.unknown = "whoever asked for the gate left it out"
         return None
     on_step("reading the cluster", 0, 0)
     try:
