@@ -113,6 +113,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.checking
 	$(PYTHON) -m bench.live
 	$(PYTHON) -m bench.memories
+	$(PYTHON) -m bench.watched
 	$(PYTHON) -m bench.ledger
 	$(PYTHON) -m bench.origin
 	$(PYTHON) -m bench.what_if

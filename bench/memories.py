@@ -6,9 +6,6 @@ of the nodes with a newer version. Bodies with full nodes have these before the 
 take turns; of one of them a memory is taken away for as long as a call takes. Printed are the medians of this thread's time,
 and how many times as long it takes without. The first row of each table takes nothing away: so much is noise.
 
-`--watched` prints what Pods and Nodes that a watch shows share with those alike: what reading one takes with and without. It stands
-at the end of the tables, too.
-
 `--steps` prints instead what a call with names takes in all, over a socket of this machine: a server that does nearly nothing, and then
 one step more in each row, up to a whole call of the classic default set. Beside them stands what the echo of names in Go takes. All
 take turns, of one cluster's nodes so many are asked about, in an order by chance. What deciding nothing takes is the floor.
@@ -21,8 +18,7 @@ import socket
 import ssl
 import tempfile
 import threading
-import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from itertools import count
@@ -38,7 +34,6 @@ import numpy as np
 
 SIZES = (10, 1_000, 5_000)
 PODS_PER_NODE = 10
-POD_BATCH = 200
 ASSIGNMENTS = 1_000
 # So many that a namespace has more looks of a tier than are added up each time.
 APPS = 6_000
@@ -46,13 +41,15 @@ APPS = 6_000
 TIMES = {"names": {10: 100, 1_000: 60, 5_000: 30}, "full": {10: 60, 1_000: 16, 5_000: 6}}
 
 Json = dict[str, Any]
+# What stands where and is replaced by what, as `patch.object` takes it.
+Change = tuple[Any, str, Any]
 
 
 class Memory(NamedTuple):
     """A memory, what takes it away as (holder, attribute, what stands there instead), and for which calls it may matter."""
 
     name: str
-    without: Sequence[tuple[Any, str, Any]]
+    without: Sequence[Change]
     calls: Sequence[str] = ("names", "full")
     rules: str = "classic"
 
@@ -107,9 +104,9 @@ def memories() -> list[Memory]:
         Memory("names of a table", new_names),
         Memory("lines of /prioritize", [(handlers, "lines_of", lambda _: None)]),
         Memory("a client's certificate", [(identity, "_peer_of", forget_first(identity._peer_of))], ["names"], "tls"),  # noqa: SLF001
-        Memory("verdicts that all pass", [_plain(status, "_success")]),
-        Memory("quantities", [_plain(quantity, name) for name in ("_parse", "_value", "_milli")]),
-        Memory("affinity of Pods alike", [_plain(affinity, "_terms")]),
+        Memory("verdicts that all pass", [uncached(status, "_success")]),
+        Memory("quantities", [uncached(quantity, name) for name in ("_parse", "_value", "_milli")]),
+        Memory("affinity of Pods alike", [uncached(affinity, "_terms")]),
         Memory("looks of Pods alike", [(pod, "_traits", pod.Traits)]),
         Memory("images of nodes alike", [(node, "_SHARED_IMAGES", Forgetful())]),
         Memory(
@@ -130,7 +127,8 @@ class Forgetful(dict[Any, Any]):
     def __setitem__(self, key: object, value: object) -> None: ...
 
 
-def _plain(module: Any, name: str) -> tuple[Any, str, Any]:
+def uncached(module: Any, name: str) -> Change:
+    """Return the replacement of a cached function by the function itself."""
     return module, name, getattr(module, name).__wrapped__
 
 
@@ -304,7 +302,7 @@ class Turns:
         for extender in self._extenders:
             extender.connection = connection
 
-    def pair(self, without: Sequence[tuple[Any, str, Any]]) -> tuple[float, float]:
+    def pair(self, without: Sequence[Change]) -> tuple[float, float]:
         """Let both answer about a Pod; returns the seconds of each, the second one's without a memory."""
         from bench.live import make_pod_json
 
@@ -316,7 +314,7 @@ class Turns:
         for turn in (0, 1) if number % 2 else (1, 0):
             cluster.turn = turn
             extender = self._extenders[turn]
-            with _without(without if turn else ()):
+            with patched(without if turn else ()):
                 for verb in ("filter", "prioritize"):
                     asked = bodies.get(verb, body)
                     spent, answer = extender.call(verb, asked)
@@ -650,89 +648,9 @@ def _seconds_of(pid: int) -> float:
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
-def measure_watched() -> None:
-    """Print what is shared by Pods that a watch shows, and only count, and by Nodes: microseconds and bytes each."""
-    from bench.live import make_node_json, make_pod_json
-    from policies.engine import quantity
-    from policies.engine.objects import affinity, pod, pod_spec, requests
-    from scheduler.cluster.kinds import NODES, PODS
-
-    quantities = [_plain(quantity, name) for name in ("_parse", "_value", "_milli")]
-    shared = {
-        "nothing is taken away": [],
-        "what a Pod counts for": [_plain(requests, "_plain")],
-        "requests": [_plain(pod_spec, "_shared_requests")],
-        "tolerations": [_plain(pod_spec, "_shared_tolerations")],
-        "owners": [_plain(pod_spec, "_shared_owners")],
-        "looks": [(pod, "_traits", pod.Traits)],
-        "affinity": [_plain(affinity, "_terms")],
-        "quantities": quantities,
-    }
-
-    def read_pod(text: msgspec.Raw) -> Any:
-        found = PODS._read(text)  # noqa: SLF001 - without the line of a watch around it
-        return found, found.terms  # asked for by the first decision
-
-    def read_node(text: msgspec.Raw) -> Any:
-        found = NODES._read(text)  # noqa: SLF001 - as above
-        return found, found.allocatable
-
-    pods = [msgspec.Raw(msgspec.json.encode(make_pod_json(number, "n"))) for number in range(20 * POD_BATCH)]
-    nodes = [msgspec.Raw(msgspec.json.encode(make_node_json(number))) for number in range(5 * POD_BATCH)]
-    print(f"\n{'shared by Pods alike':>27} {'with, us':>9} {'without':>9} {'times':>6} {'bytes':>7} {'without':>9}")
-    for name, without in shared.items():
-        _print_shared(name, pods, read_pod, without)
-    attached = [text for text in pods if b"Affinity" in bytes(text)]
-    _print_shared("of Pods that have affinity", attached, read_pod, shared["affinity"])
-    _print_shared("quantities of 3 containers", list(map(_tripled, pods)), read_pod, quantities)
-    print(f"{'shared by Nodes alike':>27}")
-    _print_shared("nothing is taken away", nodes, read_node, [])
-    _print_shared("quantities", nodes, read_node, quantities)
-
-
-def _tripled(text: msgspec.Raw) -> msgspec.Raw:
-    """Return a Pod with three containers in place of its one: what it counts for is added up."""
-    pod = msgspec.json.decode(text)
-    pod["spec"]["containers"] = [{**pod["spec"]["containers"][0], "name": f"c{number}"} for number in range(3)]
-    return msgspec.Raw(msgspec.json.encode(pod))
-
-
-def _print_shared(
-    name: str,
-    texts: Sequence[msgspec.Raw],
-    read: Callable[[msgspec.Raw], Any],
-    without: Sequence[tuple[Any, str, Any]],
-) -> None:
-    spent: list[list[float]] = [[], []]
-    for start in range(0, len(texts), POD_BATCH):
-        for turn in (0, 1):
-            with _without(without if turn else []):
-                started = thread_time()
-                for text in texts[start : start + POD_BATCH]:
-                    read(text)
-                spent[turn].append((thread_time() - started) / POD_BATCH)
-    kept, lost = median(spent[0]), median(spent[1])
-    sizes = [_bytes_each(texts, read, changes) for changes in ([], without)]
-    print(
-        f"{name:>27} {kept * 1e6:>9.1f} {lost * 1e6:>9.1f} {lost / kept:>6.2f} {sizes[0]:>7.0f} {sizes[1]:>9.0f}",
-        flush=True,
-    )
-
-
-def _bytes_each(
-    texts: Sequence[msgspec.Raw], read: Callable[[msgspec.Raw], Any], without: Sequence[tuple[Any, str, Any]]
-) -> float:
-    with _without(without):
-        gc.collect()
-        tracemalloc.start()
-        held = [read(text) for text in texts]
-        size, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    return size / len(held)
-
-
 @contextmanager
-def _without(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+def patched(changes: Sequence[Change]) -> Iterator[None]:
+    """Put each of the replacements in place for as long as the block runs."""
     with ExitStack() as stack:
         for change in changes:
             stack.enter_context(patch.object(*change))
@@ -748,7 +666,6 @@ def main() -> None:
         "--steps", action="store_true", help="what the steps of a call with names take, and nothing else"
     )
     parser.add_argument("--times", type=int, default=200, help="Pods asked about for --steps")
-    parser.add_argument("--watched", action="store_true", help="what objects of a watch share, and nothing else")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
         os.environ |= {
@@ -766,13 +683,8 @@ def main() -> None:
             print(f"{machine()}; calls with names, processor time, medians")
             measure_steps(asked.sizes, asked.times, Path(name))
             return
-        if asked.watched:
-            print(machine())
-            measure_watched()
-            return
         print(f"{machine()}; /filter and /prioritize of a Pod together, this thread's time, medians")
         measure_calls(asked.sizes, asked.only, Path(name))
-        measure_watched()
 
 
 if __name__ == "__main__":
