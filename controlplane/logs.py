@@ -7,7 +7,7 @@ import re
 import time
 from http.client import responses
 
-from django.db.utils import OperationalError
+from django.db import Error
 
 from policies.origin import current_origin
 
@@ -84,13 +84,15 @@ class OncePerMinute(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record unless the same fault was said within the last minute."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, OperationalError):
+        if not isinstance(error, Error):
             return True
+        # What stands behind the first line, as the row that a full disk had no room for, differs each time.
+        fault = str(error).partition("\n")[0]
         now = time.monotonic()
-        self._passed = {text: at for text, at in self._passed.items() if at > now - _MINUTE}
-        if str(error) in self._passed:
+        self._passed = {said: at for said, at in self._passed.items() if at > now - _MINUTE}
+        if fault in self._passed:
             return False
-        self._passed[str(error)] = now
+        self._passed[fault] = now
         return True
 
 

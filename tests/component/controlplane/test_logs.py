@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from django.db import OperationalError
+from django.db import InternalError, OperationalError, ProgrammingError
 from django.test import Client
 
 from controlplane.logs import JSONFormatter, KeyValueFormatter, WithoutPath
@@ -149,6 +149,12 @@ def test_a_fault_of_the_database_is_said_once_a_minute_however_many_tasks_meet_i
     away = OperationalError("Connection refused")
     assert [said(task, away) for task in ("ingest", "requeue", "ingest")] == [True, False, False]
     assert said("ingest", OperationalError("deadlock detected"))
+    refuses = InternalError("cannot execute UPDATE in a read-only transaction")
+    assert [said(task, refuses) for task in ("ingest", "requeue")] == [True, False]
+    too_old = ProgrammingError("column lease_from does not exist\nLINE 1: SELECT lease_from")
+    assert [said(task, too_old) for task in ("ingest", "requeue")] == [True, False]
+    full = [OperationalError(f"could not extend file: No space left\nCONTEXT: line {line}") for line in (7, 8)]
+    assert [said("ingest", each) for each in full] == [True, False]
     assert [said("ingest", KeyError("a")) for _ in range(2)] == [True, True]
     now[0] += 60
     assert said("requeue", away)
