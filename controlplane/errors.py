@@ -1,6 +1,7 @@
 """The pages for what can't be shown, in the admin's frame: what to do, and who may. REST and probes get a line of text."""
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -10,6 +11,7 @@ from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.auth.models import Group
 from django.core.exceptions import DisallowedHost
+from django.db import Error, OperationalError
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import REASON_BAD_ORIGIN
@@ -84,11 +86,35 @@ def not_a_page(request: HttpRequest) -> HttpResponse:
 
 
 def fault(request: HttpRequest) -> HttpResponse:
-    """Answer where Berth failed: no database is asked for the page."""
-    context = {"title": "Berth failed here", "home": reverse("admin:index")}
+    """Answer where Berth failed, or its database stores nothing. No database is asked for the page."""
+    failed = "Berth failed here", ""
+    title, remedy = _of_database(sys.exc_info()[1]) or failed
+    status = 503 if remedy else 500
     if not request.path.startswith(_PAGES):
-        return HttpResponse("Berth failed here; its log says why.\n", status=500, content_type="text/plain")
-    return HttpResponse(loader.render_to_string("admin/fault.html", context), status=500)
+        text = f"{title}. {remedy or 'Its log says why.'}\n"
+        return HttpResponse(text, status=status, content_type="text/plain")
+    context = {"title": title, "remedy": remedy, "home": reverse("admin:index")}
+    return HttpResponse(loader.render_to_string("admin/fault.html", context), status=status)
+
+
+def _of_database(error: BaseException | None) -> tuple[str, str] | None:
+    """Return what keeps the database from its work, and what helps; None where something else failed."""
+    # Django's own errors have the driver's behind them.
+    if not isinstance(error, Error) or error.__cause__ is None:
+        return None
+    code = getattr(error.__cause__, "sqlstate", None) or ""
+    name = getattr(error.__cause__, "sqlite_errorname", "")
+    if code == "53100" or name == "SQLITE_FULL":
+        return "The database has no room", "Nothing can be written until its disk has room again."
+    if code == "25006" or name == "SQLITE_READONLY":
+        return (
+            "The database takes no writes",
+            "It is a standby, or was made read-only: manage.py doctor says what to do.",
+        )
+    # No code: the connection couldn't be made, or broke. 57P: the server ends, or starts.
+    if isinstance(error, OperationalError) and not name and (not code or code.startswith(("08", "57P"))):
+        return "The database can't be reached", "manage.py doctor says why."
+    return None
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:

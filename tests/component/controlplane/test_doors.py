@@ -1,14 +1,14 @@
 """What every request meets before a page is asked, how long statements take, and what is kept of accounts."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Group, User
 from django.contrib.contenttypes.models import ContentType
-from django.db import OperationalError, connection, transaction
+from django.db import DatabaseError, InternalError, OperationalError, connection, transaction
 from django.db.models import ProtectedError
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
@@ -19,6 +19,7 @@ from policies.parameters import page_limit
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import publish, publish_all, text_of
+from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
 ENDLESS = (
@@ -74,6 +75,38 @@ def test_postgresql_compiles_no_statement_of_a_page() -> None:
 def test_other_faults_stay_faults() -> None:
     answer = Doors(lambda _: HttpResponse()).process_exception(RequestFactory().get("/"), OperationalError("disk full"))
     assert answer is None
+
+
+class _CodedError(Exception):
+    def __init__(self, sqlstate: str | None) -> None:
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "says"),
+    [
+        (OperationalError, "53100", "no room"),
+        (InternalError, "25006", "takes no writes"),
+        (OperationalError, None, "can't be reached"),
+        (OperationalError, "57P01", "can't be reached"),
+    ],
+)
+def test_a_database_that_stores_nothing_is_named_on_pages_and_to_programs(
+    kind: type[DatabaseError], code: str | None, says: str, operator: HTTPSClient
+) -> None:
+    def refuse(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if sql.startswith('INSERT INTO "policies_change"'):
+            raise kind("in the driver's words") from _CodedError(code)
+        return execute(sql, *rest)
+
+    operator.raise_request_exception = False
+    with connection.execute_wrapper(refuse):
+        page = operator.post("/admin/policies/change/add/", {"title": "a"})
+        answer = operator.post("/api/v1/changes", {"title": "a"}, "application/json")
+    assert page.status_code == answer.status_code == 503
+    assert says in text_of(page)
+    assert says in answer.json()["detail"]
+    assert "driver" not in text_of(page)
 
 
 @pytest.mark.parametrize("path", ["/admin/%00/", "/api/v1/decisions?pod_name=%00", "/api/v1/rule-sets/a%00b"])
