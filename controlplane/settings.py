@@ -102,6 +102,17 @@ TEMPLATES = [
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
+# A machine that is gone without a word closes no connection: the kernel's own patience is a quarter of an hour for what was
+# sent, and two hours for an answer.
+_WAITS = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 20_000,  # milliseconds
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+}
+
+
 def _database(url: str) -> dict[str, object]:
     """Return Django's form of a database's URL."""
     if url.startswith("sqlite:///"):
@@ -128,7 +139,7 @@ def _database(url: str) -> dict[str, object]:
         "PORT": options.pop("port", str(parts.port or "")),
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": 5, **options},
+        "OPTIONS": _WAITS | options,
     }
 
 

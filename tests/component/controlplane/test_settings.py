@@ -64,6 +64,16 @@ def test_postgresql_urls_become_djangos_settings(tmp_path: Path) -> None:
     assert done.stdout.strip() == "berth|||/run/pg|"
 
 
+def test_a_postgresql_whose_machine_is_gone_is_waited_for_20_s_unless_the_url_says_otherwise(tmp_path: Path) -> None:
+    code = "from controlplane import settings; d = settings.DATABASES['default']['OPTIONS']; print(int(d['tcp_user_timeout']), int(d['keepalives_idle']) + int(d['keepalives_interval']) * int(d['keepalives_count']))"
+    done = _run(tmp_path, "-c", code, BERTH_DATABASE_URL="postgresql://db/berth")
+    assert done.stdout.split() == ["20000", "20"]
+    done = _run(
+        tmp_path, "-c", code, BERTH_DATABASE_URL="postgresql://db/berth?tcp_user_timeout=7000&keepalives_idle=60"
+    )
+    assert done.stdout.split() == ["7000", "70"]
+
+
 def test_celery_beats_only_tasks_that_expire(tmp_path: Path) -> None:
     code = (
         "from controlplane.celery import app; c = app.conf; "
