@@ -391,6 +391,10 @@ def test_what_is_no_text_is_named_by_the_command_too(history: Ledgered, tmp_path
 
 def test_no_cell_is_a_formula(history: Ledgered) -> None:
     assert line(["=1+1", "+1", "-1", "@x", "\tx", "a", 5, None, "a,b"]) == "'=1+1,'+1,'-1,'@x,'\tx,a,5,,\"a,b\"\n"
+    # An open carriage return ends the row for a spreadsheet, and what follows begins a cell.
+    for text in ("a\r=1+1", "\r=1"):
+        assert line([text, "b"]) == berth_verify.csv_line([text, "b"])
+        assert '"' in line([text, "b"]).partition("\r")[0]
     name = '=HYPERLINK("http://example.org")<script>'
     files = exported(by=name)
     assert f'"\'{name.replace(chr(34), chr(34) * 2)}"' in files["events.csv"].decode()
