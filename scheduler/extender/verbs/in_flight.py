@@ -124,10 +124,15 @@ class InFlight:
             False when the time ran out. The Pods that were waited for count where they are assumed, until their
             outcome is known.
         """
-        wait = self._settle_seconds if timeout_seconds is None else min(timeout_seconds, self._settle_seconds)
         with self._changed:
             self._drop_old()
-            return self._changed.wait_for(lambda: not self._recent(uid), timeout=wait)
+            since = self._clock() - self._settle_seconds
+            newest = self._newest(uid, since)
+            if newest is None:
+                return True
+            # The newest one's time runs out last.
+            wait = newest - since if timeout_seconds is None else min(timeout_seconds, newest - since)
+            return self._changed.wait_for(lambda: self._newest(uid, since) is None, timeout=wait)
 
     def placements(self, uid: str, *, only_binding: bool = False) -> list[tuple[Pod, str]]:
         """Return the assumed Pods but this one, each with its node; or only those that Berth binds."""
@@ -146,14 +151,14 @@ class InFlight:
         assumed = self._assumed.get(uid)
         return assumed.pod if assumed else None
 
-    def _recent(self, uid: str) -> bool:
-        oldest = self._clock() - self._settle_seconds
+    def _newest(self, uid: str, since: float) -> float | None:
+        """Return when the last Pod but this one was answered whose node isn't sure; None when that was before `since`."""
         for other, assumed in reversed(self._assumed.items()):
-            if assumed.at <= oldest:
-                return False
+            if assumed.at <= since:
+                return None
             if other != uid and not assumed.binding:
-                return True
-        return False
+                return assumed.at
+        return None
 
     def _keep(self, assumed: AssumedPod) -> None:
         self._drop(assumed.pod.uid)

@@ -207,6 +207,18 @@ class TestSettle:
         in_flight.passed(pod("a"))
         assert not in_flight.settle("b", SHORT)
 
+    def test_a_pod_of_which_nothing_is_seen_within_the_limit_is_said_not_to_be_settled(self) -> None:
+        in_flight = InFlight(settle_seconds=SHORT)
+        in_flight.passed(pod("a"))
+        assert not in_flight.settle("b")
+
+    def test_a_pod_is_waited_for_only_for_what_is_left_of_the_limit(self) -> None:
+        clock = Clock()
+        in_flight = InFlight(settle_seconds=LONG, forget_seconds=2 * LONG, clock=clock)
+        in_flight.passed(pod("a"))
+        clock.now += LONG - SHORT
+        assert not in_flight.settle("b")
+
     @pytest.mark.parametrize("ending", ["observe", "binding", "refused"])
     def test_what_settles_a_pod_wakes_whoever_waits(self, ending: str) -> None:
         in_flight = InFlight(settle_seconds=LONG)
