@@ -16,6 +16,7 @@ from policies.models import AuditEvent
 from policies.models.audit import Kind
 from policies.publishing.actors import CLOCK
 from policies.publishing.audit import record_event
+from policies.publishing.revisions import lock_revisions
 from scheduler.models import DeadLetter, DecisionGap
 
 KINDS = (Kind.LOSS, Kind.LOSS_BEGIN)
@@ -73,14 +74,21 @@ def _reasons(rows: Sequence[DecisionGap | DeadLetter]) -> str:
 
 def begin() -> None:
     """Write down, once, the rows that nothing notes yet: from now on each has its note."""
-    if AuditEvent.objects.filter(kind=Kind.LOSS_BEGIN).exists():
+    if _has_begun():
         return
     with transaction.atomic():
+        lock_revisions()  # two processes may come first: what both took over would be missed once
+        if _has_begun():
+            return
         # In this order: a row that is stored meanwhile comes with its note.
         stored = [said for _row, said in _stored()]
-        noted, _has_begun = _noted()
+        noted, _ = _noted()
         older = [said for said in stored if _text(said) not in noted]
         record_event(Kind.LOSS_BEGIN, by=CLOCK, thing=("Ledger", ""), more={"rows": older})
+
+
+def _has_begun() -> bool:
+    return AuditEvent.objects.filter(kind=Kind.LOSS_BEGIN).exists()
 
 
 def said_of(row: DecisionGap | DeadLetter) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import EVENTS
 from scheduler.models import DeadLetter, DecisionGap
 from tests.component.ledger.test_evidence import check, packed, signed_anew, unpacked
+from tests.component.policies.test_publishing import _at_once as at_once
 from tests.ledgers import AT, SIGNER, Ledgered, faults, log_of, unnoticed
 
 pytestmark = pytest.mark.django_db
@@ -79,6 +80,14 @@ def test_they_are_taken_over_once(damaged: Ledgered) -> None:
     losses.begin()
     assert AuditEvent.objects.filter(kind="loss.begin").count() == 1
     assert "planted: 1 to 2) is not what was noted when it was lost" in faults(damaged.verify())[0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_processes_that_sign_first_at_once_take_each_row_over_once() -> None:
+    DecisionGap.objects.create(process="old", first=1, last=2, reason="no room", at=AT)
+    at_once(2, lambda _: losses.begin())
+    assert AuditEvent.objects.filter(kind="loss.begin").count() == 1
+    assert losses.compare().faults == []
 
 
 def test_gaps_that_are_noted_together_are_named_from_their_first_number_to_their_last() -> None:
