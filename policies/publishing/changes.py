@@ -225,7 +225,7 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         wanted = differing(given.values(), live)
         if _holds(row, given, wanted):
             return row
-        kept = {each.key: each.base_digest for each in row.edits.all() if each.name in _names(given)}
+        kept = {each.key: each.base_digest for each in row.edits.all() if each.key in given}
         if not row.edits.filter(kind=Kind.ASSIGNMENT).exists():
             row.base = live.number  # nothing of it stands in an order of before
         delete_edits(row, given)
@@ -398,7 +398,6 @@ def run_gate(*, change: Change, by: By) -> GateRun:
         return gates.ask_gate(row, name_of(by))
 
 
-@transaction.atomic
 def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Change:
     """Ask somebody by name to review a Change: it waits for that person until they approve, or it leaves review.
 
@@ -544,10 +543,6 @@ def _record_ended(ended: Iterable[engine.Pause | engine.Exemption], row: Change,
         more = {"target": each.target, "name": each.name}
         reason = f"{wording.target_in_words(each.target)} is gone"
         audit.record_single(kind, (about.kind, about.name), row, made, by=by, reason=reason, more=more)
-
-
-def _names(keys: Iterable[Key]) -> set[str]:
-    return {name for _, name in keys}
 
 
 def _needed(text: str, message: str) -> str:
