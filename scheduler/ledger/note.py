@@ -208,7 +208,7 @@ class TreeHead(NamedTuple):
         """
         origin, size, root, *extensions = [*text.removesuffix("\n").split("\n"), "", ""]
         found = _decoded(root)
-        is_number = size.isascii() and size.isdecimal() and str(int(size)) == size
+        is_number = size.isdecimal() and str(int(size)) == size
         if not text.endswith("\n") or not origin or not is_number or not found or len(found) != _ROOT_BYTES:
             message = "the note is no checkpoint"
             raise NoteError(message)

@@ -16,11 +16,14 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from policies.models import AuditEvent
+from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, public_path, read_public, read_signer
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import TreeHead, open_note
-from scheduler.models import Decision, LedgerCheckpoint, LedgerHead, LedgerTile
+from scheduler.ledger.tree import Edge, leaf_hash
+from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerTile
 from tests.ledgers import AT, Ledgered, faults
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +54,29 @@ def test_elsewhere_nothing_is_signed_without_a_key(
     assert sign_checkpoints(AT) == 0
     assert "set BERTH_LEDGER_KEY_FILE" in caplog.text
     assert known_verifiers() == []
+
+
+def test_of_two_processes_that_make_the_key_the_first_ones_counts(environment: Any, tmp_path: Path) -> None:
+    first, second = (make_key(tmp_path / "keys" / "key", "berth") for _ in range(2))
+    assert first == second
+    assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == ["key", "key.pub"]
+
+
+@pytest.mark.parametrize("content", [b"no key", b"\xff"])
+def test_a_file_that_holds_no_key_is_said_to_hold_none(environment: Any, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "key"
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+    environment(ledger_key_file=str(path))
+    with pytest.raises(KeyFileError, match="can't be used as the ledger's key"):
+        read_signer()
+
+
+def test_a_key_that_is_named_is_not_made_where_it_is_missing(environment: Any, tmp_path: Path) -> None:
+    environment(ledger_key_file=str(tmp_path / "missing"))
+    with pytest.raises(KeyFileError, match="can't be used as the ledger's key"):
+        read_signer()
+    assert not (tmp_path / "missing").exists()
 
 
 def test_a_key_that_everybody_can_read_is_refused(environment: Any, tmp_path: Path) -> None:
@@ -181,6 +207,37 @@ def test_a_log_that_was_rewritten_is_not_signed(
     caplog.clear()
     assert sign_checkpoints(AT) == 0
     assert "it has 2 leaves, and 4 were signed before" in caplog.text
+
+
+@pytest.mark.parametrize("size", [4, 6])
+def test_a_log_that_was_rewritten_as_a_whole_is_not_signed(
+    environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    ledgered.record(4)
+    sign_checkpoints(AT)
+    other = Edge()
+    [tile] = other.append(b"".join(leaf_hash(bytes([number])) for number in range(size)))
+    LedgerTile.objects.filter(log=DECISIONS).update(hashes=tile.hashes)
+    LedgerHead.objects.filter(log=DECISIONS).update(size=size, root=other.root())
+    assert sign_checkpoints(AT) == 0
+    assert "the log decisions is not signed: the checkpoint of 4 leaves: " in caplog.text
+    assert LedgerCheckpoint.objects.filter(log=DECISIONS).count() == 1
+
+
+def test_what_was_signed_last_is_gone_on_from_and_not_what_was_signed_first(
+    environment: Any, ledgered: Ledgered
+) -> None:
+    for grown, signed in ((3, 1), (2, 1), (0, 0)):
+        ledgered.record(grown)
+        assert sign_checkpoints(AT, (DECISIONS,)) == signed
+    assert set(LedgerCheckpoint.objects.values_list("log", "size")) == {(DECISIONS, 3), (DECISIONS, 5)}
+
+
+def test_the_first_checkpoint_takes_over_what_was_deleted_and_lost_before(environment: Any, ledgered: Ledgered) -> None:
+    DecisionGap.objects.create(process="old", first=1, last=2, reason="no room", at=AT)
+    sign_checkpoints(AT)
+    assert set(AuditEvent.objects.values_list("kind", flat=True)) == {"prune.begin", "loss.begin"}
+    assert losses.compare() == losses.Losses(proved=1, older=0, faults=[])
 
 
 def test_a_log_whose_tiles_are_not_its_roots_is_not_signed(

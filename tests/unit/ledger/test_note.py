@@ -75,6 +75,8 @@ def test_a_note_may_have_signatures_of_others_too() -> None:
         "a\n1\nAAAA\n",
         "a\n1\n" + "A" * 43 + "=",
         f"\n1\n{'A' * 43}=\n",
+        f"a\n1\n{'A' * 43}!\n",
+        f"a\n\uff11\n{'A' * 43}=\n",
     ],
 )
 def test_what_is_no_checkpoint_is_refused(text: str) -> None:
@@ -94,6 +96,20 @@ def test_what_is_no_key_is_refused(text: str) -> None:
         Verifier.parse(text)
     with pytest.raises(NoteError):
         Signer.parse(f"PRIVATE+KEY+{text}")
+    with pytest.raises(NoteError):
+        Signer.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"own {GO_KEY}", id="words before it"),
+        pytest.param(GO_KEY.replace("c74f20a3", "c74f20a4"), id="another id"),
+        pytest.param(GO_KEY.replace("+AYEK", "+AoEK"), id="another algorithm"),
+        pytest.param("PRIVATE+KEY+", id="nothing behind it"),
+    ],
+)
+def test_what_is_no_private_key_is_refused(text: str) -> None:
     with pytest.raises(NoteError):
         Signer.parse(text)
 

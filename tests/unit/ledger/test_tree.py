@@ -142,11 +142,19 @@ def test_a_tree_is_proved_to_be_the_begin_of_a_later_one_and_of_no_other(data: s
 def test_a_tree_with_a_tile_too_short_is_refused() -> None:
     with pytest.raises(ProofError, match="tile 0/1 has not 4 hashes, which a tree of 260 leaves needs"):
         Edge(260, [b"".join(hashes(3)), hashes(1)[0]])
+    with pytest.raises(ProofError, match="tile 1/0 has not 1 hashes, which a tree of 260 leaves needs"):
+        Edge(260, [b"".join(hashes(4))])
     store = Store()
     store.append(hashes(300))
     store.tiles[0, 1] = store.tiles[0, 1][: 10 * HASH_BYTES]
     with pytest.raises(ProofError, match="tile 0/1 is too short"):
         root_at(store.subtree, 300)
+
+
+def test_the_root_itself_is_no_leaf_of_a_tree_of_several() -> None:
+    root = node_hash(leaf_hash(b"leaf"), leaf_hash(b"other"))
+    with pytest.raises(ProofError):
+        check_inclusion(leaf=root, index=0, size=2, root=root, proof=[])
 
 
 def test_a_leaf_of_a_deeper_tree_is_not_in_one_of_fewer_leaves() -> None:
