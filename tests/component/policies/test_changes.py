@@ -321,6 +321,10 @@ class TestReview:
         made = do(change, publishing.publish_urgently, erin, reason="fire")
         assert (made.number, made.reason) == (1, "fire")
         assert publishing.unapproved_changes() == [change.pk]
+        erin.groups.add(Group.objects.get(name="Approver"))
+        erin = User.objects.get(pk=erin.pk)
+        with pytest.raises(PublishingError, match="erin published it without approval; somebody else has to approve"):
+            do(change, publishing.approve_change, erin)
         do(change, publishing.approve_change, carol)
         assert publishing.unapproved_changes() == []
         assert Change.objects.get().state == "published"

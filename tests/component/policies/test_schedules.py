@@ -104,14 +104,15 @@ class TestGoingLive:
             assert get(operator, url).status_code == 200
         assert do(newer, publishing.withdraw_change, alice).state == "withdrawn"
 
-    def test_a_pause_that_ends_before_is_given_no_time_after_it(self, alice: User, now: datetime) -> None:
+    def test_a_pause_is_given_no_time_at_its_end_or_after_it(self, alice: User, now: datetime) -> None:
         publish_all(make_rule_set("web", **A))
-        until = f"{now + HOUR:%Y-%m-%dT%H:%M:%SZ}"
-        change = opened(make_pause(until=until), by=alice)
-        with pytest.raises(
-            PublishingError, match=r"Pause web-paused ends at .*nothing out of force\. Set a time before that"
-        ):
-            do(change, publishing.schedule_change, alice, publish_at=now + DAY)
+        end = now.replace(microsecond=0) + HOUR
+        change = opened(make_pause(until=f"{end:%Y-%m-%dT%H:%M:%SZ}"), by=alice)
+        for at in (end, now + DAY):
+            with pytest.raises(
+                PublishingError, match=r"Pause web-paused ends at .*nothing out of force\. Set a time before that"
+            ):
+                do(change, publishing.schedule_change, alice, publish_at=at)
         assert scheduled(change, alice, now + HOUR / 2).publish_at == now + HOUR / 2
 
     def test_after_an_outage_it_is_caught_up_once_and_said_to_be_late(self, alice: User, now: datetime) -> None:
