@@ -225,6 +225,28 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
     assert "did you mean BERTH_DATABASE_URL?" in fault
 
 
+def test_a_name_of_a_secrets_file_may_be_the_nearest() -> None:
+    assert _faults({"BERTH_DATABASE_URL_FLIE": "/url"}) == [
+        "BERTH_DATABASE_URL_FLIE is not a setting of Berth; did you mean BERTH_DATABASE_URL_FILE?"
+    ]
+
+
+def test_details_are_kept_as_long_as_their_decision_at_most() -> None:
+    assert _faults({"BERTH_RETENTION_DAYS": "30", "BERTH_RETENTION_DETAILS_DAYS": "31"}) == [
+        "BERTH_RETENTION_DETAILS_DAYS=31 is longer than BERTH_RETENTION_DAYS=30: details go with their Decision"
+    ]
+    for forever_or_as_long in ({}, {"BERTH_RETENTION_DAYS": "30"}):
+        assert decode({**forever_or_as_long, "BERTH_RETENTION_DETAILS_DAYS": "30"}).retention_details_days == 30
+
+
+@pytest.mark.parametrize(
+    "alone", [{"BERTH_TOKEN_REVIEW_AUDIENCE": "berth"}, {"BERTH_TOKEN_REVIEW_ROLES": "berth/ci=Operator"}]
+)
+def test_tokens_of_kubernetes_need_an_audience_and_roles(alone: dict[str, str]) -> None:
+    [fault] = _faults(alone)
+    assert "need each other: set both, or none" in fault
+
+
 def test_a_setting_that_was_renamed_is_refused_with_its_new_name() -> None:
     assert _faults({"BERTH_WAKES_PER_SECOND": "7"}) == ["BERTH_WAKES_PER_SECOND is BERTH_REQUEUES_PER_SECOND now"]
 
@@ -325,6 +347,10 @@ def test_a_missing_or_empty_secret_file_is_named(tmp_path: Path) -> None:
     assert "is an empty file" in _faults({"BERTH_SECRET_KEY_FILE": str(tmp_path / "empty")})[0]
 
 
+def test_an_empty_name_of_a_secrets_file_is_none() -> None:
+    assert decode({"BERTH_SECRET_KEY_FILE": ""}) == decode({})
+
+
 def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
     assert "both set" in _faults({"BERTH_SECRET_KEY": KEY, "BERTH_SECRET_KEY_FILE": str(tmp_path)})[0]
 
@@ -341,10 +367,16 @@ def test_a_state_folder_of_another_account_is_told_with_a_remedy(
 
 
 def test_the_state_directorys_file_lies_beneath_the_environment(tmp_path: Path) -> None:
-    (tmp_path / "env").write_text("# written by make up\nBERTH_LOCAL=true\nBERTH_LOG_LEVEL=debug\n")
+    lines = ["  # written by make up", " ", "  BERTH_LOCAL = true ", "BERTH_LOG_LEVEL=debug", f"BERTH_SECRET_KEY={KEY}"]
+    (tmp_path / "env").write_text("\n".join(lines))
     environment = read_environment({"BERTH_STATE_DIR": str(tmp_path), "BERTH_LOG_LEVEL": "error"})
-    assert environment.local
-    assert environment.log_level == "ERROR"
+    assert (environment.local, environment.log_level, environment.secret_key) == (True, "ERROR", KEY)
+
+
+def test_a_file_beneath_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "env").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="env is not a readable text file"):
+        read_environment({"BERTH_STATE_DIR": str(tmp_path)})
 
 
 def test_a_secret_file_beats_the_file_beneath(tmp_path: Path) -> None:
@@ -366,6 +398,22 @@ def test_the_local_default_keeps_the_key_it_made(tmp_path: Path) -> None:
     assert len(key) >= 32
     assert read_environment(variables).secret_key == key
     assert (tmp_path / "new" / "secret_key").stat().st_mode & 0o077 == 0
+
+
+def test_of_two_processes_that_make_the_key_the_first_ones_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_LOCAL": "true", "BERTH_ROLE": "admin"}
+    key = read_environment(variables).secret_key
+    monkeypatch.setattr(Path, "exists", lambda _path: False)
+    assert read_environment(variables).secret_key == key
+    assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
+
+
+def test_a_state_folder_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="is not a directory that can be written"):
+        read_environment({"BERTH_STATE_DIR": str(tmp_path / "file"), "BERTH_LOCAL": "true", "BERTH_ROLE": "admin"})
 
 
 def test_a_command_makes_do_without_a_key_and_writes_nothing(tmp_path: Path) -> None:
