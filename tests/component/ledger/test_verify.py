@@ -38,6 +38,7 @@ from scheduler.models import (
     DecisionGap,
     LedgerCheckpoint,
     LedgerHead,
+    LedgerLeaf,
     LedgerPruned,
     LedgerTile,
     Outcome,
@@ -268,6 +269,18 @@ def test_what_says_how_far_a_writer_is_stored_is_missed_and_isnt_set_back(ledger
         said == "decisions: the Checkpoint of extender@a, which says how far it is stored, is missing: it was removed"
     )
     assert faults(ledgered.verify(progress=progress)) == [said]  # by a run that goes on, too
+
+
+def test_a_checkpoint_whose_column_says_another_size_is_named(ledgered: Ledgered) -> None:
+    ledgered.record(3)
+    ledgered.sign()
+    LedgerCheckpoint.objects.filter(log=DECISIONS).update(size=2)
+    assert "says 3 leaves, and its column 2" in faults(ledgered.verify())[0]
+
+
+def test_a_leaf_of_a_log_that_there_isnt_is_named(ledgered: Ledgered) -> None:
+    LedgerLeaf.objects.create(log="others", index=0, row="1")
+    assert faults(ledgered.verify()) == ["decisions: a row of LedgerLeaf is of a log that there isn't: 'others'"]
 
 
 def test_the_first_checkpoint_is_consistent_with_the_last(history: Ledgered) -> None:
