@@ -9,17 +9,21 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from policies.api.base import ReadOnlyViewSet
 from policies.api.problems import ConflictProblem
 from scheduler.api.pagination import DecisionPages
+from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.other_sides import other_sides, shadows_beside
 from scheduler.decisions.reading import answered_of, body_of
+from scheduler.decisions.shadow_counts import DROPPED, FAILED
 from scheduler.models import BinderState, Decision, ShadowCount
 
 _SHADOW_TEXTS = ("assignment", "rule_set", "divergence")
+_DIVERGENCES = [*map(str, Divergence), DROPPED, FAILED]
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -78,13 +82,23 @@ class ShadowCountSerializer(serializers.ModelSerializer[ShadowCount]):
 class ShadowViewSet(ReadOnlyViewSet):
     """What shadows would have done, counted by Assignment, Revision, rule set version and verb; filtered by equality."""
 
-    parameters = {"list": [OpenApiParameter(name, str) for name in _SHADOW_TEXTS]}
+    parameters = {
+        "list": [
+            OpenApiParameter(name, str, enum=_DIVERGENCES if name == "divergence" else None) for name in _SHADOW_TEXTS
+        ]
+    }
     queryset = ShadowCount.objects.filter(number__gt=0).order_by("assignment", "revision", "pk")
     serializer_class = ShadowCountSerializer
 
     def get_queryset(self) -> QuerySet[ShadowCount]:
-        """Filter by the query's parameters."""
+        """Filter by the query's parameters.
+
+        Raises:
+            ValidationError: shadows don't diverge so.
+        """
         query = self.request.query_params
+        if query.get("divergence", DROPPED) not in _DIVERGENCES:
+            raise ValidationError({"divergence": f"is one of {', '.join(_DIVERGENCES)}"})
         return super().get_queryset().filter(**{name: query[name] for name in _SHADOW_TEXTS if name in query})
 
 

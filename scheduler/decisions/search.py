@@ -373,7 +373,7 @@ FILTERS = (
     Filter(name="mode", title="mode", help="Whether it was answered, or tried beside.",
            condition=partial(_choice_is, "mode", ("enforce", "shadow")), choices=_named(("enforce", "shadow"))),
     Filter(name="divergence", title="divergence", help="Of a shadow: what it would have done.",
-           condition=partial(column_is, "divergence"), choices=_named([str(each) for each in Divergence])),
+           condition=partial(_choice_is, "divergence", tuple(Divergence)), choices=_named([str(each) for each in Divergence])),
     Filter(name="best", title="best node", help="By its points.", condition=partial(column_is, "best")),
     Filter(name="placed_on", title="placed on", help="The node that the Pod got.", condition=partial(column_is, "placed_on"), leads=5),
     Filter(name="pod_name", title="Pod's name", help="Whole.", condition=partial(column_is, "pod_name"), leads=2),

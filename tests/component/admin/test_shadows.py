@@ -199,3 +199,11 @@ def test_rest_has_the_counts(auditor: Client) -> None:
     assert [(each["assignment"], each["verb"], each["divergence"], each["number"]) for each in found] == [
         ("try", "filter", "refused all", 1)
     ]
+
+
+def test_rest_refuses_a_divergence_that_there_is_none_of(auditor: Client) -> None:
+    count(agreed=8)
+    for how in ("nonsense", "refused_all"):
+        answer = auditor.get("/api/v1/shadows", {"divergence": how})
+        assert (answer.status_code, [each["path"] for each in answer.json()["faults"]]) == (400, ["divergence"])
+    assert auditor.get("/api/v1/shadows?divergence=dropped").json()["results"] == []

@@ -186,6 +186,7 @@ def test_the_list_and_rest_find_the_same_by_each_filter_and_its_url_can_be_hande
         {"revision": "99999999999"},
         {"verb": "look"},
         {"answer": "maybe"},
+        {"divergence": "nonsense"},
         {"span": "century"},
         {"from": "tomorrow"},
         {"to": "2026-13-01"},
