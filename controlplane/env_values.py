@@ -58,6 +58,8 @@ _ALLOWED_HOST = re.compile(r"\*|\.?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 _EXTENDERS_HOST = re.compile(r"[^\s\[\]:@/?#*.]+(\.[^\s\[\]:@/?#*.]+)*")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 _PORTS = 65_536
+# As browsers say it; Django takes *. for all names below one.
+_ORIGIN = re.compile(r"https?://((\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
 _LOOPBACK = re.compile(r"127\.[0-9.]+|::1|localhost")
 
 
@@ -172,7 +174,8 @@ def _account_roles(text: str) -> tuple[tuple[str, str], ...]:
 
 def _origins(text: str) -> tuple[str, ...]:
     origins = _names(text)
-    if not all(re.fullmatch(r"https?://[^/]+", origin) for origin in origins):
+    # Asked for, a wrong port is a ValueError; so is a wrong address in brackets.
+    if not all(_ORIGIN.fullmatch(origin) and urlsplit(origin).port != 0 for origin in origins):
         raise ValueError(text)
     return origins
 

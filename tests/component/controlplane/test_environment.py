@@ -324,6 +324,30 @@ def test_a_request_that_names_an_allowed_host_is_taken(value: str, host: str) ->
     assert validate_host(domain, allowed)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("https://a b", "berth.example.org", "https://berth.example.org/", "https://u:p@berth.example.org", "https://*"),
+        *("https://berth.example.org?x", "https://berth.example.org:0", "https://h:99999", "https://[x]", "https://bücher.example"),
+    ],
+)  # fmt: skip
+def test_an_origin_that_no_browser_names_is_refused(value: str) -> None:
+    assert _faults({"BERTH_TRUSTED_ORIGINS": f"https://h,{value}"}) == [
+        f"BERTH_TRUSTED_ORIGINS={f'https://h,{value}'!r} is not origins like https://berth.example.org, by commas"
+    ]
+
+
+def test_origins_of_browsers_are_taken() -> None:
+    origins = (
+        "https://berth.example.org:8443",
+        "http://127.0.0.1:8000",
+        "http://[::1]:8000",
+        "https://*.example.org",
+        "http://berth_1",
+    )
+    assert decode({"BERTH_TRUSTED_ORIGINS": ", ".join(origins)}).trusted_origins == origins
+
+
 @pytest.mark.parametrize("value", ["10.0.0.1", "fd00::1", "[fd00::1]", "extender.berth.svc", "berth_1"])
 def test_names_and_addresses_of_the_extender_are_taken(value: str) -> None:
     hosts = decode({"BERTH_EXTENDER_HOSTS": value}).extender_hosts
