@@ -21,6 +21,7 @@ from controlplane.env_values import (
     GateLevel,
     LogFormat,
     LogLevel,
+    OptionError,
     Role,
     SpoolFull,
     WithoutRevision,
@@ -414,6 +415,8 @@ def _read_value(field: str, text: str, values: dict[str, Any], faults: list[str]
         return
     try:
         values[field] = read(text)
+    except OptionError as error:
+        faults.append(f"BERTH_{field.upper()} {error}")
     except ValueError:
         shown = "" if field in _SECRETS else f"={text!r}"
         faults.append(f"BERTH_{field.upper()}{shown} is not {form}")

@@ -1,11 +1,17 @@
 """How the text of each setting is read, and which form is accepted: in words, for the message and for the docs."""
 
+import difflib
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
+
+
+class OptionError(ValueError):
+    """An option of a URL can't be used. Says which one, and quotes nothing that may be a secret."""
+
 
 Role = Literal["admin", "extender", "worker", "beat", "binder", "command"]
 WithoutRevision = Literal["refuse", "pass"]
@@ -34,6 +40,8 @@ MIN_SECRET_LENGTH = 32
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
 _SQLITE = re.compile(r"sqlite:///.+")
+# Options of Django's own that a text can give; whatever libpq knows may stand there, too.
+_DJANGO_OPTIONS = ["assume_role", "server_side_binding"]
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LABEL = re.compile(r"(?P<key>([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)=(?P<value>[-A-Za-z0-9_.]*)")
@@ -223,6 +231,22 @@ def _server(*patterns: re.Pattern[str], has_password: bool = True) -> Callable[[
     return read
 
 
+def _database(text: str) -> str:
+    if _SQLITE.fullmatch(_server(_SQLITE, _POSTGRES)(text)) or not (query := urlsplit(text).query):
+        return text
+    from psycopg.pq import Conninfo  # what libpq itself knows; for URLs with options alone, it takes its time
+
+    known = [each.keyword.decode() for each in Conninfo.get_defaults()] + _DJANGO_OPTIONS
+    for number, (name, _) in enumerate(parse_qsl(query, keep_blank_values=True, strict_parsing=True), 1):
+        if name not in known:
+            # Behind an & that nobody encoded, a part of a password looks like a name.
+            which = f"the option number {number}" if "password" in query else f"the option {name!r}"
+            (nearest,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
+            message = f"has {which}, which PostgreSQL's libpq doesn't know; did you mean {nearest}?"
+            raise OptionError(message)
+    return text
+
+
 def _redis(text: str) -> str:
     parts = urlsplit(_server(_REDIS)(text))
     options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -253,7 +277,7 @@ def _written_out(text: str) -> str:
 _DIRECTORY = "a directory; ~ has to be written out"
 _ENCODED = "; in a password @, /, ?, # and % as %40, %2F, %3F, %23 and %25"
 _DATABASE = (
-    _server(_SQLITE, _POSTGRES),
+    _database,
     f"sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR{_ENCODED}",
 )
 _HOSTS = "host names, by commas, without https:// and port"

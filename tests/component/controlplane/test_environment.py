@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from django.http.request import split_domain_port, validate_host
+from psycopg.pq import Conninfo
 
 from controlplane.checks import faults_of
 from controlplane.env import _RENAMED, ConfigurationError, Environment, decode, read_environment
@@ -151,6 +152,7 @@ def test_all_wrong_variables_are_named_at_once() -> None:
         ("BERTH_DATABASE_URL", "postgresql://u:1?hunter2@h:5432/db"),
         ("BERTH_DATABASE_URL", "postgresql://u:hunter2@[::1/db"),
         ("BERTH_HISTORY_DATABASE_URL", "postgresql://u:hunter2@h:99999/db"),
+        ("BERTH_DATABASE_URL", "postgresql:///db?password=1&hunter2"),
         ("BERTH_REDIS_URL", "redis://:hunter2/x@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://:1/hunter2@h:6379/0"),
         ("BERTH_REDIS_URL", "redis://hunter2/x@h:6379/0"),
@@ -269,6 +271,27 @@ def test_every_new_name_of_a_renamed_setting_is_one_and_no_former_name_is() -> N
 )
 def test_database_urls_in_the_accepted_forms_are_taken(url: str) -> None:
     assert decode({"BERTH_DATABASE_URL": url}).database_url == url
+
+
+def test_every_option_that_libpq_or_django_understands_may_stand_in_a_database_url() -> None:
+    names = [each.keyword.decode() for each in Conninfo.get_defaults()] + ["assume_role"]
+    url = f"postgresql://u@h/berth?{'&'.join(f'{name}=1' for name in names)}"
+    assert decode({"BERTH_DATABASE_URL": url}).database_url == url
+
+
+def test_an_option_of_a_database_url_that_libpq_does_not_know_is_named_with_the_nearest() -> None:
+    url = "postgresql://u:p@h/berth?connect_timeout=3&{}=require"
+    unknown = "which PostgreSQL's libpq doesn't know; did you mean sslmode?"
+    assert _faults(
+        {"BERTH_DATABASE_URL": url.format("sslmod"), "BERTH_HISTORY_DATABASE_URL": url.format("SSLMODE")}
+    ) == [
+        f"BERTH_DATABASE_URL has the option 'sslmod', {unknown}",
+        f"BERTH_HISTORY_DATABASE_URL has the option 'SSLMODE', {unknown}",
+    ]
+    # What stands behind an & in a password looks like an option.
+    (fault,) = _faults({"BERTH_DATABASE_URL": "postgresql:///berth?password=1&hunter2=x"})
+    assert fault.startswith("BERTH_DATABASE_URL has the option number 2, which PostgreSQL's libpq doesn't know")
+    assert "hunter2" not in fault
 
 
 @pytest.mark.parametrize(
