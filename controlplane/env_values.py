@@ -118,10 +118,10 @@ def _patterns(text: str) -> tuple[str, ...]:
     return names
 
 
-def _at_most(most: float, kind: type[int] | type[float] = float) -> Callable[[str], float]:
+def _at_most(most: float, kind: type[int] | type[float] = float, least: float = 0.0) -> Callable[[str], float]:
     def read(text: str) -> float:
         value = _positive(kind)(text)
-        if value > most:
+        if not least <= value <= most:
             raise ValueError(text)
         return value
 
@@ -288,6 +288,8 @@ _DAYS = _whole("days", _MOST_DAYS)
 # What a process waits for.
 _MOST_WAITED = 86_400
 _WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST_WAITED:,}")
+# With less, asking the database again would be all that a process does.
+_LEAST_POLLED = 0.05
 # By the field of `Environment`: a reader, which raises a ValueError, and the words for what it accepts.
 READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
@@ -314,7 +316,10 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_hosts": (_hosts(_EXTENDERS_HOST), _HOSTS),
     "extender_secret_path": (_matching(_SECRET_PATH), "32 to 128 letters, digits, - or _"),
     "extender_calls_per_second": (_positive(float), "a number of calls above 0"),
-    "extender_revision_poll_seconds": _WAITED,
+    "extender_revision_poll_seconds": (
+        _at_most(_MOST_WAITED, least=_LEAST_POLLED),
+        f"a number of seconds from {_LEAST_POLLED} to {_MOST_WAITED:,}",
+    ),
     "extender_deadline_seconds": _WAITED,
     "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
