@@ -10,6 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 from policies.manifests import to_json
 from policies.parameters import day_or_moment, start_of
 
+_MOST_SECONDS = 86_400
+
 
 class BerthCommand(BaseCommand):
     """A command of Berth's. Of Django's checks it runs those of the environment.
@@ -37,3 +39,19 @@ def moment(text: str) -> datetime:
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from error
     return found if isinstance(found, datetime) else start_of(found)
+
+
+def wait_seconds(text: str) -> float:
+    """Read the argument that says how long to wait; 0 is not at all.
+
+    Raises:
+        ArgumentTypeError: nobody can wait for so long.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= _MOST_SECONDS:
+        message = f"{text!a} isn't a number of seconds from 0 to {_MOST_SECONDS:,}"
+        raise ArgumentTypeError(message)
+    return found

@@ -4,7 +4,7 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, wait_seconds
 from policies.manifests import to_json
 from scheduler.binder.once import LeaseHeldError, NotReadyError, Passed, schedule_once
 
@@ -17,7 +17,9 @@ class Command(BerthCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         parser.add_argument("--once", action="store_true", required=True, help="one pass; the only way there is")
-        parser.add_argument("--wait-seconds", type=float, default=60.0, help="how long it may take in all (default 60)")
+        parser.add_argument(
+            "--wait-seconds", type=wait_seconds, default=60.0, help="how long it may take in all (default 60)"
+        )
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:

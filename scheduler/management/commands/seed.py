@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, wait_seconds
 from policies.models import Change
 from policies.publishing import current_revision
 from scheduler.cluster.client import Client
@@ -37,7 +37,7 @@ class Command(BerthCommand):
         parser.add_argument("--workload", type=Path, help="YAML file of Deployments")
         parser.add_argument(
             "--wait-seconds",
-            type=float,
+            type=wait_seconds,
             default=0,
             help="how long to wait for the API server, and then for the extender to see it",
         )

@@ -13,7 +13,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 from django.db import connection
 from django.http import HttpRequest
 from django.test.utils import CaptureQueriesContext
@@ -272,6 +272,15 @@ def test_the_example_pods_are_made_once_the_extender_sees_the_cluster(
     _run("seed", "--workload", str(workload), "--wait-seconds", "60")
     created = "/apis/apps/v1/namespaces/default/deployments"
     assert steps == ["/readyz", "sleeps", "/readyz", "sleeps", "sleeps", created]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "86401", "soon"])
+@pytest.mark.parametrize("command", ["schedule", "seed"])
+def test_a_wait_that_never_ends_or_has_ended_before_is_refused(command: str, value: str) -> None:
+    parser = load_command_class("scheduler", command).create_parser("manage.py", command)
+    with pytest.raises(CommandError, match=f"'{value}' isn't a number of seconds from 0 to 86,400"):
+        parser.parse_args(["--wait-seconds", value])
+    assert parser.parse_args(["--wait-seconds", "0", *(["--once"] if command == "schedule" else [])]).wait_seconds == 0
 
 
 @pytest.mark.parametrize(
