@@ -172,7 +172,9 @@ def test_links_of_messages_are_urls_where_berth_knows_its_own(
     people: dict[str, User], monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     make_webhook(Wanted("all", "https://a.example", ()), by="root", now=timezone.now())
-    environment = msgspec.structs.replace(settings.BERTH, trusted_origins=("https://berth.example.org",))
+    environment = msgspec.structs.replace(
+        settings.BERTH, trusted_origins=("https://*.example.org", "https://berth.example.org")
+    )
     monkeypatch.setattr(settings, "BERTH", environment)
     change = opened(make_rule_set("web", **A))
     do(change, publishing.submit_change, "ops")
