@@ -19,6 +19,7 @@ STREAM = "berth:records"
 SHIPPED = "berth:shipped"
 # A hash: writer -> from where the ingest wants records again: segment, offset, sequence.
 WANTED = "berth:wanted"
+_NEVER_THERE = "berth:never-there"
 # The member of an entry: Shipments, so many at most. redis-py takes longer for an entry than for all that stands in it.
 _SHIPMENTS = b"r"
 MOST_IN_ENTRY = 64
@@ -208,6 +209,23 @@ class DecisionStream:
         except redis.RedisError as error:
             raise StreamError(str(error)) from error
         return str(found.get("maxmemory-policy", ""))
+
+    def refusal(self) -> str:
+        """Return why Redis takes no writes, as without memory; empty where it takes them. Nothing is written.
+
+        Raises:
+            StreamError: Redis is away.
+        """
+        try:
+            # Of nothing, into a key that isn't there: a write for Redis, which makes nothing.
+            self._redis.setrange(_NEVER_THERE, 0, b"")
+        except redis.exceptions.NoPermissionError:
+            return ""  # for this command, which nothing else needs
+        except redis.ResponseError as error:
+            return str(error).strip()
+        except redis.RedisError as error:
+            raise StreamError(str(error)) from error
+        return ""
 
 
 def _arrived(entry_id: bytes, members: dict[bytes, bytes]) -> list[Arrived]:

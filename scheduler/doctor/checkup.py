@@ -336,7 +336,7 @@ def _history(*, quick: bool) -> Iterator[Part]:
     stream = DecisionStream(settings.BERTH.redis_url)
     try:
         waiting = stream.length()
-        yield _redis(stream.eviction_policy())
+        yield _redis(stream.refusal(), stream.eviction_policy())
         yield from () if quick else [_worker()]
         yield _ingested(stream, waiting, quick=quick)
     except StreamError as error:
@@ -466,7 +466,13 @@ def _none_published() -> Part:
 _LOOKED_AFTER = ("refused", "conflict", "foreign", "drifted")
 
 
-def _redis(policy: str) -> Part:
+def _redis(refusal: str, policy: str) -> Part:
+    if refusal:
+        remedy = (
+            "Give it memory (maxmemory) or room on its disk; of replicas, lead BERTH_REDIS_URL to the master. Decisions wait "
+            "with the extender meanwhile, and tasks aren't run."
+        )
+        return Part("Redis", "error", f"answers, and refuses writes: {refusal}", remedy)
     if policy in {"", "noeviction"}:
         return Part("Redis", "ok", "answers")
     says = f"answers, and may throw records and tasks away: maxmemory-policy is {policy}"

@@ -130,6 +130,18 @@ class TestLosses:
         real_history.settle()
         assert sequences() == [1, 2, 3, 4, 5, 6]
 
+    def test_asking_whether_redis_takes_writes_writes_nothing(self, server: Server, stream: DecisionStream) -> None:
+        with redis.Redis.from_url(server.url) as broker:
+            assert (stream.refusal(), broker.dbsize()) == ("", 0)
+            broker.replicaof("127.0.0.1", "1")
+            assert "read only replica" in stream.refusal()
+            broker.replicaof("NO", "ONE")
+            broker.config_set("maxmemory", "1")
+            assert "maxmemory" in stream.refusal()
+            broker.config_set("maxmemory", "0")
+            broker.acl_setuser("default", enabled=True, commands=["-setrange"])
+            assert stream.refusal() == ""
+
     def test_redis_away_is_an_error_of_ours_and_nothing_is_lost(
         self, server: Server, real_history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -142,6 +154,7 @@ class TestLosses:
             lambda: stream.append("w", [], 0),
             stream.length,
             stream.eviction_policy,
+            stream.refusal,
             lambda: stream.finish([b"1-0"]),
             lambda: stream.take_wanted("w"),
             lambda: stream.set_shipped("w", 1),

@@ -30,6 +30,7 @@ from scheduler.models import Caller, Checkpoint, DecisionGap, Process
 from scheduler.priority_classes.reconcile import look
 from scheduler.tasks import announce_exemptions
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
+from tests.component.decisions.real_history import Server
 from tests.component.pages import publish_all
 from tests.priority_server import PriorityServer
 from tests.unit.doctor.cases import berth
@@ -69,6 +70,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of Decisions that wait in Redis, look by look; the last one stays."""
     numbers = [0]
     monkeypatch.setattr(DecisionStream, "length", lambda _self: numbers.pop(0) if len(numbers) > 1 else numbers[0])
+    monkeypatch.setattr(DecisionStream, "refusal", lambda _self: "")
     monkeypatch.setattr(DecisionStream, "eviction_policy", lambda _self: "noeviction")
     monkeypatch.setattr(checkup, "_INGEST_LOOK_SECONDS", 0.0)
     return numbers
@@ -276,6 +278,18 @@ class TestHistory:
         found = check()
         assert part(found, "Redis").state == "error"
         assert "worker" not in {each.name for each in found.parts}
+
+    @pytest.mark.usefixtures("cluster", "workers")
+    def test_a_redis_that_has_no_memory_left_refuses_writes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server = Server(tmp_path, "--maxmemory", "1")
+        server.start()
+        set_environment(monkeypatch, redis_url=server.url)
+        found = part(check(quick=True), "Redis")
+        server.kill()
+        assert (found.state, "maxmemory" in found.remedy) == ("error", True)
+        assert found.says == "answers, and refuses writes: command not allowed when used memory > 'maxmemory'."
 
     @pytest.mark.usefixtures("healthy")
     def test_no_worker(self, workers: list[dict[str, Any]]) -> None:
