@@ -48,7 +48,10 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
     path = f"/admin/scheduler/backtest/{row.pk}/"
     assert (started.status_code, started["Location"]) == (302, path)
     assert "It waits for a worker." in text_of(auditor.get(path))
-    assert b"hx-get" in auditor.get(f"{path}progress/").content
+    piece = auditor.get(f"{path}progress/").content.decode()
+    assert "hx-get" in piece
+    # How long ago is said where it is asked for anew: elsewhere it would stand still beside the progress.
+    assert (piece.count("<time"), auditor.get(path).content.decode().count("<time")) == (1, 1)
     Worker().work()
     text = text_of(auditor.get(path))
     assert "1 Pod would get no node" in text
