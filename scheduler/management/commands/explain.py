@@ -10,14 +10,17 @@ from typing import Any
 
 import msgspec
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from policies.wording import passed
 from scheduler.decisions.explaining import explain_decision, named
 from scheduler.decisions.remedies import OPENING, Remedies, remedies_of
-from scheduler.decisions.story import Story, story_of
-from scheduler.models import Decision
+from scheduler.decisions.story import Story, story_of, uids_of
+from scheduler.models import Decision, PendingPod
+from scheduler.pending.listing import pending, shown_pending, waiting_of
+from scheduler.pending.telling import story_without_decisions
 
 _AFTER_FILTER = ("prioritize", "preempt", "bind")
 _WHAT_TO_DO = (
@@ -27,9 +30,9 @@ _WHAT_TO_DO = (
 
 
 class Command(BerthCommand):
-    """Explains the newest Decision of a Pod; with it, where that gave scores, the one that refused nodes before."""
+    """Explains the newest Decision of a Pod; with it, where that gave scores, the one that refused nodes before. One that waits without any is told of."""
 
-    help = "Explain the newest recorded Decision about a Pod, rule by rule; exit 1 when there is none."
+    help = "Explain the newest recorded Decision about a Pod, rule by rule, or what holds one without; exit 1 when nothing is known of it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
@@ -44,6 +47,12 @@ class Command(BerthCommand):
         del args
         namespace, _, name = options["pod"].rpartition("/")
         namespace = namespace or options["namespace"]
+        known = uids_of(namespace, name)
+        waiting = pending(namespace=namespace, name=name).first()
+        if waiting is not None and waiting.uid not in known:
+            # It is newer than all of its name that have Decisions.
+            self._tell(waiting, story_without_decisions(waiting, known), options)
+            return
         found = _decisions(namespace, name)
         explained: list[dict[str, Any]] = []
         try:
@@ -66,6 +75,15 @@ class Command(BerthCommand):
             self.stdout.write("\n\n".join([*told, *(_text(each) for each in explained), *helped]))
         if fault:
             raise CommandError(fault, returncode=1)
+
+    def _tell(self, waiting: PendingPod, story: Story, options: dict[str, Any]) -> None:
+        (found,) = waiting_of([waiting], timezone.now())
+        if options["output"] == "text":
+            self.stdout.write(f"{_told(story)}\nTried next: {found.next_try}.")
+            return
+        report: dict[str, Any] = {"ok": True, "pod": f"{story.namespace}/{story.name}", "decisions": []}
+        report |= {"story": story} if options["story"] else {}
+        self.stdout.write(to_json(msgspec.to_builtins(report | {"pending": shown_pending(found)})))
 
 
 def _fault(pod: str, explained: list[dict[str, Any]], node: str) -> str:

@@ -26,7 +26,7 @@ from scheduler.binder.recording import cycle_entry
 from scheduler.decisions.explaining import explain_decision
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import NodesEntry, store_json
-from scheduler.models import Decision
+from scheduler.models import Decision, PendingPod
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import change_url, get, publish, publish_all, text_of
@@ -313,6 +313,35 @@ def test_without_a_decision_json_is_not_ok() -> None:
     found = json.loads(out.getvalue())
     assert (found["ok"], found["decisions"]) == (False, [])
     assert "no Decision about default/web-1" in found["error"]
+
+
+class TestPodWithoutADecision:
+    @pytest.fixture(autouse=True)
+    def waiting(self) -> None:
+        PendingPod.objects.create(
+            uid="new", namespace="default", name="web-1", created_at=AT, since=AT, reason="Insufficient cpu",
+            scheduler_name="default-scheduler",
+        )  # fmt: skip
+
+    def test_what_holds_one_that_waits_is_said(self) -> None:
+        said, next_try = run("web-1").splitlines()
+        assert said == (
+            "default/web-1 new: It waits for default-scheduler, and no Decision about it is recorded: Insufficient cpu"
+        )
+        assert next_try.startswith("Tried next: ")
+
+    def test_json_has_it_as_rest_has(self, auditor: Client) -> None:
+        found, over_rest = report("web-1", "--story"), auditor.get("/api/v1/pods/default/web-1").json()
+        assert (found["ok"], found["decisions"], found["pending"]) == (True, [], over_rest.pop("pending"))
+        assert found["story"] == {name: value for name, value in over_rest.items() if name != "remedies"}
+        assert "story" not in report("web-1")
+
+    def test_it_is_not_taken_for_a_former_one_of_its_name(self, rule_set: RuleSet) -> None:
+        assert rule_set
+        record(rule_set)
+        assert "It waits for default-scheduler" in run("web-1")
+        Decision.objects.update(pod_uid="new")
+        assert "It waits" not in run("web-1")
 
 
 class TestSuspensions:
