@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from controlplane.env import BASE_DIR
 
@@ -34,6 +34,8 @@ RESTART_SECONDS = 1.0
 
 YOUNG_SECONDS = 10.0
 STOP_SECONDS = 20.0
+# With which the local cluster ends where a file that it was given can't be used: starting it again doesn't help.
+_UNUSABLE_FILE = 3
 _ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
 _CELERY = [sys.executable, "-m", "celery", "-q", "-A", "controlplane"]
@@ -60,7 +62,10 @@ def _die_with_parent() -> None:
 
 
 class Child:
-    """A process that is started again when it dies. Its output goes to `logs/NAME.log`, or to `on_line` as well."""
+    """A process that is started again when it dies. Its output goes to `logs/NAME.log`, or to `on_line` as well.
+
+    Where it ends with the code `for_good` it isn't, and `on_end` is called.
+    """
 
     def __init__(
         self,
@@ -70,11 +75,15 @@ class Child:
         state: Path,
         env: dict[str, str],
         on_line: Callable[[str], None] | None = None,
+        for_good: int | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self._command = command
         self._env = env
         self._on_line = on_line
+        self._for_good = for_good
+        self._on_end = on_end
         self._log = state / "logs" / f"{name}.log"
         self._pid_file = state / "pids" / name
         self._stopping = threading.Event()
@@ -124,6 +133,9 @@ class Child:
                 self._follow(self._process, log)
                 code = self._process.wait()
                 self._pid_file.unlink(missing_ok=True)
+            if code == self._for_good:
+                self._on_end()
+                return
             if not self._stopping.is_set():
                 say(f"{self.name} ended with code {code} and is started again; its log is {self._log}")
                 self._stopping.wait(RESTART_SECONDS if time.monotonic() - began < YOUNG_SECONDS else 0.0)
@@ -208,6 +220,7 @@ class Up:
         self.scheduler_config = os.environ.get("BERTH_SCHEDULER_CONFIG", "") or of_cluster
         self.children: list[Child] = []
         self._stop = threading.Event()
+        self._said_last = self._fault = ""
 
     def run(self) -> int:
         """Start everything, wait for a signal, end everything. Return the exit code."""
@@ -225,6 +238,8 @@ class Up:
                 say("ending…")
             finally:
                 self._end_all()
+        if self._fault:
+            raise StartError(self._fault)
         say("ended")
         return 0
 
@@ -279,9 +294,17 @@ class Up:
             *("--scheduler-config", str(self._options.scheduler_config or self._write_scheduler_config())),
             *("--nodes-file", str(self._options.nodes_file)),
         ]
-        self._child("cluster", command, on_line=lambda line: say(f"cluster    {line}"))
+        self._child("cluster", command, on_line=self._say_of_cluster, for_good=_UNUSABLE_FILE, on_end=self._give_up)
         if not self._options.bare:
             threading.Thread(target=self._seed_cluster, name="berth-seed", daemon=True).start()
+
+    def _say_of_cluster(self, line: str) -> None:
+        say(f"cluster    {line}")
+        self._said_last = line
+
+    def _give_up(self) -> None:
+        self._fault = self._said_last
+        self._stop.set()
 
     def _write_scheduler_config(self) -> Path:
         """Write what kube-scheduler is told where nobody chose it: the shipped file, with the port that the extender has here."""
@@ -331,11 +354,10 @@ class Up:
         name: str,
         command: list[str],
         more: dict[str, str] | None = None,
-        *,
-        on_line: Callable[[str], None] | None = None,
+        **options: Any,
     ) -> None:
         role = name if name in _ROLES else "command"
-        child = Child(name, command, state=self.state, env=self._environment(role) | (more or {}), on_line=on_line)
+        child = Child(name, command, state=self.state, env=self._environment(role) | (more or {}), **options)
         self.children.append(child)
         child.start()
 

@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,3 +185,13 @@ def test_who_is_nice_among_the_children_goes_behind_the_others_and_ctrl_c_reache
     session, group, process = map(int, lines[0].split())
     assert session == os.getsid(0)
     assert group == process != os.getpgid(0)
+
+
+def test_a_child_is_started_again_unless_it_ends_with_the_code_for_good(tmp_path: Path) -> None:
+    starts, ended = tmp_path / "starts", threading.Event()
+    once_more = "import os, sys; open(sys.argv[1], 'a').write('x'); sys.exit(len(open(sys.argv[1]).read()) + 1)"
+    command = [sys.executable, "-c", once_more, str(starts)]
+    child = Child("twice", command, state=tmp_path, env=dict(os.environ), for_good=3, on_end=ended.set)
+    child.start()
+    child.join(time.monotonic() + 20)
+    assert (ended.is_set(), starts.read_text()) == (True, "xx")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -74,6 +75,22 @@ func TestHelpNamesEveryArgument(t *testing.T) {
 		"no-kwok", "nodes", "nodes-file", "no-restart", "ready-timeout", "fresh"} {
 		if !strings.Contains(help, "--"+name) {
 			t.Errorf("--%s is missing in the help", name)
+		}
+	}
+}
+
+func TestAFileThatCannotBeUsedIsNamedAndEndsWithACodeOfItsOwn(t *testing.T) {
+	folder := t.TempDir()
+	empty, missing := filepath.Join(folder, "empty.yaml"), filepath.Join(folder, "missing.yaml")
+	if err := os.WriteFile(empty, []byte("kind: List\nitems: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range [][]string{{"--nodes-file", empty}, {"--nodes-file", missing}, {"--scheduler-config", missing}} {
+		var faults bytes.Buffer
+		arguments := append([]string{"up", "--dir", filepath.Join(folder, "cluster")}, wrong...)
+		code := run(arguments, &bytes.Buffer{}, &faults, func(call func()) { call() })
+		if code != exitFile || !strings.Contains(faults.String(), wrong[1]) {
+			t.Errorf("%v: exit code %d, %s", wrong, code, faults.String())
 		}
 	}
 }

@@ -23,7 +23,8 @@ import (
 
 const (
 	exitFault    = 1
-	exitArgument = 2
+	exitArgument = 2 // Go's own of a panic, too
+	exitFile     = 3
 )
 
 // The main goroutine stays on the process's first thread, the only one that
@@ -66,6 +67,9 @@ func run(arguments []string, output, faults io.Writer, onThread func(func())) in
 	}
 	if err != nil {
 		fmt.Fprintf(faults, "localcluster: %v\n", err)
+		if errors.As(err, &cluster.FileError{}) {
+			return exitFile
+		}
 		return exitFault
 	}
 	return 0

@@ -60,6 +60,10 @@ func New(options Options, on process.OnThread, output io.Writer) *Cluster {
 // Build gets the binaries, and tells how far it is.
 type Build func(context.Context, assets.Progress) (assets.Binaries, error)
 
+// FileError says that a file that was named can't be used: starting again
+// doesn't help.
+type FileError struct{ error }
+
 // Run starts the cluster and keeps it running until ctx ends, then ends it.
 // Its error says why it couldn't be started.
 func (c *Cluster) Run(ctx context.Context, build Build) error {
@@ -106,11 +110,11 @@ func (c *Cluster) Kill() {
 func (c *Cluster) start(ctx context.Context, build Build, held *ports.Set, earlier status.Document) error {
 	wanted, err := c.readNodes()
 	if err != nil {
-		return err
+		return FileError{err}
 	}
 	configuration, err := c.readSchedulerConfig()
 	if err != nil {
-		return err
+		return FileError{err}
 	}
 	binaries, err := c.build(ctx, build)
 	if err != nil {
