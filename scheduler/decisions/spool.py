@@ -77,6 +77,8 @@ class Spool:
         self._lock = threading.Lock()
         self._descriptor = -1
         self._at = Position(0, 0)
+        # What the segments that have ended took up then: a file may have been cut since.
+        self._closed: dict[int, int] = {}
         self._closed_bytes = 0
         self._next_sequence = 1
         self._unsynced: list[int] = []
@@ -140,7 +142,8 @@ class Spool:
                 if former is not None:
                     former.close()
             self._finish_segment()
-            self._closed_bytes = self.segments.total_bytes()
+            self._closed = {number: self.segments.size(number) for number in self.segments.numbers()}
+            self._closed_bytes = sum(self._closed.values())
 
     @property
     def is_open(self) -> bool:
@@ -199,11 +202,10 @@ class Spool:
 
     def forget(self, number: int) -> None:
         """Delete a segment that isn't needed any more."""
-        size = self.segments.size(number)
         with self._lock:
             if number == self._at.segment and self._descriptor >= 0:
                 return
-            self._closed_bytes -= size
+            self._closed_bytes -= self._closed.pop(number, 0)
         self.segments.delete(number)
 
     def _write(self, buffers: list[Buffer], size: int) -> None:
@@ -244,6 +246,7 @@ class Spool:
         if self._descriptor >= 0:
             self._unsynced.append(self._descriptor)
             self._descriptor = -1
+            self._closed[self._at.segment] = self._at.offset
             self._closed_bytes += self._at.offset
         self._dirty.set()
 

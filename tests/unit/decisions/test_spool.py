@@ -119,6 +119,15 @@ class TestLimits:
         assert spool.segments.numbers() == [2, 3, 4]
         spool.close()
 
+    def test_a_segment_that_was_cut_or_deleted_takes_up_nothing_once_it_is_forgotten(self, spool: Spool) -> None:
+        for _ in range(4):
+            spool.append([(Kind.DECISION, [b"x" * 190])])
+        os.truncate(spool.segments.path(1), 10)
+        spool.segments.path(2).unlink()
+        for number in (1, 2, 2):
+            spool.forget(number)
+        assert spool.size_bytes == spool.segments.total_bytes()
+
     def test_what_others_left_counts(self, spool: Spool) -> None:
         spool.others_bytes = PLENTY
         with pytest.raises(SpoolFullError):
