@@ -29,9 +29,10 @@ class CheckVolumeBinding(Filter):
 
     A claim that isn't bound yet refuses all nodes: one that waits for its first consumer has to be bound to a node by the
     scheduler, which Berth doesn't do. So does a claim or a volume that is missing, a claim that is being deleted, and one
-    that has lost its volume.
+    that has lost its volume. What a volume's affinity asks of a node's name (matchFields) isn't asked, as in upstream.
 
-    Source: kube-scheduler v1.36.3 framework/plugins/volumebinding/volume_binding.go (PreFilter, Filter) and binder.go.
+    Source: kube-scheduler v1.36.3 framework/plugins/volumebinding/volume_binding.go (PreFilter, Filter) and binder.go;
+    component-helpers v0.36.3 storage/volume/helpers.go (CheckNodeAffinity, which is given the node's labels alone).
     """
 
     scope = Scope.NODE
@@ -60,7 +61,7 @@ class CheckVolumeBinding(Filter):
                 return _refuse_all(rows, refusal)
             affinity = objects.volumes[objects.claims[cycle.pod.namespace, name].spec.volume_name].spec.node_affinity
             if affinity is not None and affinity.required is not None:
-                reached &= match_selector(cycle.table, rows, affinity.required, cycle.give_way)
+                reached &= match_selector(cycle.table, rows, affinity.required, cycle.give_way, with_fields=False)
         return Verdicts.refusing(~reached, OUT_OF_REACH)
 
 

@@ -39,18 +39,22 @@ def required_terms(spec: PodSpec) -> NodeSelector | None:
     return affinity.node_affinity.required if affinity and affinity.node_affinity else None
 
 
-def match_selector(table: Table, rows: Rows, selector: NodeSelector, give_way: Callable[[], None]) -> Mask:
+def match_selector(
+    table: Table, rows: Rows, selector: NodeSelector, give_way: Callable[[], None], *, with_fields: bool = True
+) -> Mask:
     """Return which nodes any term accepts."""
     accepted = np.zeros(len(rows), dtype=np.bool_)
     for term in selector.node_selector_terms or ():
-        accepted |= match_term(table, rows, term, give_way)
+        accepted |= match_term(table, rows, term, give_way, with_fields=with_fields)
     return accepted
 
 
-def match_term(table: Table, rows: Rows, term: NodeSelectorTerm, give_way: Callable[[], None]) -> Mask:
+def match_term(
+    table: Table, rows: Rows, term: NodeSelectorTerm, give_way: Callable[[], None], *, with_fields: bool = True
+) -> Mask:
     """Return which nodes a term accepts. An empty one, and one that Kubernetes can't parse, accept none.
 
-    `give_way` is called before each requirement: of a Pod there may be tens of thousands, and each looks at all nodes.
+    Without `with_fields` nodes have labels alone: what a term asks of fields is parsed, and not asked. `give_way` is called before each requirement: of a Pod there may be tens of thousands, and each looks at all nodes.
     """
     if is_empty_term(term) or not is_valid_term(term):
         return np.zeros(len(rows), dtype=np.bool_)
@@ -58,7 +62,7 @@ def match_term(table: Table, rows: Rows, term: NodeSelectorTerm, give_way: Calla
     for requirement in term.match_expressions or ():
         give_way()
         accepted &= _match_requirement(table, rows, requirement)
-    for requirement in term.match_fields or ():
+    for requirement in (term.match_fields or ()) if with_fields else ():
         give_way()
         accepted &= _match_field(table, rows, requirement)
     return accepted

@@ -112,3 +112,24 @@ def test_a_pod_that_wants_devices_is_refused_with_a_reason() -> None:
     pod = make_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
 
     assert refusals(pod, snapshot_of(NODES)) == dict.fromkeys("ab", bound_volumes.DEVICES.reason)
+
+
+ZONE_A = {"key": "zone", "operator": "In", "values": ["a"]}
+NAMED_B = {"key": "metadata.name", "operator": "In", "values": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("term", "refused"),
+    [
+        ({"matchFields": [NAMED_B]}, ""),
+        ({"matchFields": [NAMED_B], "matchExpressions": [ZONE_A]}, "b"),
+        ({"matchFields": [NAMED_B | {"values": ["a", "b"]}]}, "ab"),
+        ({}, "ab"),
+    ],
+)
+def test_fields_in_a_volumes_affinity_are_parsed_and_not_asked(term: JSON, refused: str) -> None:
+    # What CheckNodeAffinity of component-helpers v0.36.3 says of each.
+    of_node = {"metadata": {"name": "v"}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
+    claims = [claim("c", volumeName="v", annotations=BOUND)]
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[of_node])
+    assert refusals(USING, snapshot) == dict.fromkeys(refused, bound_volumes.OUT_OF_REACH.reason)
