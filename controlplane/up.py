@@ -28,6 +28,7 @@ HOST = "127.0.0.1"
 SCHEDULER_CONFIG = BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml"
 # Where that file has kube-scheduler look for the extender.
 _SHIPPED_URL = f"http://{HOST}:8010"
+_LAST_PORT = 65_535
 START_SECONDS = 60.0
 # How long a child that died young waits before it is started again; one that ran for longer is started at once.
 RESTART_SECONDS = 1.0
@@ -399,8 +400,8 @@ def _write_to_owner(path: Path, text: str) -> None:
 def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m controlplane.up", description="Run everything until Ctrl-C.")
-    parser.add_argument("--admin-port", type=int, default=8000)
-    parser.add_argument("--extender-port", type=int, default=8010)
+    parser.add_argument("--admin-port", type=_port, default=8000)
+    parser.add_argument("--extender-port", type=_port, default=8010)
     parser.add_argument(
         "--scheduler-config",
         type=Path,
@@ -413,6 +414,13 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
         "--without-binder", action="store_true", help="without Berth's own scheduler: it serves kube-scheduler alone"
     )
     return parser.parse_args(arguments)
+
+
+def _port(text: str) -> int:
+    if not 0 < (port := int(text)) <= _LAST_PORT:
+        message = f"a port is 1 to {_LAST_PORT}"
+        raise argparse.ArgumentTypeError(message)
+    return port
 
 
 def main() -> int:

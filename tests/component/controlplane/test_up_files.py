@@ -195,3 +195,14 @@ def test_a_child_is_started_again_unless_it_ends_with_the_code_for_good(tmp_path
     child.start()
     child.join(time.monotonic() + 20)
     assert (ended.is_set(), starts.read_text()) == (True, "xx")
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "65536", "http"])
+@pytest.mark.parametrize("option", ["--admin-port", "--extender-port"])
+def test_what_is_no_port_is_refused_before_anything_starts(
+    option: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read_options([f"{option}={text}"])
+    assert f"argument {option}: " in capsys.readouterr().err
+    assert read_options([f"{option}=65535"])
