@@ -17,7 +17,7 @@ from typing import Any
 
 BATCH = 500
 AIM = 50_000
-SEVERAL = 500_000
+SEVERAL = 100_000
 
 
 def shipments(records: int, size: int, numbers: Iterator[int]) -> Iterator[bytes]:
@@ -141,7 +141,7 @@ def main() -> None:
     """Print what was measured."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument(
-        "--records", type=int, default=50_000, help="Decisions of each size; several processes verify from 500,000 on"
+        "--records", type=int, default=50_000, help="Decisions of each size; several processes verify from 100,000 on"
     )
     parser.add_argument("--sizes", type=int, nargs="*", default=[10, 1_000])
     asked = parser.parse_args()

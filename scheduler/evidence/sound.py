@@ -32,8 +32,8 @@ from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, leaf_hash
 from scheduler.models import LedgerTile
 
-# A process takes as long to begin as for 50,000 rows.
-_ROWS_FOR_A_PROCESS = 250_000
+# A process takes as long to begin as for half of them.
+_ROWS_FOR_A_PROCESS = 50_000
 
 Span = tuple[int, int]
 _Row = tuple[Any, ...]
