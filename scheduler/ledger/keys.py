@@ -114,8 +114,10 @@ def _note_public(path: Path, verifier: Verifier) -> None:
     public = public_path(path)
     try:
         if not public.exists() or verifier not in read_public(public):
+            # Who edited it by hand may have left its last line without an end.
+            between = "\n" if public.exists() and not public.read_bytes().endswith(b"\n") else ""
             with public.open("a", encoding="ascii") as file:
-                file.write(f"{verifier}\n")
+                file.write(f"{between}{verifier}\n")
     except OSError as error:
         message = f"{public} can't be written: {error}"
         raise KeyFileError(message) from error

@@ -19,7 +19,7 @@ from django.core.management.base import CommandError
 from policies.models import AuditEvent
 from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import sign_checkpoints
-from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, public_path, read_public, read_signer
+from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, public_path, read_public, read_signer, rotate
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import TreeHead, open_note
 from scheduler.ledger.tree import Edge, leaf_hash
@@ -44,6 +44,14 @@ def test_the_local_default_makes_its_key_once_and_for_its_owner_alone(environmen
     assert first.verifier == second.verifier
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert known_verifiers() == read_public(public_path(path)) == [first.verifier]
+
+
+def test_a_new_key_stands_in_a_line_of_its_own_behind_one_that_was_edited_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    first = make_key(path, "berth")
+    public_path(path).write_text(f"# of 2026\n{first}")
+    second = rotate(path)
+    assert read_public(public_path(path)) == [first, second]
 
 
 def test_elsewhere_nothing_is_signed_without_a_key(
