@@ -119,7 +119,7 @@ class Heartbeat:
         except DatabaseError as error:
             connection.close()
             if not self._unreachable:
-                logger.warning("the heartbeat can't be written, the database is unreachable: %s", error)
+                logger.warning("the heartbeat can't be written: %s", error)
             self._unreachable = True
         else:
             self._unreachable = False
