@@ -211,8 +211,6 @@ def main() -> None:
         fill_policies(given.rule_sets, given.versions, given.assignments)
         fill_changes(min(CHANGES, given.rule_sets))
         fill_decisions(given.decisions, datetime.now(UTC))
-        with connection.cursor() as cursor:
-            cursor.execute("ANALYZE")
         print(
             f"PostgreSQL {server_version()}; {machine()}; {given.rule_sets:,} rule sets x {given.versions} versions, "
             f"{given.assignments:,} Assignments, {given.decisions:,} Decisions, filled in {perf_counter() - began:.0f} s"
