@@ -54,7 +54,8 @@ def match_term(
 ) -> Mask:
     """Return which nodes a term accepts. An empty one, and one that Kubernetes can't parse, accept none.
 
-    Without `with_fields` nodes have labels alone: what a term asks of fields is parsed, and not asked. `give_way` is called before each requirement: of a Pod there may be tens of thousands, and each looks at all nodes.
+    Without `with_fields` nodes have labels alone: what a term asks of fields is parsed, and not asked. `give_way` is called
+    before each requirement: of a Pod there may be tens of thousands, and each looks at all nodes.
     """
     if is_empty_term(term) or not is_valid_term(term):
         return np.zeros(len(rows), dtype=np.bool_)

@@ -17,10 +17,10 @@ from policies.manifests import to_json
 from policies.wording import passed
 from scheduler.decisions.explaining import explain_decision, named
 from scheduler.decisions.remedies import OPENING, Remedies, remedies_of
-from scheduler.decisions.story import Story, story_of, uids_of
+from scheduler.decisions.story import Story, story_of
 from scheduler.models import Decision, PendingPod
-from scheduler.pending.listing import pending, shown_pending, waiting_of
-from scheduler.pending.telling import story_without_decisions
+from scheduler.pending.listing import shown_pending, waiting_of
+from scheduler.pending.telling import story_without_decisions, told
 
 _AFTER_FILTER = ("prioritize", "preempt", "bind")
 _WHAT_TO_DO = (
@@ -47,11 +47,9 @@ class Command(BerthCommand):
         del args
         namespace, _, name = options["pod"].rpartition("/")
         namespace = namespace or options["namespace"]
-        known = uids_of(namespace, name)
-        waiting = pending(namespace=namespace, name=name).first()
-        if waiting is not None and waiting.uid not in known:
-            # It is newer than all of its name that have Decisions.
-            self._tell(waiting, story_without_decisions(waiting, known), options)
+        meant = told(namespace, name)
+        if meant.story is None and meant.waiting is not None:
+            self._tell(meant.waiting, story_without_decisions(meant.waiting, meant.others), options)
             return
         found = _decisions(namespace, name)
         explained: list[dict[str, Any]] = []
@@ -70,9 +68,9 @@ class Command(BerthCommand):
                 report["story"] = msgspec.to_builtins(story)
             self.stdout.write(to_json(report | ({"error": fault} if fault else {})))
         elif not fault:
-            told = [_told(story)] if story is not None else []
+            stories = [_told(story)] if story is not None else []
             helped = [_helping(helping)] if helping is not None else []
-            self.stdout.write("\n\n".join([*told, *(_text(each) for each in explained), *helped]))
+            self.stdout.write("\n\n".join([*stories, *(_text(each) for each in explained), *helped]))
         if fault:
             raise CommandError(fault, returncode=1)
 
