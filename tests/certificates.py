@@ -11,6 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DAY = datetime.timedelta(days=1)
+_MAY_SIGN = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -28,18 +32,25 @@ def write(path: Path, content: bytes) -> Path:
 
 
 class Authority:
-    """An authority that signs certificates."""
+    """An authority that signs certificates.
 
-    def __init__(self, name: str = "an authority") -> None:
+    Args:
+        name: what it is called.
+        says_keys: whether certificates say whose key signed them, and the authority's what its key is for (RFC 5280). Those of
+            many clusters don't: Go asks for neither.
+    """
+
+    def __init__(self, name: str = "an authority", *, says_keys: bool = True) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
+        self._says_keys = says_keys
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = datetime.datetime.now(datetime.UTC)
-        self._certificate = (
-            self._builder(self._name, self._key.public_key(), now - DAY, now + 30 * DAY)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
+        builder = self._builder(self._name, self._key.public_key(), now - DAY, now + 30 * DAY).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
-        self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
+        if says_keys:
+            builder = builder.add_extension(_MAY_SIGN, critical=True)
+        self.pem = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def _builder(
         self,
@@ -48,7 +59,7 @@ class Authority:
         begins_at: datetime.datetime,
         ends_at: datetime.datetime,
     ) -> x509.CertificateBuilder:
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
@@ -56,6 +67,12 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(begins_at)
             .not_valid_after(ends_at)
+        )
+        if not self._says_keys:
+            return builder
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False).add_extension(
+            signer, critical=False
         )
 
     def sign(

@@ -7,6 +7,7 @@ What doesn't belong here: what the bytes mean, except for the few conveniences a
 """
 
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import urllib3
 import yaml
+from urllib3.util.ssl_ import create_urllib3_context
 
 from scheduler.cluster.errors import (
     APIConfigurationError,
@@ -75,6 +77,7 @@ class _Access:
 
         self.host = configuration.host
         self.pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self.pool.connection_pool_kw["ssl_context"] = _tls(configuration)
         self.loaded_at = time.monotonic()
         self._configuration = configuration
         self._lock = Lock()
@@ -97,6 +100,19 @@ class _Access:
         except ConfigException as error:
             raise _CredentialsError(str(error)) from error
         return header
+
+
+def _tls(configuration: "Configuration") -> ssl.SSLContext:
+    """Return how certificates are checked; urllib3 puts the configuration's own to it.
+
+    From Python 3.13 on urllib3 refuses certificates that don't say whose key signed them (RFC 5280). Those of many clusters don't, and
+    Go's clients take them.
+    """
+    context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if configuration.verify_ssl else ssl.CERT_NONE)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.ssl_ca_cert and not configuration.ca_cert_data:
+        context.load_default_certs()
+    return context
 
 
 class LineStream(Iterator[bytes]):

@@ -1,11 +1,13 @@
 """A small HTTP server that answers as a test says: for what a real API server can't be made to do."""
 
+import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -38,7 +40,7 @@ class Answer(msgspec.Struct):
 class ScriptedServer:
     """The server, and what it was asked so far."""
 
-    def __init__(self, script: Callable[[Request], Answer]) -> None:
+    def __init__(self, script: Callable[[Request], Answer], pair: Path | None = None) -> None:
         self.requests: list[Request] = []
         self.asked_at: list[float] = []
         self.connections = 0
@@ -62,13 +64,19 @@ class ScriptedServer:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
+        self._scheme = "http"
+        if pair is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(pair)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+            self._scheme = "https"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._http.server_address[1]}"
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Answer one request."""
@@ -116,22 +124,24 @@ class ScriptedServer:
 
 
 @contextmanager
-def serving(script: Callable[[Request], Answer]) -> Iterator[ScriptedServer]:
-    """Run a server for the length of a test."""
-    server = ScriptedServer(script)
+def serving(script: Callable[[Request], Answer], pair: Path | None = None) -> Iterator[ScriptedServer]:
+    """Run a server for the length of a test, with TLS where `pair` holds a certificate and its key."""
+    server = ScriptedServer(script, pair)
     try:
         yield server
     finally:
         server.close()
 
 
-def write_kubeconfig(folder: Path, url: str, user: dict[str, object] | None = None) -> Path:
-    """Write a kubeconfig for this server."""
+def write_kubeconfig(
+    folder: Path, url: str, user: dict[str, object] | None = None, cluster: Mapping[str, object] = MappingProxyType({})
+) -> Path:
+    """Write a kubeconfig for this server, with what else it says of user and cluster."""
     path = folder / "kubeconfig"
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "clusters": [{"name": "c", "cluster": {"server": url, **cluster}}],
         "users": [{"name": "u", "user": user or {}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",

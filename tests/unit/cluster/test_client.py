@@ -11,8 +11,14 @@ import pytest
 
 from scheduler.cluster import errors
 from scheduler.cluster.client import MERGE_PATCH, Client, LineStream, pending_pods
+from tests.certificates import Authority, write
 from tests.unit.cluster.kubernetes_json import list_json, pod_json, status_json
 from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
+
+
+def write_pair(folder: Path, authority: Authority) -> Path:
+    """Write a server's certificate with its key."""
+    return write(folder / "pair.pem", b"".join(authority.sign("server")))
 
 
 class TestConnect:
@@ -72,6 +78,30 @@ class TestConnect:
             monkeypatch.setenv(name, "http://127.0.0.1:1")
         with serving(lambda _: Answer(body=b"{}")) as server:
             assert Client.connect(write_kubeconfig(tmp_path, server.url)).get(path="/version") == b"{}"
+
+    @pytest.mark.parametrize("says_keys", [True, False])
+    def test_takes_certificates_as_go_does(self, tmp_path: Path, says_keys: bool) -> None:
+        """Those of many clusters don't say whose key signed them, which Python asks for from 3.13 on."""
+        authority = Authority(says_keys=says_keys)
+        write(tmp_path / "ca.pem", authority.pem)
+        with serving(lambda _: Answer(body=b"{}"), pair=write_pair(tmp_path, authority)) as server:
+            kubeconfig = write_kubeconfig(tmp_path, server.url, cluster={"certificate-authority": "ca.pem"})
+            assert Client.connect(kubeconfig).get(path="/version") == b"{}"
+
+    @pytest.mark.parametrize("cluster", [{}, {"certificate-authority": "other.pem"}])
+    def test_refuses_a_server_that_no_known_authority_signed(self, tmp_path: Path, cluster: dict[str, str]) -> None:
+        write(tmp_path / "other.pem", Authority().pem)
+        with serving(lambda _: Answer(body=b"{}"), pair=write_pair(tmp_path, Authority())) as server:
+            client = Client.connect(write_kubeconfig(tmp_path, server.url, cluster=cluster))
+            with pytest.raises(errors.APIUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+                client.get(path="/version")
+        assert not server.requests
+
+    @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+    def test_takes_any_server_where_the_kubeconfig_says_so(self, tmp_path: Path) -> None:
+        with serving(lambda _: Answer(body=b"{}"), pair=write_pair(tmp_path, Authority())) as server:
+            kubeconfig = write_kubeconfig(tmp_path, server.url, cluster={"insecure-skip-tls-verify": True})
+            assert Client.connect(kubeconfig).get(path="/version") == b"{}"
 
 
 class TestCredentials:
