@@ -1,6 +1,7 @@
 """Wire JSON to engine objects, and the cache of Nodes of full bodies."""
 
 import json
+import sys
 import threading
 from typing import Any
 
@@ -32,9 +33,11 @@ class TestReadPod:
             (b'{"metadata":{"name":5}}', "Pod: Expected `str`"),
             (b'{"spec":{"containers":[{"resources":{"requests":{"cpu":"x"}}}]}}', "Pod: "),
             (b"{", "not JSON"),
-            (
+            (b'{"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "not JSON: RecursionError"),
+            pytest.param(
                 b'{"metadata":{"name":5},"x":' + b"[" * 900 + b"]" * 900 + b"}",
                 "Pod: lists and objects are nested too deeply",
+                marks=pytest.mark.skipif(sys.version_info >= (3, 12), reason="reads more levels"),
             ),
         ],
     )
