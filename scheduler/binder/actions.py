@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -22,8 +23,12 @@ logger = logging.getLogger("berth.binding")
 
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
-# Characters, of an event's note (k8s.io/kubernetes v1.36.3 schedule_one.go, truncateMessage).
+# Bytes of an event's note, and characters of its name: a longer one isn't taken (k8s.io/kubernetes v1.36.3
+# pkg/apis/core/validation/events.go, and DNS1123SubdomainMaxLength of apimachinery).
 LONGEST_NOTE = 1024
+LONGEST_NAME = 253
+# What stands at the end of a note that was cut (pkg/scheduler/schedule_one.go, truncateMessage).
+_CUT = " ..."
 
 _TIMEOUT_SECONDS = 5.0
 
@@ -81,20 +86,32 @@ class Events:
         document = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            # As client-go names them (tools/events/event_recorder.go).
-            "metadata": {"name": f"{regarding.name}.{time.time_ns():x}", "namespace": regarding.namespace},
+            "metadata": {"name": _name_of(regarding), "namespace": regarding.namespace},
             "eventTime": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}",
             "reportingController": event.controller,
             "reportingInstance": self._instance,
             "action": event.action,
             "reason": event.reason,
             "type": event.type,
-            "note": event.note[:LONGEST_NOTE],
+            "note": _cut(event.note),
             "regarding": event.regarding,
         }
         if event.related is not None:
             document["related"] = event.related
         return msgspec.json.encode(document)
+
+
+def _name_of(regarding: Reference) -> str:
+    """Return a name for an event, as client-go v0.36.3 makes it (tools/record/util/util.go, GenerateEventName)."""
+    name = f"{regarding.name}.{time.time_ns():x}"
+    return name if len(name) <= LONGEST_NAME else str(uuid4())
+
+
+def _cut(note: str) -> str:
+    encoded = note.encode()
+    if len(encoded) <= LONGEST_NOTE:
+        return note
+    return encoded[: LONGEST_NOTE - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 def _on_posted(status: int, answer: bytes) -> None:

@@ -75,6 +75,25 @@ def test_a_note_is_cut_and_who_else_it_is_about_is_named() -> None:
     assert found["related"]["uid"] == "u1"
 
 
+@pytest.mark.parametrize("letter", ["é", "規", "𝔸"])
+def test_a_note_is_cut_by_the_bytes_that_the_api_server_counts(letter: str) -> None:
+    note = posted(failed_scheduling(POD, letter * 1024, "berth"))["note"]
+
+    assert 1024 - 4 < len(note.encode()) <= 1024
+    assert note == letter * ((1024 - 4) // len(letter.encode())) + " ..."
+    assert posted(failed_scheduling(POD, letter * 256, "berth"))["note"] == letter * 256
+
+
+def test_an_event_about_a_pod_with_the_longest_name_has_a_name_that_the_api_server_takes() -> None:
+    names = [
+        posted(scheduled(Pod.from_json(make_pod("p" * length)), "n1", "berth"))["metadata"]["name"]
+        for length in (236, 237, 253)
+    ]
+
+    assert names[0].startswith("p" * 236 + ".")
+    assert [len(name) for name in names] == [253, 36, 36]
+
+
 def test_events_that_are_too_many_or_not_taken_are_counted_and_given_up() -> None:
     from scheduler.metrics import BINDER_EVENTS_DROPPED
 
