@@ -16,7 +16,13 @@ import msgspec
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest, Dispatcher
-from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
+from scheduler.cluster.errors import (
+    APIConflictError,
+    APIError,
+    APINotFoundError,
+    APITimeoutError,
+    APIUnavailableError,
+)
 from scheduler.metrics import BINDER_EVENTS_DROPPED
 
 logger = logging.getLogger("berth.binding")
@@ -170,6 +176,10 @@ def _not_scheduled(pod: Pod) -> dict[str, Any]:
 def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
     """Write the condition PodScheduled=False of exactly this Pod, and its nominatedNodeName. False when it can't be written.
 
+    Raises:
+        APIUnavailableError: it couldn't be written for now: the API server is away or busy. Not where it said nothing in time: what
+            it waits for, such as an admission webhook, would hold up others again.
+
     A strategic merge patch, as kube-scheduler v1.36.3 writes it (util/utils.go, PatchPodStatus); the time of the transition stays
     while it is False (k8s.io/kubernetes v1.36.3 pkg/api/v1/pod/util.go, UpdatePodCondition).
     """
@@ -201,5 +211,7 @@ def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
         return False
     except APIError as error:
         logger.warning("a Pod's condition can't be written: %s", error)
+        if isinstance(error, APIUnavailableError) and not isinstance(error, APITimeoutError):
+            raise
         return False
     return True

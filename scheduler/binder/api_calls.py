@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from policies.engine.objects.pod import Pod
@@ -44,7 +44,7 @@ from scheduler.cluster.bind import (
 )
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import CONNECTIONS, UNANSWERED, APIRequest, Dispatcher
-from scheduler.cluster.errors import APIError
+from scheduler.cluster.errors import APIError, APIUnavailableError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECONDS, BINDER_VICTIMS
 
@@ -63,6 +63,8 @@ LONGEST_AGAIN_SECONDS = 8.0
 # So many are sent again at a time: half of the dispatcher's connections are left to the others. Once so many Pods of a namespace
 # hang, its others are sent among them.
 MOST_AGAIN = CONNECTIONS // 2
+# So many conditions are sent again at a time: where a webhook is away that they have to pass, none of them gets through.
+MOST_SAID_AGAIN = 100
 # What isn't answered so often hangs; once it may only be lost.
 _HANGS = 2
 # So often until it is told: an API server that is overloaded for a moment needn't be sent an event of each Pod as well.
@@ -128,6 +130,8 @@ class APICalls:
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
+        # Those that couldn't be written for now, by the Pod's UID.
+        self._unwritten: dict[str, Condition] = {}
         # What was told last of each Pod that waits, whether or not its condition could be written.
         self._told: dict[str, str] = {}
         # The Pods that are being bound, by UID, each with its node.
@@ -246,6 +250,7 @@ class APICalls:
         self._unseen.discard(uid)
         if self._queue.forget(uid):
             self._conditions_written.pop(uid, None)
+            self._unwritten.pop(uid, None)
             self._told.pop(uid, None)
             self._nominator.forget(uid)
 
@@ -350,6 +355,7 @@ class APICalls:
         `then` is called by a thread that may wait, with whether the Pod says so now.
         """
         pod = waiting.pod
+        self._unwritten.pop(pod.uid, None)
         said = self._conditions_written.get(pod.uid) or condition_of(pod)
         if is_said := said == condition:
             self._work.put(lambda: then(is_said))
@@ -360,6 +366,15 @@ class APICalls:
             self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
         self._work.put(lambda: then(self._write_condition(pod, condition)))
 
+    def say_again(self) -> None:
+        """Write the conditions that couldn't be written, of the Pods that would else say nothing until their next refusal."""
+        if not self._work.empty():  # once the threads have nothing else to do
+            return
+        for uid in list(islice(self._unwritten, MOST_SAID_AGAIN)):
+            condition, waiting = self._unwritten.pop(uid), self._queue.get(uid)
+            if waiting is not None and waiting.state is State.UNSCHEDULABLE:
+                self.say(waiting, condition)
+
     def note_said(self, pod: Pod) -> None:
         """Go by what a Pod says itself once what was written is seen at it: others may overwrite that."""
         said = self._conditions_written.get(pod.uid)
@@ -369,15 +384,21 @@ class APICalls:
     def _write_condition(self, pod: Pod, condition: Condition) -> bool:
         if not self._leads():
             return False
-        written = write_condition(self._client, pod, condition)
+        may_be_written_later = False
+        try:
+            written = write_condition(self._client, pod, condition)
+        except APIUnavailableError:
+            written, may_be_written_later = False, True
         if not written:
-            self._tell(lambda _: self._unsay(pod.uid, condition))
+            self._tell(lambda _: self._unsay(pod.uid, condition, may_be_written_later=may_be_written_later))
         return written
 
-    def _unsay(self, uid: str, condition: Condition) -> None:
-        """Write a condition that could not be written after the next refusal."""
+    def _unsay(self, uid: str, condition: Condition, *, may_be_written_later: bool) -> None:
+        """Write a condition that could not be written after the next refusal, or by the next `say_again`."""
         if self._conditions_written.get(uid) == condition:
             del self._conditions_written[uid]
+            if may_be_written_later:
+                self._unwritten[uid] = condition
 
     # Preemptions
 

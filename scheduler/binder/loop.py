@@ -436,6 +436,8 @@ class Loop:
                 self._put(pod, now)
             elif self._is_stuck(known, now):
                 self._api_calls.take_back(uid, now)
+        if not self._is_away():
+            self._api_calls.say_again()
 
     def _is_stuck(self, known: Waiting, now: float) -> bool:
         """Return whether deciding on a Pod broke off."""

@@ -19,6 +19,7 @@ from scheduler.binder.actions import (
 )
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
+from scheduler.cluster.errors import APITimeoutError, APIUnavailableError
 from tests.builders import make_pod
 from tests.unit.cluster.scripted_server import Answer, serving, write_kubeconfig
 
@@ -148,11 +149,30 @@ def test_a_condition_that_was_false_before_keeps_the_time_since_when_and_says_wh
     assert (condition["lastTransitionTime"] == since, condition["observedGeneration"]) == (stays, 3)
 
 
-@pytest.mark.parametrize("status", [404, 409, 500])
+@pytest.mark.parametrize("status", [403, 404, 409, 422])
 def test_a_condition_that_is_not_taken_is_said_not_to_be_written(tmp_path: Path, status: int) -> None:
     with serving(lambda _: Answer(status)) as server:
         client = Client.connect(write_kubeconfig(tmp_path, server.url))
         assert not write_condition(client, POD, Condition("Unschedulable", "no room"))
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_condition_that_a_busy_api_server_does_not_take_may_be_written_later(tmp_path: Path, status: int) -> None:
+    with serving(lambda _: Answer(status)) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+        with pytest.raises(APIUnavailableError):
+            write_condition(client, POD, Condition("Unschedulable", "no room"))
+
+
+def test_a_condition_that_the_api_server_never_answers_to_is_said_not_to_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def patch(*_: object, **__: object) -> bytes:
+        raise APITimeoutError("nothing came")
+
+    client = Client.connect(None)
+    monkeypatch.setattr(client, "patch", patch)
+    assert not write_condition(client, POD, Condition("Unschedulable", "no room"))
 
 
 def test_the_condition_that_a_pod_has_is_read_from_its_json() -> None:

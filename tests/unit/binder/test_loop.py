@@ -12,6 +12,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Table
 from policies.engine.ruleset import Revision
+from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder import loop as loop_module
 from scheduler.binder.loop import SWEEP_SECONDS, Nomination
 from scheduler.binder.queue import State, Waiting
@@ -85,6 +86,42 @@ def test_a_condition_that_could_not_be_written_is_written_after_the_next_refusal
     assert [name for name, _ in world.conditions] == ["a", "a"]
     # Told once: where a policy lets nobody write conditions, each attempt would leave an event.
     assert len(world.events) == 1
+
+
+def test_a_condition_that_a_busy_api_server_does_not_take_is_written_soon_though_nothing_happens(world: World) -> None:
+    """Else who adds nodes for Pods without room would hear of the Pod after five minutes."""
+    world.node("n1")
+    world.busy = True
+    world.pod("a", requests=HUGE)
+    world.pod("gone", requests=HUGE)
+    world.turn(3)
+    world.pod("gone", requests=HUGE, deleted=True)
+    world.busy = False
+    world.now += SWEEP_SECONDS
+    world.turn()
+    world.now += SWEEP_SECONDS
+    world.turn()
+
+    assert [name for name, _ in world.conditions] == ["a", "gone", "a"]
+    assert len(world.recorded) == 2
+    assert len(world.events) == 2
+
+
+def test_few_conditions_at_a_time_are_sent_again_each_in_its_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_calls_module, "MOST_SAID_AGAIN", 2)
+    world.node("n1")
+    world.busy = True
+    for name in "abc":
+        world.pod(name, requests=HUGE)
+    world.turn(4)
+    world.conditions.clear()
+    for _ in range(3):
+        world.now += SWEEP_SECONDS
+        world.turn(2)
+
+    assert [name for name, _ in world.conditions] == ["a", "b", "c", "a", "b", "c"]
 
 
 def test_a_condition_that_the_pod_has_already_is_not_written_after_a_restart(world: World) -> None:
