@@ -190,16 +190,18 @@ class APICalls:
         def done(status: int, _: bytes) -> None:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
                 self._tell(lambda now: self._on_outcome(binding, Outcome.BOUND, now))
+            elif status == HTTPStatus.TOO_MANY_REQUESTS:
+                # Nothing was done. To ask at once again, and look, would be two more requests of a server that has too many.
+                self._tell(lambda now: self._on_outcome(binding, Outcome.UNKNOWN, now, request.retry_after_seconds))
             elif status == UNANSWERED:
                 self._work.put(lambda: self._look_into(binding, look_up))
             else:
                 self._work.put(lambda: self._look_into(binding, bind))
 
-        self._dispatcher.send(
-            APIRequest(
-                f"{target.path}/binding", binding_of(target), done, self._if_leading(binding, may_be_done=may_be_done)
-            )
+        request = APIRequest(
+            f"{target.path}/binding", binding_of(target), done, self._if_leading(binding, may_be_done=may_be_done)
         )
+        self._dispatcher.send(request)
 
     def send_again(self, now: float) -> None:
         """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done.
@@ -284,7 +286,7 @@ class APICalls:
         self._no_longer_in_flight(binding.pod)
         self.take_back(uid, now)
 
-    def _on_outcome(self, binding: _Binding, outcome: Outcome, now: float) -> None:
+    def _on_outcome(self, binding: _Binding, outcome: Outcome, now: float, retry_after_seconds: float = 0.0) -> None:
         uid = binding.pod.uid
         self._sent_again.discard(uid)
         # Taken back meanwhile, since this process doesn't lead any more.
@@ -292,7 +294,7 @@ class APICalls:
             return
         BINDER_BINDINGS.labels(outcome.value).inc()
         if outcome is Outcome.UNKNOWN:
-            self._on_unknown(binding, now)
+            self._on_unknown(binding, now, retry_after_seconds)
             return
         self._no_longer_in_flight(binding.pod)
         if outcome is Outcome.BOUND:
@@ -300,9 +302,9 @@ class APICalls:
         else:
             self._on_not_bound(binding, outcome, now)
 
-    def _on_unknown(self, binding: _Binding, now: float) -> None:
+    def _on_unknown(self, binding: _Binding, now: float, retry_after_seconds: float) -> None:
         pod, uid = binding.pod, binding.pod.uid
-        wait = min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS)
+        wait = max(min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS), retry_after_seconds)
         self._unknown[uid] = min(self._unknown[uid] + 1, 10)
         if self._unknown[uid] == _HANGS:
             self._hanging[pod.namespace] += 1

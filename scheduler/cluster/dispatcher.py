@@ -22,7 +22,7 @@ import h11
 import msgspec
 
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APIError
+from scheduler.cluster.errors import LONGEST_ASKED_SECONDS, APIError, seconds_of
 
 logger = logging.getLogger("berth.cluster")
 
@@ -66,6 +66,7 @@ class APIRequest(msgspec.Struct):
         body: JSON.
         done: called once by the dispatcher's thread with the HTTP status and the answer's body; UNANSWERED without an answer.
         ready: called just before it is sent; False keeps it back, and `done` isn't called then.
+        retry_after_seconds: how long the server asked to be left alone, 0 where it didn't; set before `done` is called.
         late_at: of one that can wait, the moment from which on it waits no longer for others, by the monotonic clock; set by
             `Dispatcher.send_later`.
     """
@@ -74,6 +75,7 @@ class APIRequest(msgspec.Struct):
     body: bytes
     done: Callable[[int, bytes], None]
     ready: Callable[[], bool] = _always
+    retry_after_seconds: float = 0.0
     late_at: float = 0.0
 
 
@@ -87,6 +89,7 @@ class _Connection:
         self.is_later = False
         self.until = float("inf")
         self.status = UNANSWERED
+        self.retry_after_seconds = 0.0
         self.body = bytearray()
         self._protocol = h11.Connection(h11.CLIENT)
 
@@ -96,7 +99,7 @@ class _Connection:
         Raises:
             OSError: the connection is broken, or took nothing until the request's time was up.
         """
-        self.status, self.body = UNANSWERED, bytearray()
+        self.status, self.retry_after_seconds, self.body = UNANSWERED, 0.0, bytearray()
         self._protocol.send(_REQUEST)
         self._protocol.send(_REQUEST_END)
         while data:
@@ -132,6 +135,7 @@ class _Connection:
         while (event := self._protocol.next_event()) is not h11.NEED_DATA:
             if isinstance(event, h11.Response):
                 self.status = event.status_code
+                self.retry_after_seconds = _retry_after(event)
             elif isinstance(event, h11.Data):
                 self.body += event.data
                 if len(self.body) > _LONGEST_ANSWER:
@@ -147,6 +151,12 @@ class _Connection:
             return False
         self._protocol.start_next_cycle()
         return True
+
+
+def _retry_after(answer: h11.Response) -> float:
+    asked = next((value for name, value in answer.headers if name == b"retry-after"), b"")
+    seconds = seconds_of(asked.decode(errors="replace"))
+    return min(seconds or 0.0, LONGEST_ASKED_SECONDS)
 
 
 class Dispatcher:
@@ -324,6 +334,7 @@ class Dispatcher:
                 self._free.append(connection)
             else:
                 self._close(connection)
+            request.retry_after_seconds = connection.retry_after_seconds
             self._tell(request, connection.status, bytes(connection.body))
 
     def _release(self, connection: _Connection) -> None:

@@ -12,6 +12,9 @@ import msgspec
 RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
 
 LONGEST_PLAIN_MESSAGE = 200
+# The longest pause that a server can ask for. kube-apiserver v1.36.3 asks for 32 s at most (flowcontrol's dropped_requests_tracker.go);
+# a proxy before it may say days, or more than a thread can wait for.
+LONGEST_ASKED_SECONDS = 60.0
 
 
 class APIError(Exception):
@@ -154,5 +157,9 @@ def error_of_answer(*, status: int, body: bytes, retry_after: str | None, contex
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body[:LONGEST_PLAIN_MESSAGE].decode(errors="replace").strip()
         answer = StatusObject(message=text, code=status)
-    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return error_of_status(answer, context=context, retry_after_seconds=seconds)
+    return error_of_status(answer, context=context, retry_after_seconds=seconds_of(retry_after))
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """Return what a Retry-After header says in seconds; None where there is none, or a date."""
+    return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None

@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from scheduler.cluster.errors import (
+    LONGEST_ASKED_SECONDS,
     RESOURCE_VERSION_TOO_LARGE,
     APIConfigurationError,
     APIError,
@@ -23,9 +24,6 @@ SHORTEST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 30.0
 # The longest pause while no server answers at all: asking costs nobody anything, and it is missed when it is back.
 LONGEST_ABSENCE_SECONDS = 3.0
-# The longest pause that a server can ask for. kube-apiserver v1.36.3 asks for 32 s at most (flowcontrol's dropped_requests_tracker.go);
-# a proxy before it may say days, or more than a thread can wait for.
-LONGEST_ASKED_SECONDS = 60.0
 SHORTEST_WATCH_SECONDS = 290
 LONGEST_WATCH_SECONDS = 590
 # A watch that stayed open this long worked. A shorter one counts as a fault, or a server that closes each

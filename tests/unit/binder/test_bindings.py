@@ -169,6 +169,24 @@ def test_a_binding_that_hangs_is_sent_again_ever_later(world: World) -> None:
         assert len(world.dispatcher.requests) == 1
 
 
+def test_a_busy_api_server_is_asked_once_for_a_binding_and_left_alone_for_as_long_as_it_says(world: World) -> None:
+    """Its answer 429 says that nothing was done: neither a second binding at once nor a look at the Pod tells more."""
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    world.answer(429, retry_after_seconds=12.0)
+    world.turn()
+    assert world.looked == []
+
+    world.now += 11.9
+    world.turn()
+    assert world.dispatcher.requests == []
+    world.now += 0.2
+    world.turn()
+    world.answer()
+    assert (world.loop.bound, world.on("n1")) == (1, ["a"])
+
+
 def test_a_pod_whose_binding_hangs_says_so_once_in_an_event_and_in_the_queue(world: World) -> None:
     """Not in a condition: the binding may be done in the same moment, and that would say otherwise on a bound Pod."""
     world.outcome = Outcome.UNKNOWN

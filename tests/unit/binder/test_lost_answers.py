@@ -18,6 +18,7 @@ from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS, APICalls, Message
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import act
 from scheduler.binder.queue import Queue, State
+from scheduler.cluster.bind import BINDING_UNCONFIRMED
 from scheduler.cluster.dispatcher import UNANSWERED, APIRequest
 from scheduler.cluster.errors import (
     APIConflictError,
@@ -179,7 +180,8 @@ class Desk:
 
     @property
     def reasons(self) -> list[str]:
-        return [event.reason for event in self.events]
+        """Why events were told, but for the one that says after some time that a binding isn't confirmed."""
+        return [event.reason for event in self.events if event.note != BINDING_UNCONFIRMED]
 
 
 class TestBindings:
@@ -203,7 +205,7 @@ class TestBindings:
         desk.place(pod("a"), "n1")
         desk.settle()
 
-        assert (server.nodes, desk.calls.bound, desk.events) == ({"a": "n2"}, 0, [])
+        assert (server.nodes, desk.calls.bound, desk.reasons) == ({"a": "n2"}, 0, [])
         assert not desk.calls.is_binding("uid-a")
         assert desk.live.assumed == set()
 
@@ -216,7 +218,7 @@ class TestBindings:
         desk.place(pod("a"), "n1")
         desk.settle()
 
-        assert (server.nodes, desk.calls.bound, desk.events) == ({}, 0, [])
+        assert (server.nodes, desk.calls.bound, desk.reasons) == ({}, 0, [])
         assert "uid-a" not in desk.queue
         assert desk.live.assumed == set()
 

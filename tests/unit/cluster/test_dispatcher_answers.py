@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scheduler.cluster import dispatcher as module
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import UNANSWERED, APIRequest, Dispatcher
+from scheduler.cluster.errors import LONGEST_ASKED_SECONDS
 from tests.stack import eventually
 from tests.unit.cluster.scripted_server import write_kubeconfig
 
@@ -127,6 +128,28 @@ def test_an_answer_that_is_split_at_any_byte_is_told_once_and_whole(tmp_path: Pa
 
     assert set(told) == {(201, b"{}")}
     assert server.connections == 1
+
+
+def test_a_request_is_told_for_how_long_the_server_asks_to_be_left_alone(tmp_path: Path) -> None:
+    asked = iter(["7", "Fri, 01 Jan 2027 00:00:00 GMT", "9" * 400, None])
+
+    def script(connection: socket.socket, _: bytes) -> None:
+        header = b"" if (value := next(asked)) is None else b"Retry-After: %s\r\n" % value.encode()
+        connection.sendall(b"HTTP/1.1 429 Too Many Requests\r\n%sContent-Length: 2\r\n\r\n{}" % header)
+
+    said: list[float] = []
+    server = OddServer(script)
+    dispatcher = Dispatcher(Client.connect(write_kubeconfig(tmp_path, server.url)), timeout_seconds=5.0, connections=1)
+    dispatcher.start()
+    requests: list[APIRequest] = []
+    for number in range(4):
+        requests.append(APIRequest("/one", b"{}", lambda *_: said.append(requests[-1].retry_after_seconds)))
+        dispatcher.send(requests[-1])
+        eventually(lambda wanted=number + 1: len(said) == wanted, seconds=20, every=0.002, what="it is answered")  # type: ignore[misc] # the default binds the number
+    dispatcher.stop()
+    server.close()
+
+    assert said == [7.0, 0.0, LONGEST_ASKED_SECONDS, 0.0]
 
 
 def test_the_body_of_an_answer_in_chunks_is_what_the_chunks_hold(tmp_path: Path) -> None:
