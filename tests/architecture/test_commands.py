@@ -1,7 +1,8 @@
 """What can be typed: the help of each `manage.py` command names what commands take, and `make bench` runs every bench."""
 
 import re
-from argparse import ArgumentParser, _SubParsersAction
+from argparse import Action, ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
 
 import pytest
 from django.core.management import get_commands, load_command_class
@@ -35,6 +36,23 @@ def test_a_usage_that_lists_sub_commands_lists_all(parsers: dict[str, ArgumentPa
     assert "doctor" in parts
     listed = {name: (said, there) for name, (said, there) in parts.items() if said and said.startswith("{")}
     assert {name: said for name, (said, there) in listed.items() if said != there} == {}
+
+
+def test_each_argument_says_what_it_is(parsers: dict[str, ArgumentParser]) -> None:
+    taken = [(name, action) for name, each in parsers.items() for action in _arguments(each)]
+
+    # What --output takes says it itself.
+    silent = {(name, action.dest) for name, action in taken if not action.help and action.dest != "output"}
+    assert silent == set()
+
+
+def _arguments(parser: ArgumentParser) -> Iterator[Action]:
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            for each in action.choices.values():
+                yield from _arguments(each)
+        else:
+            yield action
 
 
 def test_make_bench_runs_every_bench() -> None:

@@ -79,7 +79,7 @@ def _add_documents(add: _Add) -> None:
         help="run the gate, too: documents, tests, the Pods that are there; else no test runs",
     )
     made.add_argument("--markdown", action="store_true", help="as a comment of a pull request")
-    made.add_argument("--title", default="", help="the comment's head")
+    made.add_argument("--title", default="", help="the comment's heading, with --markdown")
     made = add("apply", "Bring files into the system, by way of a Change.")
     _files(made)
     _scope(made)
@@ -94,7 +94,7 @@ def _add_documents(add: _Add) -> None:
     _scope(made)
     made = add("export", "Write what is live as documents that apply reads.")
     made.add_argument("names", nargs="*", metavar="NAME", help="only these; without any, everything")
-    made.add_argument("--kind", default="", choices=KINDS)
+    made.add_argument("--kind", default="", choices=KINDS, help="only this kind")
     made.add_argument("--change", type=int, metavar="N", help="what this Change makes of things, not what is live")
     made.add_argument("--directory", default="", metavar="FOLDER", help="a file each: FOLDER/KIND/NAME.yaml")
 
@@ -121,9 +121,12 @@ def _scope(made: ArgumentParser) -> None:
 
 def _add_changes(add: _Add) -> None:
     made = add("changes", "List Changes, or show one.")
-    made.add_argument("number", nargs="?", type=int, metavar="N")
+    made.add_argument("number", nargs="?", type=int, metavar="N", help="show this one; without it, list them")
     made.add_argument(
-        "--state", default="", choices=["draft", "in_review", "approved", "published", "rejected", "withdrawn"]
+        "--state",
+        default="",
+        choices=["draft", "in_review", "approved", "published", "rejected", "withdrawn"],
+        help="list only those in this state",
     )
     made.add_argument("--limit", type=_count, default=20, help="how many (20)")
     for act, says in _ACTS.items():
@@ -212,7 +215,7 @@ def _add_account(add: _Add) -> None:
     made.add_argument("--ca-file", default="", metavar="FILE", help="certificates that the server's is checked by")
     add("logout", "Forget the server and the token that login kept.", asks_server=False)
     made = add("completion", "Write a shell's completion: source <(berth completion bash)", asks_server=False)
-    made.add_argument("shell", choices=["bash", "zsh", "fish"])
+    made.add_argument("shell", choices=["bash", "zsh", "fish"], help="which shell")
 
 
 def _count(text: str) -> int:

@@ -71,7 +71,7 @@ class Command(BerthCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("act", choices=["list", "show", *sorted(_ACTS)])
+        parser.add_argument("act", choices=["list", "show", *sorted(_ACTS)], help="what to do")
         parser.add_argument("number", nargs="?", type=int, metavar="N", help="which Change")
         parser.add_argument("--as", dest="account", default="", metavar="USER", help="do it as this account")
         parser.add_argument("--reason", default="", help="reason or comment, kept with the Change")

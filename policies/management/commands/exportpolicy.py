@@ -22,7 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the file."""
-        parser.add_argument("file", metavar="FILE", type=Path)
+        parser.add_argument("file", metavar="FILE", type=Path, help="a file of one RuleSet")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, export, write."""

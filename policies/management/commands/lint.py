@@ -21,7 +21,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the files."""
-        parser.add_argument("files", nargs="+", metavar="FILE", type=Path)
+        parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="a file of documents")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Lint the files."""

@@ -268,7 +268,7 @@ def _add_checkup(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="where Berth's extender is, of several; again for more",
+        help="which of several extenders is Berth's; again for more",
     )
 
 
@@ -286,7 +286,7 @@ def _add_configuration(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     parser.add_argument(
         "--from-policy", type=Path, default=None, metavar="FILE",
-        help="a classic scheduler Policy, whose extenders it gets; with Berth's where an option names something of it",
+        help="a classic scheduler Policy, whose extenders are taken over; and Berth's own where an option says something of it",
     )  # fmt: skip
     parser.add_argument(
         "--add-to", type=Path, default=None, metavar="FILE",
@@ -295,20 +295,46 @@ def _add_configuration(parser: ArgumentParser) -> None:
     parser.add_argument("--url-prefix", default=None, help=f"Berth's address (default {_DEFAULTS.url_prefix})")
     parser.add_argument("--verbs", type=_verbs, default=None, help="by commas: filter,prioritize,bind,preempt")
     parser.add_argument(
-        "--node-cache-capable", type=_truth, default=None, metavar="true|false", help="names only (default true)"
+        "--node-cache-capable",
+        type=_truth,
+        default=None,
+        metavar="true|false",
+        help="send names of nodes alone (default true)",
     )
-    parser.add_argument("--weight", type=int, default=None)
-    parser.add_argument("--http-timeout", dest="http_timeout_seconds", type=_seconds, default=None, metavar="SECONDS")
-    parser.add_argument("--ignorable", type=_truth, default=None, metavar="true|false")
-    for name, what in (("ca", "that signed Berth's certificate"), ("cert", "to show"), ("key", "of the certificate")):
-        parser.add_argument(f"--{name}-file", default=None, metavar="FILE", help=f"on kube-scheduler's machine, {what}")
+    parser.add_argument(
+        "--weight",
+        type=int,
+        default=None,
+        help=f"a point of Berth's counts ten times this (default {_DEFAULTS.weight})",
+    )
+    parser.add_argument(
+        "--http-timeout", dest="http_timeout_seconds", type=_seconds, default=None, metavar="SECONDS",
+        help=f"how long kube-scheduler waits for an answer (default {_DEFAULTS.http_timeout_seconds:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ignorable", type=_truth, default=None, metavar="true|false",
+        help="true: place Pods without the rules while Berth is away (default false)",
+    )  # fmt: skip
+    for name, what in (
+        ("ca", "the authority that signed Berth's certificate"),
+        ("cert", "the certificate that kube-scheduler shows"),
+        ("key", "the key of that certificate"),
+    ):
+        parser.add_argument(
+            f"--{name}-file", default=None, metavar="FILE", help=f"{what}; a path on kube-scheduler's machine"
+        )
     parser.add_argument("--server-name", default=None, help="the name in Berth's certificate, if it isn't the host")
     parser.add_argument(
         "--managed-resource", dest="managed_resources", action="append", type=_managed, default=None,
         metavar="NAME[:ignored]", help="ask Berth only about Pods with this extended resource",
     )  # fmt: skip
-    parser.add_argument("--scheduler-name", default=None, help=f"the profile's (default {_DEFAULTS.scheduler_name})")
-    parser.add_argument("--percentage-of-nodes-to-score", type=int, default=None)
+    parser.add_argument(
+        "--scheduler-name", default=None, help=f"the profile's name (default {_DEFAULTS.scheduler_name})"
+    )
+    parser.add_argument(
+        "--percentage-of-nodes-to-score", type=int, default=None, metavar="PERCENT",
+        help=f"the share of nodes that Berth is asked about (default {_DEFAULTS.percentage_of_nodes_to_score})",
+    )  # fmt: skip
     parser.add_argument("--kubeconfig", default=None, help="kube-scheduler's kubeconfig")
 
 
@@ -316,18 +342,29 @@ def _add_lint(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     parser.add_argument("file", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration; - for standard input")
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
-    parser.add_argument("--berth-url", action="append", default=[], metavar="URL")
+    parser.add_argument(
+        "--berth-url",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="which of several extenders is Berth's; again for more",
+    )
 
 
 def _add_wiring(parser: ArgumentParser) -> None:
     wish = Wish()
     _add_output(parser, default=SUPPRESS)
     parser.add_argument("--namespace", default=wish.namespace, help=f"of the canary (default {wish.namespace})")
-    parser.add_argument("--scheduler-name", default=wish.scheduler_name, help=f"(default {wish.scheduler_name})")
+    parser.add_argument(
+        "--scheduler-name", default=wish.scheduler_name, help=f"who places the canary (default {wish.scheduler_name})"
+    )
     parser.add_argument(
         "--verbs", type=_verbs, default=wish.verbs, help="that must be seen (default filter,prioritize)"
     )
-    parser.add_argument("--timeout", type=_seconds, default=wish.timeout_seconds, metavar="SECONDS")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=wish.timeout_seconds, metavar="SECONDS",
+        help=f"how long the verbs are waited for (default {wish.timeout_seconds:g})",
+    )  # fmt: skip
     parser.add_argument("--image", default=wish.image, help="never pulled")
 
 

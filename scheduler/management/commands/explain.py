@@ -37,7 +37,7 @@ class Command(BerthCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         parser.add_argument("pod", metavar="POD", help="name, or namespace/name")
-        parser.add_argument("--namespace", default="default")
+        parser.add_argument("--namespace", default="default", help="of a POD that is a name alone (default)")
         parser.add_argument("--node", default="", help="say of this node only what each rule said, and what it reads")
         parser.add_argument("--story", action="store_true", help="every attempt, what changed between two, and the end")
         parser.add_argument("--output", choices=["text", "json"], default="text")

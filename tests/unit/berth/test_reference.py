@@ -8,3 +8,7 @@ def test_the_reference_is_made_from_the_arguments() -> None:
 
     assert page(text) == text, "write it anew: python -m tests.unit.berth.reference"
     assert "### simulate" in text
+
+
+def test_each_argument_says_what_it_is() -> None:
+    assert [line for line in page(PAGE.read_text()).splitlines() if line.endswith("|  |")] == []
