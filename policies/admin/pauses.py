@@ -87,7 +87,7 @@ class _ExemptionForm(_WhyForm):
         help_text="Who answers for it, and is asked at its end.",
     )
     target = forms.CharField(
-        label="What passes over them",
+        label="Exempt from",
         widget=UnfoldAdminTextInputWidget,
         help_text="RuleSet/NAME for all of its rules, or RuleSet/NAME/RULE.",
     )

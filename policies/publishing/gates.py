@@ -279,7 +279,7 @@ def blocked(results: Iterable[Result], levels: Mapping[str, str]) -> str:
     if not found:
         return ""
     named = "; ".join(f"{each.says}{_some(each.lines)}" for each in found)
-    return f"The gate stands against it: {named}. Edit it, or run the gate again when this has changed."
+    return f"The gate blocks it: {named}. Edit it, or run the gate again when this has changed."
 
 
 def _some(lines: Sequence[str]) -> str:

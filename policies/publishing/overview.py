@@ -38,7 +38,7 @@ class GateMark(StrEnum):
     OLD = "out of date"
     PASSED = "passed"
     WARNS = "warnings"
-    BLOCKS = "stands against it"
+    BLOCKS = "blocks it"
 
 
 class Overview(msgspec.Struct, frozen=True):

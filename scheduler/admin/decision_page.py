@@ -185,7 +185,7 @@ def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
     differing = sum(len(group.nodes) for group in groups if group.differs)
     context = {
         **admin.site.each_context(request),
-        "title": "Two Decisions beside each other",
+        "title": "Two Decisions side by side",
         "sides": [{"row": row, "url": decision_url(row.pk), "answer": answer_of(row)} for row in rows],
         "differing": differing,
         "groups": [{"group": group, "url": node_url(group.nodes[0]), "more": len(group.nodes) - 1} for group in page],
@@ -204,7 +204,7 @@ def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair
         for side, each in sides
     ]  # fmt: skip
     lead = f"Of {len(names):,} node{'s' if len(names) > 1 else ''} both said the same." if pair else ""
-    back = ("Both beside each other", reverse("decision_beside", args=[row.pk for row in rows]))
+    back = ("Both side by side", reverse("decision_beside", args=[row.pk for row in rows]))
     return _names_page(request, names, {"lead": lead, "said": said, "decision": rows[0].pk, "back": back})
 
 

@@ -138,7 +138,7 @@ class DifferingSerializer(serializers.Serializer[Any]):
 class PlannedSerializer(serializers.Serializer[Any]):
     """What would be changed; members that say nothing are absent."""
 
-    ok = serializers.BooleanField(help_text="false where the gate stands against it")
+    ok = serializers.BooleanField(help_text="false where the gate blocks it")
     would_change = serializers.BooleanField(help_text="here or in the cluster")
     revision = serializers.IntegerField(required=False, help_text="the number that it would have")
     changes = serializers.ListField(child=serializers.CharField(), required=False)

@@ -50,7 +50,7 @@ def _bounded(head: str, diffs: Sequence[str]) -> str:
 
 def _verdict(found: dict[str, Any]) -> str:
     if found.get("blocked"):
-        return f"❌ **The gate stands against it:** {_plain(found['blocked'])}"
+        return f"❌ **The gate blocks it:** {_plain(found['blocked'])}"
     if found.get("revision"):
         count = len(found.get("documents", ())) or len(found.get("changes", ()))
         return f"⚠️ **Revision {found['revision']} would be made**: {count} {'change' if count == 1 else 'changes'}."

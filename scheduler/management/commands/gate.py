@@ -21,9 +21,7 @@ from scheduler.gate.words import lines_of
 class Command(BerthCommand):
     """Runs the gate as a worker does, for where none runs, or a cluster is too large for one."""
 
-    help = (
-        "Run the gate of a Change, and say what it found. Exit 1 when that stands against publishing it, or it failed."
-    )
+    help = "Run the gate of a Change, and say what it found. Exit 1 when that blocks publishing, or the gate failed."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""

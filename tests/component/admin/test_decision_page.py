@@ -118,7 +118,7 @@ def test_names_of_nodes_that_two_decisions_treat_alike_unfold_in_pages(auditor: 
     names = get(auditor, f"{url}?node=n0000&p=3")
     assert "Of 500 nodes both said the same. Left: team: node belongs to another team Right: team:" in text_of(names)
     assert len(names.context["names"]) == 100
-    assert "Both beside each other" in text_of(names)
+    assert "Both side by side" in text_of(names)
     assert "Nobody asked about nope" in text_of(get(auditor, f"{url}?node=nope"))
 
 

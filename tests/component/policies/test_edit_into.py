@@ -134,4 +134,4 @@ def test_a_title_that_is_none_is_refused_at_its_place_and_stays_typed(operator: 
     assert page.status_code == 200
     assert "typed already" in page.content.decode() or "reason" in given
     assert not Change.objects.exists()
-    assert "berth-error" in page.content.decode() or "This stands against it" in text_of(page)
+    assert "berth-error" in page.content.decode() or "What prevents it" in text_of(page)

@@ -193,7 +193,7 @@ class TestPublishing:
         gated(change, FIVE)
         assert publishing.gate_of(change).refusal == ""
         set_(monkeypatch, gate_checks={**settings.BERTH.gate_checks, "refused": "blocking"})
-        with pytest.raises(PublishingError, match=r"stands against it: 5 Pods run .* \(shop/web-1 runs on n1\)"):
+        with pytest.raises(PublishingError, match=r"The gate blocks it: 5 Pods run .* \(shop/web-1 runs on n1\)"):
             publish(change)
         publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**B))], by="ops", expected_digest="")
         assert publish(change)
@@ -229,7 +229,7 @@ class TestPublishing:
         gated(change, [*FIVE, Result("taken", FOUND, "rule sets lose Pods", found=[{"ruleSet": "web", "gained": 3}])])
         assert publishing.gate_of(change).refusal == "", "of pay nothing was found"
         gated(change, [*FIVE, Result("taken", FOUND, "rule sets lose Pods", found=[{"ruleSet": "pay", "lost": 3}])])
-        assert publishing.gate_of(change).refusal.startswith("The gate stands against it: rule sets lose Pods.")
+        assert publishing.gate_of(change).refusal.startswith("The gate blocks it: rule sets lose Pods.")
         assert publishing.overview_of([change])[change.pk].gate == publishing.GateMark.BLOCKS
         with pytest.raises(PublishingError, match="rule sets lose Pods"):
             publish(change)

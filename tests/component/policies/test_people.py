@@ -85,7 +85,7 @@ def test_a_name_without_an_account_has_its_page(auditor: Client, asked: Any, ann
     text = text_of(get(auditor, page_of("anna")))
     assert "No account has this name now" in text
     assert "published a Change" in text
-    assert "Nothing is written down under this name." in text_of(get(auditor, page_of("nobody")))
+    assert "Nothing is recorded under this name." in text_of(get(auditor, page_of("nobody")))
 
 
 def test_who_may_not_see_the_audit_may_not_open_it(client: Client, django_user_model: Any, asked: Any) -> None:

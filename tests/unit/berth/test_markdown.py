@@ -76,7 +76,7 @@ def test_a_comment_says_that_the_cluster_cant_be_asked_and_whose_pods_keep_a_num
 
 def test_nothing_is_said_as_nothing() -> None:
     assert "Nothing would change" in plan_in_markdown({"ok": True})
-    assert "The gate stands against it:** 3 Pods" in plan_in_markdown({"ok": False, "blocked": "3 Pods"})
+    assert "The gate blocks it:** 3 Pods" in plan_in_markdown({"ok": False, "blocked": "3 Pods"})
 
 
 def test_one_pod_is_no_pods() -> None:

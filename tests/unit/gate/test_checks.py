@@ -194,7 +194,7 @@ def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents()
         "? taken could not look at the cluster",
         "✓ no faults",
     ]
-    assert blocked(results, levels).startswith("The gate stands against it: a rule set is costly (web).")
+    assert blocked(results, levels).startswith("The gate blocks it: a rule set is costly (web).")
     assert "5 Pods run (a, b, c, …)" in blocked(results, {"refused": "blocking"})
     assert blocked(results, GATE_CHECKS) == ""
 
