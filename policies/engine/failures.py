@@ -54,3 +54,14 @@ def choose_fallback(failures: Failures, conditions: Conditions) -> Fallback:
         if is_away
     ]
     return max(found, key=lambda fallback: _STRICTNESS.index(fallback.action), default=Fallback("decide", ""))
+
+
+def came_back(before: Conditions, now: Conditions) -> frozenset[str]:
+    """Return what isn't away any more that was, by the causes of a Fallback. A younger Snapshot counts as one that isn't stale."""
+    gone = {
+        SNAPSHOT_STALE: now.snapshot_age_seconds < before.snapshot_age_seconds,
+        API_SERVER_AWAY: now.api_server_reachable and not before.api_server_reachable,
+        DATABASE_AWAY: now.database_reachable and not before.database_reachable,
+        REDIS_AWAY: now.redis_reachable and not before.redis_reachable,
+    }
+    return frozenset(cause for cause, is_gone in gone.items() if is_gone)

@@ -216,9 +216,11 @@ def always_read() -> frozenset[str]:
 
 
 def requeued_by(placement: Placement) -> frozenset[str]:
-    """Return what can help a Pod that no node takes: the events of `rule`, and kinds of objects by name."""
+    """Return what can help a Pod that no node takes: the events of `rule`, kinds of objects by name, and that what was away is back."""
     # By the labels of its Namespace another Assignment may take the Pod.
     always = frozenset({NODE, NAMESPACE})
+    if placement.refusal is not None:
+        return always | {placement.refusal.reason}
     if placement.enforced is None:
         return always
     return always.union(*(made.requeued_by for made in _refusing(placement.enforced).values()))

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from policies.engine.decision import CompiledRevision
-from policies.engine.failures import Conditions
+from policies.engine.failures import Conditions, came_back
 from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node, Path
 from policies.engine.objects.pod import Pod
@@ -138,6 +138,8 @@ class Loop:
         self._record = record
         self._deciding = deciding
         self._conditions = conditions
+        # As they were when they were looked at last.
+        self._known_conditions: Conditions | None = None
         self._node_label = node_label
         self._clock = clock
         self._profile: Profile | None = None
@@ -320,7 +322,7 @@ class Loop:
     def _decide(self, waiting: Waiting, now: float) -> None:
         pod = waiting.pod
         started = time.perf_counter()
-        placement = self._place(waiting)
+        placement = self._place(waiting, now)
         seconds = time.perf_counter() - started
         BINDER_CYCLE_SECONDS.observe(seconds)
         if placement is None:
@@ -341,7 +343,7 @@ class Loop:
             self._api_calls.send(placement, now)
             BINDER_ATTEMPTS.labels("scheduled").inc()
 
-    def _place(self, waiting: Waiting) -> Placement | None:
+    def _place(self, waiting: Waiting, now: float) -> Placement | None:
         """Decide on a Pod; None when that can't be done, which is said at the Pod."""
         if self._profile is None:
             return None
@@ -353,7 +355,7 @@ class Loop:
                 self._rows(snapshot),
                 now=datetime.now(UTC),
                 after=self._last_node,
-                conditions=self._conditions(),
+                conditions=self._look_at_conditions(now),
                 nominated=waiting.nominated,
                 denied=waiting.denied,
                 give_way=TimeLimit(MOST_SECONDS).give_way,
@@ -365,6 +367,13 @@ class Loop:
             message = "Berth could not decide on the Pod; its log says why"
             self._api_calls.say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
             return None
+
+    def _look_at_conditions(self, now: float) -> Conditions | None:
+        """Return what is away, and let the Pods be tried again that were refused because of what isn't any more."""
+        before, self._known_conditions = self._known_conditions, self._conditions()
+        if before is not None and self._known_conditions is not None:
+            self._requeue(came_back(before, self._known_conditions), now)
+        return self._known_conditions
 
     def _snapshot(self) -> Snapshot:
         snapshot = self._live.snapshot()
@@ -446,6 +455,7 @@ class Loop:
 
     def _publish(self, now: float) -> None:
         self._published_at = now
+        self._look_at_conditions(now)
         counts = {state.value: number for state, number in self._queue.counts().items()}
         for state, number in counts.items():
             BINDER_QUEUE.labels(state).set(number)

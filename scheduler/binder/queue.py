@@ -19,7 +19,8 @@ LONGEST_BACKOFF_SECONDS = 10.0
 # A refused Pod is tried again after this time though nothing happened.
 LONGEST_WAIT_SECONDS = 300.0
 
-# What can help a refused Pod, besides the events of `policies.engine.rule` and kinds of objects by their names.
+# What can help a refused Pod, besides the events of `policies.engine.rule`, kinds of objects by their names, and the causes of
+# `policies.engine.failures` that are gone.
 REVISION = "revision"
 
 

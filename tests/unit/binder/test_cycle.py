@@ -211,7 +211,7 @@ def test_while_something_is_away_the_rule_sets_own_choice_counts() -> None:
 
     assert (refused.node, refused.enforced) == ("", None)
     assert message_of(refused) == "0/2 nodes are available: 2 Berth can't reach its database."
-    assert requeued_by(refused) == {NODE, NAMESPACE}
+    assert requeued_by(refused) == {NODE, NAMESPACE, "Berth can't reach its database"}
     assert opens_at(refused) is None
     assert passed.node == "n1"
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from policies.engine.decision import NOT_IN_TIME, CompiledRevision
+from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Table
@@ -15,7 +16,7 @@ from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder import loop as loop_module
 from scheduler.binder.loop import SWEEP_SECONDS, Nomination
-from scheduler.binder.queue import State, Waiting
+from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State, Waiting
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import time_limit
 from scheduler.metrics import DEADLINE_MISSES, TOO_LARGE
@@ -151,6 +152,35 @@ def test_a_condition_that_another_leader_overwrote_is_written_again(world: World
     world.turn()
 
     assert [condition for _, condition in world.conditions] == [said, said]
+
+
+def test_a_pod_refused_while_something_is_away_is_tried_once_that_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It isn't refused for anything of the cluster, so nothing that happens there would say that it has a node now."""
+    away: list[str] = []
+
+    def conditions() -> Conditions:
+        return Conditions(
+            snapshot_age_seconds=1.0, database_reachable="database" not in away, redis_reachable="redis" not in away
+        )
+
+    world = World(monkeypatch, conditions=conditions)
+    rule_set = make_rule_set("web", failures={"database": "refuse"})
+    assignments = [make_assignment("web", "web")]
+    world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[rule_set], assignments=assignments)))
+    world.node("n1")
+    away += ["database", "redis"]
+    world.pod("a", requests=ONE)
+    world.turn()
+    assert world.state("a") is State.UNSCHEDULABLE
+
+    world.now += LONGEST_BACKOFF_SECONDS
+    away.remove("redis")
+    world.turn()
+    assert world.state("a") is State.UNSCHEDULABLE
+    away.remove("database")
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.turn(2)
+    assert world.on("n1") == ["a"]
 
 
 @pytest.mark.parametrize("choice", ["pass", "refuse"])

@@ -11,6 +11,7 @@ from policies.engine.failures import (
     REDIS_AWAY,
     SNAPSHOT_STALE,
     Conditions,
+    came_back,
     choose_fallback,
 )
 from policies.engine.ruleset import Failures
@@ -72,3 +73,11 @@ def test_a_snapshot_is_stale_only_when_it_is_older_than_was_chosen(age: float, a
 def test_the_choice_for_the_api_server_counts_on_when_the_snapshot_has_become_stale() -> None:
     chosen = Failures(api_server="refuse", stale_snapshot="lastKnown")
     assert choose_fallback(chosen, conditions("api_server", "stale_snapshot")) == ("refuse", API_SERVER_AWAY)
+
+
+@pytest.mark.parametrize("away", AWAY)
+def test_what_was_away_and_is_there_again_is_named_as_a_refusal_names_it(away: str) -> None:
+    assert came_back(conditions(away), conditions()) == {AWAY[away][1]}
+    assert came_back(conditions(), conditions(away)) == set()
+    assert came_back(conditions(*AWAY), conditions(*(AWAY.keys() - {away}))) == {AWAY[away][1]}
+    assert came_back(conditions(away), conditions(away)) == set()
