@@ -1,4 +1,4 @@
-"""What /metrics of the admin says about requeues. It comes from the database: workers have no listener."""
+"""What /metrics of admin, worker and beat says about requeues. It comes from a table, so it outlives processes."""
 
 import logging
 from collections.abc import Iterable
