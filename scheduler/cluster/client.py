@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -63,6 +63,21 @@ class _Page(msgspec.Struct, frozen=True):
 
 class _PodPage(msgspec.Struct, frozen=True):
     items: list[dict[str, Any]] | None = None
+
+
+class OwnSocket(NamedTuple):
+    """A connection of its own to the API server.
+
+    Attributes:
+        socket: with TLS where that is spoken.
+        host: what the header Host says.
+        prefix: what stands before each path: where a gateway has several clusters behind one address, a part of `server` in
+            the kubeconfig; mostly "".
+    """
+
+    socket: socket.socket
+    host: str
+    prefix: str
 
 
 class _CredentialsError(OSError):
@@ -318,22 +333,26 @@ class Client:
             response.close()
             raise _fault(error, f"{method} {path}") from error
 
-    def open_socket(self) -> tuple[socket.socket, str]:
-        """Open a connection of its own for who writes requests himself; returns the socket, and what the header Host says.
+    def open_socket(self) -> OwnSocket:
+        """Open a connection of its own for who writes requests himself. Through a proxy it is a tunnel, as for every other request.
 
         Raises:
-            APIError: the API server can't be reached, or only through a proxy.
+            APIError: the API server can't be reached, or only through a proxy that makes no tunnel that a socket could be.
         """
         access = self._current()
-        context = "connecting"
-        if isinstance(access.pool, urllib3.ProxyManager) or urlsplit(access.host).path.strip("/"):
-            message = f"{context}: not through a proxy"
+        context, address = "connecting", urlsplit(access.host)
+        proxy = access.pool.proxy if isinstance(access.pool, urllib3.ProxyManager) else None
+        if proxy is not None and (address.scheme, proxy.scheme) != ("https", "http"):
+            message = f"{context}: a proxy is only gone through by http:// and to an API server with https://"
             raise APIConfigurationError(message)
         try:
-            pool = access.pool.connection_from_url(access.host)
+            pool: Any = access.pool.connection_from_url(access.host)
             connection: Any = pool._new_conn()  # noqa: SLF001 - the one place where urllib3 puts credentials and TLS together
             connection.timeout = CONNECT_TIMEOUT_SECONDS
-            connection.connect()
+            if proxy is None:
+                connection.connect()
+            else:
+                pool._prepare_proxy(connection)  # noqa: SLF001 - the same, with the tunnel
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._doubt(access)
             raise _fault(error, context) from error
@@ -341,7 +360,7 @@ class Client:
         # urllib3 closes the socket of a connection that is let go of.
         connection.sock = None
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return opened, urlsplit(access.host).netloc
+        return OwnSocket(opened, address.netloc, address.path.rstrip("/"))
 
     def authorization(self) -> str | None:
         """Return the Authorization header that is valid now; None without one.

@@ -22,7 +22,7 @@ import h11
 import msgspec
 
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import LONGEST_ASKED_SECONDS, APIError, seconds_of
+from scheduler.cluster.errors import LONGEST_ASKED_SECONDS, APIConfigurationError, APIError, seconds_of
 
 logger = logging.getLogger("berth.cluster")
 
@@ -82,8 +82,10 @@ class APIRequest(msgspec.Struct):
 class _Connection:
     """One kept connection: a request at a time."""
 
-    def __init__(self, sock: socket.socket, head: bytes) -> None:
+    def __init__(self, sock: socket.socket, begin: bytes, head: bytes) -> None:
         self.socket = sock
+        # What stands before the path and behind it.
+        self.begin = begin
         self.head = head
         self.request: APIRequest | None = None
         self.is_later = False
@@ -183,6 +185,7 @@ class Dispatcher:
         # Written to by who sends, read by the thread that waits: made when it starts.
         self._ears: tuple[socket.socket, socket.socket] | None = None
         self._is_awake = False
+        self._said = False
         self._stopping = False
         self._checked_at = 0.0
         self._thread = threading.Thread(target=self._run, name="berth-dispatcher", daemon=True)
@@ -285,19 +288,28 @@ class Dispatcher:
                 return self._open()
             except (APIError, OSError) as error:
                 self._away_until = time.monotonic() + _AWAY_SECONDS
-                logger.debug("no connection: %s", error)
+                self._note(error)
         while waiting:
             request = waiting.popleft()
             if request.ready():
                 self._tell(request, UNANSWERED, b"")
         return None
 
+    def _note(self, error: Exception) -> None:
+        """Log once that nothing can ever be sent as things are set; that the API server is away the watches log."""
+        if isinstance(error, APIConfigurationError) and not self._said:
+            self._said = True
+            logger.warning("nothing can be sent to the API server: %s", error)
+        logger.debug("no connection: %s", error)
+
     def _open(self) -> _Connection:
-        sock, host = self._client.open_socket()
-        sock.settimeout(0)
-        head = f" HTTP/1.1\r\nHost: {host}\r\nUser-Agent: berth\r\nAccept: application/json\r\n"
-        connection = _Connection(sock, f"{head}Content-Type: application/json\r\n".encode())
-        self._selector.register(sock, selectors.EVENT_READ, connection)
+        opened = self._client.open_socket()
+        opened.socket.settimeout(0)
+        head = f" HTTP/1.1\r\nHost: {opened.host}\r\nUser-Agent: berth\r\nAccept: application/json\r\n"
+        connection = _Connection(
+            opened.socket, f"POST {opened.prefix}".encode(), f"{head}Content-Type: application/json\r\n".encode()
+        )
+        self._selector.register(opened.socket, selectors.EVENT_READ, connection)
         return connection
 
     def _begin(self, connection: _Connection, request: APIRequest, *, is_later: bool) -> None:
@@ -318,7 +330,7 @@ class Dispatcher:
         authorization = self._client.authorization()
         credentials = f"Authorization: {authorization}\r\n".encode() if authorization else b""
         length = f"Content-Length: {len(request.body)}\r\n\r\n".encode()
-        return b"".join((b"POST ", request.path.encode(), connection.head, credentials, length, request.body))
+        return b"".join((connection.begin, request.path.encode(), connection.head, credentials, length, request.body))
 
     def _read(self, connection: _Connection) -> None:
         try:

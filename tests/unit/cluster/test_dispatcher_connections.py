@@ -242,7 +242,7 @@ def test_what_the_server_takes_nothing_of_is_given_up_when_its_time_is_up() -> N
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(0)
-        connection = module._Connection(ours, b"")
+        connection = module._Connection(ours, b"", b"")
         connection.until = time.monotonic()
         sending = threading.Thread(target=_refused, args=(connection,), daemon=True)
         sending.start()
