@@ -12,8 +12,8 @@ from uuid import UUID
 import msgspec
 from django.db.models import Q
 
-from policies.models import AuditEvent, ChangeEdit
-from policies.models.audit import first_id_at
+from policies.models import AuditEvent, ChangeEdit, ChangeEvent
+from policies.models.audit import Kind, first_id_at
 from policies.origin import Door
 from policies.parameters import (
     SearchError,
@@ -106,7 +106,9 @@ def _door(text: str) -> Q:
 
 def _kind(text: str) -> Q:
     """Narrow to a kind. With a dot at its end: to all kinds that begin so."""
-    return Q(kind__startswith=text) if text.endswith(".") else Q(kind=text)
+    if text.endswith(".") and any(kind.startswith(text) for kind in _KINDS):
+        return Q(kind__startswith=text)
+    return Q(kind=one_of(_KINDS, text))
 
 
 def _thing(text: str) -> Q:
@@ -149,6 +151,7 @@ FILTERS: Final = (
     Filter("to", "To", "A day, with all of it, or a moment; UTC", _until),
 )
 BY_NAME: Final = {each.name: each for each in FILTERS}
+_KINDS: Final = sorted([*map(str, Kind), *(f"change.{act}" for act in ChangeEvent.Act)])
 _PLACES: Final[Mapping[str, Callable[[str], Any]]] = {
     "before": _key,
     "after": _key,

@@ -1,6 +1,7 @@
 """Everybody's own inbox: what waits for a review, and what happened to one's Changes and to what one looks after."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
@@ -12,10 +13,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from policies import publishing
 from policies.admin.base import person
+from policies.parameters import one_of, read_parameters
 from scheduler.notices.inbox import entries_of, mark_all_read, mark_read, mark_unread
 from scheduler.notices.table import WORDS, Kind
 
 _PER_PAGE = 50
+_BADLY_ASKED = 400
 _MOST_AT_ONCE = 200
 # No number of a Notice is larger, in either database.
 _LARGEST = 2**63 - 1
@@ -34,7 +37,7 @@ _COMES = (
 def page(request: HttpRequest) -> HttpResponse:
     """Show somebody's Notices, the newest first."""
     kind, unread = request.GET.get("kind", ""), request.GET.get("unread") == "1"
-    kind = kind if kind in set(Kind) else ""
+    _found, faults = read_parameters({"kind": kind}, {"kind": partial(one_of, list(Kind))}, what="the inbox")
     entries = entries_of(person(request).pk, kind=kind, unread=unread)
     before = _number(request.GET.get("before", ""))
     found = list((entries.filter(notice__lt=before) if before else entries)[: _PER_PAGE + 1])
@@ -42,6 +45,7 @@ def page(request: HttpRequest) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": "Inbox",
+        "faults": faults,
         "waiting": publishing.changes_waiting_for(person(request).get_username()),
         "rows": [{"row": row, "kind": _words(row.notice.kind)} for row in rows],
         "newest": found[0].notice_id if found and not before else 0,
@@ -54,7 +58,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "comes": _COMES,
         "here": request.get_full_path(),
     }
-    return TemplateResponse(request, "scheduler/inbox.html", context)
+    return TemplateResponse(request, "scheduler/inbox.html", context, status=_BADLY_ASKED if faults else None)
 
 
 @admin.site.admin_view

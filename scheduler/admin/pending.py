@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +19,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from policies.admin.base import decisions_url, person
+from policies.parameters import one_of, read_parameters
 from policies.wording import ago, duration, passed
 from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, workload_url
 from scheduler.models import PendingPod
@@ -41,7 +43,9 @@ SEE, WAKE = "scheduler.view_decision", "scheduler.wake_pod"
 # Filters of the address: what a group is, and what narrows all of it.
 _UNFOLDS = ("rule", "reason", "namespace", "owner_kind", "owner_name")
 _NARROWS = ("scheduler_name",)
+_WAYS = {"reason": "by reason", "owner": "by owner"}
 _GROUPS, _PODS = 50, 50
+_BADLY_ASKED = 400
 _LONGEST = 500
 # What isn't said by any scheduler, as the end of "held by".
 _SAID_BY_NOBODY = {
@@ -70,18 +74,22 @@ def page(request: HttpRequest) -> HttpResponse:
     asked = _asked(request.GET)
     narrowed = {name: value for name, value in asked.items() if name in _NARROWS}
     is_unfolded = any(name in asked for name in _UNFOLDS)
-    by = "owner" if request.GET.get("by") == "owner" else "reason"
+    by = request.GET.get("by") or "reason"
+    _found, faults = read_parameters({"by": by}, {"by": partial(one_of, list(_WAYS))}, what="the page")
+    if faults:
+        by = "reason"
     context = {
         **admin.site.each_context(request),
         "title": "Pending Pods",
         "says": says_of_pending(now),
         "by": by,
-        "ways": [(way, words, _url(by=way, **narrowed), way == by) for way, words in (("reason", "by reason"), ("owner", "by owner"))],
+        "faults": faults,
+        "ways": [(way, words, _url(by=way, **narrowed), way == by) for way, words in _WAYS.items()],
         "schedulers": _schedulers(by, narrowed),
         "is_unfolded": is_unfolded,
         **(_unfolded(request, asked, now) if is_unfolded else _groups(request, by, narrowed, now)),
     }  # fmt: skip
-    return TemplateResponse(request, "scheduler/pending.html", context)
+    return TemplateResponse(request, "scheduler/pending.html", context, status=_BADLY_ASKED if faults else None)
 
 
 @admin.site.admin_view

@@ -98,6 +98,13 @@ def test_pods_are_grouped_by_what_holds_them_and_a_group_unfolds(auditor: Client
     ]
 
 
+def test_a_way_to_group_that_there_is_none_of_is_refused_with_those_that_there_are(auditor: Client) -> None:
+    answer = auditor.get(f"{PAGE}?by=colour")
+    assert answer.status_code == 400
+    assert "'colour' is none of reason, owner" in html.unescape(text_of(answer))
+    assert get(auditor, f"{PAGE}?by=").status_code == 200
+
+
 def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(auditor: Client, waiting: str) -> None:
     assert waiting
     shown = get(auditor, f"{PAGE}?by=owner")

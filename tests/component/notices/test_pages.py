@@ -1,5 +1,6 @@
 """The inbox as each account sees its own, its count in the navigation, and what the first page says of it."""
 
+import html
 from typing import Any
 
 import pytest
@@ -70,8 +71,14 @@ def test_it_is_narrowed_to_a_kind_and_to_what_is_unread(page: Client, carol: Use
     page.post(READ, {"number": "2"})
     assert shown(page, "?kind=drift") == [3]
     assert shown(page, "?unread=1") == [3, 1]
-    assert shown(page, "?kind=nonsense") == [3, 2, 1]
     assert "No Notice of yours fits" in text_of(get(page, f"{INBOX}?kind=paused"))
+
+
+def test_a_kind_that_there_is_none_of_is_refused_with_those_that_there_are(page: Client, carol: User) -> None:
+    told(carol, 1)
+    answer = page.get(f"{INBOX}?kind=nonsense")
+    assert (answer.status_code, answer.context["rows"]) == (400, [])
+    assert "'nonsense' is none of review-asked, approved, " in html.unescape(text_of(answer))
 
 
 def test_marking_is_by_post_and_of_ones_own_entries_alone(page: Client, carol: User) -> None:

@@ -115,6 +115,8 @@ def test_events_are_narrowed_by(auditor: Client, history: AuditEvent, asked: dic
         {"nonsense": "1"},
         {"kind__regex": "."},
         {"door": "window"},
+        {"kind": "nonsense"},
+        {"kind": "nonsense."},
         {"change": "-1"},
         {"revision": "1e9"},
         {"thing": "web"},
@@ -131,6 +133,14 @@ def test_what_is_no_filter_or_no_value_is_refused(auditor: Client, asked: dict[s
     response = auditor.get(PAGE, asked)
     assert response.status_code == 400
     assert "This can't be looked for" in text_of(response)
+
+
+def test_a_kind_that_there_is_none_of_is_refused_with_those_that_there_are(auditor: Client) -> None:
+    (fault,) = auditor.get(REST, {"kind": "publish"}).json()["faults"]
+    assert fault["message"].startswith("'publish' is none of account.change, ")
+    assert {"change.publish", "pause"} <= set(fault["message"].replace(",", "").split())
+    for kind in KINDS:
+        assert auditor.get(REST, {"kind": kind}).status_code == 200
 
 
 def test_pages_follow_each_other_back_and_forth_without_counting(auditor: Client, history: AuditEvent) -> None:
