@@ -31,6 +31,7 @@ from scheduler.backtest.runs import (
     BacktestError,
     Span,
     SpanError,
+    before,
     cancel_backtest,
     lines_of,
     may_run,
@@ -244,11 +245,14 @@ def _rules_url(rule_set: str) -> str:
 def _says(row: Backtest) -> str:
     match row.state:
         case Backtest.State.QUEUED:
+            if (first := before(row)) is not None:
+                return f"It waits for backtest {first.pk}, which workers run first."
             if timezone.now() - row.asked_at < WAITS_LONG:
                 return "It waits for a worker."
             return (
-                f"No worker has taken it up since {row.asked_at:%Y-%m-%d %H:%M:%S} UTC: none runs, or Redis is away. "
-                f"It begins when one is back; manage.py backtest --resume {row.pk} runs it at once."
+                f"No worker has taken it up since {row.asked_at:%Y-%m-%d %H:%M:%S} UTC: none runs, Redis is away, or its machine is "
+                "busy, for backtests go behind all else there. "
+                f"It begins when one is back, or has time; manage.py backtest --resume {row.pk} runs it at once."
             )
         case Backtest.State.RUNNING:
             return f"It decides: {progress_of(row):,} of {row.total:,} Decisions are done."

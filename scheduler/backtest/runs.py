@@ -204,6 +204,16 @@ def newest_of(digest: str) -> Backtest | None:
     return Backtest.objects.filter(digest=digest, state=_State.DONE).order_by("-pk").first()
 
 
+def _under_way() -> QuerySet[Backtest]:
+    """Return what workers run or will, the first one first."""
+    return Backtest.objects.filter(state__in=_UNDER_WAY).order_by("pk")
+
+
+def before(backtest: Backtest) -> Backtest | None:
+    """Return the backtest that workers run before this one; None where it is the next."""
+    return _under_way().filter(pk__lt=backtest.pk).first()
+
+
 def progress_of(backtest: Backtest) -> int:
     """Return how many of its Decisions are done."""
     return backtest.chunks.filter(state=_ChunkState.DONE).aggregate(done=Sum("decisions"))["done"] or 0
@@ -265,10 +275,10 @@ class Worker:
                 return
 
     def _first(self) -> Backtest | None:
-        under_way = Backtest.objects.filter(state__in=_UNDER_WAY)
+        under_way = _under_way()
         if self._only is not None:
             under_way = under_way.filter(pk=self._only)
-        return under_way.order_by("pk").first()
+        return under_way.first()
 
     def _go_on(self, backtest: Backtest) -> bool:
         """Run the next step. Return False where others do what is left."""
@@ -437,7 +447,7 @@ _one_at_a_time = threading.Lock()
 
 def run_waiting() -> None:
     """Take part in what waits, in a process of its own; one of each worker. Nothing where nothing waits."""
-    if not Backtest.objects.filter(state__in=_UNDER_WAY).exists() or not _one_at_a_time.acquire(blocking=False):
+    if not _under_way().exists() or not _one_at_a_time.acquire(blocking=False):
         return
     try:
         _run_process()

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from policies import publishing
 from policies.engine.decision import CompiledRevision
@@ -68,6 +70,17 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
     assert [line["pod"] for line in found["result"]["pods"]] == ["default/p3"]
     assert "result" not in auditor.get("/api/v1/backtests").json()["results"][0]
     assert "1 Pod would get no node" in text_of(auditor.get(f"/admin/policies/change/{change.pk}/change/"))
+
+
+def test_one_that_waits_says_for_which_other_one_or_why_none_takes_it_up(operator: Client, change: Any) -> None:
+    for _ in range(2):
+        operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
+    Backtest.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
+    second, first = Backtest.objects.all()
+    shown = text_of(operator.get(f"/admin/scheduler/backtest/{second.pk}/"))
+    assert f"It waits for backtest {first.pk}, which workers run first." in shown
+    shown = text_of(operator.get(f"/admin/scheduler/backtest/{first.pk}/"))
+    assert "none runs, Redis is away, or its machine is busy" in shown
 
 
 def test_an_auditor_starts_and_cancels_none(operator: Client, auditor: Client, change: Any) -> None:
