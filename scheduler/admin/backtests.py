@@ -33,6 +33,7 @@ from scheduler.backtest.runs import (
     SpanError,
     before,
     cancel_backtest,
+    is_edited_since,
     lines_of,
     may_run,
     of_in_words,
@@ -149,6 +150,7 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
         "title": f"Backtest {row.pk} of {of_in_words(row)}",
         "change_url": change_url(row.change_id),
         "revision_url": revision_url(row.revision) if row.revision else "",
+        "is_edited_since": is_edited_since(row),
         **_shown(request, row),
     }
     return TemplateResponse(request, "scheduler/backtest.html", context)
@@ -289,6 +291,7 @@ def change_panel(change: Change, _: HttpRequest) -> SafeString:
     query["change"] = str(change.pk)
     context = {
         "newest": _row(newest) if newest else None,
+        "is_edited_since": newest is not None and is_edited_since(newest),
         "backtests": f"{reverse('backtests')}?{query.urlencode()}",
         "scenario": f"{reverse('scenario')}?{query.urlencode()}",
     }

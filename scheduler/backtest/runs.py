@@ -120,7 +120,7 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
     """
     _check_may(by)
     try:
-        edits = [edit for edit in publishing.edits_of(change) if not rule_set or edit.key == ("RuleSet", rule_set)]
+        edits = _edits_of(change, rule_set)
     except PublishingError as error:
         raise BacktestError(" ".join(error.messages)) from error
     if not edits:
@@ -150,6 +150,18 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
         row.save()
         _record(Kind.BACKTEST_START, row, by)
     return row
+
+
+def _edits_of(change: Change, rule_set: str) -> list[Edit]:
+    return [edit for edit in publishing.edits_of(change) if not rule_set or edit.key == ("RuleSet", rule_set)]
+
+
+def is_edited_since(backtest: Backtest) -> bool:
+    """Return whether its Change makes something else by now than what it was asked about."""
+    try:
+        return digest_of(_edits_of(backtest.change, backtest.rule_set)) != backtest.digest
+    except PublishingError:
+        return True
 
 
 def _record(kind: Kind, backtest: Backtest, by: User | str) -> None:

@@ -83,6 +83,17 @@ def test_one_that_waits_says_for_which_other_one_or_why_none_takes_it_up(operato
     assert "none runs, Redis is away, or its machine is busy" in shown
 
 
+def test_what_was_found_before_the_change_was_edited_is_said_to_be_of_before(operator: Client, change: Any) -> None:
+    operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
+    Worker().work()
+    pages = (f"/admin/scheduler/backtest/{Backtest.objects.get().pk}/", f"/admin/policies/change/{change.pk}/change/")
+    assert not [page for page in pages if "was edited since" in text_of(operator.get(page))]
+    edit = change.edits.get()
+    edit.document = edit.document.replace("it is marked", "it has a mark")
+    edit.save()
+    assert [page for page in pages if "The Change was edited since" in text_of(operator.get(page))] == [*pages]
+
+
 def test_an_auditor_starts_and_cancels_none(operator: Client, auditor: Client, change: Any) -> None:
     assert auditor.post("/admin/scheduler/backtest/start/", {"target": change.pk}).status_code == 403
     assert not Backtest.objects.exists()
