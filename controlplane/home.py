@@ -22,7 +22,7 @@ from scheduler.admin.processes import STALE_AFTER
 from scheduler.admin.traffic import last_call, says_of_traffic
 from scheduler.decisions.missing import absent
 from scheduler.decisions.reading import recorded
-from scheduler.decisions.replica import unless_away
+from scheduler.decisions.replica import history_behind, unless_away
 from scheduler.models import Process
 
 # Of open Changes, so many are named.
@@ -89,6 +89,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "serving": _serving(current.number, now),
         "called": last_call(now),
         "lost": sum(absent()),
+        "behind": history_behind(),
         # None: the history's replica is away.
         "history": unless_away(lambda: {"lately": says_of_traffic(now), "newest": _newest()}),
         "cluster": status,

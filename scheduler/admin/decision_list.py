@@ -14,6 +14,7 @@ from policies.parameters import SearchError
 from policies.wording import passed
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.decisions.grouping import WAYS, Group, groups_of
+from scheduler.decisions.replica import history_behind
 from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, parse_search
 from scheduler.models import Decision
 
@@ -57,6 +58,7 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
         return TemplateResponse(request, "scheduler/decision_rows.html", context)
     context |= {
         **admin.site.each_context(request),
+        "behind": history_behind(),
         **_above(query, search, faults),
         "title": "Decisions",
         "lost": lost,

@@ -33,6 +33,7 @@ from scheduler.decisions.matrix import Matrix, Row, matrix_of
 from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, read_decision, recorded
 from scheduler.decisions.remedies import OPENING, remedies_of
 from scheduler.decisions.replay import ReplayError, replay
+from scheduler.decisions.replica import history_behind
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
@@ -56,6 +57,7 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
     why = request.GET.get("why", "").strip()
     context = {
         **admin.site.each_context(request),
+        "behind": history_behind(),
         "title": f"Decision about {row.pod_namespace}/{row.pod_name}",
         "row": row,
         "fault": fault,

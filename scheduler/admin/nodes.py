@@ -13,6 +13,7 @@ from policies.models import RuleSet
 from policies.parameters import SearchError
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.node_story import node_story
+from scheduler.decisions.replica import history_behind
 from scheduler.decisions.search import SPANS, Search, parse_search
 from scheduler.node_now import NodeNowError, node_now
 from scheduler.scenario import connect
@@ -38,6 +39,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     story = node_story(name, search)
     context = {
         **admin.site.each_context(request),
+        "behind": history_behind(),
         "title": f"Node {name}",
         "name": name,
         "faults": faults,

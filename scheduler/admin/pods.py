@@ -20,6 +20,7 @@ from scheduler.admin.pending import group_url, shown_pod
 from scheduler.decisions.causes import causes_of
 from scheduler.decisions.matrix import Refusal
 from scheduler.decisions.reading import recorded
+from scheduler.decisions.replica import history_behind
 from scheduler.decisions.story import Attempt, Story
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import PendingPod
@@ -43,6 +44,7 @@ def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
     story, waiting = known.story, _waiting(known.waiting)
     context = {
         **admin.site.each_context(request),
+        "behind": history_behind(),
         "title": f"Pod {namespace}/{name}",
         "namespace": namespace,
         "name": name,

@@ -14,6 +14,7 @@ from policies.wording import counted
 from scheduler.admin.decision_list import verdict_of
 from scheduler.admin.links import assignment_url, decision_url, node_url, pod_url, version_url
 from scheduler.admin.pending import shown_pod
+from scheduler.decisions.replica import history_behind
 from scheduler.decisions.workload_story import WorkloadStory, workload_story
 from scheduler.pending.listing import pending, waiting_of
 
@@ -47,6 +48,7 @@ def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResp
     refused = own | {"refused": "true", "mode": "enforce", "from": f"{today:%Y-%m-%d}"}
     context = {
         **admin.site.each_context(request),
+        "behind": history_behind(),
         "title": f"{kind} {namespace}/{name}",
         "is_known": is_known,
         "name": name,

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import F, Max, Sum
 
@@ -50,6 +50,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now
 from scheduler.decisions.missing import database_now, missing
+from scheduler.decisions.replica import history_behind, is_history_away
 from scheduler.decisions.shipping import MOST_IN_REDIS
 from scheduler.decisions.stream import MOST_IN_ENTRY, DecisionStream, StreamError
 from scheduler.doctor.addresses import split, without_secrets
@@ -126,6 +127,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             *_leases(),
             _last_call(calls),
             _recorded(),
+            *_replica(),
             _storage(),
             _changes(),
             _pauses(),
@@ -330,6 +332,22 @@ def _seen(verb: str, calls: list[LastCall]) -> str:
 
 
 # History
+
+
+def _replica() -> Iterator[Part]:
+    """Yield whether pages read the history of now, where they read it from a replica."""
+    if settings.HISTORY_DATABASE == DEFAULT_DB_ALIAS:
+        return
+    if is_history_away():
+        remedy = "Bring it back, or take BERTH_HISTORY_DATABASE_URL out: pages read the database itself then."
+        yield Part("replica", "warning", "can't be reached: pages show no history", remedy)
+    elif behind := history_behind():
+        remedy = (
+            "Look at its replication: pages and REST miss what was recorded since. Nothing that places Pods reads it."
+        )
+        yield Part("replica", "warning", f"is {behind} behind", remedy)
+    else:
+        yield Part("replica", "ok", "pages read the history from it")
 
 
 def _history(*, quick: bool) -> Iterator[Part]:

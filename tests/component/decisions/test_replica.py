@@ -12,7 +12,9 @@ from django.db import OperationalError, connection, connections
 from django.test import Client
 
 from policies.models import Revision, RuleSetVersion
+from scheduler.decisions import replica
 from scheduler.decisions.record import Outcome
+from scheduler.doctor import checkup
 from scheduler.models import Decision
 from tests.admin_pages import paths
 from tests.component.decisions.test_story import AT, asking, pod, rules, snapshot
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.django_db
 
 # Tables that grow with each Pod: what pages show of them comes from the replica.
 _HISTORY = re.compile(r"\"?scheduler_(decision|outcome|snapshotpart|nodenames)\b")
+_TOLD = ("/change/", "/pods/default/web-1/", "/nodes/n1/", "/Job/night/")
 # What holds a Pod now is joined to its end, where it has one.
 _NOW = "scheduler_pendingpod"
 # Who asks about the machine's own room, the ledger's proof of a row, or how the pruning stands, asks the database itself.
@@ -182,3 +185,18 @@ def test_a_replica_that_is_away_is_named_and_what_needs_it_not_is_answered(
             assert "BERTH_HISTORY_DATABASE_URL" in answer.content.decode()
         assert superuser.get("/admin/policies/audit/").status_code == 200
     assert sides.strays == []
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no replicas")
+@pytest.mark.parametrize(("seconds", "said"), [("75.0", True), ("3.0", False), ("NULL", False)])
+def test_a_replica_that_is_far_behind_is_said_to_be_so_where_it_is_read_and_by_doctor(
+    superuser: Client, sides: Sides, story: list[Decision], monkeypatch: pytest.MonkeyPatch, seconds: str, said: bool
+) -> None:
+    monkeypatch.setattr(replica, "_BEHIND", f"SELECT {seconds}::float8")
+    pages = ("/admin/", "/admin/scheduler/decision/", *(path for path in pieces(story) if path.endswith(_TOLD)))
+    assert len(pages) == 6
+    for page in pages:
+        assert ("is 1 min behind" in text_of(superuser.get(page))) is said, page
+    told = [part.says for part in checkup.check(quick=True).parts if part.name == "replica"]
+    assert told == ["is 1 min behind" if said else "pages read the history from it"]
+    assert sides.replica
