@@ -428,11 +428,11 @@ def waiting_for(change: Change, reviewers: Collection[int] | None = None) -> lis
     asked = [event for event in asked if event.whom_user_id in able]
     if not asked:
         return []
-    dropped_at = max(event.at for event in events if event.act in (*AUTHORING, _Act.OVERTAKE))
+    dropped_at = max(event.at for event in events if event.act in (_Act.OPEN, *ChangeEvent.ENDS_APPROVALS))
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
     for event in asked:
-        # Who has approved a former state waits since the edit, or the moved base, that dropped it.
+        # Who has approved before waits since the act that dropped it: an edit, a moved base, a rejection, an emergency.
         answered = approved_at.get(event.asked, event.at) > event.at
         found.setdefault(event.asked, Waiting(event.asked, event.who, dropped_at if answered else event.at))
     return sorted(found.values(), key=lambda each: each.since)

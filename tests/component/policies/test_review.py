@@ -274,6 +274,26 @@ class TestAsking:
         (waiting,) = publishing.waiting_for(change)
         assert (waiting.name, waiting.since) == ("carol", change.events.get(act="edit").at)
 
+    def test_a_rejection_makes_who_approved_wait_again_since_then(self, alice: User, carol: User, dave: User) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        publishing.ask_for_review(change=change, by=alice, whom="carol")
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.reject_change, dave, text="no")
+        publishing.reopen_change(change=change, by=alice)
+        change = do(change, publishing.submit_change, alice)
+        (waiting,) = publishing.waiting_for(change)
+        assert (waiting.name, waiting.since) == ("carol", change.events.get(act="reject").at)
+
+    def test_an_emergency_makes_who_approved_wait_again_since_then(self, alice: User, carol: User) -> None:
+        publishing.set_review(approvals=2, by="root")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        publishing.ask_for_review(change=change, by=alice, whom="carol")
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_urgently, person("erin", "Emergency"), reason="fire")
+        change.refresh_from_db()
+        (waiting,) = publishing.waiting_for(change)
+        assert (waiting.name, waiting.since) == ("carol", change.events.get(act="urgent").at)
+
     def test_who_can_not_approve_it_can_not_be_asked(self, alice: User, carol: User) -> None:
         carol.groups.add(Group.objects.get(name="Operator"))
         change = in_review(make_rule_set("web", **A), by=alice)
