@@ -215,6 +215,19 @@ class TestReview:
         assert do(change, publishing.approve_change, carol).state == "approved"
         assert Change.objects.get(pk=other.pk).state == "approved", "nobody has moved what it stands on"
 
+    def test_what_dropped_an_approval_is_said_until_the_change_is_another(self, alice: User, carol: User) -> None:
+        free_publish(make_rule_set("web", **A))
+        change = opened(make_rule_set("web", **B), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        free_publish(make_rule_set("web", **C))
+        publishing.comment_on_change(change=change, by=alice, text="Why?")
+        change.refresh_from_db()
+        assert "The approval of carol doesn't count" in " ".join(publishing.standing_of(change).missing)
+        do(change, publishing.rebase_change, alice, expected_revision=2)
+        change.refresh_from_db()
+        assert publishing.standing_of(change).missing == ["It needs 1 approval more, of people who didn't edit it."]
+
     def test_a_moved_order_of_assignments_drops_approvals_for_good(self, alice: User, carol: User) -> None:
         free_publish(
             make_rule_set("web", **A),

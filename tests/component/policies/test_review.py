@@ -14,7 +14,7 @@ from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Change, ReviewSetting, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, OnBehalf, PublishingError
-from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.builders import make_assignment, make_exemption, make_priority_class, make_rule_set
 from tests.component.pages import confirmed, get, publish_all, text_of
 from tests.component.policies.test_changes import A, B, C, do, live, opened, person
 from tests.component.rest.asking import ask, told
@@ -120,6 +120,8 @@ class TestSettings:
             (Edit.of(engine.Pause(name="p", target="Assignment/all", reason="x")), {"web"}),
             (Edit("Pause", "paused", None), {"data"}),
             (Edit.of(engine.Pause(name="paused", target="RuleSet/old", reason="x")), {"data", "old"}),
+            (Edit.of(make_exemption("more", "RuleSet/web/PodFitsHost")), {"web"}),
+            (Edit("Exemption", "cart", None), {"old"}),
             (Edit.of(make_priority_class("high", value=1)), set()),
         ],
     )
@@ -131,6 +133,7 @@ class TestSettings:
             make_assignment("all", "web"),
             make_assignment("another", "old", order=1),
             engine.Pause(name="paused", target="RuleSet/data", reason="x"),
+            make_exemption("cart", "RuleSet/old"),
         )
         change = publishing.open_change(title="t", edits=[edit], by=alice)
         assert publishing.rule_sets_touched(change, live()) == publishing.rule_sets_of([edit], live()) == touched
@@ -293,6 +296,16 @@ class TestAsking:
         change.refresh_from_db()
         (waiting,) = publishing.waiting_for(change)
         assert (waiting.name, waiting.since) == ("carol", change.events.get(act="urgent").at)
+
+    def test_who_has_edited_it_since_is_not_waited_for(self, alice: User, carol: User, dave: User) -> None:
+        carol.groups.add(Group.objects.get(name="Operator"))
+        change = in_review(make_rule_set("web", **A), by=alice)
+        for name in ("carol", "dave"):
+            publishing.ask_for_review(change=change, by=alice, whom=name)
+        edits = [Edit.of(make_rule_set("web", **B))]
+        change = do(change, publishing.edit_change, User.objects.get(pk=carol.pk), edits=edits)
+        assert [each.name for each in publishing.waiting_for(change)] == ["dave"]
+        assert publishing.changes_waiting_for("carol") == []
 
     def test_who_can_not_approve_it_can_not_be_asked(self, alice: User, carol: User) -> None:
         carol.groups.add(Group.objects.get(name="Operator"))

@@ -64,8 +64,10 @@ class TestGoingLive:
     def test_it_goes_live_at_its_time_and_not_before_and_once(self, alice: User, now: datetime) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         assert tick(now + HOUR - timedelta(seconds=1)) == []
+        assert [*publishing.scheduled_changes()] == [change]
         assert tick(now + HOUR) == [f"{change} made Revision 1"]
         assert tick(now + HOUR) == tick(now + DAY) == []
+        assert not publishing.scheduled_changes().exists()
         made = Revision.objects.get()
         assert (made.made_by, made.made_by_user) == ("alice", alice)
         assert "scheduled by alice for" in made.reason
@@ -285,6 +287,25 @@ class TestSeveral:
             scheduled(second, alice, now + 2 * HOUR)
         scheduled(second, alice, now + HOUR)
         assert tick(now + HOUR) == [f"{second} made Revision 3"]
+
+    def test_what_goes_back_before_stands_only_in_the_way_of_what_stands_on_it(
+        self, alice: User, now: datetime
+    ) -> None:
+        first = opened(make_rule_set("web", **A), by=alice)
+        do(first, publishing.set_expiry, alice, expires_at=now + 2 * HOUR)
+        do(first, publishing.publish_change, alice)
+        other = scheduled(opened(make_rule_set("data", **A), by=alice), alice, now + 3 * HOUR)
+        assert fresh(other).publish_at == now + 3 * HOUR
+
+    def test_what_could_not_go_back_at_its_time_stands_in_nobodys_way(self, alice: User, now: datetime) -> None:
+        first = opened(make_rule_set("web", **A), by=alice)
+        do(first, publishing.set_expiry, alice, expires_at=now + HOUR)
+        do(first, publishing.publish_change, alice)
+        publish_all(make_assignment("all", "web"))
+        tick(now + HOUR)
+        publishing.withdraw_change(change=publishing.held_changes().get(), by=alice)
+        second = scheduled(opened(make_rule_set("web", **B), by=alice), alice, now + 2 * HOUR)
+        assert tick(now + 2 * HOUR) == [f"{second} made Revision 3"]
 
     def test_a_time_that_was_taken_back_or_set_for_a_former_state_or_held_back_stands_in_nobodys_way(
         self, alice: User, now: datetime
@@ -587,3 +608,13 @@ class TestGate:
         assert tick(timezone.now()) == []
         GateRun.objects.update(state="failed", fault="No Snapshot.", ended_at=timezone.now())
         assert "is held back: The gate came to no end: No Snapshot." in tick(timezone.now())[0]
+
+    def test_a_gate_that_failed_before_its_time_is_asked_again(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        publishing.run_gate(change=change, by=alice)
+        GateRun.objects.update(state="failed", fault="No Snapshot.", ended_at=timezone.now())
+        Change.objects.update(publish_at=timezone.now())
+        assert tick(timezone.now()) == []
+        assert GateRun.objects.filter(change=change, state="queued").count() == 1
+        self.looked_at(change)
+        assert tick(timezone.now()) == [f"{change} made Revision 1"]

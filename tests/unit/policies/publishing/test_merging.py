@@ -65,6 +65,21 @@ def test_rules_stand_in_the_order_of_the_side_that_changed_it(base: str, theirs:
     assert "".join(rules_of(found.rule_set)) == order
 
 
+@pytest.mark.parametrize("member", ["filters", "scores", "victims"])
+def test_rules_of_each_kind_are_put_together(member: str) -> None:
+    more = {"filters": {"reason": "no"}, "scores": {}, "victims": {"reason": "no"}}[member]
+
+    def with_rules(**expressions: str) -> RuleSet:
+        return make_rule_set("web", **{member: [{"name": n, "expression": e, **more} for n, e in expressions.items()]})
+
+    one, other = ("1", "2") if member == "scores" else ("1 < 2", "2 < 3")
+    base, theirs, mine = with_rules(a=one, b=one), with_rules(a=other, b=one, c=one), with_rules(a=one, b=other)
+    found = merge_rule_sets(base, theirs, mine)
+    assert not found.conflicts
+    assert found.rule_set.spec == with_rules(a=other, b=other, c=one).spec
+    assert list(merge_rule_sets(base, theirs, with_rules(b=one)).conflicts) == [f"{member}/a"]
+
+
 @pytest.mark.parametrize("mine", [1.0, True, [1.0]])
 def test_a_param_that_python_takes_for_the_same_is_a_change_all_the_same(mine: Any) -> None:
     own = [1] if isinstance(mine, list) else 1
