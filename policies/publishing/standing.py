@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from policies.engine import ruleset as engine
@@ -461,9 +461,7 @@ def _was_urgent(events: Iterable[ChangeEvent]) -> bool:
 def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
     """Return the Changes whose review somebody was asked for and hasn't given yet, the longest wait first."""
     states = [lifecycle.IN_REVIEW, lifecycle.APPROVED, lifecycle.PUBLISHED]
-    # Without its account a request names who was asked as they were called then.
-    by_name = Q(whom_user__username=name) | Q(whom_user=None, whom=name)
-    numbers = ChangeEvent.objects.filter(by_name, act=_Act.ASK).values("change")
+    numbers = ChangeEvent.objects.filter(act=_Act.ASK, whom_user__username=name).values("change")
     asked = Change.objects.filter(pk__in=numbers, state__in=states).prefetch_related("events")
     reviewers = reviewers_among(asked)
     found = [(change, each) for change in asked for each in waiting_for(change, reviewers) if each.name == name]
