@@ -307,6 +307,13 @@ class TestAsking:
         assert [each.name for each in publishing.waiting_for(change)] == ["dave"]
         assert publishing.changes_waiting_for("carol") == []
 
+    def test_what_waits_longest_comes_first(self, alice: User, carol: User) -> None:
+        changes = [in_review(make_rule_set(name, **A), by=alice) for name in ("web", "data", "batch")]
+        asked = [changes[n] for n in (1, 0, 2)]
+        for change in asked:
+            publishing.ask_for_review(change=change, by=alice, whom="carol")
+        assert [found for found, _ in publishing.changes_waiting_for("carol")] == asked
+
     def test_who_can_not_approve_it_can_not_be_asked(self, alice: User, carol: User) -> None:
         carol.groups.add(Group.objects.get(name="Operator"))
         change = in_review(make_rule_set("web", **A), by=alice)
