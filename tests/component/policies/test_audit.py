@@ -413,6 +413,27 @@ def test_publishing_says_what_was_live_and_what_is_by_digest(root: User) -> None
     assert thing["before"] == publishing.stored_revision(former.number).parts["RuleSet", "web"].digest
 
 
+def test_editing_says_what_becomes_of_each_thing(root: User) -> None:
+    def said() -> list[tuple[str, bool, bool, str]]:
+        event = AuditEvent.objects.first()
+        assert event is not None
+        things = publishing.said_by(event).more["things"]
+        return [
+            (each["name"], *(bool(each.get(of)) for of in ("before", "after")), each.get("edit", "")) for each in things
+        ]
+
+    change = draft()
+    assert said() == [("web", True, True, "")]
+    live = publishing.current_revision().rule_sets
+    edits = [*map(Edit.of, live), Edit.of(make_rule_set("new"))]
+    change = publishing.edit_change(change=change, edits=edits, by=root, expected_digest=change.digest)
+    assert said() == [("new", False, True, ""), ("web", False, False, "taken out")]
+    publish_all(make_rule_set("new", filters=[{"builtin": "PodFitsHost"}]))
+    number = publishing.current_revision().number
+    publishing.rebase_change(change=change, by=root, expected_digest="", expected_revision=number)
+    assert said() == [("new", True, True, "")]
+
+
 def test_a_token_acts_for_its_owner_and_both_are_named(root: User) -> None:
     publishing.open_change(
         title="t",

@@ -16,7 +16,7 @@ from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Assignment, Change, ChangeEvent, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError
-from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import publish, publish_all
 
 pytestmark = pytest.mark.django_db
@@ -540,6 +540,22 @@ class TestBeside:
         (edit,) = publishing.edits_of(change)
         assert isinstance(edit.value, engine.RuleSet)
         assert [rule.key for rule in edit.value.spec.filters] == ["MatchNodeSelector"]
+
+    def test_an_edit_over_ones_own_leaves_what_moved_meanwhile_to_be_looked_at(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        change = opened(make_rule_set("web", **B))
+        publish_all(make_rule_set("web", **C))
+        edit = Edit.of(make_rule_set("web", filters=[TEAM_FILTER]))
+        change = do(change, publishing.edit_change, "ops", edits=[edit])
+        assert publishing.standing_of(change).moved == ("RuleSet web",)
+        with pytest.raises(PublishingError, match="published another RuleSet web"):
+            do(change, publishing.publish_change, "ops")
+
+    def test_an_edit_that_it_holds_already_keeps_no_other_out(self) -> None:
+        change = opened(make_rule_set("web", **A))
+        edits = [Edit.of(make_rule_set("web", **A)), Edit.of(make_rule_set("new", **B))]
+        change = do(change, publishing.edit_change, "ops", edits=edits)
+        assert [edit.name for edit in publishing.edits_of(change)] == ["new", "web"]
 
     def test_an_edit_that_goes_back_to_what_is_live_takes_its_edit_out(self) -> None:
         publish_all(make_rule_set("web", **A))

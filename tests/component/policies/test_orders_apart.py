@@ -145,6 +145,26 @@ def test_their_order_brings_no_edit_of_an_assignment_that_is_called_as_a_rule_se
     assert [(each.kind, each.name) for each in rebased.edits.all()] == [("RuleSet", "two")]
 
 
+def test_my_order_renumbers_an_assignment_that_is_called_as_a_rule_set_of_the_change(alice: User) -> None:
+    edits = [Edit.of(make_assignment("one", order=25)), Edit.of(make_rule_set("three"))]
+    second = publishing.open_change(title="move one", edits=edits, by=alice)
+    do(moved(alice, "three", 15), publishing.publish_change, alice)
+    rebase(second, alice)
+    do(second, publishing.publish_change, alice)
+    assert order() == ["two", "one", "three"]
+
+
+def test_their_order_leaves_what_the_change_adds_and_removes(alice: User) -> None:
+    publish_all(make_assignment("four", order=40))
+    edits = [Edit.of(make_assignment("one", order=25)), Edit.of(make_assignment("new", order=35))]
+    second = publishing.open_change(title="t", edits=[*edits, Edit("Assignment", "four", None)], by=alice)
+    do(moved(alice, "three", 15), publishing.publish_change, alice)
+    rebased = rebase(second, alice, take_theirs=[ORDER])
+    assert [each.name for each in rebased.edits.all()] == ["four", "new"]
+    do(second, publishing.publish_change, alice)
+    assert order() == ["one", "three", "two", "new"]
+
+
 @pytest.mark.parametrize("door", ["admin", "rest"])
 def test_pages_and_rest_show_the_orders_and_take_the_choice(operator: Client, alice: User, door: str) -> None:
     first, second = moved(alice, "three", 15), moved(alice, "one", 25)

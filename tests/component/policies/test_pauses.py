@@ -258,6 +258,9 @@ class TestEndsWithItsTarget:
         assert said <= set(made.summary.splitlines())
         ended = AuditEvent.objects.filter(kind__in=["resume", "exemption.end"], revision=made.number)
         assert [(row.by, row.reason) for row in ended] == [("ops", f"{what} is gone")] * len(suspended)
+        said = [publishing.said_by(row).more for row in ended]
+        assert sorted(each["name"] for each in said) == sorted(each.name for each in suspended)
+        assert {each["target"] for each in said} == {target}
         publish(Edit.of(is_again))
         assert (live().pauses, live().exemptions) == ([], [])
 
