@@ -65,6 +65,20 @@ def test_what_is_not_new_is_left_to_the_process_that_was_called_last() -> None:
 
 
 @pytest.mark.django_db
+def test_who_is_silent_is_left_to_the_other_process_while_somebody_else_calls() -> None:
+    first, second = Callers(), Callers()
+    for name in (KUBE, "another"):
+        first.note("filter", name)
+    first.save("first")
+    second.note("filter", KUBE)
+    second.save("second")
+    for _ in range(2):
+        first.note("filter", "another")
+        first.save("first")
+    assert sorted(written()) == [("another", "filter", "", "first"), (KUBE, "filter", "", "second")]
+
+
+@pytest.mark.django_db
 def test_the_beat_writes_who_called() -> None:
     runtime = Runtime()
     runtime.callers.note("filter", KUBE)

@@ -264,6 +264,13 @@ class TestEndsWithItsTarget:
         publish(Edit.of(is_again))
         assert (live().pauses, live().exemptions) == ([], [])
 
+    def test_an_exemption_alone_ends_and_is_written_down_too(self) -> None:
+        publish(Edit("Assignment", "all", None), Edit.of(make_exemption()))
+        made = publish(Edit("RuleSet", "web", None))
+        assert live().exemptions == []
+        (ended,) = AuditEvent.objects.filter(kind="exemption.end", revision=made.number)
+        assert (publishing.said_by(ended).more["name"], ended.reason) == ("cart", "rule set web is gone")
+
     def test_what_is_there_still_stays_paused(self) -> None:
         publish(Edit.of(make_pause(target="RuleSet/web/team")), Edit.of(make_pause("storm", "everything")))
         publish(Edit.of(make_rule_set("web", filters=[TEAM_FILTER, {"builtin": "PodFitsHost"}])))
