@@ -135,7 +135,7 @@ def _database(url: str) -> dict[str, object]:
         "NAME": unquote(parts.path.lstrip("/")),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
-        "HOST": options.pop("host", parts.hostname or ""),
+        "HOST": options.pop("host", unquote(parts.hostname or "")),  # %2Frun%2Fpg is a folder of sockets
         "PORT": options.pop("port", str(parts.port or "")),
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,

@@ -60,8 +60,9 @@ def test_postgresql_urls_become_djangos_settings(tmp_path: Path) -> None:
     code = "from controlplane import settings; d = settings.DATABASES['default']; print(*(d[k] for k in 'NAME USER PASSWORD HOST PORT'.split()), sep='|')"
     done = _run(tmp_path, "-c", code, BERTH_DATABASE_URL="postgresql://ops:p%40ss@db:6432/berth")
     assert done.stdout.strip() == "berth|ops|p@ss|db|6432"
-    done = _run(tmp_path, "-c", code, BERTH_DATABASE_URL="postgresql:///berth?host=/run/pg")
-    assert done.stdout.strip() == "berth|||/run/pg|"
+    for url in ("postgresql:///berth?host=/run/pg", "postgresql://%2Frun%2Fpg/berth"):
+        done = _run(tmp_path, "-c", code, BERTH_DATABASE_URL=url)
+        assert done.stdout.strip() == "berth|||/run/pg|"
 
 
 def test_a_postgresql_whose_machine_is_gone_is_waited_for_20_s_unless_the_url_says_otherwise(tmp_path: Path) -> None:
