@@ -149,6 +149,27 @@ class TestVerbs:
         publishing.pause(target="RuleSet/web", by="ops", reason="why")
         assert len(live().pauses) == 4
 
+    def test_the_log_says_until_when(self) -> None:
+        until = "2999-01-01T00:00:00Z"
+        publishing.pause(target="RuleSet/web", by="ops", reason="why", until=until)
+        publishing.exempt(name="cart", spec=exemption_document(until=until)["spec"], by="ops")
+        events = [event for event in AuditEvent.objects.all() if "target" in publishing.said_by(event).more]
+        assert [publishing.said_by(event).more["until"] for event in events] == [until, until]
+
+    def test_two_that_wait_for_targets_that_look_alike_are_two(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        publish(Edit.of(make_rule_set("web-team", filters=[TEAM_FILTER])))
+        required(monkeypatch)
+        for target in ("RuleSet/web/team", "RuleSet/web-team"):
+            assert publishing.pause(target=target, by="ops", reason="why").state == "in_review"
+        rows = Change.objects.filter(state="in_review")
+        assert len({edit.name for row in rows for edit in publishing.edits_of(row)}) == 2
+
+    def test_of_a_target_whose_name_is_as_long_as_names_get(self) -> None:
+        name = "a" * 63
+        publish(Edit.of(make_rule_set(name, filters=[TEAM_FILTER])))
+        publishing.pause(target=f"RuleSet/{name}", by="ops", reason="why")
+        assert [each.target for each in live().pauses] == [f"RuleSet/{name}"]
+
     def test_what_is_wrong_is_refused(self) -> None:
         for target, until, says in (
             ("RuleSet/gone", "", "no rule set gone is live"),
@@ -311,7 +332,7 @@ class TestSuspended:
         assert (cart.value.name, cart.has_ended) == ("cart", True)
 
     def test_exemptions_are_announced_before_they_end(self) -> None:
-        publish(Edit.of(make_exemption()))
+        publish(Edit.of(make_exemption()), Edit.of(make_pause(until="2026-02-01T00:00:00Z")))
         end = datetime(2026, 2, 1, tzinfo=UTC)
         assert publishing.ending_soon(end - timedelta(days=8)) == []
         assert [each.value.name for each in publishing.ending_soon(end - timedelta(days=7))] == ["cart"]
