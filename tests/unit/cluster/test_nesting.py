@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cluster.nesting import MOST_LEVELS, bounded
-
-# Deeper than any Python reads: 3.13 takes ten thousand levels, where 3.11 takes one.
-DEEP = 20_000
+from tests.nesting import DEEP
 
 
 def nested(levels: int, inside: str = "1", opening: str = '{"f:a":', closing: str = "}") -> str:

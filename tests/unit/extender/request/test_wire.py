@@ -20,6 +20,7 @@ from scheduler.extender.request.wire import (
     encode_priorities,
 )
 from tests.builders import make_node, make_pod
+from tests.nesting import DEEP
 
 POD = make_pod()
 SECRET = "not-for-the-log"
@@ -111,13 +112,11 @@ class TestDecodeArgs:
             pytest.param(b'{"Pod":{},"Nodes":{"\xff":[]}}', "Nodes is not a NodeList", id="no UTF-8 in a name"),
             pytest.param(b'{"Pod":{},"Nodes":{"items":[null]}}', "Nodes.items has a null in it", id="a null node"),
             pytest.param(b'{"\xff":1}', "is not an ExtenderArgs object", id="no UTF-8 in a member's name"),
-            pytest.param(b"[" * 100_000, "is not an ExtenderArgs object", id="deep nesting"),
-            pytest.param(b'{"Pod":' * 100_000, "is not an ExtenderArgs object", id="deep nesting of objects"),
+            pytest.param(b"[" * DEEP, "is not an ExtenderArgs object", id="deep nesting"),
+            pytest.param(b'{"Pod":' * DEEP, "is not an ExtenderArgs object", id="deep nesting of objects"),
+            pytest.param(b'{"Pod":' + b"[" * DEEP + b"]" * DEEP + b"}", "is not an ExtenderArgs", id="a deep Pod"),
             pytest.param(
-                b'{"Pod":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "is not an ExtenderArgs", id="a deep Pod"
-            ),
-            pytest.param(
-                b'{"Pod":{},"Nodes":{"items":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
+                b'{"Pod":{},"Nodes":{"items":' + b"[" * DEEP + b"]" * DEEP + b"}}",
                 "is not",
                 id="deep items",
             ),
@@ -184,7 +183,7 @@ class TestDecodeJSON:
 
     @pytest.mark.parametrize(
         "raw",
-        [b"{", b'"\xff"', b'{"a":"' + SECRET.encode() + b'\xff"}', b"[" * 100_000],
+        [b"{", b'"\xff"', b'{"a":"' + SECRET.encode() + b'\xff"}', b"[" * DEEP],
         ids=["cut", "utf", "quote", "deep"],
     )
     def test_refuses_the_rest_without_quoting_it(self, raw: bytes) -> None:
