@@ -9,6 +9,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from tests.kubernetes_version import needs_kubernetes
 from tests.stack import Stack, eventually, make_node
 
 pytestmark = pytest.mark.e2e
@@ -72,6 +73,7 @@ def test_a_pod_that_no_node_has_room_for_says_so_and_is_bound_once_there_is_one(
 def test_a_pod_that_restarts_all_containers_waits_for_a_node_that_can_do_it_as_behind_kube_scheduler(
     binding: Stack,
 ) -> None:
+    needs_kubernetes(binding.client, 36)
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     containers = [{"name": "main", "image": "busybox", "restartPolicy": "Never", "restartPolicyRules": [rule]}]
     binding.create_pod("theirs", containers=containers)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.cluster.conftest import Cluster
 from tests.e2e.cluster.test_manifests import MANIFESTS, Document, kubectl, rendered, with_components
+from tests.kubernetes_version import needs_kubernetes
 
 pytestmark = pytest.mark.e2e
 CRDS = Path(__file__).with_name("crds")
@@ -42,6 +43,7 @@ def names_of(cluster: Cluster, documents: list[Document]) -> set[str]:
 
 @pytest.mark.usefixtures("kinds_of_others")
 def test_an_overlay_with_all_components_is_taken_and_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    needs_kubernetes(cluster.client, 36)
     own = with_components(tmp_path, "ha")
     documents = rendered(cluster, own)
     kinds = {each["kind"] for each in documents}

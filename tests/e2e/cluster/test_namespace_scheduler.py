@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.cluster.conftest import Cluster
 from tests.e2e.cluster.test_manifests import MANIFESTS, kubectl
 from tests.e2e.cluster.waiting import eventually
+from tests.kubernetes_version import needs_kubernetes
 
 pytestmark = pytest.mark.e2e
 POLICY = MANIFESTS / "components" / "namespace-scheduler" / "policy.yaml"
@@ -16,6 +17,7 @@ POLICY = MANIFESTS / "components" / "namespace-scheduler" / "policy.yaml"
 
 @pytest.fixture
 def labelled(cluster: Cluster) -> Iterator[None]:
+    needs_kubernetes(cluster.client, 36)
     kubectl(cluster, "apply", "-f", str(POLICY), "-f", str(MANIFESTS / "base" / "namespace.yaml"))
     for name in ("shop", "berth"):
         if name != "berth":
