@@ -422,7 +422,7 @@ def _storage() -> Part:
     """Return what the history takes up, and whether the forecast stays within the budget."""
     newest, _ = samples_now()
     if newest is None:
-        says = "nobody has weighed the history yet"
+        says = "how large the history is hasn't been measured yet"
         return Part(
             "Storage", "unknown", says, "Wait five minutes after the start; then see whether worker and beat run."
         )
