@@ -1,8 +1,10 @@
-"""How the extender's process uses memory. docs/performance.md has the figures."""
+"""How processes use memory. docs/performance.md has the figures."""
 
 import ctypes
 import gc
+import resource
 import sys
+import threading
 
 # malloc.h of glibc
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -11,6 +13,20 @@ _LARGEST_KEPT = 32 << 20
 
 # Bytes of freed memory that stay with the process.
 _MOST_KEPT = 256 << 20
+
+# What most machines give a thread. Only what is used of it takes memory.
+_STACK_BYTES = 8 << 20
+
+
+def widen_stacks() -> None:
+    """Give threads that are started later the stack that reading takes.
+
+    Python 3.13 reads ten thousand levels of lists, which take 4 MB. Where `ulimit -s` says "unlimited", glibc gives a thread 2 MB, and
+    whoever sent such a text ended the process.
+    """
+    given, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    if given == resource.RLIM_INFINITY or given < _STACK_BYTES:
+        threading.stack_size(_STACK_BYTES)
 
 
 def keep_freed_memory() -> None:

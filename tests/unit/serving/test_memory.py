@@ -40,6 +40,24 @@ post_worker_init(None)
 print(gc.get_freeze_count() > 100_000, gc.get_threshold()[0] < 10_000)
 """
 
+STACKS = """
+import os, threading
+os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
+import django, msgspec
+django.setup()
+
+def read():
+    try:
+        msgspec.json.decode(b"[" * 9_900 + b"]" * 9_900)
+    except RecursionError:
+        pass
+    print(threading.stack_size() >> 20)
+
+thread = threading.Thread(target=read)
+thread.start()
+thread.join()
+"""
+
 
 def run(program: str, *arguments: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
@@ -65,3 +83,9 @@ def test_other_threads_let_a_call_go_on_within_half_a_millisecond() -> None:
     assert run(
         "import sys; from scheduler.serving.pace import switch_often; switch_often(); print(sys.getswitchinterval())"
     ) == ["0.0005"]
+
+
+def test_threads_have_the_stack_that_reading_takes_where_the_shell_gives_less() -> None:
+    """Python 3.13 ended with a segmentation fault there."""
+    command = ["bash", "-c", 'ulimit -S -s 1024; exec "$0" -c "$1"', sys.executable, STACKS]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["8"]
