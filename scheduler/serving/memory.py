@@ -19,7 +19,7 @@ _STACK_BYTES = 8 << 20
 
 
 def widen_stacks() -> None:
-    """Give threads that are started later the stack that reading takes.
+    """Widen the stack of threads that are started later to what reading takes.
 
     Python 3.13 reads ten thousand levels of lists, which take 4 MB. Where `ulimit -s` says "unlimited", glibc gives a thread 2 MB, and
     whoever sent such a text ended the process.
