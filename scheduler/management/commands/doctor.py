@@ -259,10 +259,7 @@ def _add_output(parser: ArgumentParser, **default: Any) -> None:
     parser.add_argument("--output", choices=["text", "json"], **(default or {"default": "text"}))
 
 
-def _add_checkup(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--scheduler-config", type=Path, metavar="FILE", help="kube-scheduler's file; else BERTH_SCHEDULER_CONFIG's"
-    )
+def _add_berth_urls(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--berth-url",
         action="append",
@@ -270,6 +267,13 @@ def _add_checkup(parser: ArgumentParser) -> None:
         metavar="URL",
         help="which of several extenders is Berth's; again for more",
     )
+
+
+def _add_checkup(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--scheduler-config", type=Path, metavar="FILE", help="kube-scheduler's file; else BERTH_SCHEDULER_CONFIG's"
+    )
+    _add_berth_urls(parser)
 
 
 def _read(path: Path) -> tuple[str, str]:
@@ -342,13 +346,7 @@ def _add_lint(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     parser.add_argument("file", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration; - for standard input")
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
-    parser.add_argument(
-        "--berth-url",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="which of several extenders is Berth's; again for more",
-    )
+    _add_berth_urls(parser)
 
 
 def _add_wiring(parser: ArgumentParser) -> None:
