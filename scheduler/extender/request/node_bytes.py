@@ -27,6 +27,8 @@ _MOST_START = 400
 # What nodes are told apart by, the first that there is: nothing depends on it but time.
 _MARKERS = re.compile(rb'"uid"\s*:\s*"'), re.compile(rb'"name"\s*:\s*"')
 _MOST_VALUE = 300
+# The length of a UID.
+_USUAL_VALUE = 36
 # How far from a node's begin that is looked for.
 _FAR = 32 << 10
 # What stands behind a node: a comma and another one, or the end of the list.
@@ -277,27 +279,45 @@ class Reading:
             return
         find, begins, add = buffer.find, buffer.startswith, self._numbers.append
         number_of, gap, marker, size = self._texts.number_under.get, self._gap, self._marker, len(self._marker)
-        with memoryview(buffer) as view:
-            while at < until and not self._is_closed:
-                start = find(marker, at, at + _FAR) + size
-                # Where no value ends, as in `{}`, the key is short as well: it is copied, and kept.
-                stop = find(b'"', start, start + _MOST_VALUE)
-                key = view[start : stop if stop >= 0 else start + _MOST_VALUE].tobytes()
-                number = number_of(key)
-                if number is None or not begins(texts[number], at):
-                    number = self._learn(key, at, until)
-                    if number is None:
-                        return
-                end = at + len(texts[number])
-                if gap and end + len(gap) < until and begins(gap, end):
-                    self._at = at = end + len(gap)
-                elif self._look_behind(end, until):
-                    at, gap = self._at, self._gap
-                else:
+        while at < until:
+            start = find(marker, at, at + _FAR) + size
+            # Most values are UIDs, all of one length. Whose text it is shows in comparing.
+            number = number_of(bytes(buffer[start : start + _USUAL_VALUE]))
+            if number is None or not begins(text := texts[number], at):
+                self._at = at
+                number = self._number_at(start, until)
+                if number is None:
                     return
+                text = texts[number]
+            end = at + len(text)
+            if gap and end + len(gap) < until and begins(gap, end):
+                at = end + len(gap)
                 add(number)
-                if len(self._numbers) > MAX_NODES:
-                    raise msgspec.DecodeError(_TOO_MANY)
+                continue
+            self._at = at
+            if not self._look_behind(end, until):
+                return
+            add(number)
+            at, gap = self._at, self._gap
+            if self._is_closed:
+                break
+        self._at = at
+        if len(self._numbers) > MAX_NODES:
+            raise msgspec.DecodeError(_TOO_MANY)
+
+    def _number_at(self, start: int, until: int) -> int | None:
+        """Return the number of the next node; `start` is where what tells it apart begins. None if its end isn't there yet.
+
+        Raises:
+            msgspec.DecodeError: none begins there.
+        """
+        # Where no value ends, as in `{}`, the key is short as well: it is copied, and kept.
+        stop = self._buffer.find(b'"', start, start + _MOST_VALUE)
+        key = bytes(self._buffer[start : stop if stop >= 0 else start + _MOST_VALUE])
+        number = self._texts.number_under.get(key)
+        if number is not None and self._buffer.startswith(self._texts.all[number], self._at):
+            return number
+        return self._learn(key, self._at, until)
 
     def _find_marker(self, *, is_all: bool) -> bool:
         if self._buffer.startswith(b"]", self._at):
