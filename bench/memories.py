@@ -117,6 +117,7 @@ def memories() -> list[Memory]:
         Memory("nodes as they were sent", forget_texts, ["full"]),
         Memory("rows of nodes' texts", [(FullNodes, "_turn_to", turn_to)], ["full"]),
         Memory("Nodes by their texts", forget_nodes, ["full"]),
+        Memory("what versions of a Node share", [(node.Node, "after_heartbeat", lambda *_: None)], ["full"]),
         Memory("counts added up each time", [(counting, "_MAX_ADDED", 0)], ["names"], "counts"),
     ]
 
@@ -147,7 +148,7 @@ class Cluster:
         self._random = Random(size)
         self._json = [make_node(number) for number in range(size)]
         for number, json in enumerate(self._json):
-            json["metadata"] |= {"uid": f"{number:036d}", "resourceVersion": "1"}
+            json["metadata"] |= {"uid": f"{number:036d}", "resourceVersion": "1000000"}
         self.texts = [msgspec.json.encode(json) for json in self._json]
         self.names = [json["metadata"]["name"] for json in self._json]
         infos = {}
@@ -190,7 +191,7 @@ class Cluster:
         self._moving = frozenset(self._random.sample(range(len(self.texts)), max(len(self.texts) // 100, 1)))
         for at in self._moving:
             json = self._json[at]
-            json["metadata"]["resourceVersion"] = str(number + 2)
+            json["metadata"]["resourceVersion"] = str(1_000_001 + number)
             json["status"]["conditions"][0]["lastHeartbeatTime"] = (
                 f"2026-01-01T{number // 60 % 24:02d}:{number % 60:02d}:30Z"
             )

@@ -49,7 +49,9 @@ class SnapshotBuilder:
             if change.kind == "deleted":
                 self._nodes.pop(change.key, None)
             else:
-                self._nodes[change.key] = change.object
+                before = self._nodes.get(change.key)
+                shared = before.after_heartbeat(change.object.text) if before is not None else None
+                self._nodes[change.key] = change.object if shared is None else shared
             self._touch(change.key)
 
     def on_pods(self, changes: Iterable[Change[Pod]]) -> None:

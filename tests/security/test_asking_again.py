@@ -49,7 +49,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The columns that were read of all nodes, which is what time goes by."""
     columns: list[object] = []
     column = Table._column
-    monkeypatch.setattr(Table, "_column", lambda self, key, *more: columns.append(key) or column(self, key, *more))
+    monkeypatch.setattr(
+        Table, "_column", lambda self, key, *more, **named: columns.append(key) or column(self, key, *more, **named)
+    )
     seconds = time_limit.SECONDS / IN_TIME
     monkeypatch.setattr(time_limit, "time", SimpleNamespace(monotonic=lambda: len(columns) * seconds))
     return columns

@@ -110,7 +110,9 @@ def test_a_pod_that_asks_something_of_each_node_without_end_is_decided_in_time(
     """Counted are the columns that are read of all nodes, once time is up: at 5,000 nodes each takes a millisecond or two."""
     read: list[object] = []
     column = Table._column
-    monkeypatch.setattr(Table, "_column", lambda self, key, *more: read.append(key) or column(self, key, *more))
+    monkeypatch.setattr(
+        Table, "_column", lambda self, key, *more, **named: read.append(key) or column(self, key, *more, **named)
+    )
 
     def give_way() -> None:
         if len(read) > 50:

@@ -424,7 +424,8 @@ class _NodeColumn:
         def read(info: NodeInfo) -> tuple[Hashable, object]:
             return self._read(info, params, cycle.end_in_time)
 
-        return cycle.table.coded(("subexpression", self._serialized, *(found.token for found in params)), read)
+        key = ("subexpression", self._serialized, *(found.token for found in params))
+        return cycle.table.coded(key, read, heartbeats=True)
 
     def _read(
         self, info: NodeInfo, params: Sequence[Trace], end_in_time: Callable[[], None]

@@ -5,7 +5,7 @@ live one. From any two places of one tree it can be told what may differ, at a c
 keep their place in the log of nodes, ClusterObjects theirs in one of their own.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -17,13 +17,16 @@ STEPS_KEPT = 1024
 class Step(Generic[K]):
     """A place in the tree: what changed with it, and the step before.
 
-    `root` is the same for all steps of one tree.
+    `root` is the same for all steps of one tree. Of the names, `heartbeats` are those that nothing but a heartbeat changed.
     """
 
-    __slots__ = ("before", "names", "number", "root")
+    __slots__ = ("before", "heartbeats", "names", "number", "root")
 
-    def __init__(self, names: Iterable[K] = (), before: "Step[K] | None" = None) -> None:
+    def __init__(
+        self, names: Iterable[K] = (), before: "Step[K] | None" = None, *, heartbeats: Collection[K] = ()
+    ) -> None:
         self.names = tuple(names)
+        self.heartbeats = heartbeats
         self.before = before
         self.number: int = before.number + 1 if before else 0
         self.root: object = before.root if before else object()
@@ -39,8 +42,14 @@ class Step(Generic[K]):
         at.before = None
 
 
-def names_between(one: Step[K], other: Step[K]) -> set[K] | None:
-    """Return what may differ between two places; None when that isn't known any more."""
+def names_between(one: Step[K], other: Step[K], *, heartbeats: bool = True) -> set[K] | None:
+    """Return what may differ between two places; None when that isn't known any more.
+
+    Args:
+        one: a place.
+        other: another one.
+        heartbeats: whether also what nothing but a heartbeat changed.
+    """
     names: set[K] = set()
     left: Step[K] | None = one
     right: Step[K] | None = other
@@ -49,12 +58,18 @@ def names_between(one: Step[K], other: Step[K]) -> set[K] | None:
         if left is None or right is None:
             return None
         if left.number > right.number:
-            names.update(left.names)
+            names.update(_names(left, heartbeats=heartbeats))
             left = left.before
         elif left.number < right.number:
-            names.update(right.names)
+            names.update(_names(right, heartbeats=heartbeats))
             right = right.before
         else:
-            names.update(left.names, right.names)
+            names.update(_names(left, heartbeats=heartbeats), _names(right, heartbeats=heartbeats))
             left, right = left.before, right.before
     return names if left is not None else None
+
+
+def _names(step: Step[K], *, heartbeats: bool) -> Iterable[K]:
+    if heartbeats or not step.heartbeats:
+        return step.names
+    return [name for name in step.names if name not in step.heartbeats]

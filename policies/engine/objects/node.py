@@ -7,6 +7,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from operator import is_
 from sys import intern
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from policies.engine.errors import ObjectError, QuantityError
+from policies.engine.objects.heartbeat import MEMBERS, Heartbeat
 from policies.engine.objects.metadata import AnnotatedMetadata, Int64, convert_object, decode_object
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
@@ -151,17 +153,25 @@ class ImageSizes(dict[str, int]):
     __slots__ = ("__weakref__",)
 
 
+# Members whose own members have any names.
+_NAMED_FREELY = frozenset({("metadata", "labels"), ("metadata", "annotations"), ("status", "allocatable")})
+
+
 class Node:
     """One version of a Node. It never changes, so what is worked out from it is kept.
 
     The JSON that expressions see is kept decoded, or as text where there are very many Nodes: a decoded one takes four
     times as much.
+
+    Attributes:
+        content: the same object in versions that every rule reads alike but for expressions, and those about images.
     """
 
     def __init__(self, parsed: NodeObject, json: dict[str, Any] | bytes) -> None:
         self.parsed = parsed
         self.name = parsed.metadata.name
         self.labels = parsed.metadata.labels or {}
+        self.content = object()
         self._json = json
         self._traces: dict[Path, Trace] = {}
 
@@ -198,6 +208,38 @@ class Node:
             message = f"Node: {error}"
             raise ObjectError(message) from error
         return node
+
+    def after_heartbeat(self, text: bytes) -> "Node | None":
+        """Return the version of this Node that has another text, where a heartbeat alone lies between; they share what was read.
+
+        None where more differs, or where that can't be told.
+        """
+        old, heartbeat = self._json, self._heartbeat
+        if heartbeat is None or not isinstance(old, bytes) or not heartbeat.alone_differs(old, text):
+            return None
+        metadata = structs.replace(self.metadata, resource_version=text[heartbeat.version].decode())
+        traces = {path: found for path, found in self._traces.items() if path[:2] in _NAMED_FREELY}
+        node = object.__new__(Node)
+        node.__dict__ |= self.__dict__ | {
+            "parsed": structs.replace(self.parsed, metadata=metadata),
+            "_json": text,
+            "_traces": traces,
+        }
+        return node
+
+    def sharing(self, other: "Node") -> "Node":
+        """Return this Node with what was read of another one in place of its own, where that is the same."""
+        if self.content is other.content or self.parsed != other.parsed:
+            return self
+        node = Node(other.parsed, self._json)
+        node.content, node.labels, node.allocatable = other.content, other.labels, other.allocatable
+        return node
+
+    @cached_property
+    def _heartbeat(self) -> Heartbeat | None:
+        metadata, status = self.metadata, self.parsed.status
+        names = set().union(*(each or () for each in (metadata.labels, metadata.annotations, status.allocatable)))
+        return Heartbeat.of(self.text, metadata.resource_version) if names.isdisjoint(MEMBERS) else None
 
     @property
     def json(self) -> dict[str, Any]:
@@ -306,6 +348,12 @@ class NodeInfo:
     def nonzero_requested(self) -> Resources:
         """The same with the defaults that scores count."""
         return _sum(pod.nonzero_requests for pod in self.pods)
+
+    def is_heartbeat_of(self, before: "NodeInfo") -> bool:
+        """Return whether this is another version of the node with the same content, and the same Pods on it."""
+        if self.node is before.node or self.node.content is not before.node.content:
+            return False
+        return len(self.pods) == len(before.pods) and all(map(is_, self.pods, before.pods))
 
     @cached_property
     def usage(self) -> dict[str, dict[str, int]]:

@@ -222,7 +222,7 @@ class Table:
 
         New nodes stand at the end. Columns are carried on for the nodes that stay.
         """
-        row_of, step = self.row_of, Step(changes, self.step)
+        row_of, step = self.row_of, Step(changes, self.step, heartbeats=self._heartbeats(changes))
         if any((info is None) == (name in row_of) for name, info in changes.items()):
             return self._rearranged(changes, step)
         table = object.__new__(Table)
@@ -236,6 +236,11 @@ class Table:
         table._made = self._made if step.number % STEPS_KEPT else {}
         table._base = None
         return table
+
+    def _heartbeats(self, changes: Mapping[str, NodeInfo | None]) -> frozenset[str]:
+        """Return the nodes that nothing but a heartbeat changed."""
+        found = ((self.row_of.get(name), info) for name, info in changes.items() if info is not None)
+        return frozenset(info.name for row, info in found if row is not None and info.is_heartbeat_of(self.infos[row]))
 
     def branched(self, changes: Mapping[str, NodeInfo | None]) -> "Table":
         """Return the Table that follows for a while, such as one answer, while others follow this one.
@@ -266,9 +271,12 @@ class Table:
             kept = {key: found for key, found in kept.items() if step.number - found.step.number < STEPS_KEPT}
         return kept
 
-    def _current(self, kept: _Kept, column: _Column, beside: Beside | None) -> _Kept | None:
-        """Return a column as of now, or None when it isn't known any more what changed since."""
-        names = names_between(kept.step, self.step)
+    def _current(self, kept: _Kept, column: _Column, beside: Beside | None, *, heartbeats: bool) -> _Kept | None:
+        """Return a column as of now, or None when it isn't known any more what changed since.
+
+        `heartbeats`: whether a heartbeat may change it.
+        """
+        names = names_between(kept.step, self.step, heartbeats=heartbeats)
         if names is None:
             return None
         outdated = {self.row_of[name] for name in names if name in self.row_of}
@@ -326,14 +334,17 @@ class Table:
         )
         return numbers
 
-    def coded(self, key: Hashable, read: Callable[[NodeInfo], tuple[Hashable, object]]) -> Coded:
+    def coded(
+        self, key: Hashable, read: Callable[[NodeInfo], tuple[Hashable, object]], *, heartbeats: bool = False
+    ) -> Coded:
         """Return a column of values of any kind. Don't write to it.
 
         Args:
             key: names the column; the same key always comes with the same way of reading.
             read: gives a hashable token and the value of one node; equal tokens mean equal values.
+            heartbeats: whether a heartbeat may change what is read: an expression can ask when it was.
         """
-        codes, coding = self._column(key, lambda _: _CodedColumn(read))
+        codes, coding = self._column(key, lambda _: _CodedColumn(read), heartbeats=heartbeats)
         return Coded(codes, coding.values, coding.by_token)
 
     def sparse(self, key: Hashable, read: Read) -> Sparse:
@@ -348,7 +359,8 @@ class Table:
 
     def images(self) -> Images:
         """Return where each image is."""
-        images: Images = self._column("images", lambda _: _ImageColumn())
+        # Nodes that are read alike may have other images, see `Node.content`.
+        images: Images = self._column("images", lambda _: _ImageColumn(), heartbeats=True)
         return images
 
     def placed(self) -> Placed:
@@ -356,7 +368,14 @@ class Table:
         placed: Placed = self._column("placed", lambda _: _PlacedColumn())
         return placed
 
-    def _column(self, key: Hashable, make: Callable[["Table"], _Column], beside: Beside | None = None) -> Any:
+    def _column(
+        self,
+        key: Hashable,
+        make: Callable[["Table"], _Column],
+        beside: Beside | None = None,
+        *,
+        heartbeats: bool = False,
+    ) -> Any:
         state = beside.state if beside is not None else None
         # Without the lock: what is kept is replaced as a whole, never changed.
         kept = self._kept.get(key)
@@ -364,13 +383,13 @@ class Table:
             return kept.content
         base = self._base
         if base is not None:
-            base._column(key, make, beside)  # noqa: SLF001 - of the same class
+            base._column(key, make, beside, heartbeats=heartbeats)  # noqa: SLF001 - of the same class
         column = make(self)
         with self._lock:
             # Taken out and put back at the end: so the first ones are those that were used longest ago.
             known = self._kept.pop(key, None) or self._made.get(key)
             kept = base._kept.get(key, known) if base is not None else known  # noqa: SLF001 - of the same class
-            current = self._current(kept, column, beside) if kept is not None else None
+            current = self._current(kept, column, beside, heartbeats=heartbeats) if kept is not None else None
             if current is not None:
                 return self._keep(key, current)
         # Beside the lock: who asks for another column doesn't wait until this one is read from every node.

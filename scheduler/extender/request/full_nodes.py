@@ -111,11 +111,11 @@ class FullNodes:
     def _put(self, live: Snapshot, sent: SentNodes, positions: npt.NDArray[np.intp], unasked: set[str]) -> None:
         """Put the nodes at these positions in their places, and the live ones in the places of others."""
         numbers = sent.numbers[positions]
-        texts = map(self._texts.__getitem__, numbers.tolist())
+        texts = list(map(self._texts.__getitem__, numbers.tolist()))
         nodes = [self._cache.read_one(text, at) for text, at in zip(texts, positions.tolist(), strict=True)]
         changes = {name: live.node(name) for name in unasked}
         self._strange.difference_update(changes)
-        changes |= {node.name: self._placed(node, live) for node in nodes}
+        changes |= {node.name: self._placed(node, text, live) for node, text in zip(nodes, texts, strict=True)}
         if not self._change(live, changes):
             # Rows are other ones now: all that were sent are looked up again.
             numbers, nodes = sent.numbers, self._cache.read(sent.at())
@@ -131,12 +131,13 @@ class FullNodes:
         self._number_at[self._snapshot.table.rows(unasked)] = _UNKNOWN
         return unasked
 
-    def _placed(self, node: Node, live: Snapshot) -> NodeInfo:
+    def _placed(self, node: Node, text: bytes, live: Snapshot) -> NodeInfo:
         """Return what is to stand in a node's place."""
         known = live.node(node.name)
         self._strange.discard(node.name)
         self._passing.discard(node.name)
         if known is not None and is_same_version(node, known.node):
+            self._cache.share(text, known.node)
             return known
         self._strange.add(node.name)
         if known is None or not is_newer(node, known.node):

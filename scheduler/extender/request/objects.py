@@ -3,6 +3,7 @@
 Nodes of full bodies are the same from call to call, so a decoded Node is kept under the bytes it came from.
 """
 
+import re
 from collections.abc import Sequence
 from threading import Lock
 from typing import cast
@@ -22,6 +23,9 @@ MAX_POD_BYTES = 3 * 2**20
 # Commas and opening brackets in a Pod: there are as many values. Each takes some 100 bytes when it is read, up to forty times
 # its text. A Pod of 300 containers has 30,000.
 MAX_POD_PIECES = 150_000
+# Where the name of a Node mostly stands.
+_NAME = re.compile(rb'"name"\s*:\s*"([a-z0-9.-]+)"')
+_FAR = 300
 # A Pod of fewer bytes can't have too many values to be borne.
 _FEW_BYTES = 100_000
 # Longer ones Kubernetes doesn't take (RFC 1123's subdomains). They are kept as keys after the call.
@@ -106,8 +110,15 @@ class NodeCache:
         """
         return self._nodes.get(item) or self._learn(item, index)
 
+    def share(self, item: bytes, known: Node) -> None:
+        """Let a Node that was read from this text share what was read of the same version elsewhere."""
+        with self._lock:
+            node = self._nodes.get(item)
+            if node is not None:
+                self._nodes[item] = node.sharing(known)
+
     def _learn(self, item: bytes, index: int) -> Node:
-        node = _read_node(item, index)
+        node = self._after_heartbeat(item) or _read_node(item, index)
         with self._lock:
             if len(self._latest) >= self._size and node.name not in self._latest:
                 self._nodes.clear()
@@ -116,6 +127,13 @@ class NodeCache:
             self._nodes[item] = node
             self._latest[node.name] = item
         return node
+
+    def _after_heartbeat(self, item: bytes) -> Node | None:
+        """Return the Node where nothing but a heartbeat is new since it came last."""
+        # The name may stand elsewhere, and this be another's: then more differs.
+        named = _NAME.search(item, 0, _FAR)
+        before = self._nodes.get(self._latest.get(named[1].decode("ascii", "replace"), b"")) if named else None
+        return before.after_heartbeat(item) if before is not None else None
 
 
 def _read_node(item: bytes, index: int) -> Node:

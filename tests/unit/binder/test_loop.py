@@ -210,7 +210,9 @@ def test_a_pod_that_asks_without_end_is_decided_in_time_and_counted(
     """Time goes by as columns of all nodes are read: at 5,000 nodes each takes a millisecond or two."""
     read: list[object] = []
     column = Table._column
-    monkeypatch.setattr(Table, "_column", lambda self, key, *more: read.append(key) or column(self, key, *more))
+    monkeypatch.setattr(
+        Table, "_column", lambda self, key, *more, **named: read.append(key) or column(self, key, *more, **named)
+    )
     clock = SimpleNamespace(monotonic=lambda: len(read) * loop_module.MOST_SECONDS / 50)
     monkeypatch.setattr(time_limit, "time", clock)
     rule_set = make_rule_set("web", filters=[{"builtin": "MatchNodeSelector"}], failures={"deadline": choice})

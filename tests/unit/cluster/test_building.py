@@ -69,6 +69,14 @@ class TestBuild:
         assert cluster.builder.current() is None
         assert cluster.builder.build() is not first
 
+    def test_a_heartbeat_leaves_what_was_read_of_a_node(self) -> None:
+        cluster, found = Cluster(), []
+        for version in ("100", "101"):
+            cluster.nodes(node_json("n1", version=version))
+            found.append(cluster.builder.build().nodes["n1"].node)
+        assert [node.metadata.resource_version for node in found] == ["100", "101"]
+        assert found[0].content is found[1].content
+
     def test_leaves_an_earlier_snapshot_as_it_was(self) -> None:
         """A decision that has begun sees one state to its end."""
         cluster = Cluster()

@@ -3,8 +3,10 @@
 Whatever came before, each Snapshot answers as one that is made of the same things and never followed anything.
 """
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -31,8 +33,18 @@ NUMBERS = st.integers(0, 3)
 
 def a_node(name: str, look: int) -> Node:
     node = make_node(name, labels={ZONE: f"z{look}"} if look else {}, cpu=str(look + 1))
-    node["status"]["images"] = [{"names": [f"image-{look}:latest"], "sizeBytes": 10**8}]
-    return Node.from_json(node)
+    node["metadata"]["resourceVersion"] = "10"
+    node["status"] |= {
+        "images": [{"names": [f"image-{look}:latest"], "sizeBytes": 10**8}],
+        "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "10"}],
+    }
+    return Node.from_text(msgspec.json.encode(node))
+
+
+def read_heartbeat(info: NodeInfo) -> tuple[str, str]:
+    """Read as an expression may."""
+    version = info.node.json["status"]["conditions"][0]["lastHeartbeatTime"]
+    return version, version
 
 
 def a_pod(number: int, look: int) -> Pod:
@@ -70,6 +82,7 @@ def columns(snapshot: Snapshot) -> list[Any]:
     zones = label(table, ZONE)
     cycle = Cycle(pod=a_pod(99, 1), snapshot=snapshot, now=NOW)
     limits = LIMITS.filter(cycle, table.all_rows())
+    beats = table.coded("heartbeats", read_heartbeat, heartbeats=True)
     return [
         dict(zip(table.names, requested(table, "cpu").tolist(), strict=True)),
         [zones.values[code] for code in zones.codes.tolist()],
@@ -89,6 +102,7 @@ def columns(snapshot: Snapshot) -> list[Any]:
         ],
         [table.placed().row_of(f"u{number}") for number in range(100)],
         limits.codes.tolist(),
+        [beats.values[code] for code in beats.codes.tolist()],
     ]
 
 
@@ -114,6 +128,19 @@ class Following(RuleBasedStateMachine):
     def change_a_node(self, before: Snapshot, name: str, look: int) -> Snapshot:
         info = before.node(name)
         return self.add(before.changed({name: NodeInfo(a_node(name, look), info.pods if info else ())}))
+
+    @rule(target=snapshots, before=snapshots, name=NODES, beat=st.integers(11, 99), moved=st.booleans())
+    def let_a_node_beat(self, before: Snapshot, name: str, beat: int, *, moved: bool) -> Snapshot:
+        info = before.node(name)
+        if info is None:
+            return before
+        text = re.sub(rb'"\d\d"', b'"%d"' % beat, info.node.text)
+        node = info.node.after_heartbeat(text)
+        assert node is not None
+        assert node.content is info.node.content
+        self.pods += moved
+        pods = [*info.pods, a_pod(self.pods, 1)] if moved else info.pods
+        return self.add(before.changed({name: NodeInfo(node, tuple(pods))}))
 
     @rule(target=snapshots, before=snapshots, name=NODES)
     def take_a_node_away(self, before: Snapshot, name: str) -> Snapshot:

@@ -329,3 +329,12 @@ def test_sums_that_are_made_at_once_are_each_snapshots_own_though_pods_are_in_fl
     more = Pod.from_json(make_pod("more", uid="more", labels={"app": "more", "tier": "web"}))
     assert live.assume_all([(more, "n2")]).counts("default", {"tier": "web"}).tolist() == [40, 1]
     assert live.counts("default", {"tier": "web"}).tolist() == [40, 0]
+
+
+def test_a_column_that_the_log_has_left_behind_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("policies.engine.objects.lineage.STEPS_KEPT", 2)
+    snapshot = Snapshot.of([a_node("n1", 1)])
+    first = requested(snapshot.table, "cpu").tolist()
+    for number in range(5):
+        snapshot = snapshot.assume(Pod.from_json(make_pod(f"p{number}", requests={"cpu": "1"})), "n1")
+    assert (first, requested(snapshot.table, "cpu").tolist()) == ([0], [5000])

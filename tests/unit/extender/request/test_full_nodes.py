@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.columns import label
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -247,6 +248,15 @@ def test_a_rule_reads_the_heartbeat_that_was_sent_last() -> None:
         assert found == number
 
 
+def test_a_heartbeat_that_the_watch_has_not_shown_leaves_what_was_read_of_the_live_node() -> None:
+    live = Snapshot.of([Node.from_text(msgspec.json.encode(beating("a", 12)))])
+    full = FullNodes()
+    on(full, live, beating("a", 12))
+    found = on(full, live, beating("a", 13)).node("a")
+    assert found is not None
+    assert (found.node.metadata.resource_version, found.node.content) == ("13", live.nodes["a"].node.content)
+
+
 class Bodies(RuleBasedStateMachine):
     """The live Snapshot and bodies change in any order; each body is answered as one that was never seen."""
 
@@ -254,15 +264,16 @@ class Bodies(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.versions = {"a": 1, "b": 1}
-        self.live = snapshot_of(node("a"), node("b"))
+        self.versions = {"a": 10, "b": 10}
+        self.live = Snapshot.of(Node.from_text(msgspec.json.encode(beating(name, 10))) for name in self.versions)
         self.full = FullNodes()
 
     @rule(name=st.sampled_from(NAMES))
     def the_watch_shows_a_node(self, name: str) -> None:
-        self.versions[name] = self.versions.get(name, 0) + 1
+        self.versions[name] = self.versions.get(name, 9) + 1
         known = self.live.node(name)
-        read = Node.from_json(node(name, str(self.versions[name])))
+        text = msgspec.json.encode(beating(name, self.versions[name]))
+        read = (known.node.after_heartbeat(text) if known else None) or Node.from_text(text)
         self.live = self.live.changed({name: NodeInfo(read, known.pods if known else ())})
 
     @rule(name=st.sampled_from(NAMES))
@@ -278,7 +289,8 @@ class Bodies(RuleBasedStateMachine):
     def a_body_comes(self, data: st.DataObject) -> None:
         names = data.draw(st.lists(st.sampled_from(self.NAMES), unique=True))
         bodies = [
-            node(name, str(self.versions.get(name, 1) + data.draw(st.sampled_from([0, 0, 0, -1])))) for name in names
+            beating(name, self.versions.get(name, 10) + data.draw(st.sampled_from([0, 0, 0, 1, 2, -1])))
+            for name in names
         ]
         snapshot, found, rows = self.full.on(self.live, sent(*bodies), anew=data.draw(st.booleans()))
         fresh, _, fresh_rows = FullNodes().on(self.live, KnownNodes().intern(list(map(msgspec.json.encode, bodies))))
@@ -290,9 +302,24 @@ class Bodies(RuleBasedStateMachine):
         assert set(self.live.table.row_of) == set(self.live.table.names)
 
 
-def seen(snapshot: Snapshot, row: int) -> tuple[str, list[str]]:
-    info = snapshot.table.infos[row]
-    return info.node.parsed.metadata.resource_version, sorted(pod.name for pod in info.pods)
+def beating(name: str, version: int) -> dict[str, Any]:
+    """Return a version of a node; every third one brings more than a heartbeat."""
+    made = node(name, str(version))
+    made["metadata"]["labels"]["third"] = f"v{version // 3}"
+    made["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": str(version)}]
+    return made
+
+
+def seen(snapshot: Snapshot, row: int) -> tuple[str, str, object, list[str]]:
+    info, labels = snapshot.table.infos[row], label(snapshot.table, "third")
+    beat = info.node.trace(("status", "conditions")).value
+    assert isinstance(beat, list)
+    return (
+        info.node.metadata.resource_version,
+        beat[0]["lastHeartbeatTime"],
+        labels.values[labels.codes[row]],
+        sorted(pod.name for pod in info.pods),
+    )
 
 
 Bodies.TestCase.settings = settings(max_examples=100, stateful_step_count=30)

@@ -1,0 +1,55 @@
+"""What a kubelet's heartbeat changes in the JSON text of a Node: most new versions of a Node bring nothing else."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+MEMBERS = frozenset({"resourceVersion", "lastHeartbeatTime"})
+# As Go writes them.
+_VERSION, _TIME = b'"resourceVersion":"', b'"lastHeartbeatTime":"'
+# Without quotes and backslashes: a string with other such characters in it ends where it did.
+_is_plain = re.compile(rb"[0-9TZ:.+-]*").fullmatch
+
+
+class Heartbeat(NamedTuple):
+    """The places in a text of what a heartbeat changes.
+
+    Attributes:
+        version: of the resourceVersion.
+        all: of that and the times, in order.
+    """
+
+    version: slice
+    all: Sequence[slice]
+
+    @classmethod
+    def of(cls, text: bytes, version: str) -> "Heartbeat | None":
+        """Find them in the text of a Node in which no map has a key of these names.
+
+        None where another member than the Node's own version is called resourceVersion, or white space stands around it.
+        """
+        versions = list(_values(_VERSION, text))
+        if [text[each] for each in versions] != [version.encode()]:
+            return None
+        places = [*versions, *_values(_TIME, text)]
+        return cls(versions[0], sorted(places, key=lambda place: place.start))
+
+    def alone_differs(self, old: bytes, new: bytes) -> bool:
+        """Return whether two texts are the same but for these places. Both have them where the lengths are the same."""
+        if len(old) != len(new):
+            return False
+        at = 0
+        for place in self.all:
+            if old[at : place.start] != new[at : place.start] or not _is_plain(new, place.start, place.stop):
+                return False
+            at = place.stop
+        return old[at:] == new[at:]
+
+
+def _values(member: bytes, text: bytes) -> Iterator[slice]:
+    at = text.find(member)
+    while at >= 0:
+        start = at + len(member)
+        stop = text.index(b'"', start)
+        yield slice(start, stop)
+        at = text.find(member, stop)
