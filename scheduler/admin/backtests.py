@@ -27,6 +27,7 @@ from scheduler.admin.forms import as_utc
 from scheduler.admin.links import pod_url
 from scheduler.backtest.results import SENTENCES, Line, Result
 from scheduler.backtest.runs import (
+    STANDS_STILL,
     WAITS_LONG,
     BacktestError,
     Span,
@@ -39,6 +40,7 @@ from scheduler.backtest.runs import (
     of_in_words,
     progress_of,
     result_of,
+    shown_at,
     start_backtest,
     target_of,
 )
@@ -257,7 +259,14 @@ def _says(row: Backtest) -> str:
                 f"It begins when one is back, or has time; manage.py backtest --resume {row.pk} runs it at once."
             )
         case Backtest.State.RUNNING:
-            return f"It decides: {progress_of(row):,} of {row.total:,} Decisions are done."
+            done = f"It decides: {progress_of(row):,} of {row.total:,} Decisions are done."
+            shown = shown_at(row)
+            if shown is None or timezone.now() - shown < STANDS_STILL:
+                return done
+            return (
+                f"{done} Nothing has come since {shown:%Y-%m-%d %H:%M:%S} UTC: no worker runs, Redis is away, or its machine is busy. "
+                f"It goes on when one is back, or has time; manage.py backtest --resume {row.pk} goes on at once."
+            )
         case Backtest.State.FAILED:
             return f"It came to no end: {row.fault}"
         case Backtest.State.CANCELLED:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import F, Max, Q, QuerySet, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -47,6 +47,8 @@ SILENT = timedelta(seconds=20)
 _STEP_SECONDS = 1.0
 # One that nobody has taken up by then: no worker runs, or Redis is away.
 WAITS_LONG = timedelta(seconds=15)
+# One that has begun and of which nothing has come for so long; between two turns of a worker it rests for some seconds.
+STANDS_STILL = timedelta(seconds=60)
 # What kills so many processes would kill more.
 _MOST_ATTEMPTS = 20
 # Of backtests that have ended, so many keep the list of all their Pods.
@@ -229,6 +231,12 @@ def before(backtest: Backtest) -> Backtest | None:
 def progress_of(backtest: Backtest) -> int:
     """Return how many of its Decisions are done."""
     return backtest.chunks.filter(state=_ChunkState.DONE).aggregate(done=Sum("decisions"))["done"] or 0
+
+
+def shown_at(backtest: Backtest) -> datetime | None:
+    """Return when a process that decides was last seen to go on; None before the first."""
+    latest = backtest.chunks.aggregate(at=Max("heartbeat_at"))["at"]
+    return max((at for at in (backtest.planned_at, latest) if at is not None), default=None)
 
 
 def lines_of(backtest: Backtest) -> Iterator[Line]:

@@ -15,8 +15,8 @@ from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.models import AuditEvent
 from scheduler.admin import scenario as scenario_page
-from scheduler.backtest.runs import Worker
-from scheduler.models import Backtest
+from scheduler.backtest.runs import Worker, plan
+from scheduler.models import Backtest, BacktestChunk
 from tests.builders import make_assignment, make_rule_set
 from tests.component.backtest.corpus import Corpus
 from tests.component.pages import change_url, opened, publish_all, text_of
@@ -81,6 +81,23 @@ def test_one_that_waits_says_for_which_other_one_or_why_none_takes_it_up(operato
     assert f"It waits for backtest {first.pk}, which workers run first." in shown
     shown = text_of(operator.get(f"/admin/scheduler/backtest/{first.pk}/"))
     assert "none runs, Redis is away, or its machine is busy" in shown
+
+
+def test_one_that_nobody_goes_on_with_says_since_when(operator: Client, change: Any) -> None:
+    operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
+    row = Backtest.objects.get()
+    path = f"/admin/scheduler/backtest/{row.pk}/"
+    assert plan(row)
+    row.refresh_from_db()
+    assert text_of(operator.get(path)).count("Nothing has come") == 0
+    left = timezone.now() - timedelta(minutes=3)
+    Backtest.objects.update(planned_at=left - timedelta(minutes=1))
+    BacktestChunk.objects.update(state=BacktestChunk.State.RUNNING, heartbeat_at=left)
+    text = text_of(operator.get(path))
+    assert f"Nothing has come since {left:%Y-%m-%d %H:%M:%S} UTC: no worker runs" in text
+    assert f"manage.py backtest --resume {row.pk} goes on at once" in text
+    Worker().work()
+    assert "Nothing has come" not in text_of(operator.get(path))
 
 
 def test_what_was_found_before_the_change_was_edited_is_said_to_be_of_before(operator: Client, change: Any) -> None:
