@@ -21,8 +21,10 @@ from django.urls import resolve, reverse
 
 from controlplane.roles import ROLES
 from policies.wording import listed
+from scheduler.decisions.replica import history_behind
 
 _PAGES = "/admin/"
+_HISTORY = f"{_PAGES}scheduler/"
 _BAD_ORIGIN = REASON_BAD_ORIGIN.partition("%")[0]
 # Where a request's account keeps the last permission that it was refused.
 REFUSED = "refused_permission"
@@ -74,6 +76,9 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     text = (
         "Nothing has this address: it was never there, it was deleted, or it was pruned with the history of its time."
     )
+    behind = history_behind() if request.path.startswith(_HISTORY) else ""
+    if behind:
+        text += f" Or it isn't there yet: the database that the history is read from is {behind} behind."
     return _page(request, 404, "Not found", text, "Look for it by its name or its number: press Ctrl-K, or go to Home.")
 
 

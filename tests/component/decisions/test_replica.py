@@ -200,3 +200,14 @@ def test_a_replica_that_is_far_behind_is_said_to_be_so_where_it_is_read_and_by_d
     told = [part.says for part in checkup.check(quick=True).parts if part.name == "replica"]
     assert told == ["is 1 min behind" if said else "pages read the history from it"]
     assert sides.replica
+
+
+def test_what_is_not_found_may_be_newer_than_a_replica_that_lags(
+    auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/admin/scheduler/decision/0190a5c3-0000-7000-8000-000000000001/change/"
+    said = "Or it isn't there yet: the database that the history is read from is 2 min behind."
+    assert said not in text_of(auditor.get(path))
+    monkeypatch.setattr(replica, "_seconds_behind", lambda: 120.0)
+    assert said in text_of(auditor.get(path))
+    assert said not in text_of(auditor.get("/admin/policies/ruleset/9999999/change/"))
