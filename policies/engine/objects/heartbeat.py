@@ -7,6 +7,8 @@ from typing import NamedTuple
 MEMBERS = frozenset({"resourceVersion", "lastHeartbeatTime"})
 # As Go writes them.
 _VERSION, _TIME = b'"resourceVersion":"', b'"lastHeartbeatTime":"'
+# What stands before a member; a backslash there says that its quote belongs to another one's name.
+_BEFORE = b"{,"
 # Without quotes and backslashes: a string with other such characters in it ends where it did.
 _is_plain = re.compile(rb"[0-9TZ:.+-]*").fullmatch
 
@@ -51,5 +53,6 @@ def _values(member: bytes, text: bytes) -> Iterator[slice]:
     while at >= 0:
         start = at + len(member)
         stop = text.index(b'"', start)
-        yield slice(start, stop)
+        if text[at - 1] in _BEFORE:
+            yield slice(start, stop)
         at = text.find(member, stop)

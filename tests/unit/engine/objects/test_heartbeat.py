@@ -96,6 +96,14 @@ def test_a_key_of_the_same_name_is_no_heartbeat(member: str, name: str) -> None:
     assert Node.from_text(msgspec.json.encode(one)).after_heartbeat(msgspec.json.encode(other)) is None
 
 
+def test_a_key_that_ends_so_is_no_heartbeat() -> None:
+    """Kubernetes has no such keys; who calls the extender may."""
+    one, other = body(), body()
+    one["metadata"]["labels"] = {'x"lastHeartbeatTime': "100"}
+    other["metadata"]["labels"] = {'x"lastHeartbeatTime': "101"}
+    assert Node.from_text(msgspec.json.encode(one)).after_heartbeat(msgspec.json.encode(other)) is None
+
+
 def test_another_version_within_is_no_heartbeat() -> None:
     one, other = (
         body(version=version, spec={"configSource": {"configMap": {"resourceVersion": "5"}}})
