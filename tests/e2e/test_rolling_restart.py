@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +76,13 @@ def balanced(replicas: list[Extender]) -> Iterator[Balancer]:
 
 @pytest.fixture
 def running(stack: Stack, replicas: list[Extender], balanced: Balancer) -> Iterator[list[Extender]]:
-    for replica in replicas:
-        replica.environment |= stack.settings_of_another(replica.folder / "state")
-        replica.start("readyz")
-        balanced.wait_for(replica.port)
-    yield replicas
-    for replica in replicas:
-        replica.stop()
+    with ExitStack() as started:
+        for replica in replicas:
+            replica.environment |= stack.settings_of_another(replica.folder / "state")
+            started.callback(replica.stop)
+            replica.start("readyz")
+            balanced.wait_for(replica.port)
+        yield replicas
 
 
 class PodCreator(threading.Thread):
