@@ -44,7 +44,6 @@ _LEAST_READ = 64 << 10
 # Of one body, twenty times what Kubernetes is made for (kubernetes.io/docs/setup/best-practices/cluster-large: 5,000).
 MAX_NODES = 100_000
 _NO_NODE = "nodes are objects with a comma between"
-_TOO_MANY = "more nodes than a cluster has"
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 # The only word of msgspec on where a value ends: the first byte behind it, counted from 1.
 _TRAILING = re.compile(r"JSON is malformed: trailing characters \(byte (\d+)\)")
@@ -245,6 +244,8 @@ class Reading:
                 self._cut(is_all=is_all)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._is_usual = False
+        if len(self._numbers) > MAX_NODES:
+            self._is_usual = False
 
     def _find_start(self, *, is_all: bool) -> bool:
         """Look for where nodes begin."""
@@ -272,7 +273,7 @@ class Reading:
         An object shows where it ends, so one that is known, or decodes, is cut where it has to be.
 
         Raises:
-            msgspec.DecodeError: something else than nodes stands there, or too many.
+            msgspec.DecodeError: something else than nodes stands there.
         """
         texts, buffer, at, until = self._texts.all, self._buffer, self._at, self._until
         if not self._marker and not self._find_marker(is_all=is_all):
@@ -302,8 +303,6 @@ class Reading:
             if self._is_closed:
                 break
         self._at = at
-        if len(self._numbers) > MAX_NODES:
-            raise msgspec.DecodeError(_TOO_MANY)
 
     def _number_at(self, start: int, until: int) -> int | None:
         """Return the number of the next node; `start` is where what tells it apart begins. None if its end isn't there yet.

@@ -254,3 +254,23 @@ class TestKnownNodes:
             whole[place : place + data.draw(st.integers(0, 2))] = data.draw(st.sampled_from(b'{}[],":ax ')).to_bytes()
         found = read(known, bytes(whole), step=step)
         assert asked(bytes(whole) if found is None else found) == asked(bytes(whole))
+
+
+def test_no_more_nodes_are_noted_than_a_cluster_has_however_the_body_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes some bytes of the body, and more in memory."""
+    monkeypatch.setattr(node_bytes, "MAX_NODES", 100)
+    reading = node_bytes.Reading(node_bytes.KnownNodes(), 1 << 20)
+    pieces = [
+        b'{"Pod":{},"Nodes":{"metadata":{},"items":[',
+        b"{}," * 15_000 + b"{",
+        *[b"}," + b"{}," * 15_000 + b"{"] * 20,
+    ]
+    for piece in pieces:
+        rest = piece
+        while rest:
+            with reading.space() as space:
+                size = min(len(space), len(rest))
+                space[:size] = rest[:size]
+            reading.filled(size)
+            rest = rest[size:]
+    assert 100 < len(reading._numbers) < 60_000
