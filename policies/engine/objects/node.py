@@ -214,8 +214,11 @@ class Node:
 
         None where more differs, or where that can't be told.
         """
-        old, heartbeat = self._json, self._heartbeat
-        if heartbeat is None or not isinstance(old, bytes) or not heartbeat.alone_differs(old, text):
+        old = self._json
+        if not isinstance(old, bytes) or len(old) != len(text):
+            return None
+        heartbeat = self._heartbeat
+        if heartbeat is None or not heartbeat.alone_differs(old, text):
             return None
         metadata = structs.replace(self.metadata, resource_version=text[heartbeat.version].decode())
         traces = {path: found for path, found in self._traces.items() if path[:2] in _NAMED_FREELY}
