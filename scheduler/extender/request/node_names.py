@@ -4,7 +4,7 @@ What kube-scheduler sends a second time isn't even looked up: /prioritize comes 
 with the names that /filter answered with. Nothing depends on that but time: what isn't recognised is read by a decoder.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import compress
 from threading import Lock
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
 from scheduler.decisions.node_names import names_of
 from scheduler.extender.request.full_nodes import NamesOfRows
+from scheduler.extender.request.name_lines import BETWEEN, FEWEST_BYTES, WrittenNames, lines_of
 from scheduler.extender.request.node_bytes import MAX_NODES
 from scheduler.extender.request.objects import read_pod
 from scheduler.extender.request.wire import ExtenderArgs, pod_before
@@ -26,7 +27,6 @@ _MOST_PODS = 64
 _MOST_POD_BYTES = 64 << 10
 _MOST_LISTS = 8
 _START = b',"NodeNames":["'
-_BETWEEN = b'","'
 _END = b'"]}'
 
 
@@ -56,10 +56,22 @@ class RecentPods:
         return found
 
 
+class Texts(list[bytes]):
+    """Names one by one."""
+
+    def chosen(self, are_chosen: npt.NDArray[np.bool_]) -> "Texts":
+        """Return those of them that are chosen."""
+        return Texts(compress(self, are_chosen.tobytes()))
+
+    def written(self) -> bytes:
+        """Return how they stand between the first quote and the last."""
+        return BETWEEN.join(self)
+
+
 class Names(NamedTuple):
     """Names of nodes as they were sent, and their rows in a table. Tables with the same nodes share `row_of`."""
 
-    texts: Sequence[bytes]
+    texts: "Texts | WrittenNames"
     rows: Rows
     row_of: Mapping[str, int]
 
@@ -94,13 +106,8 @@ class ByName:
         start = body.find(_START)
         if start < 0:
             return None
-        # Behind too many stands the rest as one, which is no name: the decoder refuses them.
-        texts = body[start + len(_START) : end].split(_BETWEEN, MAX_NODES - 1)
-        # A text that is a node's name has no escapes and no quotes in it, so it is a name here too.
-        rows = names_of(table).rows_of(texts)
-        if rows is None:
-            return None
-        return _asked(pod_before(body, start), Names(texts, rows, table.row_of), table)
+        found = _found(body[start + len(_START) : end], table)
+        return None if found is None else _asked(pod_before(body, start), found, table)
 
     def answer(self, names: Names, passed: npt.NDArray[np.bool_] | None) -> list[bytes]:
         """Return the names that passed, as JSON in pieces, and remember them.
@@ -110,13 +117,25 @@ class ByName:
             passed: of each, whether it did; None where all did.
         """
         if passed is not None:
-            names = Names(list(compress(names.texts, passed.tobytes())), names.rows[passed], names.row_of)
-        if not names.texts:
+            names = Names(names.texts.chosen(passed), names.rows[passed], names.row_of)
+        if not len(names.rows):
             return [b"[]"]
-        written = _BETWEEN.join(names.texts)
-        if len(names.texts) <= len(names.row_of):  # else names come twice, and could come any number of times
+        written = names.texts.written()
+        if len(names.rows) <= len(names.row_of):  # else names come twice, and could come any number of times
             self._answered = ((written, names), *self._answered[: _MOST_LISTS - 1])
         return [b'["', written, b'"]']
+
+
+def _found(written: bytes, table: Table) -> Names | None:
+    """Return the names that stand between a first quote and a last; None where one isn't a node's."""
+    # A text that is a node's name has no escapes and no quotes in it, so it is a name here too.
+    lines = lines_of(table) if len(written) >= FEWEST_BYTES else None
+    if lines is not None and (found := lines.find(written)) is not None:
+        return Names(*found, table.row_of)
+    # Behind too many stands the rest as one, which is no name: the decoder refuses them.
+    texts = Texts(written.split(BETWEEN, MAX_NODES - 1))
+    rows = names_of(table).rows_of(texts)
+    return None if rows is None else Names(texts, rows, table.row_of)
 
 
 def _asked(pod: msgspec.Raw | None, names: Names, table: Table) -> Asked | None:
