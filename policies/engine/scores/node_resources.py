@@ -111,16 +111,17 @@ class _Averaged(Score):
             there, used = amounts
             found = score(used + requests.get(resource.name), there)
             counts = self._counts(there, found)
-            if np.logical_and.reduce(counts):
-                total += found * resource.weight
+            if counts is None:
+                total += found if resource.weight == 1 else found * resource.weight
                 weights = weights + np.int64(resource.weight)
             else:
                 total += np.where(counts, found * resource.weight, 0)
                 weights = weights + np.where(counts, resource.weight, 0)
         return total, np.maximum(weights, 1)
 
-    def _counts(self, there: Numbers, found: Numbers) -> Mask:
-        return np.asarray(there != 0)
+    def _counts(self, there: Numbers, found: Numbers) -> Mask | None:
+        """Return on which nodes the resource counts; None where it does on all."""
+        return None if np.count_nonzero(there) == len(there) else there != 0
 
 
 class LeastRequestedPriority(_Averaged):
@@ -255,39 +256,46 @@ class BalancedResourceAllocation(Score):
         requests = cycle.pod.requests
         if not any(requests.get(resource.name) for resource in self._resources):
             return None
-        with_pod, without = _Balance(len(rows)), _Balance(len(rows))
+        balance = _Balance(len(rows))
         for resource in self._resources:
             amounts = _amounts(cycle, rows, resource.name, requests, plain=True)
             if amounts is not None:
-                there, used = amounts
-                with_pod.add(used + requests.get(resource.name), there)
-                without.add(used, there)
-        return np.asarray(50 + divide(50 + with_pod.score() - without.score(), np.int64(2)))
+                balance.add(*amounts, requests.get(resource.name))
+        with_pod, without = balance.scores()
+        with_pod -= without
+        with_pod += 50
+        return np.asarray(50 + divide(with_pod, np.int64(2)))
 
 
 class _Balance:
-    """How evenly resources are taken, node by node. Sums run in the resources' order, as in Go: floats depend on it."""
+    """How evenly resources are taken, node by node, with a Pod and without it: the two rows of each array.
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._fractions: list[tuple[_Floats, Mask]] = []
-        self._complete = True
+    Sums run in the resources' order, as in Go: floats depend on it.
+    """
 
-    def add(self, used: Numbers, there: Numbers) -> None:
-        counts = there != 0
-        is_everywhere = bool(np.logical_and.reduce(counts))
-        self._complete = self._complete and is_everywhere
-        fractions = used / (there if is_everywhere else there + ~counts)
+    def __init__(self, nodes: int) -> None:
+        self._shape = (2, nodes)
+        self._fractions: list[tuple[_Floats, Mask | None]] = []
+
+    def add(self, there: Numbers, used: Numbers, wanted: int) -> None:
+        """Add a resource: what there is of it on each node, what is taken without the Pod, and what that wants."""
+        taken = np.empty(self._shape, dtype=np.int64)
+        np.add(used, wanted, out=taken[0])
+        taken[1] = used
+        counts = None if np.count_nonzero(there) == len(there) else there != 0
+        fractions = taken / (there if counts is None else there + ~counts)
         self._fractions.append((np.minimum(fractions, 1.0, out=fractions), counts))
 
-    def score(self) -> Numbers:
-        if self._complete and len(self._fractions) == 2:  # noqa: PLR2004 - nearly always: cpu and memory on every node
+    def scores(self) -> Numbers:
+        """Return a row with the Pod and a row without it."""
+        is_usual = len(self._fractions) == 2 and all(counts is None for _, counts in self._fractions)  # noqa: PLR2004 - cpu and memory
+        if is_usual:
             (first, _), (second, _) = self._fractions
             return self._scored(np.abs((first - second) / 2))
-        number = np.zeros(self._size, dtype=np.int64)
-        total = np.zeros(self._size)
-        first, second = np.zeros(self._size), np.zeros(self._size)
-        for fractions, counts in self._fractions:
+        number = np.zeros(self._shape[1], dtype=np.int64)
+        total, first, second = (np.zeros(self._shape) for _ in range(3))
+        for fractions, some in self._fractions:
+            counts = np.ones(self._shape[1], dtype=np.bool_) if some is None else some
             first = np.where(counts & (number == 0), fractions, first)
             second = np.where(counts & (number == 1), fractions, second)
             total += np.where(counts, fractions, 0.0)
@@ -303,9 +311,9 @@ class _Balance:
     def _deviation(self, total: _Floats, number: Numbers) -> _Floats:
         count = np.maximum(number, 1).astype(np.float64)
         mean = total / count
-        squares = np.zeros(self._size)
+        squares = np.zeros(self._shape)
         for fractions, counts in self._fractions:
-            squares += np.where(counts, (fractions - mean) * (fractions - mean), 0.0)
+            squares += np.where(True if counts is None else counts, (fractions - mean) * (fractions - mean), 0.0)
         return np.asarray(np.sqrt(squares / count))
 
 

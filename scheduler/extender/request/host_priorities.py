@@ -14,8 +14,9 @@ from policies.engine.objects.table import Numbers, Rows, Table
 from scheduler.decisions.node_names import NodeNames, names_of
 
 _BEFORE, _BETWEEN, _BEHIND = b'{"Host":"', b'","Score":', b"  },"
-_ZERO, _SPACE, _END = b"0 ]"
-_TEN = 10
+_END = ord("]")
+# 0 to 10, two bytes each.
+_POINTS = np.frombuffer(b"".join(b"%2d" % points for points in range(11)), dtype=np.uint16)
 # A node with a long name makes all lines long; with many nodes they would take more memory than they are worth.
 _MOST_BYTES = 32 << 20
 
@@ -34,10 +35,11 @@ class PriorityLines:
         """Return HostPriorityList in pieces: whole numbers 0..10, in the order of the rows."""
         if not len(rows):
             return [b"[]"]
-        lines = self._lines[rows]
-        tens, ones = np.divmod(points, _TEN)
-        lines[:, -4] = np.where(tens > 0, tens + _ZERO, _SPACE)
-        lines[:, -3] = ones + _ZERO
+        lines = self._lines.take(rows, axis=0)
+        width = lines.shape[1]
+        # The two bytes for the points of each line, as one number: written at once, wherever that stands.
+        written = np.ndarray((len(rows),), np.uint16, lines, width - len(_BEHIND), (width,))
+        written[:] = _POINTS.take(points)
         lines[-1, -1] = _END
         return [b"[", lines.tobytes()]
 

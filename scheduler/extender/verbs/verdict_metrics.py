@@ -38,7 +38,7 @@ class Verdicts(Collector):
                 # Nearly all rules refuse nobody: theirs needn't be counted, they pass as many as are left.
                 passed, refused = left, 0
                 if not is_silent:
-                    passed, refused = int(np.add.reduce(codes == PASSED)), int(np.add.reduce(codes >= 0))
+                    passed, refused = int(np.count_nonzero(codes == PASSED)), int(np.count_nonzero(codes >= 0))
                     left -= refused if rule.mode == "enforce" else 0
                 if (passed or refused) and not (only_shadows and rule.mode == "enforce"):
                     counts = self._counts.setdefault((rule_set.name, rule.key), [0, 0, 0])
