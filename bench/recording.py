@@ -212,7 +212,9 @@ def main() -> None:
 
         django.setup()
         from bench.running import machine
+        from scheduler.serving.memory import keep_freed_memory
 
+        keep_freed_memory()  # as the extender does
         print(f"classic default set; {machine()}; microseconds in the request, bytes a Decision")
         print(f"{'nodes':>7} {'verb':>11} {'us p50':>9} {'of CPU':>7} {'us p99':>8} {'in spool':>10} {'stored':>10}")
         for size in asked.sizes:
