@@ -102,7 +102,7 @@ def memories() -> list[Memory]:
         Memory("Pods read a moment ago", [(RecentPods, "read", lambda *given: read_pod(given[-1]))]),
         Memory("names answered last", [(ByName, "answer", answer)], ["names"]),
         Memory("names looked up as bytes", [(ByName, "read", lambda *_: None)], ["names"]),
-        Memory("names of the same length", [(extender_names, "lines_of", lambda _: None)], ["names"]),
+        Memory("names of the same length", [(extender_names, "find", lambda *_: None)], ["names"]),
         Memory("names of a table", new_names),
         Memory("lines of /prioritize", [(handlers, "lines_of", lambda _: None)]),
         Memory("a client's certificate", [(identity, "_peer_of", forget_first(identity._peer_of))], ["names"], "tls"),  # noqa: SLF001

@@ -1,10 +1,10 @@
-"""Names of nodes that all have the same length, found and written by the thousand without a look at each.
+"""Names of nodes of one length, found and written by the thousand without a look at each.
 
 Clouds name a pool's nodes alike: their names stand in a body at equal distances, so that rows of an array are what separate
 texts would be. A hash of all names at once says where in the table each one may stand; that they do is seen by comparing the whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ BETWEEN = b'","'
 _WORD = 8
 # Fewer names are sooner looked up one by one, and take fewer bytes than so many do.
 _FEWEST = 64
-FEWEST_BYTES = _FEWEST * (_WORD + len(BETWEEN)) - len(BETWEEN)
+_FEWEST_BYTES = _FEWEST * (_WORD + len(BETWEEN)) - len(BETWEEN)
 # Odd, and without a pattern: 2^64 through the golden ratio, and its powers (Knuth, The Art of Computer Programming 6.4).
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _BITS = 64
@@ -49,10 +49,11 @@ class WrittenNames:
 
 
 class NameLines:
-    """The names of a table's nodes: as many bytes each, and where their hashes lead."""
+    """Those of a table's names that have one length, and where their hashes lead."""
 
-    def __init__(self, names: Sequence[bytes]) -> None:
-        """Take names of the same length, in the order of the table, of at least eight bytes that JSON doesn't escape."""
+    def __init__(self, names: Sequence[bytes], rows: Rows) -> None:
+        """Take names of the same length, of at least eight bytes that JSON doesn't escape, and their rows in the table."""
+        self._rows = rows
         self._width = len(names[0]) + len(BETWEEN)
         text = b"".join(name + BETWEEN for name in names)
         self._lines: npt.NDArray[np.uint8] = np.frombuffer(text, dtype=np.uint8).reshape(len(names), self._width)
@@ -60,10 +61,10 @@ class NameLines:
         bits = (_PLACES * len(names)).bit_length()
         self._shift = np.uint64(_BITS - bits)
         self._hashes = self._hashes_in(text, len(names))
-        self._row_at = np.zeros(1 << bits, dtype=np.int32)
-        self._row_at[self._hashes >> self._shift] = np.arange(len(names))
-        # Rows that found their place taken, by their hashes in order.
-        others = (self._row_at[self._hashes >> self._shift] != np.arange(len(names))).nonzero()[0]
+        self._line_at = np.zeros(1 << bits, dtype=np.int32)
+        self._line_at[self._hashes >> self._shift] = np.arange(len(names))
+        # Lines that found their place taken, by their hashes in order.
+        others = (self._line_at[self._hashes >> self._shift] != np.arange(len(names))).nonzero()[0]
         self._others = others[self._hashes[others].argsort()]
         self._hashes_of_others = self._hashes[self._others]
 
@@ -88,31 +89,45 @@ class NameLines:
         if rest or not _FEWEST <= count <= MAX_NODES:
             return None
         hashes = self._hashes_in(written, count)
-        rows = self._row_at.take(hashes >> self._shift).astype(np.intp)
-        others = (self._hashes.take(rows) != hashes).nonzero()[0]
+        at = self._line_at.take(hashes >> self._shift)
+        others = (self._hashes.take(at) != hashes).nonzero()[0]
         if len(others):
             if not len(self._others):
                 return None
-            rows[others] = self._others.take(np.searchsorted(self._hashes_of_others, hashes[others]), mode="clip")
-        found = WrittenNames(self._lines.take(rows, axis=0))
-        return (found, rows) if found.written() == written else None
+            at[others] = self._others.take(np.searchsorted(self._hashes_of_others, hashes[others]), mode="clip")
+        found = WrittenNames(self._lines.take(at, axis=0))
+        return (found, self._rows.take(at)) if found.written() == written else None
 
 
-_lines: WeakKeyDictionary[NodeNames, NameLines | None] = WeakKeyDictionary()
+_lines: WeakKeyDictionary[NodeNames, Mapping[int, NameLines]] = WeakKeyDictionary()
 
 
-def lines_of(table: Table) -> NameLines | None:
-    """Return the names of a table's nodes, made once for tables with the same nodes; None where they aren't that much alike."""
+def find(table: Table, written: bytes) -> tuple[WrittenNames, Rows] | None:
+    """Return the names that stand between a first quote and a last, and their rows; None where that takes a look at each."""
+    if len(written) < _FEWEST_BYTES:
+        return None
+    lines = lines_of(table).get(written.find(b'"'))
+    return lines.find(written) if lines else None
+
+
+def lines_of(table: Table) -> Mapping[int, NameLines]:
+    """Return the names of a table's nodes by their length, where many have it; made once for tables with the same nodes."""
     names = names_of(table)
     if names not in _lines:
-        encoded = [name.encode() for name in names.listed]
-        _lines[names] = NameLines(encoded) if _are_alike(encoded) else None
+        _lines[names] = _by_length([name.encode() for name in names.listed])
     return _lines[names]
 
 
-def _are_alike(names: Sequence[bytes]) -> bool:
-    if not _FEWEST <= len(names) <= _MOST_NAMES or len(set(map(len, names))) > 1 or len(names[0]) < _WORD:
-        return False
-    # The watch has names that need no escape. Where one did, texts in a body would be others than names.
+def _by_length(names: Sequence[bytes]) -> dict[int, NameLines]:
+    if len(names) > _MOST_NAMES:
+        return {}
+    lengths = np.fromiter(map(len, names), dtype=np.intp, count=len(names))
+    groups = {length: np.flatnonzero(lengths == length) for length in np.unique(lengths).tolist() if length >= _WORD}
+    alike = {length: ([names[row] for row in rows.tolist()], rows) for length, rows in groups.items() if len(rows) >= _FEWEST}
+    return {length: NameLines(found, rows) for length, (found, rows) in alike.items() if _is_plain(found)}
+
+
+def _is_plain(names: Sequence[bytes]) -> bool:
+    """Return whether JSON has names as they are. The watch's are; where one weren't, texts in a body would be others than names."""
     text = b"".join(names)
     return b'"' not in text and b"\\" not in text and text.isascii()

@@ -17,7 +17,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
 from scheduler.decisions.node_names import names_of
 from scheduler.extender.request.full_nodes import NamesOfRows
-from scheduler.extender.request.name_lines import BETWEEN, FEWEST_BYTES, WrittenNames, lines_of
+from scheduler.extender.request.name_lines import BETWEEN, WrittenNames, find
 from scheduler.extender.request.node_bytes import MAX_NODES
 from scheduler.extender.request.objects import read_pod
 from scheduler.extender.request.wire import ExtenderArgs, pod_before
@@ -129,8 +129,7 @@ class ByName:
 def _found(written: bytes, table: Table) -> Names | None:
     """Return the names that stand between a first quote and a last; None where one isn't a node's."""
     # A text that is a node's name has no escapes and no quotes in it, so it is a name here too.
-    lines = lines_of(table) if len(written) >= FEWEST_BYTES else None
-    if lines is not None and (found := lines.find(written)) is not None:
+    if found := find(table, written):
         return Names(*found, table.row_of)
     # Behind too many stands the rest as one, which is no name: the decoder refuses them.
     texts = Texts(written.split(BETWEEN, MAX_NODES - 1))

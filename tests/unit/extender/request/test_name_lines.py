@@ -11,7 +11,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Table
 from scheduler.extender.request import name_lines
-from scheduler.extender.request.name_lines import BETWEEN, NameLines, lines_of
+from scheduler.extender.request.name_lines import BETWEEN, NameLines, find, lines_of
 from scheduler.extender.request.node_bytes import MAX_NODES
 from scheduler.extender.request.node_names import ByName
 from tests.builders import make_node
@@ -37,8 +37,7 @@ def written(names: list[str]) -> bytes:
 
 
 def lines(what: str) -> NameLines:
-    found = lines_of(TABLES[what])
-    assert found is not None
+    (found,) = lines_of(TABLES[what]).values()
     return found
 
 
@@ -82,7 +81,7 @@ def test_a_text_that_is_cut_off_holds_no_names(what: str, cut: int) -> None:
 def test_names_whose_place_another_one_has_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_lines, "_PLACES", 1)
     names = POOLS["at the end"]
-    crowded = NameLines([name.encode() for name in names])
+    crowded = NameLines([name.encode() for name in names], np.arange(len(names)))
     assert len(crowded._others) > 30
     found = crowded.find(written(names[::-1]))
     assert found is not None
@@ -112,6 +111,7 @@ def test_fewer_names_than_make_it_worth_it_and_more_than_a_body_may_have_are_lef
     "names",
     [
         pytest.param([f"nodes-of-{number}" for number in range(300)], id="of several lengths"),
+        pytest.param([f"nodes-of-{number:0{number}}" for number in range(1, 200)], id="each of another length"),
         pytest.param([f"n{number:03d}" for number in range(300)], id="short"),
         pytest.param([f"node-{number:05d}" for number in range(63)], id="few"),
         pytest.param([*(f"node-{number:05d}" for number in range(300)), 'node","123'], id="with quotes"),
@@ -122,7 +122,7 @@ def test_fewer_names_than_make_it_worth_it_and_more_than_a_body_may_have_are_lef
 )
 def test_names_that_are_not_that_much_alike_are_looked_up_one_by_one(names: list[str]) -> None:
     table = table_of(names)
-    assert lines_of(table) is None
+    assert find(table, written(names)) is None
     body = json.dumps({"Pod": {}, "Nodes": None, "NodeNames": names[:200]}, separators=(",", ":")).encode()
     asked = ByName().read(body, table)
     plain = bool(names) and all(name.isascii() and not {'"', "\\"} & set(name) for name in names[:200])
@@ -130,10 +130,30 @@ def test_names_that_are_not_that_much_alike_are_looked_up_one_by_one(names: list
     assert asked is None or asked.names.rows.tolist() == list(range(min(200, len(names))))
 
 
+@pytest.mark.parametrize(
+    "asked", [slice(0, 400, 2), slice(1, 400, 2), slice(401, None), slice(0, None), slice(399, None)]
+)
+def test_a_pool_of_one_length_is_found_beside_pools_of_others(asked: slice) -> None:
+    pools = zip(POOLS["at the end"][:200], POOLS["in the middle"][:200], strict=True)
+    names = [name for pair in pools for name in pair] + [
+        "control-plane-1",
+        *(f"plane-{number:08d}" for number in range(70)),
+    ]
+    table, sent = table_of(names), names[asked]
+    found = find(table, written(sent))
+    assert (found is not None) == (len(set(map(len, sent))) == 1)
+    assert found is None or found[1].tolist() == [names.index(name) for name in sent]
+
+    body = json.dumps({"Pod": {}, "Nodes": None, "NodeNames": sent}, separators=(",", ":")).encode()
+    read = ByName().read(body, table)
+    assert read is not None
+    assert read.names.rows.tolist() == [names.index(name) for name in sent]
+
+
 def test_tables_with_the_same_nodes_share_the_lines() -> None:
     snapshot = Snapshot.of([Node.from_json(make_node(name)) for name in POOLS["at the end"]])
     again = snapshot.assume_all([])
-    assert lines_of(snapshot.table) is lines_of(again.table) is not None
+    assert lines_of(snapshot.table) is lines_of(again.table)
 
 
 @given(st.sampled_from(sorted(POOLS)), st.data())
