@@ -123,7 +123,9 @@ def _by_length(names: Sequence[bytes]) -> dict[int, NameLines]:
         return {}
     lengths = np.fromiter(map(len, names), dtype=np.intp, count=len(names))
     groups = {length: np.flatnonzero(lengths == length) for length in np.unique(lengths).tolist() if length >= _WORD}
-    alike = {length: ([names[row] for row in rows.tolist()], rows) for length, rows in groups.items() if len(rows) >= _FEWEST}
+    alike = {
+        length: ([names[row] for row in rows.tolist()], rows) for length, rows in groups.items() if len(rows) >= _FEWEST
+    }
     return {length: NameLines(found, rows) for length, (found, rows) in alike.items() if _is_plain(found)}
 
 

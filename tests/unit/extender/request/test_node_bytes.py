@@ -101,6 +101,51 @@ class TestKnownNodes:
         assert found is not None
         assert found.nodes.at() == [longer, node("b")]
 
+    def test_nodes_are_recognised_wherever_the_one_before_had_its_uid(self) -> None:
+        uid, other = "0" * 35 + "1", "0" * 35 + "2"
+        short = encoded({"metadata": {"name": "a", "uid": uid, "v": 1}})
+        # Where the short one has its UID, this one's name has the same text.
+        long = encoded({"metadata": {"name": "0123456789" + uid, "uid": other}})
+        assert short.find(uid.encode()) == long.find(uid.encode())
+        newer = encoded({"metadata": {"name": "a", "uid": uid, "v": 2}})
+        known = KnownNodes()
+        for order in ([short, long], [short, long, short, newer, long, long, short], [long, newer, newer, short, long]):
+            found = read(known, body(*order))
+            assert found is not None
+            assert found.nodes.at() == order
+        reading = Reading(known, 1)
+        assert {uid.encode(), other.encode()} <= reading._texts.number_under.keys()
+        assert ("0123456789" + uid).encode() not in reading._texts.number_under
+
+    @pytest.mark.parametrize("between", [b",", b" ,", b", ", b"\n,\n"])
+    def test_whatever_stands_between_nodes_has_to_stand_between_all(self, between: bytes) -> None:
+        known, nodes = KnownNodes(), [node(f"n{number}") for number in range(1000)]
+        sent = body(between.join(nodes))
+        for step in (100_000, 100_000, 45, 1_000, 10_000):
+            found = read(known, sent, step=step)
+            assert found is not None
+            assert found.nodes.at() == nodes
+        for another in {b",", b" ,", b", "} - {between}:
+            mixed = body(between.join(nodes[:2]) + another + between.join(nodes[2:]))
+            assert read(known, mixed) is None
+            assert asked(mixed) == (encoded(POD), nodes, None)
+
+    def test_what_stands_in_the_memory_behind_what_has_come_counts_for_nothing(self) -> None:
+        nodes = [node(f"n{number}") for number in range(1000)]
+        known, sent = KnownNodes(), body(*nodes)
+        assert read(known, sent) is not None
+        reading = Reading(known, 1 << 20)
+        at = sent.rindex(b"]")
+        with reading.space() as space:
+            space[: at + 1] = sent[:at] + b","
+        reading.filled(at)
+        with reading.space() as space:
+            space[: len(sent) - at] = sent[at:]
+        reading.filled(len(sent) - at)
+        found = reading.end()
+        assert isinstance(found, Body)
+        assert (found.whole(), found.nodes.at()) == (sent, nodes)
+
     def test_no_nodes_are_an_empty_list(self) -> None:
         found = read(KnownNodes(), body())
         assert found is not None
