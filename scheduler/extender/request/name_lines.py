@@ -36,9 +36,6 @@ class WrittenNames:
     def __init__(self, lines: npt.NDArray[np.uint8]) -> None:
         self._lines = lines
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
     def chosen(self, are_chosen: npt.NDArray[np.bool_]) -> Self:
         """Return those of them that are chosen."""
         return type(self)(self._lines.take(are_chosen.nonzero()[0], axis=0))
