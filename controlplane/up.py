@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +44,9 @@ _CELERY = [sys.executable, "-m", "celery", "-q", "-A", "controlplane"]
 _PR_SET_PDEATHSIG = 1
 # Below those of the local cluster, which begin at 20000, and of outgoing connections.
 _FIRST_PORT, _PORTS = 10_240, 9_760
+# Descriptors that keep ports for this process between choosing one and listening on it; the oldest are listened on, or were given up.
+_MOST_CLAIMS = 100
+_claims: deque[int] = deque()
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -158,7 +162,22 @@ def free_port() -> int:
         port = _FIRST_PORT + secrets.randbelow(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((HOST, port))
+            _claim(port)
             return port
+
+
+def _claim(port: int) -> None:
+    """Keep a port from others that choose one at the same time, as two runs of tests do: nothing listens on it yet.
+
+    Raises:
+        OSError: another process has chosen it.
+    """
+    if sys.platform == "linux":  # elsewhere sockets have no names without files, which would stay behind
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
+            claim.bind(f"\0berth-port-{port}")
+            _claims.append(claim.detach())
+        if len(_claims) > _MOST_CLAIMS:
+            os.close(_claims.popleft())
 
 
 def check_port(port: int, what: str) -> None:

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from controlplane import up as up_module
 from controlplane.env import read_environment
 from controlplane.up import Child, StartError, Up, check_port, free_port, read_options, redis_server
 from tests.stack import BASE_DIR, eventually
@@ -125,6 +128,58 @@ def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
         ):
             check_port(port, "admin")
     check_port(free_port(), "admin")
+
+
+_DRAWS = """
+import sys
+from controlplane import up
+draws = iter(%s)
+up.secrets.randbelow = lambda _: next(draws)
+print(up.free_port() - up._FIRST_PORT, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def drawing(*numbers: int) -> Iterator[int]:
+    """Run a process that chooses a port, of these in turn, and doesn't listen on it yet; the one that it took."""
+    command = [sys.executable, "-c", _DRAWS % list(numbers)]
+    with subprocess.Popen(command, cwd=BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+        process.stdin.close()
+
+
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> Iterator[deque[int]]:
+    """Return what keeps ports for this process, and give it up at the end."""
+    found: deque[int] = deque()
+    monkeypatch.setattr(up_module, "_claims", found)
+    yield found
+    while found:
+        os.close(found.pop())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere sockets have no names without files")
+def test_two_processes_that_choose_a_port_at_once_get_two(claims: deque[int]) -> None:
+    a, b, c = (free_port() - up_module._FIRST_PORT for _ in range(3))
+    while claims:
+        os.close(claims.pop())
+    with drawing(a, b) as first, drawing(a, b) as second:
+        assert (first, second) == (a, b)
+        with drawing(a, b, c) as third:
+            assert third == c
+    with drawing(a, b) as later:
+        assert later == a
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere sockets have no names without files")
+def test_a_process_keeps_a_hundred_ports_at_most_for_itself(claims: deque[int]) -> None:
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    assert len({free_port() for _ in range(150)}) > 100
+    assert len(claims) == 100
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before + 100
 
 
 def test_a_second_start_in_the_same_folder_is_refused(tmp_path: Path) -> None:
