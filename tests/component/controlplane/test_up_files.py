@@ -153,7 +153,7 @@ def drawing(*numbers: int) -> Iterator[int]:
 
 @pytest.fixture
 def claims(monkeypatch: pytest.MonkeyPatch) -> Iterator[deque[int]]:
-    """Return what keeps ports for this process, and give it up at the end."""
+    """Yield what keeps ports for this process, and give it up at the end."""
     found: deque[int] = deque()
     monkeypatch.setattr(up_module, "_claims", found)
     yield found
