@@ -71,7 +71,7 @@ class Texts(list[bytes]):
 class Names(NamedTuple):
     """Names of nodes as they were sent, and their rows in a table. Tables with the same nodes share `row_of`."""
 
-    texts: "Texts | WrittenNames"
+    texts: Texts | WrittenNames
     rows: Rows
     row_of: Mapping[str, int]
 

@@ -28,17 +28,21 @@ def body(*nodes: bytes, pod: bytes = encoded(POD)) -> bytes:
     return b'{"Pod":' + pod + b',"Nodes":{"metadata":{},"items":[' + b",".join(nodes) + b']},"NodeNames":null}'
 
 
+def put(reading: Reading, came: bytes) -> None:
+    """Let bytes come, as many at once as there is space for."""
+    while came:
+        with reading.space() as space:
+            size = min(len(space), len(came))
+            space[:size] = came[:size]
+        reading.filled(size)
+        came = came[size:]
+
+
 def read(known: KnownNodes, sent: bytes, *, step: int = 1 << 20) -> Body | None:
     """Read a body that comes in pieces; None where it is left to a decoder, which is to get every byte of it."""
     reading = Reading(known, len(sent))
     for at in range(0, len(sent), step):
-        rest = sent[at : at + step]
-        while rest:
-            with reading.space() as space:
-                size = min(len(space), len(rest))
-                space[:size] = rest[:size]
-            reading.filled(size)
-            rest = rest[size:]
+        put(reading, sent[at : at + step])
     found = reading.end()
     assert (found.whole() if isinstance(found, Body) else found) == sent
     return found if isinstance(found, Body) else None
@@ -311,11 +315,5 @@ def test_no_more_nodes_are_noted_than_a_cluster_has_however_the_body_is_cut(monk
         *[b"}," + b"{}," * 15_000 + b"{"] * 20,
     ]
     for piece in pieces:
-        rest = piece
-        while rest:
-            with reading.space() as space:
-                size = min(len(space), len(rest))
-                space[:size] = rest[:size]
-            reading.filled(size)
-            rest = rest[size:]
+        put(reading, piece)
     assert 100 < len(reading._numbers) < 60_000
