@@ -195,6 +195,10 @@ class Finder:
 
 
 def open_pods(now: datetime) -> list[OpenPod]:
-    """Return the Pods without an outcome, neither young nor old."""
-    rows = Decision.objects.filter(placed_at=None, at__gt=now - OLD, at__lte=now - YOUNG).order_by()
+    """Return the Pods without an outcome, neither young nor old; also those of a time to come, before the clock was set back."""
+    rows = (
+        Decision.objects.filter(placed_at=None, at__gt=now - OLD)
+        .exclude(at__gt=now - YOUNG, at__lte=now + YOUNG)
+        .order_by()
+    )
     return [OpenPod(*row) for row in rows.values_list("pod_uid", "pod_namespace", "pod_name").distinct()]

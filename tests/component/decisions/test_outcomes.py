@@ -186,6 +186,14 @@ def test_a_name_that_no_pod_has_is_never_asked_for(cluster: Cluster, field: str,
     assert outcome("web") == {("", LATER)}
 
 
+def test_what_was_decided_before_the_clock_was_set_back_is_looked_for_at_once(cluster: Cluster) -> None:
+    decide("tomorrow", at=LATER + timedelta(days=1))
+    decide("soon", at=LATER + YOUNG + timedelta(seconds=1))
+    # A clock of another machine may be ahead by so much: it may still be about to be bound.
+    decide("now", at=LATER + YOUNG)
+    assert sorted(pod.name for pod in open_pods(LATER)) == ["soon", "tomorrow"]
+
+
 def test_what_is_young_is_left_to_who_answered_and_what_is_old_is_left(cluster: Cluster) -> None:
     decide("young", at=LATER - YOUNG + timedelta(seconds=1))
     decide("old", at=LATER - OLD - timedelta(seconds=1))
