@@ -32,13 +32,20 @@ PATIENCE = 3
 T = TypeVar("T")
 
 
-def eventually(read: Callable[[], T], *, seconds: float = 60.0, every: float = 0.1, what: str = "") -> T:
-    """Call `read` until it returns something true, for `PATIENCE` times `seconds` at most; returns that."""
+def eventually(
+    read: Callable[[], T],
+    *,
+    seconds: float = 60.0,
+    every: float = 0.1,
+    what: str = "",
+    until: Callable[[T], bool] = bool,
+) -> T:
+    """Call `read` until `until` holds of what it returns, for `PATIENCE` times `seconds` at most; returns that."""
     limit = seconds * PATIENCE
     deadline = time.monotonic() + limit
     while True:
         found = read()
-        if found:
+        if until(found):
             return found
         assert time.monotonic() < deadline, f"not within {limit} s: {what or read}; last: {found!r}"
         time.sleep(every)

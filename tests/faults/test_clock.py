@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import not_
 from pathlib import Path
 from uuid import UUID
 
@@ -72,7 +73,7 @@ def test_a_clock_set_back_by_a_day_leaves_each_chain_whole_and_proved(stack: Sta
     create(stack, "after", uids)
     eventually(lambda: all_bound(stack, uids), seconds=60, every=0.5, what="all bound")
     pods = stack.pods()
-    eventually(lambda: not broken(stack, uids, pods), seconds=60, every=0.5, what="every chain is whole")
+    eventually(lambda: broken(stack, uids, pods), until=not_, seconds=60, every=0.5, what="every chain is whole")
 
     rows = dict(stack.sql("SELECT id, at FROM scheduler_decision"))
     assert sum(stack.sql("SELECT COUNT(*) FROM scheduler_decision")[0]) == len(rows)
