@@ -36,14 +36,24 @@ class Heartbeat(NamedTuple):
         places = [*versions, *_values(_TIME, text)]
         return cls(versions[0], sorted(places, key=lambda place: place.start))
 
-    def alone_differs(self, old: bytes, new: bytes) -> bool:
-        """Return whether two texts of one length are the same but for these places."""
-        at = 0
+    def version_in(self, old: bytes, new: bytes) -> slice | None:
+        """Return where the version stands in a new text; None where it differs from the old one elsewhere than in these places.
+
+        A version may have more digits than the one before; times are written in one length.
+        """
+        at = moved = 0
+        version = self.version
         for place in self.all:
-            if old[at : place.start] != new[at : place.start] or not _is_plain(new, place.start, place.stop):
-                return False
+            start = place.start + moved
+            if old[at : place.start] != new[at + moved : start]:
+                return None
+            if place == self.version:
+                moved = len(new) - len(old)
+                version = slice(start, place.stop + moved)
+            if not _is_plain(new, start, place.stop + moved):
+                return None
             at = place.stop
-        return old[at:] == new[at:]
+        return version if old[at:] == new[at + moved :] else None
 
 
 def _values(member: bytes, text: bytes) -> Iterator[slice]:

@@ -214,13 +214,11 @@ class Node:
 
         None where more differs, or where that can't be told.
         """
-        old = self._json
-        if not isinstance(old, bytes) or len(old) != len(text):
+        old, heartbeat = self._json, self._heartbeat
+        version = heartbeat.version_in(old, text) if heartbeat is not None and isinstance(old, bytes) else None
+        if version is None:
             return None
-        heartbeat = self._heartbeat
-        if heartbeat is None or not heartbeat.alone_differs(old, text):
-            return None
-        metadata = structs.replace(self.metadata, resource_version=text[heartbeat.version].decode())
+        metadata = structs.replace(self.metadata, resource_version=text[version].decode())
         traces = {path: found for path, found in self._traces.items() if path[:2] in _NAMED_FREELY}
         node = object.__new__(Node)
         node.__dict__ |= self.__dict__ | {
@@ -228,6 +226,8 @@ class Node:
             "_json": text,
             "_traces": traces,
         }
+        if len(old) != len(text):
+            del node.__dict__["_heartbeat"]  # places behind the version are other ones
         return node
 
     def sharing(self, other: "Node") -> "Node":

@@ -71,17 +71,42 @@ def test_each_heartbeat_follows_the_one_before() -> None:
         assert read(node) == read(Node.from_text(beat))
 
 
+def test_versions_may_have_another_number_of_digits() -> None:
+    node: Node | None = Node.from_text(text(version="9"))
+    for minute, version in enumerate(["10", "1000000001", "1000000002", "7", ""]):
+        assert node is not None
+        content = node.content
+        beat = text(version=version, beat=f"2026-01-01T00:0{minute}:00Z")
+        node = node.after_heartbeat(beat)
+        assert node is not None
+        assert node.content is content
+        assert read(node) == read(Node.from_text(beat))
+
+
 @pytest.mark.parametrize(
     "other",
     [
-        body(version="1000"),
+        body(version="1000", beat="2026-01-01T00:00:00.5Z"),
+        body(version="101", beat="2026-01-01T00:00:00.5Z"),
+        body(version="1000", spec={"unschedulable": True}),
+        body(version="1", beat="2026-01-01T00:00:0000Z"),
         body(version="101", spec={"unschedulable": True}),
         {**body(version="101"), "metadata": {**body(version="101")["metadata"], "name": "n2"}},
         {**body(version="101"), "metadata": {**body(version="101")["metadata"], "annotations": {"note": "y"}}},
         body(version='1"1'),
         body(version="a01"),
     ],
-    ids=["a digit more", "cordoned", "another node", "another annotation", "a quote", "a letter"],
+    ids=[
+        "times of another length",
+        "times alone of another length",
+        "a digit more and cordoned",
+        "what one lost the other has",
+        "cordoned",
+        "another node",
+        "another annotation",
+        "a quote",
+        "a letter",
+    ],
 )
 def test_what_differs_in_more_is_read_anew(other: dict[str, Any]) -> None:
     assert Node.from_text(text()).after_heartbeat(msgspec.json.encode(other)) is None
@@ -127,7 +152,9 @@ def test_what_is_taken_for_a_heartbeat_reads_as_it_would_anew(data: st.DataObjec
     places = [match.span() for match in re.finditer(rb'"[a-zA-Z]+":"[^"]*"', old.text)]
     for _ in range(data.draw(st.integers(1, 4))):
         start, stop = data.draw(st.sampled_from(places))
-        changed[data.draw(st.integers(start, stop - 1))] = data.draw(st.sampled_from(b'0123456789TZ:.+-"\\,}x'))
+        at = data.draw(st.integers(start, stop - 1))
+        # One character becomes another one, or two, or goes.
+        changed[at : at + 1] = data.draw(st.lists(st.sampled_from(b'0123456789TZ:.+-"\\,}x'), max_size=2))
     new = old.after_heartbeat(bytes(changed))
     try:
         anew = Node.from_text(bytes(changed))
