@@ -59,4 +59,6 @@ def count_unpreferred(table: Table, rows: Rows, spec: PodSpec) -> Numbers:
 
     column = taints(table)
     counts = [count(found) for found in column.values]  # type: ignore[arg-type] # what the column holds
+    if not any(counts):
+        return np.zeros(len(rows), dtype=np.int64)
     return np.array(counts, dtype=np.int64)[column.codes[rows]]

@@ -19,9 +19,9 @@ _EXACT = 2**53
 
 def divide(dividend: Numbers, divisor: Numbers | np.int64) -> Numbers:
     """Divide towards zero, as Go does; numpy divides downwards. Where the divisor is 0 the result is the dividend."""
-    safe = divisor if np.count_nonzero(divisor) == np.size(divisor) else divisor + (divisor == 0)
+    safe = divisor if np.count_nonzero(divisor) == divisor.size else divisor + (divisor == 0)
     # The highest bit that is set in any of them tells how large they are; a negative one shows in the sign.
-    together = int(np.bitwise_or.reduce(dividend))
+    together = int(np.bitwise_or.reduce(dividend, axis=None))
     if together < 0:
         together = max(int(dividend.max()), ~int(dividend.min()))
     if together < _EXACT - 1:

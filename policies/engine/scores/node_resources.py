@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from policies.engine.objects.columns import Mask, allocatable, nonzero_requested, requested
 from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, Resources, is_scalar
-from policies.engine.objects.table import Numbers, Rows
+from policies.engine.objects.table import Numbers, Rows, Table
 from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE, divide
 
@@ -72,18 +72,24 @@ class RatioArguments(ResourceArguments, frozen=True, forbid_unknown_fields=True)
         _check_shape(self.shape)
 
 
-def _amounts(
-    cycle: Cycle, rows: Rows, name: str, requests: Resources, *, plain: bool
-) -> tuple[Numbers, Numbers] | None:
-    """Return what is allocatable of a resource and what is taken without the Pod, None when the resource doesn't count.
+def _that_count(resources: Sequence[ResourceWeight], requests: Resources) -> list[ResourceWeight]:
+    """Return the resources that count: one besides cpu, memory and ephemeral-storage does only when the Pod asks for it."""
+    return [
+        resource
+        for resource in resources
+        if resource.name in {CPU, MEMORY, EPHEMERAL} or (is_scalar(resource.name) and requests.get(resource.name))
+    ]
 
-    A resource besides cpu, memory and ephemeral-storage counts only when the Pod asks for it.
-    """
-    if name not in {CPU, MEMORY, EPHEMERAL} and not (is_scalar(name) and requests.get(name)):
-        return None
-    table = cycle.table
-    used = requested if plain or name not in {CPU, MEMORY} else nonzero_requested
-    return allocatable(table, name)[rows], used(table, name)[rows]
+
+def _amounts(table: Table, rows: Rows, resources: Sequence[ResourceWeight], *, plain: bool) -> tuple[Numbers, Numbers]:
+    """Return what is allocatable and what is taken without the Pod: a row for each resource, with a number for each node."""
+    there, used = np.empty((2, len(resources), len(rows)), dtype=np.int64)
+    for index, resource in enumerate(resources):
+        name = resource.name
+        there[index] = allocatable(table, name)[rows]
+        taken = requested if plain or name not in {CPU, MEMORY} else nonzero_requested
+        used[index] = taken(table, name)[rows]
+    return there, used
 
 
 class _Averaged(Score):
@@ -102,26 +108,24 @@ class _Averaged(Score):
         `score` is given what is taken with the Pod, and allocatable.
         """
         requests = cycle.pod.score_requests
-        total = np.zeros(len(rows), dtype=np.int64)
-        weights: Numbers | np.int64 = np.int64(0)
-        for resource in self._resources:
-            amounts = _amounts(cycle, rows, resource.name, requests, plain=False)
-            if amounts is None:
-                continue
-            there, used = amounts
-            found = score(used + requests.get(resource.name), there)
-            counts = self._counts(there, found)
-            if counts is None:
-                total += found if resource.weight == 1 else found * resource.weight
-                weights = weights + np.int64(resource.weight)
-            else:
-                total += np.where(counts, found * resource.weight, 0)
-                weights = weights + np.where(counts, resource.weight, 0)
-        return total, np.maximum(weights, 1)
+        resources = _that_count(self._resources, requests)
+        there, used = _amounts(cycle.table, rows, resources, plain=False)
+        for index, resource in enumerate(resources):
+            used[index] += requests.get(resource.name)
+        found = score(used, there)
+        counts = self._counts(there, found)
+        weights = [resource.weight for resource in resources]
+        if counts is None and set(weights) <= {1}:
+            return np.add.reduce(found), np.int64(max(len(weights), 1))
+        column = np.array(weights, dtype=np.int64).reshape(-1, 1)
+        if counts is None:
+            return np.add.reduce(found * column), np.int64(max(sum(weights), 1))
+        total = np.add.reduce(np.where(counts, found * column, 0))
+        return total, np.maximum(np.add.reduce(np.where(counts, column, 0)), 1)
 
     def _counts(self, there: Numbers, found: Numbers) -> Mask | None:
-        """Return on which nodes the resource counts; None where it does on all."""
-        return None if np.count_nonzero(there) == len(there) else there != 0
+        """Return on which nodes a resource counts, a row for each; None where each does on all."""
+        return None if np.count_nonzero(there) == there.size else there != 0
 
 
 class LeastRequestedPriority(_Averaged):
@@ -149,7 +153,7 @@ class LeastRequestedPriority(_Averaged):
 def _free_share(used: Numbers, there: Numbers) -> Numbers:
     free = divide((there - used) * MAX_SCORE, there)
     over = used > there
-    if np.logical_or.reduce(over):
+    if over.any():
         free[over] = 0
     return free
 
@@ -256,65 +260,60 @@ class BalancedResourceAllocation(Score):
         requests = cycle.pod.requests
         if not any(requests.get(resource.name) for resource in self._resources):
             return None
-        balance = _Balance(len(rows))
-        for resource in self._resources:
-            amounts = _amounts(cycle, rows, resource.name, requests, plain=True)
-            if amounts is not None:
-                balance.add(*amounts, requests.get(resource.name))
-        with_pod, without = balance.scores()
+        resources = _that_count(self._resources, requests)
+        there, used = _amounts(cycle.table, rows, resources, plain=True)
+        taken = np.empty((len(resources), 2, len(rows)), dtype=np.int64)
+        for index, resource in enumerate(resources):
+            np.add(used[index], requests.get(resource.name), out=taken[index, 0])
+        taken[:, 1] = used
+        with_pod, without = _balance(there, taken)
         with_pod -= without
         with_pod += 50
         return np.asarray(50 + divide(with_pod, np.int64(2)))
 
 
-class _Balance:
-    """How evenly resources are taken, node by node, with a Pod and without it: the two rows of each array.
+def _balance(there: Numbers, taken: Numbers) -> Numbers:
+    """Return how evenly resources are taken on each node: a row with the Pod, and a row without it.
 
     Sums run in the resources' order, as in Go: floats depend on it.
+
+    Args:
+        there: what there is, a row for each resource.
+        taken: of each resource a row with the Pod, and a row without it.
     """
+    counts = there != 0
+    has_all = bool(counts.all())
+    fractions = taken / (there if has_all else there + ~counts)[:, np.newaxis]
+    np.minimum(fractions, 1.0, out=fractions)
+    if has_all and len(there) == 2:  # noqa: PLR2004 - cpu and memory
+        first, second = fractions
+        return _scored(np.abs((first - second) / 2))
+    shape = fractions.shape[1:]
+    number = np.add.reduce(counts, dtype=np.int64)
+    total, first, second = (np.zeros(shape) for _ in range(3))
+    before = np.zeros(shape[1], dtype=np.int64)
+    for share, here in zip(fractions, counts, strict=True):
+        first = np.where(here & (before == 0), share, first)
+        second = np.where(here & (before == 1), share, second)
+        total += np.where(here, share, 0.0)
+        before += here
+    spread = np.where(number == 2, np.abs((first - second) / 2), 0.0)  # noqa: PLR2004 - two resources
+    if len(there) > 2:  # noqa: PLR2004 - more than two resources
+        spread = np.where(number > 2, _deviation(fractions, counts, total, number), spread)  # noqa: PLR2004 - as above
+    return _scored(spread)
 
-    def __init__(self, nodes: int) -> None:
-        self._shape = (2, nodes)
-        self._fractions: list[tuple[_Floats, Mask | None]] = []
 
-    def add(self, there: Numbers, used: Numbers, wanted: int) -> None:
-        """Add a resource: what there is of it on each node, what is taken without the Pod, and what that wants."""
-        taken = np.empty(self._shape, dtype=np.int64)
-        np.add(used, wanted, out=taken[0])
-        taken[1] = used
-        counts = None if np.count_nonzero(there) == len(there) else there != 0
-        fractions = taken / (there if counts is None else there + ~counts)
-        self._fractions.append((np.minimum(fractions, 1.0, out=fractions), counts))
+def _scored(spread: _Floats) -> Numbers:
+    return np.asarray(((1 - spread) * float(MAX_SCORE)).astype(np.int64))
 
-    def scores(self) -> Numbers:
-        """Return a row with the Pod and a row without it."""
-        is_usual = len(self._fractions) == 2 and all(counts is None for _, counts in self._fractions)  # noqa: PLR2004 - cpu and memory
-        if is_usual:
-            (first, _), (second, _) = self._fractions
-            return self._scored(np.abs((first - second) / 2))
-        number = np.zeros(self._shape[1], dtype=np.int64)
-        total, first, second = (np.zeros(self._shape) for _ in range(3))
-        for fractions, some in self._fractions:
-            counts = np.ones(self._shape[1], dtype=np.bool_) if some is None else some
-            first = np.where(counts & (number == 0), fractions, first)
-            second = np.where(counts & (number == 1), fractions, second)
-            total += np.where(counts, fractions, 0.0)
-            number += counts
-        spread = np.where(number == 2, np.abs((first - second) / 2), 0.0)  # noqa: PLR2004 - two resources
-        if len(self._fractions) > 2:  # noqa: PLR2004 - more than two resources
-            spread = np.where(number > 2, self._deviation(total, number), spread)  # noqa: PLR2004 - as above
-        return self._scored(spread)
 
-    def _scored(self, spread: _Floats) -> Numbers:
-        return np.asarray(((1 - spread) * float(MAX_SCORE)).astype(np.int64))
-
-    def _deviation(self, total: _Floats, number: Numbers) -> _Floats:
-        count = np.maximum(number, 1).astype(np.float64)
-        mean = total / count
-        squares = np.zeros(self._shape)
-        for fractions, counts in self._fractions:
-            squares += np.where(True if counts is None else counts, (fractions - mean) * (fractions - mean), 0.0)
-        return np.asarray(np.sqrt(squares / count))
+def _deviation(fractions: _Floats, counts: Mask, total: _Floats, number: Numbers) -> _Floats:
+    count = np.maximum(number, 1).astype(np.float64)
+    mean = total / count
+    squares = np.zeros(total.shape)
+    for share, here in zip(fractions, counts, strict=True):
+        squares += np.where(here, (share - mean) * (share - mean), 0.0)
+    return np.asarray(np.sqrt(squares / count))
 
 
 class RatioShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
