@@ -336,7 +336,7 @@ def decide(
     if filtering:
         run_filters(rule_set, cycle, rows, answer, whole=whole, deadline=deadline)
     if scoring:
-        answer.scored = np.arange(len(rows)) if whole else np.flatnonzero(answer.refusal == PASSED)
+        answer.scored = np.arange(len(rows)) if whole or not filtering else (answer.refusal == PASSED).nonzero()[0]
         scored = rows if len(answer.scored) == len(rows) else rows[answer.scored]
         run_scores(rule_set, cycle, scored, answer, deadline=deadline)
     return answer
@@ -391,7 +391,7 @@ def run_filters(
             newly &= answer.refusal == PASSED
         answer.refusal[newly] = codes[newly] + before
         if not whole:
-            remaining = np.flatnonzero(answer.refusal == PASSED)
+            remaining = (answer.refusal == PASSED).nonzero()[0]
             asked = rows[remaining]
             all_pass = None
 

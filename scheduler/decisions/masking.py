@@ -109,6 +109,8 @@ class Masks:
 
         /prioritize comes with the Pod of the /filter before it: what was made of that is made once.
         """
+        if not self:
+            return bytes(sent), frozenset()
         sent, last = bytes(sent), self._last
         if last[0] != sent:
             found: Found = set()

@@ -37,9 +37,8 @@ DECISION_HEADER = "Berth-Decision"
 HAS_ERROR = frozenset({"filter", "bind"})
 _SECONDS = {verb: SECONDS.labels(verb) for verb in ("filter", "prioritize", "bind", "preempt")}
 # Shown from 0 on, so that an alert rings at the first one: Prometheus sees no rise in a counter that begins above 0.
-for _verb in _SECONDS:
-    for _outcome in ("not_ready", "failed"):
-        CALLS.labels(_verb, _outcome)
+_OUTCOMES = ("answered", "refused", "not_ready", "failed")
+_CALLS = {(verb, outcome): CALLS.labels(verb, outcome) for verb in _SECONDS for outcome in _OUTCOMES}
 _JSON = "application/json"
 _CHUNK = 1 << 20
 _INGEST_FACTOR = 4
@@ -128,7 +127,7 @@ class VerbView(APIView):
         code, reply, outcome = self._answer(_body_of(request))
         seconds = time.perf_counter() - started
         _SECONDS[self.verb].observe(seconds)
-        CALLS.labels(self.verb, outcome).inc()
+        _CALLS[self.verb, outcome].inc()
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s %s in %.6f s", self.verb, outcome, seconds, extra={"decision": reply.decision})
         answer = _json(reply.body, code)
@@ -158,7 +157,7 @@ class VerbView(APIView):
 
     def handle_exception(self, exc: Exception) -> Any:
         """Count what DRF refuses (method, content type, size, caller) before it answers."""
-        CALLS.labels(self.verb, "refused").inc()
+        _CALLS[self.verb, "refused"].inc()
         refused = super().handle_exception(exc)
         answer = _json(encode_error(_message(refused.data)), refused.status_code)
         if isinstance(exc, exceptions.MethodNotAllowed):

@@ -106,7 +106,7 @@ def _verdicts(lacks: list[_Lack], size: int, give_way: Callable[[], None]) -> Ve
     refused = lacks[0][1].copy()
     for _, lacking, _ in lacks[1:]:
         refused |= lacking
-    positions = np.flatnonzero(refused)
+    positions = refused.nonzero()[0]
     if not len(positions):
         return Verdicts.success(size)
     # What a node lacks, and whether for ever, as the digits of a number: each that occurs gets a status once.

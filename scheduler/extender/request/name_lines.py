@@ -91,7 +91,7 @@ class NameLines:
         if len(others):
             if not len(self._others):
                 return None
-            at[others] = self._others.take(np.searchsorted(self._hashes_of_others, hashes[others]), mode="clip")
+            at[others] = self._others.take(self._hashes_of_others.searchsorted(hashes[others]), mode="clip")
         found = WrittenNames(self._lines.take(at, axis=0))
         return (found, self._rows.take(at)) if found.written() == written else None
 

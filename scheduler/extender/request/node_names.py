@@ -92,22 +92,18 @@ class ByName:
 
     def read(self, body: bytes, table: Table) -> Asked | None:
         """Read a body; None where it isn't spelled as kube-scheduler spells it, or names what isn't in the table."""
-        if not body.endswith(_END):
-            return None
-        end = len(body) - len(_END)
-        for written, names in self._answered:
-            start = end - len(written) - len(_START)
-            if (
-                names.row_of is table.row_of
-                and body.startswith(_START, start)
-                and body.startswith(written, end - len(written))
-            ):
-                return _asked(pod_before(body, start), names, table)
         start = body.find(_START)
-        if start < 0:
+        if start < 0 or not body.endswith(_END):
             return None
-        found = _found(body[start + len(_START) : end], table)
+        written = body[start + len(_START) : -len(_END)]
+        found = self._remembered(written, table) or _found(written, table)
         return None if found is None else _asked(pod_before(body, start), found, table)
+
+    def _remembered(self, written: bytes, table: Table) -> Names | None:
+        for answered, names in self._answered:
+            if answered == written and names.row_of is table.row_of:
+                return names
+        return None
 
     def answer(self, names: Names, passed: npt.NDArray[np.bool_] | None) -> list[bytes]:
         """Return the names that passed, as JSON in pieces, and remember them.

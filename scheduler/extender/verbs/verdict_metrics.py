@@ -44,7 +44,8 @@ class Verdicts(Collector):
                     counts = self._counts.setdefault((rule_set.name, rule.key), [0, 0, 0])
                     counts[0] += passed
                     counts[1] += refused
-                    counts[2] += sum(faults.values())
+                    if faults:
+                        counts[2] += sum(faults.values())
 
     def forget_others(self, revision: CompiledRevision) -> None:
         """Drop the counts of rules that are no longer published."""
