@@ -127,6 +127,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.rest
 	$(PYTHON) -m bench.revisions
 	$(PYTHON) -m bench.assignments
+	$(PYTHON) -m bench.affinity
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(PYTHON) -m bench.floods
 	$(PYTHON) -m bench.floods --tls

@@ -87,6 +87,14 @@ class Selector(msgspec.Struct, frozen=True, cache_hash=True):
                 return False
         return True
 
+    def labels_asked_for(self) -> list[list[tuple[str, str]]]:
+        """Return labels, in lists: what is selected has one of each list, and one at most."""
+        return [
+            [(key, value) for value in dict.fromkeys(values)]
+            for key, operator, values in self.clauses
+            if operator == "In"
+        ]
+
     def joined(self, other: "Selector") -> "Selector":
         """Return the selector that asks for the clauses of both; of one that matches nothing, as Go does, for none."""
         return Selector((*self.clauses, *other.clauses), self.nothing)

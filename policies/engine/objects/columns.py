@@ -1,6 +1,6 @@
 """The columns that several rules read."""
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -10,7 +10,7 @@ from policies.engine.objects.affinity import NO_TERMS, Term
 from policies.engine.objects.node import NodeInfo, Taint
 from policies.engine.objects.pod import Traits
 from policies.engine.objects.resources import PODS
-from policies.engine.objects.sparse import Places, Sparse
+from policies.engine.objects.sparse import KeysOf, Places, Sparse
 from policies.engine.objects.table import Coded, Codes, Numbers, Table
 from policies.engine.quantity import wrap
 from policies.engine.selectors import Selector
@@ -126,7 +126,7 @@ def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Se
     fewest = _fewest(table, namespace, selector)
     if fewest is None:
         return [found for found in traits_in(table, namespace) if selector.matches(found.labels)]
-    index = _traits_of(table, namespace).index(namespace, _label_pairs)
+    index = _traits_of(table, namespace).index(namespace, _by_label)
     having: Iterator[Traits] = chain.from_iterable(map(index.having, fewest))  # type: ignore[arg-type] # all tokens are Traits
     return [found for found in having if selector.matches(found.labels)]
 
@@ -136,23 +136,22 @@ def most_selected(table: Table, namespace: Hashable, selector: Selector) -> int:
     fewest = _fewest(table, namespace, selector)
     if fewest is None:
         return len(traits_in(table, namespace))
-    index = _traits_of(table, namespace).index(namespace, _label_pairs)
+    index = _traits_of(table, namespace).index(namespace, _by_label)
     return sum(map(index.most, fewest))
 
 
-def _fewest(table: Table, namespace: Hashable, selector: Selector) -> Collection[Hashable] | None:
+def _fewest(table: Table, namespace: Hashable, selector: Selector) -> Sequence[Hashable] | None:
     """Return the labels one of which each Pod has that a selector matches: of those that it names the rarest. None for none."""
-    named = [
-        # Each value once. A Pod has one of them at most.
-        [(clause.key, value) for value in dict.fromkeys(clause.values)]
-        for clause in selector.clauses
-        if clause.operator == "In"
-    ]
+    named = selector.labels_asked_for()
     if len(named) <= 1:
         return named[0] if named else None
-    index = _traits_of(table, namespace).index(namespace, _label_pairs)
+    index = _traits_of(table, namespace).index(namespace, _by_label)
     # All clauses must match, so any one of them bounds the search: the one that leaves the least to look at.
     return min(named, key=lambda pairs: sum(map(index.most, pairs)))
+
+
+def _by_label(_: object) -> KeysOf:
+    return _label_pairs
 
 
 def _label_pairs(found: Traits) -> Iterable[Hashable]:

@@ -3,7 +3,8 @@
 Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/filtering.go and scoring.go.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from policies.engine.objects.columns import (
 )
 from policies.engine.objects.pod import Pod, Traits
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.objects.sparse import Places, Sparse
+from policies.engine.objects.sparse import KeysOf, Places, Sparse
 from policies.engine.objects.table import Numbers, Rows, Table
-from policies.engine.selectors import Labels
+from policies.engine.selectors import Labels, Selector
 
 _NO_LABELS: Labels = {}
 
@@ -35,6 +36,11 @@ def resolved(terms: Iterable[Term], snapshot: Snapshot) -> list[Term]:
 
 # Where Pods are: by what they look like, or how many are on each node.
 Meant = Sequence[Places] | Numbers
+
+# Terms of a namespace that are all asked; of more those are looked up that may mean a Pod.
+_MAX_LISTED = 16
+# In place of a label: what a term is filed under that asks for none.
+_ANY_LABELS = None
 
 # Looks of Pods that terms are asked about each time; what they mean among more of them is kept as a column.
 _MAX_ASKED = 256
@@ -74,9 +80,37 @@ def _places_of(table: Table, terms: Sequence[Term], namespaces: Iterable[Hashabl
 
 
 def tokens_for(sparse: Sparse, pod: Pod) -> Iterator[tuple[Any, Places]]:
-    """Iterate over the terms of existing Pods that may mean a Pod: those for its namespace, and those for several."""
-    yield from sparse.group(pod.namespace).items()
-    yield from sparse.group(ANY_NAMESPACE).items()
+    """Iterate over the terms of existing Pods that may mean a Pod: those for its namespace, and those for several.
+
+    Where there are many, those are left out that ask for a label that the Pod doesn't have.
+    """
+    for group in (pod.namespace, ANY_NAMESPACE):
+        places = sparse.group(group)
+        if len(places) <= _MAX_LISTED:
+            yield from places.items()
+            continue
+        index = sparse.index(group, _by_rarest_label)
+        for token in index.may_have((_ANY_LABELS, *pod.labels.items())):
+            yield token, places[token]
+
+
+def _by_rarest_label(tokens: Collection[Any]) -> KeysOf:
+    """Make what files a term under a label that it asks for: of several that which fewest terms ask for."""
+    asking = Counter(pair for token in tokens for pairs in _selector_of(token).labels_asked_for() for pair in pairs)
+
+    def keys_of(token: Any) -> Sequence[Hashable]:
+        selector = _selector_of(token)
+        if selector.nothing:
+            return ()
+        return min(
+            selector.labels_asked_for(), key=lambda pairs: sum(asking[pair] for pair in pairs), default=(_ANY_LABELS,)
+        )
+
+    return keys_of
+
+
+def _selector_of(token: Term | tuple[Term, int | None]) -> Selector:
+    return (token if isinstance(token, Term) else token[0]).selector
 
 
 class Domains:

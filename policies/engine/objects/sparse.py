@@ -5,7 +5,7 @@ each would be mostly zeros. When a node changes, only the tokens it has and had 
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,8 @@ _NO_PLACES = Places({})
 
 # Gives the keys of a token.
 KeysOf = Callable[[Any], Iterable[Hashable]]
+# Makes that for an index of some tokens: which keys are worth most may depend on what all of them have.
+MakeKeys = Callable[[Collection[Any]], KeysOf]
 
 # Tokens that came or went since an index was made. More of them, and it is made anew.
 _MAX_SINCE = 64
@@ -91,8 +93,9 @@ class Index:
         self._came, self._went = came, went
 
     @classmethod
-    def of(cls, tokens: Iterable[Hashable], keys_of: KeysOf) -> "Index":
+    def of(cls, tokens: Collection[Hashable], make_keys: MakeKeys) -> "Index":
         """Read all tokens."""
+        keys_of = make_keys(tokens)
         made: dict[Hashable, list[Hashable]] = {}
         for token in tokens:
             for key in keys_of(token):
@@ -107,6 +110,11 @@ class Index:
         """Return the tokens that have a key."""
         found = [token for token in self._made.get(key, ()) if token not in self._went]
         return found + [token for token in self._came if key in self._keys_of(token)]
+
+    def may_have(self, keys: Iterable[Hashable]) -> list[Hashable]:
+        """Return the tokens that have one of these keys, where none has two of them; and those that came lately, whatever they have."""
+        found = [token for key in keys for token in self._made.get(key, ()) if token not in self._went]
+        return [*found, *self._came]
 
     def changed(self, came: frozenset[Hashable], went: frozenset[Hashable]) -> "Index | None":
         """Return the index after tokens came and went; None where it had better be made anew."""
@@ -149,18 +157,18 @@ class Sparse:
         """Return a group's tokens, each with where it is found."""
         return self._groups.get(group, _NOWHERE)
 
-    def index(self, group: Hashable, keys_of: KeysOf) -> Index:
+    def index(self, group: Hashable, make_keys: MakeKeys) -> Index:
         """Return a group's tokens by keys that they have. Kept as long as few tokens come and go.
 
         Several threads may make the same index at the same time; one of them stays.
 
         Args:
             group: the group.
-            keys_of: gives the keys of a token; for one Sparse always the same function.
+            make_keys: makes what gives the keys of a token; for one Sparse always the same function.
         """
         found = self._indexes.get(group)
         if found is None:
-            found = self._indexes[group] = Index.of(self.group(group), keys_of)
+            found = self._indexes[group] = Index.of(self.group(group), make_keys)
         return found
 
     def groups(self) -> Iterable[Hashable]:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.objects import inter_pod
-from policies.engine.objects.inter_pod import Domains, places_of, resolved
+from policies.engine.objects.columns import ANY_NAMESPACE, required_anti_terms, weighed_terms
+from policies.engine.objects.inter_pod import Domains, places_of, resolved, tokens_for
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -29,6 +30,20 @@ TERMS = [
     [{"topologyKey": "zone", "labelSelector": {}}],
     [{"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "db", "no"]}]}}],
 ]  # fmt: skip
+# As they stand in anti-affinity: some ask for one label, some for one of several, some for none.
+SELECTORS: list[dict[str, Any] | None] = [
+    *({"matchLabels": {"app": f"a{number}"}} for number in range(4)),
+    *({"matchLabels": {"app": f"a{number}", "tier": "web"}} for number in range(4)),
+    {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a0", "a1", "a1"]}]},
+    {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a0"]}]},
+    {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+    {},
+    None,
+]
+anti = st.lists(
+    st.tuples(st.sampled_from(SELECTORS), st.sampled_from([{}, {"namespaceSelector": {}}, {"namespaces": ["other"]}])),
+    max_size=6,
+)
 placed = st.lists(
     st.tuples(
         st.integers(0, 3), st.sampled_from(["web", "db"]), st.booleans(), st.sampled_from(["default", "other", "new"])
@@ -75,3 +90,40 @@ def made(pods: list[tuple[Any, ...]]) -> list[Pod]:
         )
         for place, (node, app, own, namespace) in enumerate(pods)
     ]
+
+
+@given(st.lists(anti, min_size=1, max_size=5), st.sampled_from([0, 3, 16]), st.data())
+def test_of_many_terms_those_are_found_that_mean_a_pod(
+    steps: list[list[tuple[Any, Any]]], listed: int, data: st.DataObject
+) -> None:
+    nodes = [Node.from_json(make_node(f"n{number}")) for number in range(2)]
+    snapshot = Snapshot.of(nodes, [], NAMESPACES)
+    labels = data.draw(
+        st.fixed_dictionaries({}, optional={"app": st.sampled_from(["a0", "a1", "x"]), "tier": st.just("web")})
+    )
+    asking = Pod.from_json(make_pod("asking", labels=labels))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inter_pod, "_MAX_LISTED", listed)
+        for step, found in enumerate(steps):
+            terms = [{"topologyKey": "zone", "labelSelector": selector, **spaces} for selector, spaces in found]
+            wanted = {
+                "requiredDuringSchedulingIgnoredDuringExecution": terms,
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": each} for each in terms
+                ],
+            }
+            there = Pod.from_json(make_pod("there", nodeName=f"n{step % 2}", affinity={"podAntiAffinity": wanted}))
+            snapshot = snapshot.changed(dict(Snapshot.of([nodes[step % 2]], [there]).nodes))
+            fresh = Snapshot.of(nodes, [pod for info in snapshot.nodes.values() for pod in info.pods], NAMESPACES)
+            for read, term_of in ((required_anti_terms, lambda token: token), (weighed_terms, lambda token: token[0])):
+                listed_all = [
+                    token
+                    for group in ("default", ANY_NAMESPACE)
+                    for token in read(fresh.table).group(group)
+                    if term_of(token).matches("default", asking.labels, {})
+                ]
+                got = [token for token, _ in tokens_for(read(snapshot.table), asking)]
+                assert len(got) == len(set(got))
+                assert {token for token in got if term_of(token).matches("default", asking.labels, {})} == set(
+                    listed_all
+                )
