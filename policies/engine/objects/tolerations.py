@@ -5,7 +5,6 @@ k8s.io/component-helpers v0.36.3 scheduling/corev1/helpers.go.
 """
 
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 
@@ -15,25 +14,30 @@ from policies.engine.objects.pod_spec import PodSpec, Toleration
 from policies.engine.objects.table import Numbers, Rows, Table
 
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
+_KEEPING_OFF = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 
 class Tolerated:
     """The taints that a Pod tolerates: asking whether one is among them takes as long with thousands of tolerations as with one."""
 
     def __init__(self, tolerations: Sequence[Toleration] | None) -> None:
-        # Key, effect and value; an empty key or effect stands for all, None for any value.
-        self._known: set[tuple[str, str, str | None]] = set()
+        # By key, of which an empty one stands for all: effect and value; an empty effect stands for all, None for any value.
+        self._known: dict[str, set[tuple[str, str | None]]] = {}
         for each in tolerations or ():
             if each.operator in {"", "Equal"}:
-                self._known.add((each.key, each.effect, each.value))
+                self._known.setdefault(each.key, set()).add((each.effect, each.value))
             elif each.operator == "Exists":
-                self._known.add((each.key, each.effect, None))
+                self._known.setdefault(each.key, set()).add((each.effect, None))
 
     def __contains__(self, taint: Taint) -> bool:
-        if not self._known:
+        return self._has(taint.key, taint) or (bool(taint.key) and self._has("", taint))
+
+    def _has(self, key: str, taint: Taint) -> bool:
+        found = self._known.get(key)
+        if found is None:
             return False
-        asked = product((taint.key, ""), (taint.effect, ""), (taint.value, None))
-        return not self._known.isdisjoint(asked)
+        effect, value = taint.effect, taint.value
+        return not found.isdisjoint(((effect, value), (effect, None), ("", value), ("", None)))
 
 
 def match_tolerated(table: Table, rows: Rows, spec: PodSpec) -> Mask:
@@ -41,8 +45,7 @@ def match_tolerated(table: Table, rows: Rows, spec: PodSpec) -> Mask:
     tolerated = Tolerated(spec.tolerations)
 
     def all_tolerated(found: tuple[Taint, ...]) -> bool:
-        keeping_off = [taint for taint in found if taint.effect in {NO_SCHEDULE, NO_EXECUTE}]
-        return all(taint in tolerated for taint in keeping_off)
+        return all(taint in tolerated for taint in found if taint.effect in _KEEPING_OFF)
 
     column = taints(table)
     answers = [all_tolerated(found) for found in column.values]  # type: ignore[arg-type] # what the column holds
@@ -54,8 +57,7 @@ def count_unpreferred(table: Table, rows: Rows, spec: PodSpec) -> Numbers:
     tolerated = Tolerated(spec.tolerations)
 
     def count(found: tuple[Taint, ...]) -> int:
-        unpreferred = [taint for taint in found if taint.effect == PREFER_NO_SCHEDULE]
-        return sum(taint not in tolerated for taint in unpreferred)
+        return sum(taint not in tolerated for taint in found if taint.effect == PREFER_NO_SCHEDULE)
 
     column = taints(table)
     counts = [count(found) for found in column.values]  # type: ignore[arg-type] # what the column holds
