@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -106,7 +106,9 @@ class MemoryStream:
 
 
 class History:
-    """A recorder whose spool is shipped and ingested when `settle` says so."""
+    """A recorder whose spool is shipped and ingested when `settle` says so. The component tests' conftest closes it after its test."""
+
+    opened: ClassVar[list["History"]] = []
 
     def __init__(self, root: Path, writer: str = "extender@test", **settings: Any) -> None:
         self.stream: Any = MemoryStream()
@@ -114,6 +116,7 @@ class History:
             root=root, writer=writer, stream=self.stream, **{"max_bytes": PLENTY, "when_full": "lose"} | settings
         )
         self.recorder.spool.open()
+        self.opened.append(self)
 
     @property
     def spool(self) -> Spool:

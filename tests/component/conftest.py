@@ -8,8 +8,14 @@ import pytest
 from tests.recording import History
 
 
+@pytest.fixture(autouse=True)
+def histories_are_closed() -> Iterator[None]:
+    """Each holds two files and a thread, and a thousand tests make some."""
+    yield
+    while History.opened:
+        History.opened.pop().spool.close()
+
+
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(tmp_path / "spool")
-    yield made
-    made.spool.close()
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "spool")

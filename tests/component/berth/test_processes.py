@@ -150,10 +150,13 @@ def type_into_a_shell(environment: dict[str, str], *lines: tuple[str, str]) -> s
     pid, terminal = pty.fork()
     if not pid:
         os.execvpe("bash", ["bash", "--norc", "-i"], environment)
+    # Not `select`, which takes no descriptor above 1,023.
+    ready = select.poll()
+    ready.register(terminal, select.POLLIN)
     shown = ""
     for awaited, line in lines:
         while awaited not in shown.rpartition("\x00")[2]:
-            assert select.select([terminal], [], [], 60)[0], f"{awaited!r} isn't shown: {shown}"
+            assert ready.poll(60_000), f"{awaited!r} isn't shown: {shown}"
             shown += os.read(terminal, 4096).decode(errors="replace")
         shown += "\x00"
         os.write(terminal, f"{line}\n".encode())
