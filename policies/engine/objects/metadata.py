@@ -70,6 +70,17 @@ def check_is_shared(texts: Collection[str]) -> None:
         raise TooLargeToShareError
 
 
+def is_later_version(version: str, than: str) -> bool | None:
+    """Return whether a resourceVersion is later than another one of the same kind; None where one of them is no number.
+
+    They compare as whole numbers (Kubernetes enhancement 5504). A caller may send one of any length, which Python's int refuses.
+    """
+    if not all(text.isascii() and text.isdigit() for text in (version, than)):
+        return None
+    one, other = version.lstrip("0"), than.lstrip("0")
+    return (len(one), one) > (len(other), other)
+
+
 def without_nulls(json: object) -> object:
     """Return the same JSON without members that are null: Go reads null as the member's zero value, or as absent."""
     if isinstance(json, dict):

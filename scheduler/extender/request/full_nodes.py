@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.objects.lineage import names_between
+from policies.engine.objects.metadata import is_later_version
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
@@ -209,5 +210,4 @@ def is_newer(one: Node, other: Node) -> bool:
     Its documentation says so since v1.35; an API server on etcd never did otherwise.
     """
     first, second = one.metadata, other.metadata
-    texts = first.resource_version, second.resource_version
-    return first.uid == second.uid and all(map(str.isdecimal, texts)) and int(texts[0]) > int(texts[1])
+    return first.uid == second.uid and bool(is_later_version(first.resource_version, second.resource_version))

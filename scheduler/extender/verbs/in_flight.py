@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from policies.engine.objects.metadata import is_later_version
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.live import PodEvent
 from scheduler.extender.request.objects import kept_bytes
@@ -198,7 +199,6 @@ def _is_settled(assumed: AssumedPod, event: PodEvent) -> bool:
 
 
 def _is_newer(version: str, than: str) -> bool:
-    """Return whether a resource version is the newer one. They compare as whole numbers (Kubernetes enhancement 5504)."""
-    if version.isdigit() and than.isdigit():
-        return int(version) > int(than)
-    return version != than
+    """Return whether a resource version is the newer one, or another one where that can't be told."""
+    later = is_later_version(version, than)
+    return version != than if later is None else later

@@ -118,13 +118,14 @@ class TestAnotherVersionThanTheWatchS:
         assert first.nodes["b"] is live.nodes["b"]
         assert on(full, live, node("b", "7"), node("a", "8")) is first
 
-    def test_that_is_newer_counts_when_a_body_comes_without_the_node(self) -> None:
+    @pytest.mark.parametrize("version", ["10", "9" * 5_000], ids=["10", "longer than Python's int reads"])
+    def test_that_is_newer_counts_when_a_body_comes_without_the_node(self, version: str) -> None:
         live, full = snapshot_of(node("a", "9"), node("b", "7")), FullNodes()
-        first = on(full, live, node("a", "10"), node("b", "7"))
+        first = on(full, live, node("a", version), node("b", "7"))
         assert on(full, live, node("b", "7")) is first
-        assert version_in(first, "a") == "10"
+        assert version_in(first, "a") == version
 
-    @pytest.mark.parametrize("version", ["6", "", "x8"])
+    @pytest.mark.parametrize("version", ["6", "", "x8", "007", "\N{ARABIC-INDIC DIGIT EIGHT}", "8\N{SUPERSCRIPT TWO}"])
     def test_that_is_not_known_to_be_newer_makes_room_when_a_body_comes_without_the_node(self, version: str) -> None:
         live, full = snapshot_of(node("a", "7"), node("b", "7")), FullNodes()
         assert version_in(on(full, live, node("a", version), node("b", "7")), "a") == version

@@ -49,6 +49,13 @@ NO_OUTCOMES = [
 
 
 class TestPlacements:
+    @pytest.mark.parametrize(("answered", "is_left"), [("9" * 5_000, True), ("8\N{SUPERSCRIPT TWO}", False)])
+    def test_what_no_number_can_be_read_from_is_no_fault(self, answered: str, is_left: bool) -> None:
+        in_flight = InFlight()
+        in_flight.passed(pod("a", answered), "n1")
+        in_flight.observe(event("a", version="11"))
+        assert ("a" in placed(in_flight)) is is_left
+
     def test_a_pod_counts_on_the_only_node_that_it_may_use(self) -> None:
         in_flight = InFlight()
         in_flight.passed(pod("a"), "n1")
