@@ -218,6 +218,12 @@ def measure_searches(rows: int, until: datetime, times: int) -> None:
     print(f"beyond the aim: {', '.join(slow) or 'none'}")
 
 
+def forget_pages() -> None:
+    """Make Linux forget what it keeps of files in memory, so that PostgreSQL reads from the disk; root's to ask for."""
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("1")
+
+
 def measure_stories(rows: int, times: int) -> None:
     """Print the p95 of reading all Decisions about a Pod, with their bodies, by namespace and name."""
     from scheduler.decisions.reading import recorded
@@ -243,6 +249,9 @@ def main() -> None:
     )
     parser.add_argument("--pods", type=int, default=5_000, help="Pods for the ingest, two Decisions each")
     parser.add_argument("--times", type=int, default=20, help="how often each search is asked")
+    parser.add_argument(
+        "--cold", action="store_true", help="search once more with nothing of the tables in Linux's memory, as root"
+    )
     parser.add_argument("--requests", type=int, default=200, help="Decisions for the request's part; 0 leaves it out")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
@@ -276,6 +285,10 @@ def main() -> None:
         bound_statements(connection)  # as the admin does
         measure_searches(asked.rows, until, asked.times)
         measure_stories(asked.rows, 10 * asked.times)
+        if asked.cold:
+            forget_pages()
+            print("\nwith an empty page cache:", end="")
+            measure_searches(asked.rows, until, asked.times)
 
 
 if __name__ == "__main__":

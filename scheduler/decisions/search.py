@@ -36,11 +36,13 @@ from scheduler.models import FOUND_NO_NODE, Decision
 VERBS = ("filter", "prioritize", "bind", "preempt", "schedule")
 ANSWERS = {"none": "no node", "some": "some nodes refused", "all": "every node", "error": "error"}
 SPANS = {"15m": "15 min", "hour": "hour", "day": "day", "yesterday": "yesterday", "week": "7 days"}
-# A page looks at so many rows for what no index has: at few of them first, then at twice as many each time, as long as it took less
-# than this. On a disk that is slow it looks at fewer, so that whoever asked sees how far it came.
+# A page looks at so many rows for what no index has: at few of them first, then at twice as many each time, or at as many as take
+# STEP_SECONDS at the speed of the last ones, until LONG_SECONDS are over. On a disk that is slow it looks at fewer, so that whoever
+# asked sees how far it came; where the next rows aren't in memory as the last ones were, few are read before that is known.
 MOST_LOOKED_AT = 50_000
 LOOKED_AT_FIRST = 250
 LONG_SECONDS = 0.05
+STEP_SECONDS = 0.01
 _LARGEST_SEQUENCE = 2**63 - 1
 _ORDER = ("-at", "-sequence", "-id")
 _LENGTHS = {
@@ -159,7 +161,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         further, nearer = ("lt", "gt") if goes_back else ("gt", "lt")
         keys = ordered.values_list("at", "sequence", "id")
         rows: list[Decision] = []
-        began, looked, step, place = monotonic(), 0, min(LOOKED_AT_FIRST, MOST_LOOKED_AT), Q()
+        looked, step, place = 0, min(LOOKED_AT_FIRST, MOST_LOOKED_AT), Q()
+        began = until = monotonic()
         while True:
             # The last row of this step, and the first behind it. Whole places, not times alone: any number of rows may share a time.
             edge = [Key(*key) for key in keys.filter(place)[step - 1 : step + 1]]
@@ -168,9 +171,11 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
             looked += step
             if is_last or len(rows) > self.limit:
                 return rows, None
-            if looked >= MOST_LOOKED_AT or monotonic() - began > LONG_SECONDS:
+            before, until = until, monotonic()
+            if looked >= MOST_LOOKED_AT or until - began > LONG_SECONDS:
                 return rows, edge[0]
-            step = min(2 * step, MOST_LOOKED_AT - looked)
+            in_time = max(int(step * STEP_SECONDS / (until - before)), LOOKED_AT_FIRST)
+            step = min(2 * step, in_time, MOST_LOOKED_AT - looked)
             place = edge[0].beyond(further)
 
     def _leading(self) -> str:

@@ -291,6 +291,7 @@ def test_what_no_index_leads_to_is_looked_for_in_steps(auditor: Client, monkeypa
 def test_steps_that_grow_leave_nothing_out_and_show_nothing_twice(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(search, "LOOKED_AT_FIRST", 2)
     monkeypatch.setattr(search, "LONG_SECONDS", 3_600)
+    monkeypatch.setattr(search, "STEP_SECONDS", 3_600)
     for index in range(40):
         # Some at the same moment, and more of these than a step looks at.
         make_decision(
@@ -305,6 +306,23 @@ def test_steps_that_grow_leave_nothing_out_and_show_nothing_twice(monkeypatch: p
     assert found.looked_until is None
     few = parse_search({"q": "web", place: edge, "limit": "5"}, NOW).page()
     assert names(few) == (names(found)[:5] if place == "before" else names(found)[-5:])
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(3_600, (2, 4, 8, 6)), (0, 10 * (2,))])
+def test_steps_grow_only_where_rows_come_fast(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, steps: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(search, "LOOKED_AT_FIRST", 2)
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 20)
+    monkeypatch.setattr(search, "LONG_SECONDS", 3_600)
+    monkeypatch.setattr(search, "STEP_SECONDS", seconds)
+    many(30)
+    with CaptureQueriesContext(connection) as asked:
+        page = parse_search({"q": "none of them"}, NOW).page()
+    # Each step asks how far it goes, and then for what is in it.
+    assert len(asked) == 2 * len(steps)
+    assert page.rows == []
+    assert page.looked_until == NOW
 
 
 @pytest.mark.parametrize("way", ["next", "previous"])
