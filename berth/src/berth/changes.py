@@ -58,12 +58,14 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _times(found: dict[str, Any]) -> Iterator[str]:
-    if not found.get("publish_at"):
-        return
-    if found["is_scheduled"]:
-        yield f"goes live at {found['publish_at']}"
-    elif found["state"] in _OPEN and not found.get("held"):
-        yield f"! It was to go live at {found['publish_at']}, and was edited since: set the time again."
+    if found.get("publish_at"):
+        if found["is_scheduled"]:
+            yield f"goes live at {found['publish_at']}"
+        elif found["state"] in _OPEN and not found.get("held"):
+            yield f"! It was to go live at {found['publish_at']}, and was edited since: set the time again."
+    # A part of what is approved.
+    if found.get("expires_at"):
+        yield f"goes back at {found['expires_at']}"
 
 
 def _gate(gate: dict[str, Any]) -> Iterator[str]:

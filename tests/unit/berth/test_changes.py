@@ -99,6 +99,11 @@ def test_a_change_says_whether_its_time_still_holds(berth: Berth, stub: Stub) ->
     assert "! It was to go live at 2126-01-01T00:00:00Z, and was edited since" in berth("changes", "4").out
 
 
+def test_a_change_says_when_it_goes_back(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/changes/4", {**DRAFT, "expires_at": "2126-01-02T00:00:00Z"})
+    assert "goes back at 2126-01-02T00:00:00Z" in berth("changes", "4").out
+
+
 def test_a_change_says_what_of_it_a_repository_keeps(berth: Berth, stub: Stub) -> None:
     stub.answer("GET", "/changes/4", {**DRAFT, "kept": ["rule set web is kept by shop-rules: …"]})
 
