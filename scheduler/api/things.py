@@ -22,6 +22,7 @@ from scheduler.applying import Documents, Wish, apply, examine_documents, unknow
 
 _NAMED = OpenApiParameter("name", str, description="Only those of this name; * stands for any characters: `team-a-*`.")
 _PATTERN = re.compile(r"[a-z0-9*-]{0,63}")
+_PATTERN_OF_CLASSES = re.compile(r"[a-z0-9.*-]{0,253}")
 
 
 class ThingViewSet(ReadOnlyViewSet):
@@ -38,9 +39,11 @@ class ThingViewSet(ReadOnlyViewSet):
             ValidationError: no name is like that.
         """
         pattern = self.request.query_params.get("name", "") if self.action == "list" else ""
-        if not _PATTERN.fullmatch(pattern):
+        names = _PATTERN_OF_CLASSES if self.kind == Kind.PRIORITY_CLASS else _PATTERN
+        if not names.fullmatch(pattern):
             raise ValidationError({"name": "is a name, or the like of one with *, such as team-a-*"})
-        return queryset.filter(name__regex=f"^{pattern.replace('*', '.*')}$") if pattern else queryset
+        any_characters = re.escape(pattern).replace(r"\*", ".*")
+        return queryset.filter(name__regex=f"^{any_characters}$") if pattern else queryset
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return one of them."""

@@ -16,6 +16,7 @@ from tests.builders import (
     TEAM_FILTER,
     assignment_document,
     exemption_document,
+    make_priority_class,
     make_rule_set,
     priority_class_document,
     rule_set_document,
@@ -71,6 +72,19 @@ def test_lists_are_narrowed_by_what_names_are_like(operator: Client) -> None:
     assert names("team") == names("tea*m") == []
     refused = told(ask(operator, "get", "/rule-sets?name=team.*"), 400)
     assert refused["faults"][0]["path"] == "name"
+
+
+def test_names_of_priority_classes_are_narrowed_with_their_dots(operator: Client) -> None:
+    publish_all(*(make_priority_class(name) for name in ("shop.batch-low", "shop-batch-low", "x" * 253)))
+
+    def names(pattern: str) -> list[str]:
+        found = told(ask(operator, "get", f"/priority-classes?fields=name&name={pattern}"))["results"]
+        return [each["name"] for each in found]
+
+    assert names("shop.batch-low") == names("shop.*") == ["shop.batch-low"]
+    assert names("shop*low") == ["shop-batch-low", "shop.batch-low"]
+    assert names("x" * 253) == ["x" * 253]
+    told(ask(operator, "get", "/priority-classes?name=shop(batch"), 400)
 
 
 def test_a_rule_set_that_there_isnt_is_a_fault_with_its_place(operator: Client) -> None:
