@@ -12,12 +12,13 @@ from rest_framework.response import Response
 
 from policies import publishing
 from policies.api.asked import Asked, asked_of
-from policies.api.base import Door, by_of
+from policies.api.base import MAY_MATCH, Door, by_of, expected_of, tags_of
 from policies.api.documents import MadeSerializer, made_of, read_whole
 from policies.api.pagination import NAMED_PAGES, page_of_named
+from policies.api.problems import UnlookedError
 from policies.engine import ruleset as engine
 from policies.engine.documents import document_of
-from policies.publishing import Kind, Suspended
+from policies.publishing import Kind, OvertakenError, Suspended
 
 _MOST_TEXT = 2_000
 REASON = OpenApiParameter(
@@ -36,6 +37,7 @@ class SuspendedSerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField()
     ends_at = serializers.DateTimeField(allow_null=True)
     has_ended = serializers.BooleanField(help_text="its end is past: it has nothing out of force any more")
+    digest = serializers.CharField(help_text="of its content, for the If-Match of what is to take its place")
     document = serializers.JSONField()
 
 
@@ -127,6 +129,7 @@ class ExemptionsView(SuspensionsView):
     """Exemptions."""
 
     of = engine.Exemption
+    parameters = {"get": NAMED_PAGES, "post": [MAY_MATCH]}
 
     @extend_schema(responses=SuspendedPageSerializer)
     def get(self, request: Request) -> Response:
@@ -135,9 +138,18 @@ class ExemptionsView(SuspensionsView):
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses={201: MadeSerializer})
     def post(self, request: Request) -> Response:
-        """Exempt some Pods from a rule, by a whole document; an Exemption of its name becomes this one."""
+        """Exempt some Pods from a rule, by a whole document; the Exemption of its name that If-Match is for becomes this one."""
         value = read_whole(request.data, Kind.EXEMPTION)
-        made = publishing.exempt(name=value.name, spec=document_of(value)["spec"], by=by_of(request))
+        there, looked = publishing.digest_of_exemption(value.name), bool(tags_of(request))
+        replaces = expected_of(request, there) if looked else ""
+        try:
+            made = publishing.exempt(
+                name=value.name, spec=document_of(value)["spec"], by=by_of(request), replaces=replaces
+            )
+        except OvertakenError as error:
+            if looked:
+                raise
+            raise UnlookedError from error
         return Response(made_of(made), status=status.HTTP_201_CREATED)
 
 
@@ -180,6 +192,7 @@ def _shown(each: Suspended) -> dict[str, Any]:
         "revision": each.revision,
         "ends_at": each.ends_at,
         "has_ended": each.has_ended,
+        "digest": publishing.digest_of_shown(made),
         "document": document_of(made),
     }
     return dict(SuspendedSerializer(shown).data)

@@ -163,7 +163,13 @@ def test_an_exemption_is_made_and_ended(operator: Client) -> None:
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
     document = exemption_document("for-now", "RuleSet/web/team", until="2126-01-01T00:00:00Z")
     assert told(ask(operator, "post", "/exemptions", document), 201)["state"] == "published"
-    assert [each["name"] for each in told(ask(operator, "get", "/exemptions"))["results"]] == ["for-now"]
+    (shown,) = told(ask(operator, "get", "/exemptions"))["results"]
+    assert shown["name"] == "for-now"
+    later = exemption_document("for-now", "RuleSet/web/team", until="2126-02-01T00:00:00Z")
+    told(ask(operator, "post", "/exemptions", later), 428)
+    told(ask(operator, "post", "/exemptions", later, match='"another"'), 412)
+    told(ask(operator, "post", "/exemptions", later, match=f'"{shown["digest"]}"'), 201)
+    assert told(ask(operator, "get", "/exemptions"))["results"][0]["ends_at"] == "2126-02-01T00:00:00Z"
     assert told(ask(operator, "delete", "/exemptions/for-now?reason=done"))["changed"]
     told(ask(operator, "delete", "/exemptions/for-now"), 404)
 
