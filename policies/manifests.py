@@ -200,8 +200,7 @@ def read_documents(text: str, source: str) -> list[Located]:
         raise RuleSetError([Fault("", _explain(error, text, source))]) from error
     wrong = _json_fault(text)
     if wrong is None:
-        # In JSON a tab stands between tokens only, where YAML doesn't take it.
-        text = text.replace("\t", " ")
+        text = _as_yaml(text)
     if is_read and not _READ_OTHERWISE.search(text):
         with suppress(*_UNREADABLE):
             return list(_read(_FastLoader(text), source))
@@ -269,6 +268,16 @@ def _json_fault(text: str) -> Exception | None:
     except (ValueError, RecursionError) as error:
         return error
     return None
+
+
+# What JSON has in its texts as it is, and YAML takes for the end of a line, or for no character at all.
+_NO_YAML = re.compile("(?!\\A\ufeff)[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+
+
+def _as_yaml(text: str) -> str:
+    """Return JSON with what YAML reads otherwise written another way, each line where it was."""
+    # In JSON a tab stands between tokens only, where YAML doesn't take it; and those characters in texts only.
+    return _NO_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\t", " "))
 
 
 def _read(loader: "_Loader | _FastLoader", source: str) -> Iterator[Located]:

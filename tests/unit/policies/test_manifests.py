@@ -40,6 +40,16 @@ class TestReadDocuments:
     def test_a_file_without_documents_gives_none(self, text: str) -> None:
         assert read_documents(text, "rules.yaml") == []
 
+    @pytest.mark.parametrize(
+        "rare", ["\x7f", "\x85", "\x9f", "\u2028", "\u2029", "\ufeff", "\ud800", "\ufffe", "\uffff"]
+    )
+    def test_json_is_read_as_json_where_yaml_takes_a_character_otherwise(self, rare: str) -> None:
+        document = {f"a{rare}b": [f"{rare}x", f"\\{rare}", rare]}
+        text = json.dumps(document, ensure_ascii=False, indent=1)
+        assert read(text) == read(f"\ufeff{text}") == document
+        (found,) = read_documents(text.replace(": [", ":\n["), "rules.json")
+        assert found.line_of(f"a{rare}b[2]") == 6
+
     def test_json_is_read_too(self) -> None:
         document = rule_set_document(scores=[{"name": "x", "expression": "1", "bounds": [-1e3, 1.5e-1]}])
         assert read(json.dumps(document)) == document
