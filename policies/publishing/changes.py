@@ -266,7 +266,7 @@ def rebase_change(
     Where nothing has moved, it stays as it is.
 
     Where Assignments were moved by both, they are asked in the order that this Change wants, or, with ORDER among `take_theirs`,
-    in the live one.
+    in the live one. Without the edits that are given up they may come apart in a way that nobody was shown: that is refused.
 
     Args:
         change: which.
@@ -286,8 +286,12 @@ def rebase_change(
             raise OvertakenError([f"Revision {current_revision().number} was made since you looked. Look again."])
         moved = moved_of(row)
         _check_has_moved({*take_theirs, *merge}, moved, row)
-        if not moved and orders_of(row) is None:
+        shown = orders_of(row)
+        if not moved and shown is None:
             return row  # no edit: nobody becomes an author by it, and approvals stay
+        orders = orders_of(row, without=take_theirs)
+        if orders is not None and shown is None:
+            raise PublishingError([_unshown(orders, take_theirs)])
         merged = {each.key: _merged(each, merge[each.key]) for each in moved if each.key in merge}
         given_up = [
             each
@@ -301,13 +305,15 @@ def rebase_change(
         for each in moved:
             fields = {"document": engine.encode(merged[each.key]).decode()} if each.key in merged else {}
             row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(each.key, ""), **fields)
-        orders, theirs = orders_of(row), ORDER in take_theirs
-        if orders is not None:
-            _take_order(row, orders, by, theirs=theirs)
+        theirs = ORDER in take_theirs
+        if theirs or orders is not None:
+            _take_order(row, None if theirs else orders, by)
         row.base = expected_revision
         how = {key: _how(merge[key]) for key in merged} | {each.key: "theirs" for each in given_up}
         named = ", ".join(f"{each.kind} {each.name}: {how.get(each.key, 'mine')}" for each in moved)
-        named += f"{', ' * bool(named)}order of Assignments: {'theirs' if theirs else 'mine'}" if orders else ""
+        named += (
+            f"{', ' * bool(named)}order of Assignments: {'theirs' if theirs else 'mine'}" if theirs or orders else ""
+        )
         finish(row, _Act.REBASE, by, named, more=things_of(row, {each.key for each in moved}))
     return row
 
@@ -323,13 +329,21 @@ def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Chang
         raise PublishingError([f"{kind} {name} hasn't moved since; {others}." for kind, name in sorted(wrong)])
 
 
-def _take_order(row: Change, orders: Orders, by: By, *, theirs: bool) -> None:
-    """Renumber Assignments, so that they are asked as the Change wants them, or as they are asked live."""
+def _unshown(orders: Orders, given_up: Iterable[Key]) -> str:
+    named = ", ".join(f"{kind} {name}" for kind, name in sorted(given_up) if kind == Kind.ASSIGNMENT)
+    return (
+        f"Without the edit of {named} the numbers of both make an order of Assignments that nobody asked for: {'; '.join(orders.sentences)}. "
+        "Discard that edit first, then look again: whose order is taken is asked then."
+    )
+
+
+def _take_order(row: Change, orders: Orders | None, by: By) -> None:
+    """Renumber Assignments, so that they are asked as the Change wants them; None: as they are asked live."""
     live, edits = current_revision(), edits_of(row)
     held = {edit.name for edit in edits if edit.kind == Kind.ASSIGNMENT}
     now = {each.name: each for each in live.assignments}
     made = {each.name: each for each in with_edits(live, edits).assignments}
-    if theirs:
+    if orders is None:
         numbers = {name: now[name].order for name in held if name in now and name in made}
     else:
         numbers = orders_for(made.values(), orders.wanted)

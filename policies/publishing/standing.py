@@ -113,10 +113,13 @@ class _Placed(msgspec.Struct):
     order: int = engine.Assignment(name="", rule_set="").order
 
 
-def orders_of(change: Change) -> Orders | None:
-    """Return how a Change and others since want Assignments asked, where their numbers together make an order that neither wants."""
+def orders_of(change: Change, without: Collection[Key] = ()) -> Orders | None:
+    """Return how a Change and others since want Assignments asked, where their numbers together make an order that neither wants.
+
+    `without` are edits that are left out, as if they had been given up.
+    """
     live = current_revision()
-    rows = [row for row in change.edits.all() if row.kind == Kind.ASSIGNMENT]
+    rows = [row for row in change.edits.all() if row.kind == Kind.ASSIGNMENT and row.key not in without]
     if not rows or change.base == live.number:
         return None
     edits = {row.name: _order_in(row.document) for row in rows}

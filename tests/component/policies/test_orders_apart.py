@@ -207,3 +207,40 @@ def test_nothing_is_apart_where_one_side_moved_nothing(data: st.DataObject) -> N
     base, edits = data.draw(numbers), data.draw(numbers)
     assert orders_apart(base, base, edits) is None
     assert orders_apart(base, {**base, **edits}, edits) is None
+
+
+def test_my_order_is_kept_where_the_live_number_happens_to_be_mine(alice: User) -> None:
+    publish_all(make_assignment("two", order=30), make_assignment("three", order=40))
+    change = moved(alice, "two", 0)
+    publish_all(make_assignment("two", order=0), make_assignment("one", order=0))
+    assert order() == ["one", "two", "three"]
+    assert publishing.standing_of(change).moved == ("Assignment two", "order of Assignments")
+    rebased = rebase(change, alice)
+    assert rebased.events.get(act="rebase").text == "Assignment two: theirs, order of Assignments: mine"
+    do(rebased, publishing.publish_change, alice)
+    assert order() == ["two", "one", "three"]
+
+
+def test_an_order_that_comes_apart_by_what_is_given_up_is_asked_about_first(alice: User) -> None:
+    edits = [Edit("Assignment", "one", None), Edit.of(make_assignment("zero", order=1))]
+    change = publishing.open_change(title="zero in place of one", edits=edits, by=alice)
+    publish_all(make_assignment("one", order=1))
+    key = ("Assignment", "one")
+    assert [each.key for each in publishing.moved_of(change)] == [key]
+    assert publishing.orders_of(change) is None
+    with pytest.raises(PublishingError, match=r"asked as this edit has them: zero, one.* Discard that edit first"):
+        rebase(change, alice, take_theirs=[key])
+    do(change, publishing.discard_edits, alice, keys=[key])
+    assert publishing.orders_of(change) is not None
+    do(rebase(change, alice), publishing.publish_change, alice)
+    assert order() == ["zero", "one", "two", "three"]
+
+
+def test_what_is_given_up_stays_out_where_orders_go_together_without_it(alice: User) -> None:
+    edits = [Edit.of(make_assignment(name, order=number)) for name, number in (("one", 25), ("three", 35))]
+    change = publishing.open_change(title="both", edits=edits, by=alice)
+    publish_all(make_assignment("one", order=15), make_assignment("two", order=16))
+    rebased = rebase(change, alice, take_theirs=[("Assignment", "one")])
+    assert [each.name for each in publishing.edits_of(rebased)] == ["three"]
+    do(rebased, publishing.publish_change, alice)
+    assert order() == ["one", "two", "three"]
