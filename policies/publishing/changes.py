@@ -5,6 +5,7 @@ approvals are for a digest, and fall with it. Publishing drops those of other Ch
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 from django.contrib.auth.models import User
@@ -56,6 +57,13 @@ from policies.publishing.standing import (
 _Act = ChangeEvent.Act
 _LONGEST_TITLE = 200
 _NOTHING_CHOSEN: Mapping[Key, Mapping[str, str]] = {}
+
+
+class TakenBack(NamedTuple):
+    """An expired Change, and what its way back is made on where that isn't what it made, by digest."""
+
+    change: Change
+    bases: Mapping[Key, str]
 
 
 def open_change(
@@ -188,25 +196,27 @@ def write_change(
     by: By,
     reason: str,
     rolls_back_to: int | None = None,
-    takes_back: Change | None = None,
+    takes_back: TakenBack | None = None,
     keeper: Keeper = NOBODY,
 ) -> Change:
     """Write a new Change, made on what is live; one that takes another back, on what that one made."""
     check_words(title, reason)
-    number = takes_back.revision_id if takes_back and takes_back.revision_id else live.number
+    expired = takes_back.change if takes_back else None
+    number = expired.revision_id if expired and expired.revision_id else live.number
+    bases = live_digests(edits, number) | dict(takes_back.bases if takes_back else {})
     change = Change.objects.create(
         title=_title_of(title)[:_LONGEST_TITLE],
         reason=reason,
         base=number,
         digest="",
         rolls_back_to=rolls_back_to,
-        expiry_of=takes_back,
+        expiry_of=expired,
         owner=check_owner_name(keeper.owner),
         takes_over=keeper.takes_over,
         opened_by=name_of(by),
         moved_at=timezone.now(),
     )
-    write_edits(change, edits, live_digests(edits, number), by=by)
+    write_edits(change, edits, bases, by=by)
     check_reach(change, by)
     note(change, _Act.OPEN, by, reason, more=things_of(change))
     return change

@@ -5,11 +5,13 @@ is refused then is held back and says why; it is tried again once somebody sets 
 was missed in an outage is caught up.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 
 import msgspec
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import QuerySet
 
 from policies.models import Change, ChangeEvent, GateRun, RevisionPart
@@ -17,10 +19,10 @@ from policies.origin import Door, coming_from, current_origin
 from policies.publishing import lifecycle
 from policies.publishing.actors import CLOCK, By
 from policies.publishing.acts import finish, locked
-from policies.publishing.changes import publish_change, run_gate, write_change
+from policies.publishing.changes import TakenBack, publish_change, run_gate, write_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import OvertakenError, PublishingError
-from policies.publishing.parts import Key
+from policies.publishing.parts import Key, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.standing import (
     AUTHORING,
@@ -40,6 +42,12 @@ _Act = ChangeEvent.Act
 LATE_AFTER = timedelta(seconds=60)
 # Longer than this nothing waits for the gate: it is held back then, and says so.
 _GATE_TAKES_AT_MOST = timedelta(minutes=10)
+# So long a Change is tried again that a fault of Berth's own keeps from going live; then it is held back, and says so.
+_TRIED_AT_MOST = timedelta(minutes=10)
+
+# What is due meets these all at once.
+_DATABASE_IS_AWAY = (OperationalError, InterfaceError)
+_logger = logging.getLogger(__name__)
 
 
 def schedule_change(*, change: Change, by: By, publish_at: datetime | None, expected_digest: str) -> Change:
@@ -166,17 +174,74 @@ def _do_due(now: datetime) -> list[str]:
     # In the order in which it would have been done in time. What ends together ends newest first: it may stand on the other.
     ends = [(at, False, -made, number) for at, made, number in expired.values_list("expires_at", "revision", "pk")]
     begins = [(at, True, 0, number) for at, number in _due(now).values_list("publish_at", "pk")]
-    said = []
-    for _, begins_then, _, number in sorted([*ends, *begins]):
+    tick = _Tick(now)
+    for (_, begins_then), group in groupby(sorted([*ends, *begins]), key=lambda each: each[:2]):
+        numbers = [number for *_, number in group]
         if begins_then:
-            said.append(_go_live(number, now))
-            continue
-        said.append(_take_back(number, now))
-        # Each is back before the next one is looked at: what was live before that may be this one's.
-        said += [
-            _go_live(way_back, now) for way_back in _due(now).filter(expiry_of=number).values_list("pk", flat=True)
-        ]
-    return [each for each in said if each]
+            tick.go_live(numbers)
+        else:
+            tick.take_back(numbers)
+    if tick.faults:
+        for said in tick.said:
+            _logger.info(said)
+        message = "what was due met faults; the others had their times"
+        raise ExceptionGroup(message, tick.faults)
+    return tick.said
+
+
+class _Tick:
+    """What is done at once by the clock: a fault of one Change's keeps no other from its time.
+
+    Attributes:
+        said: what was done or held back, a sentence each.
+        faults: of Berth's own. What met them is tried again at the next tick.
+    """
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self.said: list[str] = []
+        self.faults: list[Exception] = []
+
+    def go_live(self, numbers: Sequence[int]) -> None:
+        """Publish what is due at one moment. What is refused is tried again behind the others: it may need one of them."""
+        refused: dict[int, Sequence[str]] = {}
+        for number in numbers:
+            try:
+                self._note(_go_live(number, self._now))
+            except PublishingError as error:
+                refused[number] = error.messages
+            except _DATABASE_IS_AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and others have their times
+                self._note(self._put_off(number, error))
+        if len(refused) < len(numbers):
+            return self.go_live(list(refused)) if refused else None
+        for number, messages in refused.items():
+            self._note(_hold(number, self._now, messages))
+        return None
+
+    def take_back(self, numbers: Iterable[int]) -> None:
+        """Take back what expires at one moment, each before the next one is looked at: what was live before that may be this one's."""
+        for number in numbers:
+            try:
+                self._note(_take_back(number, self._now))
+            except _DATABASE_IS_AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - the same
+                self.faults.append(error)
+            self.go_live(list(_due(self._now).filter(expiry_of=number).values_list("pk", flat=True)))
+
+    def _put_off(self, number: int, fault: Exception) -> str:
+        """Leave a Change to the next tick, or hold it back where that was done for long enough."""
+        self.faults.append(fault)
+        due = Change.objects.get(pk=number).publish_at
+        if due is None or self._now - due <= _TRIED_AT_MOST:
+            return ""
+        said = f"a fault of Berth's own ({type(fault).__name__}) kept it from that; the log of the worker that runs the clock has it."
+        return _hold(number, self._now, [said])
+
+    def _note(self, said: str) -> None:
+        self.said += [said] if said else []
 
 
 def _due(now: datetime) -> QuerySet[Change]:
@@ -184,20 +249,20 @@ def _due(now: datetime) -> QuerySet[Change]:
 
 
 def _go_live(number: int, now: datetime) -> str:
+    """Publish a Change whose time has come; return what came of it, nothing where it waits.
+
+    Raises:
+        PublishingError: it can't be published.
+    """
     change = Change.objects.get(pk=number)
     due, armed = change.publish_at, _armed(change)
-    if due is None or armed is None:
+    if due is None or armed is None or change.held or _waits_for_gate(change, due, now):
         return ""
-    try:
-        if _waits_for_gate(change, due, now):
-            return ""
-        by = _who_armed(armed)
-        if edit := _edited_since(change, armed):
-            raise OvertakenError([f"{change} changed since its time was set: {edit.by} edited it. Look at it again."])
-        reason = f"{change.reason or change.title} (scheduled by {armed.by} for {said_at(due)}{_late(due, now)})"
-        made = publish_change(change=change, by=by, expected_digest=armed.digest, reason=reason)
-    except PublishingError as error:
-        return _hold(number, due, error.messages)
+    by = _who_armed(armed)
+    if edit := _edited_since(change, armed):
+        raise OvertakenError([f"{change} changed since its time was set: {edit.by} edited it. Look at it again."])
+    reason = f"{change.reason or change.title} (scheduled by {armed.by} for {said_at(due)}{_late(due, now)})"
+    made = publish_change(change=change, by=by, expected_digest=armed.digest, reason=reason)
     return f"{change} made {made}{_late(due, now)}"
 
 
@@ -215,10 +280,11 @@ def _waits_for_gate(change: Change, due: datetime, now: datetime) -> bool:
 
 
 @transaction.atomic
-def _hold(number: int, due: datetime, messages: Sequence[str]) -> str:
-    """Write down why a Change wasn't published at its time, if that still is its time: another call may have done it."""
+def _hold(number: int, now: datetime, messages: Sequence[str]) -> str:
+    """Write down why a Change wasn't published at its time, if that is past and it still waits: another call may have done it."""
     row = Change.objects.select_for_update().get(pk=number)
-    if row.state not in lifecycle.OPEN or row.held or row.publish_at != due:
+    due = row.publish_at
+    if row.state not in lifecycle.OPEN or row.held or due is None or due > now:
         return ""
     said = visible(" ".join(messages))  # they repeat what documents say, and nobody is there to be refused
     row.held = f"It was to go live at {said_at(due)}, and did not: {said}"
@@ -242,7 +308,8 @@ def _take_back(number: int, now: datetime) -> str:
         return f"{row} has nothing to take back{said}"
     reason = f"{row} was to go back at {said_at(due)}"
     title = visible(f"Take back {row}: {row.title}")  # which may be of before titles were checked
-    change = write_change(title, edits, before, by=CLOCK, reason=reason, takes_back=row)
+    takes_back = TakenBack(row, _bases_of_others(row, edits, now))
+    change = write_change(title, edits, before, by=CLOCK, reason=reason, takes_back=takes_back)
     # Published by the next step; after a fault between the two, by the next tick.
     change.publish_at = due
     finish(change, _Act.SCHEDULE, CLOCK, "to go live at once")
@@ -268,6 +335,31 @@ def _former(change: Change, key: Key, now: datetime) -> int:
         maker = _maker(key, number)
         before = maker if maker and maker.expires_at is not None and maker.expires_at <= now else None
     return number
+
+
+def _bases_of_others(change: Change, edits: Collection[Key], now: datetime) -> Mapping[Key, str]:
+    """Return what was live before a Change of each thing that is what it made by somebody else since, by digest.
+
+    On that the way back is made then, so that it has moved: who published the same for good, or removed a thing and brought it back,
+    didn't ask for this Change's end.
+    """
+    made, live = (live_digests(edits, number) for number in (change.revision_id or 0, current_revision().number))
+    others = [key for key in edits if made.get(key) == live.get(key) and _holder(key) != change]
+    return {key: live_digests([key], _former(change, key, now)).get(key, "") for key in others}
+
+
+def _holder(key: Key) -> Change | None:
+    """Return the Change that a thing is live by: not what took another back, or rolled back, but what that brought live again."""
+    maker = _maker(key)
+    while maker is not None:
+        expired = maker.expiry_of
+        if expired is not None and expired.expired_at is not None:
+            maker = _maker(key, _former(expired, key, expired.expired_at))
+        elif maker.rolls_back_to is not None:
+            maker = _maker(key, maker.rolls_back_to)
+        else:
+            break
+    return maker
 
 
 def _over(change: Change, key: Key) -> Change | None:

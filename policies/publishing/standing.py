@@ -334,8 +334,8 @@ def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
 
 
 def is_way_back(change: Change, events: Iterable[ChangeEvent]) -> bool:
-    """Return whether a Change takes back an expired one, as it was approved with that one: nobody has edited it."""
-    return change.expiry_of_id is not None and not any(event.act in (_Act.EDIT, _Act.REBASE) for event in events)
+    """Return whether a Change takes back an expired one, as it was approved with that one: nobody has edited or rejected it."""
+    return change.expiry_of_id is not None and not any(event.act in ChangeEvent.ENDS_APPROVALS for event in events)
 
 
 def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:

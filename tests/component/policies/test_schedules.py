@@ -9,15 +9,16 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change, ChangeEvent, GateRun, Revision, RuleSetVersion
-from policies.publishing import Edit, OnBehalf, PublishingError
+from policies.models import Change, ChangeEvent, GateRun, Revision, RuleSet, RuleSetVersion
+from policies.publishing import Edit, OnBehalf, PublishingError, schedules
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import get, publish_all
-from tests.component.policies.test_changes import A, B, C, do, filters_of, live, opened, person
+from tests.component.policies.test_changes import A, B, C, do, filters_of, free, live, opened, person
 from tests.component.policies.test_publishing import _at_once as at_once
 
 pytestmark = pytest.mark.django_db
@@ -98,10 +99,10 @@ class TestGoingLive:
         publish_all(make_assignment("first", "web"))
         newer.edits.update(document='{"name": [], "target": [], "ruleSet": [], "order": []}')
         other = scheduled(opened(make_rule_set("other", **A), by=alice), alice, now + HOUR)
-        first, second = tick(now + HOUR)
-        assert first.startswith(f"{newer} is held back: {kind} ")
-        assert first.endswith("can't be read: a newer Berth wrote it. Upgrade, or withdraw the Change.")
-        assert second == f"{other} made Revision 3"
+        made, held = tick(now + HOUR)
+        assert made == f"{other} made Revision 3"
+        assert held.startswith(f"{newer} is held back: {kind} ")
+        assert held.endswith("can't be read: a newer Berth wrote it. Upgrade, or withdraw the Change.")
         for url in ("/admin/policies/change/", f"/admin/policies/change/{newer.pk}/change/", "/admin/"):
             assert get(operator, url).status_code == 200
         assert do(newer, publishing.withdraw_change, alice).state == "withdrawn"
@@ -248,10 +249,64 @@ class TestGoingLive:
         test = {"name": "un\u200bseen", "pod": {}, "nodes": [], "expect": {"feasible": ["n1"]}}
         failing = scheduled(opened(make_rule_set("web", **A, tests=[test]), by=alice), alice, now + HOUR)
         other = scheduled(opened(make_rule_set("data", **A), by=alice), alice, now + HOUR)
-        held, made = tick(now + HOUR)
+        made, held = tick(now + HOUR)
         assert f"{failing} is held back: web: spec.tests[0].expect.feasible: un\\u200bseen: should pass: n1" in held
         assert "un\\u200bseen" in fresh(failing).held
         assert made == f"{other} made Revision 1"
+
+    def test_a_fault_of_one_keeps_no_other_from_its_time(
+        self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish_all(make_rule_set("web", **A))
+        bad, good, later = (opened(make_rule_set(name, **A), by=alice) for name in ("bad", "good", "later"))
+        back = opened(make_rule_set("web", **B), by=alice)
+        do(back, publishing.set_expiry, alice, expires_at=now + 2 * HOUR)
+        do(back, publishing.publish_change, alice)
+        for change, at in ((bad, now + HOUR), (good, now + HOUR), (later, now + 3 * HOUR)):
+            scheduled(change, alice, at)
+        publish = schedules.publish_change
+
+        def meet(*, change: Change, **more: Any) -> Revision:
+            if change == bad:
+                raise KeyError("a fault of Berth's own")
+            return publish(change=change, **more)
+
+        monkeypatch.setattr(schedules, "publish_change", meet)
+        for after in (timedelta(0), timedelta(minutes=9)):
+            with pytest.raises(ExceptionGroup, match="the others had their times"):
+                tick(now + HOUR + after)
+            assert (fresh(good).state, fresh(bad).state, fresh(bad).held) == ("published", "draft", "")
+        with pytest.raises(ExceptionGroup):
+            tick(now + 3 * HOUR)
+        assert (filters_of("web"), fresh(later).state) == (["PodFitsHost"], "published")
+        assert "a fault of Berth's own (KeyError)" in fresh(bad).held
+        assert tick(now + 4 * HOUR) == []
+
+    def test_where_the_database_is_away_nothing_else_is_tried(
+        self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        asked: list[str] = []
+
+        def fail(**_: Any) -> None:
+            asked.append("publish")
+            raise OperationalError("the server closed the connection")
+
+        monkeypatch.setattr(schedules, "publish_change", fail)
+        scheduled(opened(make_rule_set("data", **A), by=alice), alice, now + HOUR)
+        with pytest.raises(OperationalError):
+            tick(now + HOUR)
+        assert asked == ["publish"]
+
+    def test_of_one_moment_what_needs_another_goes_live_behind_it(self, alice: User, now: datetime) -> None:
+        publish_all(make_rule_set("web", **A))
+        assigned = scheduled(opened(make_assignment("all", "new"), by=alice), alice, now + HOUR)
+        needed = scheduled(opened(make_rule_set("new", **A), by=alice), alice, now + HOUR)
+        never = scheduled(opened(make_assignment("other", "gone"), by=alice), alice, now + HOUR)
+        said = tick(now + HOUR)
+        assert said[:2] == [f"{needed} made Revision 2", f"{assigned} made Revision 3"]
+        assert said[2].startswith(f"{never} is held back: ")
+        assert len(said) == 3
 
     @pytest.mark.parametrize("at", ["0001-01-01T00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-02-30T00:00Z", ""])
     @pytest.mark.parametrize("act", ["schedule", "expire"])
@@ -386,6 +441,61 @@ class TestGoingBack:
         assert sides == ["MatchNodeSelector", "PodToleratesNodeTaints", "PodFitsHost"]
         assert tick(now + 2 * DAY) == []
 
+    @pytest.mark.parametrize("way", ["roll back", "go back to a version", "remove and bring back"])
+    def test_what_somebody_else_made_the_same_for_good_is_not_taken_back(
+        self, alice: User, now: datetime, way: str
+    ) -> None:
+        bob = person("bob", "Operator")
+        publish_all(make_rule_set("web", **A), make_assignment("all", "web", order=100))
+        first = live().number
+        change = opened(make_rule_set("web", **B), make_assignment("all", "web", order=5), by=alice)
+        scheduled(change, alice, now + HOUR, back_at=now + DAY)
+        tick(now + HOUR)
+        match way:
+            case "roll back":
+                publishing.roll_back(to_number=first, by=bob, reason="not now")
+                publish_all(make_assignment("all", "web", order=5), by=bob)
+                kept = "Assignment all"
+            case "go back to a version":
+                publishing.go_back(version=RuleSetVersion.objects.get(number=1), by=bob, reason="not now")
+                publishing.go_back(version=RuleSetVersion.objects.get(number=2), by=bob, reason="for good")
+                kept = "RuleSet web"
+            case _:
+                for edit in (Edit("Assignment", "all", None), Edit.of(make_assignment("all", "web", order=5))):
+                    do(
+                        publishing.open_change(title="all", edits=[edit], by=bob),
+                        publishing.publish_change,
+                        bob,
+                    )
+                kept = "Assignment all"
+        before = live()
+        tick(now + DAY)
+        assert live() == before
+        (waits,) = publishing.held_changes()
+        assert f"published another {kept} since" in waits.held
+        (moved,) = publishing.moved_of(waits)
+        assert f"{moved.kind} {moved.name}" == kept
+        assert moved.live != moved.mine
+
+    @pytest.mark.parametrize("way", ["taken back", "rolled back"])
+    def test_what_another_brought_back_is_still_taken_back(self, alice: User, now: datetime, way: str) -> None:
+        publish_all(make_rule_set("web", **A))
+        scheduled(opened(make_rule_set("web", **B), by=alice), alice, now + HOUR, back_at=now + DAY)
+        tick(now + HOUR)
+        number = live().number
+        over = opened(make_rule_set("web", **C), by=alice)
+        if way == "taken back":
+            do(over, publishing.set_expiry, alice, expires_at=now + 2 * HOUR)
+        do(over, publishing.publish_change, alice)
+        if way == "taken back":
+            tick(now + 2 * HOUR)
+        else:
+            publishing.roll_back(to_number=number, by=alice, reason="worse")
+        assert filters_of("web") == ["MatchNodeSelector"]
+        tick(now + DAY)
+        assert filters_of("web") == ["PodFitsHost"]
+        assert not publishing.held_changes()
+
     def test_a_title_of_before_titles_were_checked_keeps_it_from_nothing(self, alice: User, now: datetime) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
         do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
@@ -421,11 +531,34 @@ class TestGoingBack:
 
         with monkeypatch.context() as broken:
             broken.setattr("policies.publishing.schedules.publish_change", fail)
-            with pytest.raises(OSError, match="down"):
+            with pytest.raises(ExceptionGroup, match="the others had their times") as met:
                 tick(now + DAY)
+        assert [str(each) for each in met.value.exceptions] == ["down"]
         assert filters_of("web") == ["MatchNodeSelector"]
         tick(now + DAY)
         assert filters_of("web") == ["PodFitsHost"]
+
+    @pytest.mark.usefixtures("reviewed")
+    def test_a_way_back_that_was_rejected_is_approved_no_more(self, alice: User, carol: User, now: datetime) -> None:
+        with free():
+            publish_all(make_rule_set("web", **A), make_assignment("all", "web"))
+        change = publishing.open_change(title="off", edits=[Edit("Assignment", "all", None)], by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + DAY)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, alice)
+        with free():
+            publishing.archive(rule_set=RuleSet.objects.get(name="web"), by=alice, reason="moved")
+        tick(now + DAY)
+        (back,) = publishing.held_changes()
+        with free():
+            publish_all(make_rule_set("web", **A))
+        do(back, publishing.submit_change, alice)
+        do(back, publishing.reject_change, carol, text="it stays off")
+        do(back, publishing.reopen_change, alice)
+        with pytest.raises(PublishingError, match="approval"):
+            do(back, publishing.publish_change, alice)
+        assert publishing.standing_of(fresh(back)).missing
 
     @pytest.mark.usefixtures("reviewed")
     def test_the_way_back_is_approved_with_the_way_there(self, alice: User, carol: User, now: datetime) -> None:
