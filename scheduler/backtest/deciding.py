@@ -29,6 +29,7 @@ NO_SNAPSHOT = "the Snapshot that they were made on isn't there, or can't be read
 NOT_KEPT = "no Assignment took the Pod then, so that its nodes were not kept; a rule set would apply to it"
 GONE = "they were pruned while the backtest ran"
 IN_PART = "time was up then before all rules were asked"
+STEPPED_BACK = "the rule set chose to step back for the default set, and what was away then is not recorded"
 # Replays decide these again by the rules that had decided; what other rules would do to the Pod, its filter says.
 OTHER_VERBS = {
     "bind": "a bind asks again what counts Pods, and nothing else",
@@ -155,6 +156,8 @@ class Decider:
             raise UndecidedError(why)
         if body.notes.get("missed"):
             raise UndecidedError(IN_PART)
+        if _stepped_back(decision):
+            raise UndecidedError(STEPPED_BACK)
         if body.answer is None:
             return self._line_of_passed(decision, body, pod)
         snapshot = self._snapshot(decision, body)
@@ -230,6 +233,11 @@ def _best(
         return find_best(answer, cycle, rows, is_default_profile=rule_set is default_profile())
     ranks = answer.scores and len(answer.scored)
     return answer.scored[answer.totals == answer.totals.max()] if ranks else _NOWHERE
+
+
+def _stepped_back(decision: Decision) -> bool:
+    """Return whether the default set decided in place of the rule set that applied: in an outage, as its `failures` say."""
+    return decision.verb == "schedule" and bool(decision.assignment) and not decision.rule_set_version
 
 
 def _best_of_then(decision: Decision, body: Body) -> str:

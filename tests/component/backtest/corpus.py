@@ -1,11 +1,13 @@
 """Recorded Decisions to run backtests over: of a kube-scheduler that asks /filter and /prioritize, and whose Pods are then bound."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from policies.engine.decision import CompiledRevision, decide
+from policies.engine.failures import Conditions
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
@@ -72,8 +74,20 @@ class Corpus:
                 return
         self._bind(json, best)
 
-    def schedule(self, name: str, *, nominated: str = "", cpu: str = "100m", **labels: str) -> None:
-        """Decide on a Pod as Berth's own scheduler does, and bind it. A node was made free for it where one is nominated."""
+    def schedule(
+        self,
+        name: str,
+        *,
+        nominated: str = "",
+        denied: Sequence[str] = (),
+        conditions: Conditions | None = None,
+        cpu: str = "100m",
+        **labels: str,
+    ) -> None:
+        """Decide on a Pod as Berth's own scheduler does, and bind it.
+
+        A node was made free for it where one is nominated; others may have denied its binding, and something may be away.
+        """
         self.count += 1
         json = make_pod(name, labels={"app": "web", **labels}, requests={"cpu": cpu, "memory": "64Mi"})
         pod, snapshot = Pod.from_json(json), self._live(ClusterObjects())
@@ -86,9 +100,12 @@ class Corpus:
             now=AT + timedelta(seconds=self.count),
             after=self._after,
             nominated=nominated,
+            denied=denied,
+            conditions=conditions,
         )
         self._after = placement.node
-        self.history.recorder.record(cycle_entry(placement, 0.001, {"node": placement.node}))
+        left_out = {"denied": sorted(denied)} if denied else {}
+        self.history.recorder.record(cycle_entry(placement, 0.001, {"node": placement.node, **left_out}))
         if placement.node:
             self._bind(json, placement.node)
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.engine.decision import CompiledRevision
+from policies.engine.failures import Conditions
 from policies.models import Change
 from scheduler.backtest import deciding, runs
 from scheduler.backtest.compare import Kind
@@ -402,6 +403,19 @@ def test_where_the_node_made_free_for_a_pod_is_refused_the_others_would_be_looke
     assert (result.pods, result.decided, result.same) == ([], 1, 1)
     result, _ = found_by(planting("false"))
     assert [(line.kind, line.nodes) for line in result.pods] == [(Kind.NO_NODE, 1)]
+
+
+def test_what_the_default_set_decided_in_an_outage_is_not_laid_at_the_edits_door(corpus: Corpus) -> None:
+    """The rule set stepped back then, and would again: what it says of the Pod is beside the point."""
+    Decision.objects.all().delete()
+    strict = {"name": "strict", "expression": "node.metadata.labels.zone == 'c'", "reason": "another zone"}
+    publish_all(make_rule_set("web", filters=[*FILTERS, strict], scores=SCORES, failures={"apiServer": "pass"}))
+    away = Corpus(corpus.history, CompiledRevision(publishing.current_revision()))
+    away.schedule("passed", conditions=Conditions(snapshot_age_seconds=1, api_server_reachable=False))
+    corpus.history.settle()
+    result, _ = found_by(opened(make_rule_set("unused")))
+    assert (result.pods, result.live, result.decided) == ([], [], 0)
+    assert [(each.why, each.decisions) for each in result.undecided] == [(deciding.STEPPED_BACK, 1)]
 
 
 def test_mixed_decisions_are_the_same_by_the_same_rules(tmp_path: Path) -> None:
