@@ -38,6 +38,7 @@ OTHER_VERBS = {
 OTHERS_NOT_ASKED = (
     "a node had been made free for the Pod and took it; the rules refuse that, and of the others nothing was asked"
 )
+DENIED_NOT_ASKED = "nodes had denied the Pod's binding; the rules refuse all others, and of these nothing was asked"
 UNKNOWN_KINDS = "the rules read what was not recorded: {}"
 
 
@@ -166,7 +167,7 @@ class Decider:
         if len(rows) and rows.max() >= len(snapshot.table):
             raise UndecidedError(NO_SNAPSHOT)
         then = Recorded(body.answer, _best_of_then(decision, body))
-        asked = (decision, pod, snapshot, rows, then)
+        asked = (decision, pod, snapshot, rows, then, _denied_rows(body, snapshot))
         found, rule_set = self._difference(self._wanted, *asked)
         if found is None:
             return None
@@ -195,7 +196,14 @@ class Decider:
             raise UndecidedError(NO_SNAPSHOT) from error
 
     def _difference(
-        self, side: _Side, decision: Decision, pod: Pod, snapshot: Snapshot, rows: Rows, then: Recorded
+        self,
+        side: _Side,
+        decision: Decision,
+        pod: Pod,
+        snapshot: Snapshot,
+        rows: Rows,
+        then: Recorded,
+        denied: Rows,
     ) -> tuple[Difference | None, str]:
         """Return how a side differs from what was answered, and the name of its rule set."""
         rule_set = side.rule_set_for(decision, pod, snapshot)
@@ -203,9 +211,10 @@ class Decider:
         if rule_set is not None:
             _check_reads(rule_set, snapshot)
             answer = side.answer(rule_set, decision, pod, snapshot, rows, scoring=decision.verb != "filter")
-            if not answer.feasible_count and then.passed.any() and _was_made_free(decision, snapshot, rows):
-                _check_others(side.answer(rule_set, decision, pod, snapshot, snapshot.table.all_rows(), scoring=False))
-            best = _best(answer, rule_set, decision, pod, snapshot, rows)
+            if not answer.feasible_count and then.passed.any():
+                for why, others in _left_out(decision, snapshot, rows, denied):
+                    _check_others(side.answer(rule_set, decision, pod, snapshot, others, scoring=False), why)
+            best = _best(answer, rule_set, decision, pod, snapshot, rows, then)
 
         def place_of(name: str) -> int | None:
             row = snapshot.table.row_of.get(name)
@@ -225,10 +234,21 @@ class Decider:
 
 
 def _best(
-    answer: Answer, rule_set: CompiledRuleSet, decision: Decision, pod: Pod, snapshot: Snapshot, rows: Rows
+    answer: Answer,
+    rule_set: CompiledRuleSet,
+    decision: Decision,
+    pod: Pod,
+    snapshot: Snapshot,
+    rows: Rows,
+    then: Recorded,
 ) -> Rows:
     """Return where the best nodes stand; of Berth's own scheduler those of which the Pod gets one, whoever ranks them."""
     if decision.verb == "schedule":
+        made_free = _made_free(decision, snapshot)
+        # One that passed then had denied the binding: it had been looked at with all others.
+        free = [place for place in answer.scored.tolist() if int(rows[place]) in made_free and not then.passed[place]]
+        if free:
+            return np.array(free, dtype=np.intp)
         cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params)
         return find_best(answer, cycle, rows, is_default_profile=rule_set is default_profile())
     ranks = answer.scores and len(answer.scored)
@@ -246,17 +266,32 @@ def _best_of_then(decision: Decision, body: Body) -> str:
     return got or decision.best if decision.verb == "schedule" else decision.best or got
 
 
-def _was_made_free(decision: Decision, snapshot: Snapshot, rows: Rows) -> bool:
-    """Return whether the one node that was asked about had been made free for the Pod: others are asked where it is refused."""
-    if decision.verb != "schedule" or len(rows) != 1 or len(snapshot.table) == 1:
-        return False
-    coming = snapshot.nominated.get(snapshot.table.names[int(rows[0])], ())
-    return any(pod.uid == decision.pod_uid for pod in coming)
+def _left_out(decision: Decision, snapshot: Snapshot, rows: Rows, denied: Rows) -> Iterable[tuple[str, Rows]]:
+    """Iterate over the nodes that would be asked about where the rules refuse all that were, each time with why they weren't."""
+    if len(rows) == 1 and len(snapshot.table) > 1 and int(rows[0]) in _made_free(decision, snapshot):
+        yield OTHERS_NOT_ASKED, snapshot.table.all_rows()
+    elif len(denied):
+        yield DENIED_NOT_ASKED, denied
 
 
-def _check_others(answer: Answer) -> None:
+def _made_free(decision: Decision, snapshot: Snapshot) -> set[int]:
+    """Return the rows of nodes that had been made free for the Pod: Berth's own scheduler takes such a one before all others."""
+    if decision.verb != "schedule":
+        return set()
+    row_of = snapshot.table.row_of
+    coming = ((row_of.get(name), pods) for name, pods in snapshot.nominated.items())
+    return {row for row, pods in coming if row is not None and any(pod.uid == decision.pod_uid for pod in pods)}
+
+
+def _denied_rows(body: Body, snapshot: Snapshot) -> Rows:
+    """Return the nodes that had denied the Pod's binding: they are asked about where no other one would do."""
+    found = (snapshot.table.row_of.get(name) for name in body.notes.get("denied", ()))
+    return np.array([row for row in found if row is not None], dtype=np.intp)
+
+
+def _check_others(answer: Answer, why: str) -> None:
     if answer.feasible_count:
-        raise UndecidedError(OTHERS_NOT_ASKED)
+        raise UndecidedError(why)
 
 
 def _check_reads(rule_set: CompiledRuleSet, snapshot: Snapshot) -> None:

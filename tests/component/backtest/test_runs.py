@@ -405,6 +405,31 @@ def test_where_the_node_made_free_for_a_pod_is_refused_the_others_would_be_looke
     assert [(line.kind, line.nodes) for line in result.pods] == [(Kind.NO_NODE, 1)]
 
 
+def test_where_all_others_are_refused_the_nodes_that_denied_a_pod_would_be_looked_at(corpus: Corpus) -> None:
+    Decision.objects.all().delete()
+    corpus.schedule("denied", denied=["n0003", "gone"])
+    corpus.history.settle()
+    assert Decision.objects.get().nodes == 5
+    result, _ = found_by(planting("node.metadata.name == 'n0003'"))
+    assert (result.pods, result.decided) == ([], 0)
+    assert [(each.why, each.decisions) for each in result.undecided] == [(deciding.DENIED_NOT_ASKED, 1)]
+    result, _ = found_by(planting("false"))
+    assert [(line.kind, line.nodes) for line in result.pods] == [(Kind.NO_NODE, 5)]
+
+
+def test_a_node_made_free_for_a_pod_that_passes_now_is_the_one_that_it_would_get(corpus: Corpus) -> None:
+    Decision.objects.all().delete()
+    refusing = {"name": "other", "expression": "node.metadata.name != 'n0003'", "reason": "not this one"}
+    publish_all(make_rule_set("web", filters=[*FILTERS, refusing], scores=SCORES))
+    refused = Corpus(corpus.history, CompiledRevision(publishing.current_revision()))
+    refused.schedule("preempts", nominated="n0003")
+    corpus.history.settle()
+    assert Decision.objects.get().nodes == 6
+    result, _ = found_by(opened(make_rule_set("web", filters=FILTERS, scores=SCORES)))
+    (line,) = result.pods
+    assert (line.kind, line.before, line.after, line.rule) == (Kind.OTHER_BEST, "n0000", "n0003", "other")
+
+
 def test_what_the_default_set_decided_in_an_outage_is_not_laid_at_the_edits_door(corpus: Corpus) -> None:
     """The rule set stepped back then, and would again: what it says of the Pod is beside the point."""
     Decision.objects.all().delete()
