@@ -45,6 +45,8 @@ LONG_SECONDS = 0.05
 STEP_SECONDS = 0.01
 _LARGEST_SEQUENCE = 2**63 - 1
 _ORDER = ("-at", "-sequence", "-id")
+_MICROSECOND = timedelta(microseconds=1)
+_LAST_BUT_ONE = datetime.max.replace(tzinfo=UTC) - _MICROSECOND
 _LENGTHS = {
     "15m": timedelta(minutes=15),
     "hour": timedelta(hours=1),
@@ -88,7 +90,8 @@ class Key(msgspec.Struct, frozen=True):
     id: UUID | None = None
 
     def __str__(self) -> str:
-        moment = f"{self.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        # Not by strftime, which writes years before 1000 without their zeros.
+        moment = f"{self.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
         return moment if self.id is None else f"{moment}~{self.sequence}~{self.id}"
 
     def beyond(self, way: str) -> Q:
@@ -146,8 +149,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         return Page(rows, older, key_of(rows[0]) if has_more else furthest, looked_until)
 
     def _just_after(self) -> Key | None:
-        """Return the place from which the row that `after` names is the next older one."""
-        return Key(self.after.at + timedelta(microseconds=1)) if self.after else None
+        """Return the place from which the row that `after` names is the next older one; None behind the end of all time."""
+        if self.after is None or self.after.at > _LAST_BUT_ONE:
+            return None
+        return Key(self.after.at + _MICROSECOND)
 
     def _walk(self, *, goes_back: bool) -> tuple[list[Decision], Key | None]:
         """Return the page's rows and one more; where it stopped before it had these, the place of the last row that it looked at."""

@@ -264,6 +264,18 @@ def test_from_a_page_behind_the_newest_one_the_way_back_begins_with_that(auditor
     assert [row.pk for row in back.rows] == [row.pk for row in parse_search({}, NOW).page().rows]
 
 
+@pytest.mark.parametrize(
+    "moment", ["9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999998Z", "0001-01-01T00:00:00Z"]
+)
+def test_a_place_at_the_end_of_all_time_is_one_whose_links_lead_on(moment: str, auditor: Client) -> None:
+    for url in (REST, LIST):
+        assert auditor.get(url, {"after": moment}).status_code == 200, url
+    found = auditor.get(REST, {"after": moment, "q": "nobody"}).json()
+    assert found["results"] == []
+    if found["next"]:
+        assert auditor.get(found["next"]).status_code == 200
+
+
 def test_no_page_counts_and_none_reads_a_body(auditor: Client) -> None:
     many(60)
     for url in (f"{REST}?limit=20", LIST, f"{LIST}?q=p1&node=n1"):
