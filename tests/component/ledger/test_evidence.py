@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import resource
 import subprocess
 import sys
 import tarfile
@@ -108,6 +109,17 @@ def check(path: Path, *, kept: list[Any] | None = None, signer: Signer = SIGNER)
     except berth_verify.WrongError as error:
         return [str(error)], []
     return found.faults, found.logs
+
+
+def asked(path: Path, *arguments: str, limit: int = 1 << 30) -> subprocess.CompletedProcess[str]:
+    """Run berth-verify as auditors do, with so many bytes of memory."""
+    keys = path.with_name("keys.pub")
+    keys.write_text(f"{SIGNER.verifier}\n")
+    command = [sys.executable, "-I", str(BERTH_VERIFY), str(path), "--keys", str(keys), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=path.parent, env={}, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )  # fmt: skip
 
 
 def signed_anew(files: Files, signer: Signer) -> None:
@@ -380,11 +392,9 @@ def test_whatever_stands_in_place_of_a_row_is_named(history: Ledgered, tmp_path:
 
 
 def test_what_is_no_text_is_named_by_the_command_too(history: Ledgered, tmp_path: Path) -> None:
-    files, keys = exported(), tmp_path / "keys.pub"
+    files = exported()
     files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"pod-7"', b'"\\ud800"')
-    keys.write_text(f"{SIGNER.verifier}\n")
-    command = [sys.executable, "-I", str(BERTH_VERIFY), str(packed(files, tmp_path / "e.tar")), "--keys", str(keys)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env={})
+    done = asked(packed(files, tmp_path / "e.tar"))
     assert (done.returncode, done.stderr) == (1, "")
     assert "it says something else than its record" in done.stdout
 
@@ -741,10 +751,86 @@ def test_what_a_head_of_an_archive_says_beside_name_and_size_is_named(
             if where == "kind":
                 info.type = tarfile.CONTTYPE
             tar.addfile(info, io.BytesIO(data))
-    said_of_it = (
-        "something was put before %s" if where == "whole" else "the head of %s says more than a name and a size"
-    )
-    assert check(path)[0] == [f"archive: {said_of_it % first}"]
+    said_of_it = {
+        "whole": "././@PaxHeader is no plain file, but one of the kind 'g'",
+        "each": "the head of ././@PaxHeader says more than a name and a size",
+        "name": "the head of ././@PaxHeader says more than a name and a size",
+        "kind": f"{first} is no plain file, but one of the kind '7'",
+    }
+    assert check(path)[0] == [f"{path} can't be read as an archive: {said_of_it[where]}"]
+
+
+def head(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, put: dict[int, bytes] | None = None) -> bytes:
+    """Return a head of a tar, with other bytes at some places, and the checksum that it has then."""
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    data = bytearray(info.tobuf(tarfile.GNU_FORMAT if kind == tarfile.GNUTYPE_SPARSE else tarfile.USTAR_FORMAT))
+    for at, value in (put or {}).items():
+        data[at : at + len(value)] = value
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data)
+    return bytes(data)
+
+
+def base_256(number: int) -> bytes:
+    """Return a size as GNU tar writes one that is too large for digits."""
+    return b"\x80" + number.to_bytes(11, "big")
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        (head("long", 2, b"L") + b"x".ljust(512, b"\0")) * 2_000,
+        (head("more", 6, b"x") + b"6 a=b\n".ljust(512, b"\0")) * 2_000,
+        head("long", 0, b"L", {124: base_256(1 << 40)}),
+        head("more", 0, b"x", {124: base_256(1 << 40)}),
+        head("more", 12, b"x") + b"12 size=abc\n".ljust(512, b"\0"),
+        head("more", 25, b"x") + b"25 GNU.sparse.map=x,y,z\n".ljust(512, b"\0"),
+        head("sparse", 0, tarfile.GNUTYPE_SPARSE, {386: bytes(96), 483: base_256(1 << 40)}),
+        head("vast", 0, put={124: base_256(1 << 70)}),
+        head("vast", 0, put={124: b"77777777777\0"}),
+        head("negative", 0, put={124: b"\xff" * 12}),
+        head("link", 0, tarfile.SYMTYPE),
+        head("named", 0, put={265: b"hidden"}),
+        head("", 0),
+        b"x" * 512,
+        head("cut")[:100],
+    ],
+    ids=[
+        "long names", "heads of heads", "a vast name", "a vast head", "no size", "a sparse one of its own form", "a sparse one",
+        "2^70 bytes", "8 GiB", "less than nothing", "a link", "more", "no name", "nothing of a tar", "cut off",
+    ],
+)  # fmt: skip
+def test_what_no_archive_of_berth_has_in_a_head_is_refused_before_anything_of_it_is_read(
+    tmp_path: Path, heads: bytes
+) -> None:
+    """Python's tarfile would read without end, or without memory, what nobody has signed."""
+    path = tmp_path / "e.tar"
+    path.write_bytes(head("decisions.jsonl", 1) + b"x".ljust(512, b"\0") + heads)
+    done = asked(path, limit=256 << 20)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"WRONG {path} can't be read as an archive: " in done.stdout
+
+
+def test_nothing_is_read_of_an_archive_whose_manifest_nobody_who_is_trusted_signed(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, read = exported(), []
+    signed_anew(files, Signer("berth", bytes(32)))
+    opened_at = berth_verify.Archive.open
+    monkeypatch.setattr(berth_verify.Archive, "open", lambda self, name: read.append(name) or opened_at(self, name))
+    (fault,), _logs = check(packed(files, tmp_path / "e.tar"))
+    assert fault.startswith("manifest: it is signed by none")
+    assert read == ["manifest"]
+
+
+def test_an_archive_that_there_is_no_memory_for_can_not_be_checked(tmp_path: Path) -> None:
+    path, vast = tmp_path / "e.tar", 4 << 30
+    path.write_bytes(head("manifest", vast))
+    os.truncate(path, 512 + vast)
+    done = asked(path, limit=256 << 20)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"berth-verify: {path} can't be read: MemoryError\n"
 
 
 def test_a_file_that_is_too_large_for_a_plain_head_is_none_that_hides_something(tmp_path: Path) -> None:
