@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import IO, Self
 
@@ -84,7 +84,7 @@ class Archive:
 
     def sign(self, signer: Signer, made_by: str) -> None:
         """Write the manifest, which is the last file."""
-        made = f"made {self._at:%Y-%m-%dT%H:%M:%SZ} by {' '.join(made_by.split()) or 'nobody known'}"
+        made = f"made {self._at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ} by {' '.join(made_by.split()) or 'nobody known'}"
         files = [f"{digest}  {name}" for name, digest in sorted(self._digests.items())]
         text = "\n".join([f"{signer.verifier.name}/evidence", made, *files, ""])
         self.add(MANIFEST, signer.sign(text).encode())

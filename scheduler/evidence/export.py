@@ -9,16 +9,18 @@ with proofs that they are its begin. A Decision whose details retention deleted 
 import base64
 import html
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
+from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from policies.engine import ruleset as engine
-from policies.models import AuditEvent, Change, Revision
+from policies.models import AuditEvent, Change, ChangeEvent, Revision
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
 from policies.publishing.parts import batches, digest_text, documents_of, held_by
@@ -54,6 +56,10 @@ _MOST_SHOWN = 2_000
 _LARGEST = 2**31 - 1
 # Why what stands in a row of index.html isn't proved.
 _DELETED, _UNREADABLE = "no: its details were deleted by a rule", "NO: its record can't be read"
+_UNSAID = " (NOT proved: no event here says so)"
+_PUBLISHED = (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT)
+# Change, act, by whom, why, and with what: its digest, or the number of the Revision that it made.
+_Act = tuple[int, str, str, str, str]
 
 COLUMNS: Mapping[str, Sequence[str]] = {
     DECISIONS: tuple(name for name in Head.__struct_fields__ if name not in {"names_number", "chain", "position"}),
@@ -63,6 +69,14 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         *("before", "after", "reason", "requestId"),
     ),
 }
+
+
+class _ReadChange(NamedTuple):
+    """A Change, and what was done with it, as both were at one moment."""
+
+    change: Change
+    acts: list[ChangeEvent]
+    edits: list[dict[str, Any]]
 
 
 class DamagedError(Exception):
@@ -165,7 +179,9 @@ def _export(case: Case, file: IO[bytes], *, by: By, now: datetime, on_step: Call
     with Archive(file, now) as archive:
         exported = _Export(case, archive, on_step)
         counts = {log: exported.write_log(log) for log in (DECISIONS, OUTCOMES)}
-        # Not before: what retention deleted until those rows were read, an event in the archive has to say.
+        exported.write_changes()
+        # Not before: what retention deleted until those rows were read, and each act on those Changes, an event in the archive
+        # has to say.
         append_events(now)
         sign_checkpoints(datetime.now(UTC), (EVENTS,))
         counts[EVENTS] = exported.write_log(EVENTS)
@@ -190,6 +206,9 @@ class _Export:
         self._tables: dict[str, list[Sequence[object]]] = {log: [] for log in LOGS}
         # What its events note as lost or unread.
         self._lost: list[Mapping[str, Any]] = []
+        # What was done with its Changes, and what of that its events say.
+        self._changes: list[_ReadChange] = []
+        self._acts: Counter[_Act] = Counter()
 
     def write_log(self, log: str) -> int:
         """Write the rows of a log, and what proves them."""
@@ -227,6 +246,7 @@ class _Export:
     def _note(self, log: str, said: Mapping[str, Any], unproved: str) -> None:
         if log == EVENTS:
             self._lost += losses.rows_in(said)
+            self._acts.update(_acts_in(said))
         if isinstance(revision := said.get("revision"), int) and 0 < revision <= _LARGEST:
             self._revisions.add(revision)
         if len(self._tables[log]) < _MOST_SHOWN:
@@ -252,12 +272,18 @@ class _Export:
             proof = [base64.b64encode(step).decode() for step in prove_consistency(read, row.size, size)]
             yield _json_line({"at": row.at, "note": row.note, "proof": proof})
 
+    def write_changes(self) -> None:
+        """Write the Changes that made the Revisions that decided, or that were made meanwhile, and what was done with them."""
+        numbers = _changes_of(self._case, self._revisions).order_by("pk").values_list("pk", flat=True)
+        with self._archive.lines("changes.jsonl") as lines:
+            for number in list(numbers):
+                read = _read_change(number)
+                lines.write(_change_line(read))
+                self._changes.append(read)
+        self._revisions |= {read.change.revision_id for read in self._changes if read.change.revision_id}
+
     def write_rules(self) -> None:
-        """Write the Revisions that decided, and the Changes that made them."""
-        case = self._case
-        changes = Change.objects.filter(Q(revision__in=self._revisions) | Q(pk=case.change))
-        self._revisions |= {number for number in changes.values_list("revision", flat=True) if number}
-        self._archive.add_lines("changes.jsonl", map(_change_line, changes.order_by("pk")))
+        """Write the Revisions that decided, and those that the Changes made."""
         rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
         self._archive.add_lines("revisions.jsonl", map(_revision_line, rows))
         self._archive.add_lines("parts.jsonl", _part_lines(rows))
@@ -291,8 +317,9 @@ class _Export:
             parts.append(
                 f"<h2>Lost or unread</h2><p>All: <a href='gaps.jsonl'>gaps.jsonl</a>.</p>{_table(_LOST, said[:_MOST_SHOWN])}"
             )
-        changes = Change.objects.filter(Q(revision__in=self._revisions) | Q(pk=self._case.change)).order_by("pk")
-        parts += [f"<h2>Change {row.pk}</h2><pre>{_shown(''.join(_change_in_words(row)))}</pre>" for row in changes]
+        for read in self._changes:
+            words = "".join(_change_in_words(read, self._acts.copy()))
+            parts.append(f"<h2>Change {read.change.pk}</h2><pre>{_shown(words)}</pre>")
         rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
         parts += [f"<h2>Revision {row.number}</h2><pre>{_shown(''.join(_rules_in_words(row)))}</pre>" for row in rows]
         return _PAGE.format(title=_shown(f"Evidence of {name}"), body="\n".join(parts))
@@ -393,18 +420,29 @@ def _outcomes(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
         yield row.ledger_index, bytes(row.body), {}
 
 
+def _meanwhile(case: Case) -> Q:
+    """Return the condition for events of a time, or of a Change in it."""
+    found = case.times()
+    if case.change is not None:
+        found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
+    return found
+
+
+def _changes_of(case: Case, revisions: Collection[int]) -> QuerySet[Change]:
+    """Return the Changes that made Revisions: these, and those that were made meanwhile; and the Change of the case."""
+    made = AuditEvent.objects.filter(_meanwhile(case), revision__isnull=False).values_list("revision", flat=True)
+    return Change.objects.filter(Q(revision__in={*revisions, *made}) | Q(pk=case.change))
+
+
 def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
     """Iterate over the events of a time, or of a Change, and over those that say what was deleted or lost.
 
     Those of a case of a Pod: what was done meanwhile concerns it too, and, whenever that was, who made and approved the Revisions
     that decided, or were made meanwhile.
     """
-    found = case.times()
-    if case.change is not None:
-        found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
+    found = _meanwhile(case)
     if found:  # else all of them
-        made = AuditEvent.objects.filter(found, revision__isnull=False).values_list("revision", flat=True)
-        named = Change.objects.filter(Q(revision__in={*revisions, *made}) | Q(pk=case.change))
+        named = _changes_of(case, revisions)
         found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS)) | Q(change__in=list(named.values_list("pk", flat=True)))
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
     batch: list[tuple[int, str]] = []
@@ -440,23 +478,46 @@ def _json_line(fields: Mapping[str, Any]) -> str:
     return msgspec.json.encode(fields).decode() + "\n"
 
 
-def _change_line(change: Change) -> str:
-    events = change.events.order_by("pk").values("act", "by", "at", "digest", "text")
-    edits = change.edits.values("kind", "name", "document", "author", "edited_at")
+def _read_change(number: int) -> _ReadChange:
+    """Read a Change, and hold it meanwhile, as each act does: none is half done, and those that come after have events of later."""
+    with transaction.atomic():
+        change = Change.objects.select_for_update().get(pk=number)
+        edits = change.edits.values("kind", "name", "document", "author", "edited_at")
+        return _ReadChange(change, list(change.events.order_by("pk")), [*map(dict, edits)])
+
+
+def _change_line(read: _ReadChange) -> str:
+    change = read.change
+    events = [{name: getattr(each, name) for name in ("act", "by", "at", "digest", "text")} for each in read.acts]
     return _json_line(
         {
             "number": change.pk, "title": change.title, "reason": change.reason, "state": change.state,
             "revision": change.revision_id, "digest": change.digest, "openedBy": change.opened_by,
-            "events": list(events), "edits": list(edits),
+            "events": events, "edits": read.edits,
         }
     )  # fmt: skip
 
 
-def _change_in_words(change: Change) -> Iterator[str]:
+def _change_in_words(read: _ReadChange, said: Counter[_Act]) -> Iterator[str]:
+    """Iterate over what was done with a Change, and whether events say so, each of which is taken out of `said`."""
+    change = read.change
     made = f", made Revision {change.revision_id}" if change.revision_id else ""
     yield f"{change.title}{made}; opened by {change.opened_by}{_reason(change.reason)}\n"
-    for event in change.events.order_by("pk"):
-        yield f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event.by} {event.get_act_display()}{_reason(event.text)}\n"
+    for each in read.acts:
+        of = str(change.revision_id) if each.act in _PUBLISHED else each.digest
+        act = change.pk, each.act, each.by, each.text, of
+        mark = "" if said[act] > 0 else _UNSAID
+        said[act] -= 1
+        yield f"  {each.at:%Y-%m-%d %H:%M:%S} UTC {each.by} {each.get_act_display()}{_reason(each.text)}{mark}\n"
+
+
+def _acts_in(said: Mapping[str, Any]) -> Iterator[_Act]:
+    """Iterate over the act on a Change that an event says, if it is of one and as Berth writes them."""
+    before, _, act = str(said.get("kind")).partition(".")
+    if before == "change":
+        members = (said.get(name) for name in ("by", "reason", "revision" if act in _PUBLISHED else "after"))
+        by, reason, of = map(str, members)
+        yield said.get("change") or 0, act, by, reason, of
 
 
 def _revision_line(row: Revision) -> str:

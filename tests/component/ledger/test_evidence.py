@@ -25,7 +25,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import AuditEvent
+from policies.models import AuditEvent, Change
 from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence import export as exporting
@@ -1031,6 +1031,62 @@ def test_a_change_that_gets_another_title_while_an_archive_is_made_is_no_fault(
 
     monkeypatch.setattr(exporting._Export, "write_rules", described_first)
     assert noted(exported(Case(change=change.pk)), tmp_path / "e.tar")["changes"] == [True]
+
+
+def test_what_is_done_with_a_change_while_an_archive_is_made_is_left_out_and_said(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = opened(make_rule_set("web"), by="alice", title="web")
+    write_changes = exporting._Export.write_changes
+
+    def described_behind(export: Any) -> None:
+        write_changes(export)
+        publishing.describe_change(change=change, by="alice", expected_digest=change.digest, title="other")
+
+    monkeypatch.setattr(exporting._Export, "write_changes", described_behind)
+    done = asked(packed(exported(Case(change=change.pk)), tmp_path / "e.tar"))
+    assert (
+        f"not proved: Change {change.pk}: what was done with it since the archive was begun isn't in it" in done.stdout
+    )
+    assert "changes: 0 of 1 proved by their events" in done.stdout
+    assert "WRONG" not in done.stdout
+
+
+@pytest.mark.parametrize("act", ["approve", "describe"])
+def test_an_act_of_the_future_that_no_event_says_is_named(history: Ledgered, tmp_path: Path, act: str) -> None:
+    change = opened(make_rule_set("web"), by="alice", title="web")
+    without_triggers()
+    planted = {"by": "eve", "at": AT + timedelta(days=36_500), "digest": change.digest}
+    change.events.create(act=act, **planted)
+    files = exported(Case(change=change.pk))
+    assert (
+        f"eve {change.events.get(by='eve').get_act_display()} (NOT proved: no event here says so)"
+        in files["index.html"].decode()
+    )
+    assert "alice opened (NOT" not in files["index.html"].decode()
+    faults, _logs = check(packed(files, tmp_path / "e.tar"))
+    assert faults == [
+        f"changes.jsonl: no event says this of a Change: ({change.pk}, '{act}', 'eve', '', '{change.digest}')"
+    ]
+
+
+def test_a_change_called_by_an_event_that_there_is_none_of_is_named(history: Ledgered, tmp_path: Path) -> None:
+    change = opened(make_rule_set("web"), by="alice", title="web")
+    Change.objects.filter(pk=change.pk).update(title="other")
+    faults, _logs = check(packed(exported(Case(change=change.pk)), tmp_path / "e.tar"))
+    assert faults == [f"changes.jsonl: Change {change.pk} isn't called as any event of it says"]
+
+
+def test_a_change_that_somebody_is_said_to_have_edited_by_no_event_is_not_proved(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    """Who else wrote the edits that a Change was opened with has no event, so that it can be planted."""
+    change = opened(make_rule_set("web"), by="alice", title="web")
+    without_triggers()
+    change.events.create(act="edit", by="eve", at=timezone.now(), digest=change.digest)
+    done = asked(packed(exported(Case(change=change.pk)), tmp_path / "e.tar"))
+    assert f"not proved: Change {change.pk}: no event says that eve edited it" in done.stdout
+    assert "changes: 0 of 1 proved by their events" in done.stdout
 
 
 def test_all_events_of_a_change_are_in_an_archive_that_has_one_of_them_that_made_a_revision(history: Ledgered) -> None:
