@@ -55,7 +55,7 @@ _LOST = ("at", "what", "numbers", "reason")
 _MOST_SHOWN = 2_000
 _LARGEST = 2**31 - 1
 # Why what stands in a row of index.html isn't proved.
-_DELETED, _UNREADABLE = "no: its details were deleted by a rule", "NO: its record can't be read"
+_DELETED, _UNREADABLE = "no: it has no details any more", "NO: its record can't be read"
 _UNSAID = " (NOT proved: no event here says so)"
 _PUBLISHED = (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT)
 # Change, act, by whom, why, and with what: its digest, or the number of the Revision that it made.

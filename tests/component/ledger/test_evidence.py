@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import tarfile
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -275,7 +276,7 @@ def test_of_a_decision_whose_details_were_deleted_what_is_kept_is_there_as_unpro
     page = files["index.html"].decode()
     assert f"<td>{row.pk}</td>" in page
     assert "<th>proved</th>" in page
-    assert "no: its details were deleted by a rule" in page
+    assert "no: it has no details any more" in page
     _faults, [decisions, *_] = check(packed(files, tmp_path / "e.tar"))
     assert (decisions["rows"], decisions["proved"]) == (1, 0)
 
@@ -314,11 +315,56 @@ def test_pruned_details_are_said_to_be_unproved(history: Ledgered, tmp_path: Pat
     Decision.objects.filter(ledger_index__lt=5).update(body=b"")
     Decision.objects.filter(ledger_index__range=(5, 9)).delete()
     LedgerPruned.objects.create(log=DECISIONS, first=0, until=10, rule="of 30 days", at=AT)
+    LedgerPruned.objects.create(log=DECISIONS, first=0, until=5, what="details", rule="of 7 days", at=AT)
     files = exported()
     faults, [decisions, *_] = check(packed(files, tmp_path / "e.tar"))
     assert faults == []
-    assert (decisions["rows"], decisions["proved"]) == (295, 290)
-    assert json.loads(files["pruned.jsonl"])["rule"] == "of 30 days"
+    assert (decisions["rows"], decisions["proved"], decisions["deleted"]) == (295, 290, {"of 7 days": 5})
+    assert {json.loads(text)["rule"] for text in files["pruned.jsonl"].splitlines()} == {"of 30 days", "of 7 days"}
+
+
+def plant(of: Decision, leaf: int) -> None:
+    """Put a row without a body where one was that a rule deleted."""
+    without_triggers()
+    of.pk, of.body, of.sequence, of.pod_name, of.ledger_index = uuid.uuid4(), b"", 9_999, "invented", leaf
+    of.save(force_insert=True)
+
+
+@pytest.mark.parametrize("details_days", [0, 3])
+def test_a_row_without_details_that_is_planted_where_a_rule_deleted_rows_is_named(
+    history: Ledgered, tmp_path: Path, details_days: int
+) -> None:
+    row, file = Decision.objects.get(ledger_index=10), io.BytesIO()
+    sign_checkpoints(AT)
+    if details_days:
+        prune(Retention(0, details_days), AT + timedelta(days=20))
+    prune(Retention(30, 0), AT + timedelta(days=60))
+    plant(row, 10)
+    export(Case(pod_name="invented"), file, by="auditor", now=timezone.now() + timedelta(minutes=5))
+    faults, [decisions, *_] = check(packed(unpacked(file), tmp_path / "e.tar"))
+    why = "was planted: a signed event says" if details_days else "has no record, and no signed event says"
+    assert len(faults) == 1
+    assert faults[0].startswith(f"decisions.jsonl, line 1: leaf 10 {why}")
+    assert decisions["proved"] == 0
+
+
+def test_a_row_that_a_rule_deletes_while_an_archive_is_made_is_no_fault(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prune(Retention(0, 3), AT + timedelta(days=20))
+    meanwhile(monkeypatch, OUTCOMES, lambda: prune(Retention(30, 0), AT + timedelta(days=60)) or None)
+    faults, [decisions, *_] = check(packed(exported(), tmp_path / "e.tar"))
+    assert faults == []
+    assert decisions["deleted"] == {"details are kept for 3 days": 300}
+
+
+def test_an_outcome_without_a_record_is_named_whatever_is_said_to_be_deleted(history: Ledgered, tmp_path: Path) -> None:
+    without_triggers()
+    OutcomeRow.objects.filter(ledger_index=7).update(body=b"")
+    for what in ("details", "rows"):
+        LedgerPruned.objects.create(log=OUTCOMES, first=0, until=10, what=what, rule="of 7 days", at=AT)
+    faults, _logs = check(packed(exported(), tmp_path / "e.tar"))
+    assert faults == ["outcomes.jsonl, line 8: leaf 7 has no record, and no signed event says that a rule deleted it"]
 
 
 def test_a_case_without_rows_and_one_whose_rows_are_all_pruned_are_proved(history: Ledgered, tmp_path: Path) -> None:
