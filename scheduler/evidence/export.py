@@ -32,15 +32,16 @@ from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.archive import Archive, Lines
 from scheduler.evidence.csv_text import line
 from scheduler.ledger import deletions, losses
-from scheduler.ledger.checkpoints import open_checkpoint, sign_checkpoints, tile_reader
+from scheduler.ledger.checkpoints import open_checkpoint, sign_checkpoints, tile_reader, tree_head
 from scheduler.ledger.events import append_events
 from scheduler.ledger.keys import known_verifiers, read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
-from scheduler.ledger.note import NoteError, TreeHead
+from scheduler.ledger.note import NoteError, Signer, TreeHead
 from scheduler.ledger.tree import (
     HASH_BYTES,
     TILE_HEIGHT,
     TILE_WIDTH,
+    Edge,
     ProofError,
     prove_consistency,
     root_at,
@@ -178,19 +179,38 @@ def _export(case: Case, file: IO[bytes], *, by: By, now: datetime, on_step: Call
     sign_checkpoints(now)
     with Archive(file, now) as archive:
         exported = _Export(case, archive, on_step)
-        counts = {log: exported.write_log(log) for log in (DECISIONS, OUTCOMES)}
+        counts = {log: exported.write_log(log, _last_note(log, signer, now)) for log in (DECISIONS, OUTCOMES)}
         exported.write_changes()
         # Not before: what retention deleted until those rows were read, and each act on those Changes, an event in the archive
         # has to say.
         append_events(now)
         sign_checkpoints(datetime.now(UTC), (EVENTS,))
-        counts[EVENTS] = exported.write_log(EVENTS)
+        counts[EVENTS] = exported.write_log(EVENTS, _last_note(EVENTS, signer, now))
         exported.write_rules()
         exported.write_rest()
         archive.add("keys.pub", "".join(f"{verifier}\n" for verifier in known_verifiers()).encode())
         archive.add("index.html", exported.page(signer.verifier.name, now, name_of(by)).encode())
         archive.sign(signer, name_of(by))
     return counts
+
+
+def _last_note(log: str, signer: Signer, now: datetime) -> str:
+    """Return the last checkpoint of a log; of one without leaves, which nobody signs every minute, one of nothing.
+
+    Raises:
+        ProofError: nothing is signed of a log that has leaves, for they aren't what they should be.
+    """
+    checkpoints = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at")
+    if not checkpoints.exists():
+        sign_checkpoints(now, (log,))  # its first leaf may have come since
+    last, head = checkpoints.first(), LedgerHead.objects.filter(log=log).first()
+    if last is not None:
+        return last.note
+    if head is not None and head.size:
+        message = f"nothing is signed of the log {log}, which has {head.size} leaves"
+        raise ProofError(message)
+    nothing = head or LedgerHead(log=log, root=Edge().root())
+    return signer.sign(tree_head(signer.verifier.name, nothing, now).text())
 
 
 class _Export:
@@ -210,12 +230,9 @@ class _Export:
         self._changes: list[_ReadChange] = []
         self._acts: Counter[_Act] = Counter()
 
-    def write_log(self, log: str) -> int:
-        """Write the rows of a log, and what proves them."""
-        last = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at").first()
-        if last is None:
-            return 0
-        head, _by = open_checkpoint(last.note, log, known_verifiers())
+    def write_log(self, log: str, note: str) -> int:
+        """Write the rows of a log, and what proves them by its last checkpoint."""
+        head, _by = open_checkpoint(note, log, known_verifiers())
         if root_at(subtrees_of(tile_reader(log)), head.size) != head.root:
             message = f"the tiles of the log {log} don't lead to the root that was signed over {head.size} leaves"
             raise ProofError(message)
@@ -225,7 +242,7 @@ class _Export:
             table.write(line(COLUMNS[log]))
             self._write_rows(log, head.size, tiles, rows, table)
             self._counts[log] = rows.number
-        self._archive.add(f"ledger/{log}/checkpoint", last.note.encode())
+        self._archive.add(f"ledger/{log}/checkpoint", note.encode())
         self._write_tiles(log, head.size, tiles)
         self._archive.add_lines(f"ledger/{log}/checkpoints.jsonl", self._former_checkpoints(log, head.size))
         return self._counts[log]
@@ -303,10 +320,11 @@ class _Export:
         made = f"{_shown(self._case.words())}. Made {now:%Y-%m-%d %H:%M:%S} UTC by {_shown(by)}."
         parts = [f"<h1>Evidence of {_shown(name)}</h1><p>{made}</p>", _HOW]
         for log, head in self._notes.items():
-            since = LedgerHead.objects.get(log=log).began_at
+            begun = LedgerHead.objects.filter(log=log).first()
+            since = f" since {begun.began_at:%Y-%m-%d %H:%M} UTC" if begun else ""
             parts.append(
-                f"<h2>{_shown(log)}</h2><p>{self._counts[log]:,} rows here, of {head.size:,} that were logged since "
-                f"{since:%Y-%m-%d %H:%M} UTC. All: <a href='{log}.csv'>{log}.csv</a>, "
+                f"<h2>{_shown(log)}</h2><p>{self._counts[log]:,} rows here, of {head.size:,} that were logged{since}. "
+                f"All: <a href='{log}.csv'>{log}.csv</a>, "
                 f"<a href='{log}.jsonl'>{log}.jsonl</a>.{self._says_of_rest(log)}</p>{self._table_of(log)}"
             )
         if self._lost:

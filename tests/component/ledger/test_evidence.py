@@ -31,13 +31,14 @@ from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence import export as exporting
 from scheduler.evidence.csv_text import line
-from scheduler.evidence.export import COLUMNS, Case, export, note_export
+from scheduler.evidence.export import COLUMNS, Case, DamagedError, export, note_export
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
+from scheduler.ledger.deletions import Deletion, note_deleted
 from scheduler.ledger.keys import read_signer
-from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
+from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
 from scheduler.ledger.note import Signer
-from scheduler.models import Decision, LedgerLeaf, LedgerPruned
+from scheduler.models import Decision, LedgerCheckpoint, LedgerLeaf, LedgerPruned, LedgerTile
 from scheduler.models import Outcome as OutcomeRow
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.pages import opened, publish_all
@@ -67,12 +68,16 @@ def load() -> Any:
 berth_verify = load()
 
 
-@pytest.fixture
-def history(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledgered:
-    key = tmp_path / "key"
+def give_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = folder / "key"
     key.write_text(SIGNER.private_text())
     key.chmod(0o600)
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, ledger_key_file=str(key)))
+
+
+@pytest.fixture
+def history(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledgered:
+    give_key(tmp_path, monkeypatch)
     for count in (10, 250, 40):
         ledgered.record(count)
         ledgered.sign()
@@ -365,6 +370,63 @@ def test_an_outcome_without_a_record_is_named_whatever_is_said_to_be_deleted(his
         LedgerPruned.objects.create(log=OUTCOMES, first=0, until=10, what=what, rule="of 7 days", at=AT)
     faults, _logs = check(packed(exported(), tmp_path / "e.tar"))
     assert faults == ["outcomes.jsonl, line 8: leaf 7 has no record, and no signed event says that a rule deleted it"]
+
+
+def leave_out(files: Files, *beginnings: str) -> Files:
+    """Leave files out of an archive, and sign the rest anew."""
+    left = {name: data for name, data in files.items() if not name.startswith(beginnings)}
+    signed_anew(left, SIGNER)
+    return left
+
+
+@pytest.mark.parametrize(
+    ("left_out", "missing"),
+    [
+        (["decisions.", "ledger/decisions/"], ["ledger/decisions/checkpoint", "decisions.csv"]),
+        (["outcomes.jsonl"], ["outcomes.jsonl"]),
+        (["changes.jsonl"], ["changes.jsonl"]),
+        (
+            ["changes", "revisions", "parts", "rules", "gaps", "pruned", "keys", "index", "ledger/", *LOGS],
+            ["ledger/decisions/checkpoint", "ledger/outcomes/checkpoint", "ledger/events/checkpoint", "revisions.jsonl"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_log_or_a_file_that_an_archive_lacks_is_named(
+    history: Ledgered, tmp_path: Path, left_out: list[str], missing: list[str]
+) -> None:
+    done = asked(packed(leave_out(exported(), *left_out), tmp_path / "e.tar"))
+    assert done.returncode == 1
+    wrong = [text for text in done.stdout.splitlines() if text.startswith("WRONG ")]
+    assert all(any(name in text and "is missing" in text for text in wrong) for name in missing)
+
+
+def test_where_not_all_is_proved_it_says_how_much_and_ends_with_another_code(history: Ledgered, tmp_path: Path) -> None:
+    done = asked(packed(exported(), tmp_path / "e.tar"))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "proved")
+    Decision.objects.filter(ledger_index__lt=5).update(body=b"")
+    deletion = Deletion(DECISIONS, "details", 0, 5, "of 7 days", AT)
+    note_deleted([deletion])
+    done = asked(packed(exported(), tmp_path / "e.tar"))
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.splitlines()[-1] == "nothing wrong was found; 5 of 405 aren't proved"
+    assert json.loads(asked(tmp_path / "e.tar", "--output", "json").stdout)["proved"] == 400
+
+
+def test_a_log_in_which_nothing_is_yet_is_proved_to_be_empty(
+    ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_key(tmp_path, monkeypatch)
+    ledgered.record(2)
+    done = asked(packed(exported(), tmp_path / "e.tar"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "outcomes: 0 of 0 rows proved, of 0 that were logged" in done.stdout
+
+
+def test_nothing_is_exported_of_a_log_that_no_checkpoint_can_be_signed_of(history: Ledgered) -> None:
+    LedgerCheckpoint.objects.filter(log=OUTCOMES).delete()
+    LedgerTile.objects.filter(log=OUTCOMES).delete()
+    with pytest.raises(DamagedError, match="nothing is signed of the log outcomes, which has 100 leaves"):
+        exported()
 
 
 def test_a_case_without_rows_and_one_whose_rows_are_all_pruned_are_proved(history: Ledgered, tmp_path: Path) -> None:
