@@ -776,6 +776,47 @@ def test_a_tile_of_another_length_proves_no_record(
     )
 
 
+def test_rows_below_a_damaged_tile_or_without_a_checkpoint_are_not_called_wrong(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    files, damaged = exported(), "what leads from them to a signed checkpoint is missing or damaged"
+    tile, note = "ledger/decisions/tile/0/0", "ledger/decisions/checkpoint"
+    changed = {**files, tile: bytes([files[tile][0] ^ 1]) + files[tile][1:]}
+    faults, [decisions, *_] = check(packed(changed, tmp_path / "e.tar"))
+    assert faults == [
+        f"{tile}: it was changed",
+        "ledger/decisions/tile: tile 0/0 isn't the one that was signed",
+        f"decisions.jsonl: 256 rows can't be checked: {damaged}",
+    ]
+    assert decisions["proved"] == 44  # of the tile beside
+    changed = {**files, note: files[note].replace(b"300", b"301")}
+    faults, [decisions, *_] = check(packed(changed, tmp_path / "e.tar"))
+    assert faults == [
+        f"{note}: it was changed",
+        f"{note}: the signature of berth is wrong",
+        f"decisions.jsonl: 300 rows can't be checked: {damaged}",
+    ]
+    assert decisions["proved"] == 0
+
+
+def test_of_very_many_faults_the_first_are_said_and_how_many_more_there_are(history: Ledgered, tmp_path: Path) -> None:
+    files = exported()
+    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"verb": "bind"', b'"verb": "bound"')
+    signed_anew(files, SIGNER)
+    done = asked(packed(files, tmp_path / "e.tar"))
+    wrong = [text for text in done.stdout.splitlines() if text.startswith("WRONG ")]
+    assert (len(wrong), wrong[-1]) == (101, "WRONG and 200 more")
+
+
+@pytest.mark.parametrize("text", ["", "# a comment\n", "hello\n", "PRIVATE+KEY+x\n", "é\n"])
+def test_a_file_of_keys_that_has_none_can_not_be_checked_by(history: Ledgered, tmp_path: Path, text: str) -> None:
+    given = tmp_path / "given.pub"
+    given.write_text(text)
+    done = asked(packed(exported(), tmp_path / "e.tar"), "--keys", str(given))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"berth-verify: {given} can't be used as public keys: ")
+
+
 def test_who_leaves_out_the_event_of_signed_deletions_gets_no_unsigned_one_believed(
     history: Ledgered, tmp_path: Path
 ) -> None:
