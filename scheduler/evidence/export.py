@@ -181,6 +181,7 @@ def _export(case: Case, file: IO[bytes], *, by: By, now: datetime, on_step: Call
         exported = _Export(case, archive, on_step)
         counts = {log: exported.write_log(log, _last_note(log, signer, now)) for log in (DECISIONS, OUTCOMES)}
         exported.write_changes()
+        exported.write_deletions()
         # Not before: what retention deleted until those rows were read, and each act on those Changes, an event in the archive
         # has to say.
         append_events(now)
@@ -299,6 +300,11 @@ class _Export:
                 self._changes.append(read)
         self._revisions |= {read.change.revision_id for read in self._changes if read.change.revision_id}
 
+    def write_deletions(self) -> None:
+        """Write what retention deleted."""
+        found = deletions.deletions(known_verifiers()).found
+        self._archive.add_lines("pruned.jsonl", (_json_line(each._asdict()) for each in found))
+
     def write_rules(self) -> None:
         """Write the Revisions that decided, and those that the Changes made."""
         rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
@@ -307,13 +313,11 @@ class _Export:
         self._archive.add_lines("rules.txt", (text for row in rows for text in _rules_in_words(row)))
 
     def write_rest(self) -> None:
-        """Write what is known to be missing, and what retention deleted."""
+        """Write what is known to be missing."""
         missing = DecisionGap.objects.filter(may_return=True).order_by("process", "first")
         lost = [{**row, "may_return": False} for row in self._lost]
         lost += ({**losses.said_of(gap), "may_return": True} for gap in missing.iterator(_CHUNK))
         self._archive.add_lines("gaps.jsonl", map(_json_line, lost))
-        pruned = deletions.deletions(known_verifiers()).found
-        self._archive.add_lines("pruned.jsonl", (_json_line(each._asdict()) for each in pruned))
 
     def page(self, name: str, now: datetime, by: str) -> str:
         """Return index.html."""
