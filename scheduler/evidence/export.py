@@ -57,6 +57,7 @@ _MOST_SHOWN = 2_000
 _LARGEST = 2**31 - 1
 # Why what stands in a row of index.html isn't proved.
 _DELETED, _UNREADABLE = "no: it has no details any more", "NO: its record can't be read"
+_DIFFERS = "NO: its column {} says something else than its record, which stands here"
 _UNSAID = " (NOT proved: no event here says so)"
 _PUBLISHED = (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT)
 # Change, act, by whom, why, and with what: its digest, or the number of the Revision that it made.
@@ -249,16 +250,18 @@ class _Export:
         return self._counts[log]
 
     def _write_rows(self, log: str, size: int, tiles: set[int], rows: Lines, table: Lines) -> None:
-        for leaf, record, unproved in _RECORDS[log](self._case, self._revisions):
+        for leaf, record, unproved, columns in _RECORDS[log](self._case, self._revisions):
             if leaf >= size:
                 return  # stored after the last checkpoint
             said = _said(log, record) if record else {}
+            differs = next((name for name, value in columns.items() if said and said.get(name) != value), "")
             tiles.add(leaf // TILE_WIDTH)
             self._on_step(1)
-            self._note(log, said or unproved, "" if said else _UNREADABLE if record else _DELETED)
+            self._note(log, said or unproved, _mark(record, said, differs))
             table.write(line([said.get(name) for name in COLUMNS[log]]))
             encoded = base64.b64encode(record).decode() if record else None
             row = {"leaf": leaf, "record": encoded, "said": said} | ({"unproved": unproved} if unproved else {})
+            row |= {"differs": differs} if differs else {}
             rows.write(json.dumps(row, ensure_ascii=False) + "\n")
 
     def _note(self, log: str, said: Mapping[str, Any], unproved: str) -> None:
@@ -404,8 +407,22 @@ def said_of(log: str, record: bytes) -> dict[str, Any]:
     return said | {"at": _time(said["at"])}
 
 
-# A leaf's index, its record, and what is known of it without one.
-_Row = tuple[int, bytes, Mapping[str, Any]]
+# A leaf's index, its record, what is known of it without one, and what those columns say that rows are chosen by.
+_Row = tuple[int, bytes, Mapping[str, Any], Mapping[str, Any]]
+_POD = ("pod_namespace", "pod_name", "pod_uid")
+
+
+def _mark(record: bytes, said: Mapping[str, Any], differs: str) -> str:
+    """Return why what stands in a row of index.html isn't proved, or what is wrong with it; empty where nothing is."""
+    if not record:
+        return _DELETED
+    if not said:
+        return _UNREADABLE
+    return _DIFFERS.format(differs) if differs else ""
+
+
+def _chosen_by(row: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names} | {"at": _time(row.at)}
 
 
 def _decisions(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
@@ -414,9 +431,9 @@ def _decisions(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
         found &= Q(revision__in=Change.objects.filter(pk=case.change).values("revision"))
     for row in _logged(Decision.objects.filter(found)):
         if bytes(row.body):
-            yield row.ledger_index, _exact(row), {}
+            yield row.ledger_index, _exact(row), {}, _chosen_by(row, *_POD, "revision")
         else:
-            yield row.ledger_index, b"", _columns_of(row)
+            yield row.ledger_index, b"", _columns_of(row), {}
 
 
 def _exact(row: Decision) -> bytes:
@@ -439,7 +456,7 @@ def _outcomes(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
     if case.change is not None:
         return
     for row in _logged(OutcomeRow.objects.filter(case.times() & case.pods())):
-        yield row.ledger_index, bytes(row.body), {}
+        yield row.ledger_index, bytes(row.body), {}, _chosen_by(row, *_POD)
 
 
 def _meanwhile(case: Case) -> Q:
@@ -478,8 +495,12 @@ def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
 
 def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[_Row]:
     rows = AuditEvent.objects.filter(found, pk__in=[row for _index, row in batch])
-    bodies = {str(row.pk): bytes(row.body) for row in rows}
-    return ((index, bodies[row], {}) for index, row in batch if row in bodies)
+    found_rows = {str(row.pk): row for row in rows}
+    for index, key in batch:
+        if key in found_rows:
+            row = found_rows[key]
+            columns = _chosen_by(row, "kind", "change", "revision") | {"at": msgspec.to_builtins(row.at)}
+            yield index, bytes(row.body), {}, columns
 
 
 def _logged(rows: QuerySet[Any]) -> Iterator[Any]:

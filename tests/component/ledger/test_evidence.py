@@ -429,6 +429,58 @@ def test_nothing_is_exported_of_a_log_that_no_checkpoint_can_be_signed_of(histor
         exported()
 
 
+def last_words(files: Files, path: Path) -> tuple[int, str]:
+    done = asked(packed(files, path))
+    return done.returncode, done.stdout.splitlines()[-1]
+
+
+def test_of_a_case_it_is_not_said_that_no_row_was_left_out(history: Ledgered, tmp_path: Path) -> None:
+    row = Decision.objects.get(ledger_index=41)
+    case = Case(pod_namespace=row.pod_namespace, pod_name=row.pod_name)
+    Decision.objects.filter(pk=row.pk).update(pod_name="hidden")
+    hidden = 0, "proved: what is here, and not that no row of decisions, outcomes was left out"
+    assert last_words(exported(case), tmp_path / "e.tar") == hidden
+
+
+def test_a_log_is_whole_where_all_is_there_that_no_rule_deleted(history: Ledgered, tmp_path: Path) -> None:
+    sign_checkpoints(AT)
+    prune(Retention(30, 0), AT + timedelta(days=60))
+    files = exported()
+    assert last_words(files, tmp_path / "e.tar") == (0, "proved")
+
+
+@pytest.mark.parametrize("left_out", [0, 50, 99])
+def test_a_log_is_not_called_whole_where_a_row_was_left_out(history: Ledgered, tmp_path: Path, left_out: int) -> None:
+    tampering = Tampering(Random(0), exported())
+    rows = tampering.rows(OUTCOMES)
+    del rows[left_out]
+    tampering.put(OUTCOMES, rows)
+    signed_anew(tampering.files, SIGNER)
+    said = 0, "proved: what is here, and not that no row of outcomes was left out"
+    assert last_words(tampering.files, tmp_path / "e.tar") == said
+
+
+@pytest.mark.parametrize(
+    ("log", "column", "value"),
+    [(DECISIONS, "pod_name", "other"), (DECISIONS, "revision", 7), (OUTCOMES, "at", AT), (EVENTS, "change", 7)],
+)
+def test_a_row_whose_columns_say_something_else_than_its_record_is_marked_and_named(
+    history: Ledgered, tmp_path: Path, log: str, column: str, value: Any
+) -> None:
+    exported()
+    without_triggers()
+    if log == EVENTS:
+        AuditEvent.objects.filter(pk=LedgerLeaf.objects.get(log=EVENTS, index=1).row).update(**{column: value})
+    else:
+        model = Decision if log == DECISIONS else OutcomeRow
+        model.objects.filter(ledger_index=1).update(**{column: value})
+    files = exported()
+    assert f"NO: its column {column} says something else than its record" in files["index.html"].decode()
+    (fault,), _logs = check(packed(files, tmp_path / "e.tar"))
+    assert fault.startswith(f"{log}.jsonl, line 2: leaf 1 (")
+    assert f"the database's column {column} said something else" in fault
+
+
 def test_a_case_without_rows_and_one_whose_rows_are_all_pruned_are_proved(history: Ledgered, tmp_path: Path) -> None:
     nothing = exported(Case(first=AT - timedelta(days=9), until=AT - timedelta(days=8)))
     assert (nothing["decisions.jsonl"], check(packed(nothing, tmp_path / "n.tar"))[0]) == (b"", [])
