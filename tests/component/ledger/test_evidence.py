@@ -208,7 +208,10 @@ def test_it_needs_nothing_of_berth_and_says_how_much_is_proved(history: Ledgered
 
     done = run("--keys", str(keys), "--checkpoints", str(history.outside))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "decisions: 300 of 300 rows proved, of 300 that were logged; 6 checkpoints agree" in done.stdout
+    assert (
+        "decisions: 300 of 300 rows proved, of 300 that were logged; 3 checkpoints agree, and 3 of those kept elsewhere"
+        in done.stdout
+    )
     assert run().returncode == 2
     assert "the keys are the archive's own" in run("--keys-of-archive").stdout
     path.write_bytes(path.read_bytes().replace(b"pod-7", b"pod-8"))
@@ -1064,6 +1067,22 @@ def test_what_is_given_as_checkpoints_and_is_none_is_named(history: Ledgered, tm
     (history.outside / "README").write_text("why these were kept")
     (history.outside / "lost+found").mkdir()
     assert check(path, kept=berth_verify.read_kept([str(history.outside)]))[0] == []
+
+
+def test_where_no_checkpoints_were_kept_elsewhere_it_can_not_be_checked_by_them(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    path, folder = packed(exported(), tmp_path / "e.tar"), tmp_path / "kept"
+    folder.mkdir()
+    for text in (None, "why these were kept"):
+        if text is not None:
+            (folder / "README").write_text(text)
+        done = asked(path, "--checkpoints", str(history.outside), str(folder))
+        assert (done.returncode, done.stderr) == (2, f"berth-verify: there are no checkpoints in {folder}\n")
+    done = asked(path, "--checkpoints", str(tmp_path / "none"))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"berth-verify: the checkpoints in {tmp_path / 'none'} can't be read: ")
+    assert "kept elsewhere" not in asked(path).stdout
 
 
 def test_an_archive_cut_off_is_no_archive(history: Ledgered, tmp_path: Path) -> None:
