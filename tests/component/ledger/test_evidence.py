@@ -562,6 +562,21 @@ def test_what_is_no_text_is_named_by_the_command_too(history: Ledgered, tmp_path
     assert "it says something else than its record" in done.stdout
 
 
+def test_what_an_archive_says_moves_no_cursor_of_a_terminal(history: Ledgered, tmp_path: Path) -> None:
+    files, clear = exported(), "\x1b[2J\x1b[Hproved\x1b[8m\x7f"
+    done = asked(packed({f"{clear}\n": b"", **files}, tmp_path / "e.tar"))
+    escaped = "\\x1b[2J\\x1b[Hproved\\x1b[8m\\x7f"
+    assert f"WRONG {escaped}\\n: the manifest doesn't name it: it was added" in done.stdout.splitlines()
+    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"pod-7"', json.dumps(f"{clear}\x9b\u202e").encode())
+    signed_anew(files, SIGNER)
+    path = packed(files, tmp_path / "e.tar")
+    assert f"{escaped}\\x9b\\u202e" in asked(path).stdout
+    for said in (asked(path).stdout, asked(path, "--output", "json").stdout):
+        assert said.replace("\n", "").isprintable()
+    named = tmp_path / f"{clear}.pub"
+    assert asked(path, "--keys", str(named)).stderr.rstrip("\n").isprintable()
+
+
 def test_no_cell_is_a_formula(history: Ledgered) -> None:
     assert line(["=1+1", "+1", "-1", "@x", "\tx", "a", 5, None, "a,b"]) == "'=1+1,'+1,'-1,'@x,'\tx,a,5,,\"a,b\"\n"
     # An open carriage return ends the row for a spreadsheet, and what follows begins a cell.
