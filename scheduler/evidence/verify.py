@@ -148,6 +148,8 @@ class LogVerifier:
         signed = self._signed()
         head = LedgerHead.objects.filter(log=log).first()
         self._size = head.size if head else 0
+        # Their numbers come before those of the log, and retention notes no leaf of them.
+        self._are_some_older = head is not None and head.unlogged > 0
         self._pruned = PrunedLeaves(log, self._verifiers)
         for where, each in self._pruned.planted:
             self._fault(
@@ -283,8 +285,9 @@ class LogVerifier:
     def _follows(self, stretch: Stretch) -> bool:
         """Whether each writer's numbers go on where they ended before; if so, the stretch is proved."""
         numbers = self.progress.numbers
-        if any(numbers.get(writer, (1, -1))[0] != began for writer, (began, _, _) in stretch.numbers.items()):
-            return False
+        for writer, (began, _, _) in stretch.numbers.items():
+            if numbers.get(writer, (began if self._are_some_older else 1, -1))[0] != began:
+                return False
         numbers |= {writer: (following, last) for writer, (_, following, last) in stretch.numbers.items()}
         self.progress.proved += len(stretch.hashes) // HASH_BYTES
         return True
@@ -386,7 +389,7 @@ class LogVerifier:
     def _count(self, found: Found) -> None:
         """See that a writer's numbers follow each other, or that it is known why not."""
         numbers = self.progress.numbers
-        expected, last = numbers.get(found.writer, (1, -1))
+        expected, last = numbers.get(found.writer, (found.number if self._are_some_older else 1, -1))
         if found.number > expected and not self._pruned.are_between(last, found.leaf):
             missing = uncovered(found.writer, expected, found.number)
             if missing is not None:
@@ -433,7 +436,7 @@ class LogVerifier:
     def _check_last_numbers(self, writers: dict[str, int]) -> None:
         """See that nothing is missing behind the last Decision of a writer that is stored."""
         for writer, following in sorted(writers.items()):
-            expected, last = self.progress.numbers.get(writer, (1, -1))
+            expected, last = self.progress.numbers.get(writer, (following if self._are_some_older else 1, -1))
             if expected < following and not self._pruned.are_between(last, self._size):
                 missing = uncovered(writer, expected, following)
                 if missing is not None:

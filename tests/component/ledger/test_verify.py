@@ -43,7 +43,7 @@ from scheduler.models import (
     LedgerTile,
     Outcome,
 )
-from tests.ledgers import AT, Ledgered, faults, log_of, rebuild, resign, unnoticed
+from tests.ledgers import AT, Ledgered, faults, log_of, rebuild, resign, unnoticed, without_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -219,6 +219,36 @@ def test_rows_of_before_the_ledger_are_counted_and_no_more_of_them(ledgered: Led
     assert log_of(reports).unlogged == 1
     Decision.objects.create(process="old", sequence=2, at=AT, verb="filter", revision=1)
     assert "2 rows have no leaf, and only 1 are older than the log; the newest is" in faults(ledgered.verify())[0]
+
+
+@pytest.fixture
+def upgraded(ledgered: Ledgered) -> Ledgered:
+    """Return a history whose first 20 Decisions are older than the ledger; those of the same writers a month later are in it."""
+    without_triggers()
+    ledgered.record(20)
+    for model in (Decision, Outcome):
+        model.objects.update(ledger_index=None)
+    LedgerHead.objects.all().delete()
+    LedgerTile.objects.all().delete()
+    ledgered._number = 30 * 86_400
+    ledgered.record(20)
+    ledgered.sign()
+    return ledgered
+
+
+@pytest.mark.parametrize("seconds", [10, 86_400], ids=["some of them", "all of them"])
+def test_rows_of_before_the_ledger_are_pruned_without_a_fault(upgraded: Ledgered, seconds: int) -> None:
+    assert faults(upgraded.verify()) == []
+    assert prune(Retention(days=30, details_days=0), AT + timedelta(days=30, seconds=seconds))
+    assert Decision.objects.filter(ledger_index=None).exists() == (seconds == 10)
+    assert faults(upgraded.verify()) == []
+    Decision.objects.filter(ledger_index=1).delete()
+    assert "leaf 1: there is no row for it" in faults(upgraded.verify())[0]
+
+
+def test_a_writer_of_before_the_ledger_that_wrote_nothing_since_misses_nothing(upgraded: Ledgered) -> None:
+    Checkpoint.objects.create(writer="extender@old", next_decision=11, at=AT)
+    assert faults(upgraded.verify()) == []
 
 
 def test_numbers_that_are_missing_for_a_known_reason_are_no_fault(ledgered: Ledgered) -> None:
