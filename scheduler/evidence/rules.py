@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from django.utils import timezone
 
 from policies import compiler
 from policies.models import AuditEvent, Change, ChangeEdit, ChangeEvent, Part, Revision, RevisionPart
 from policies.publishing.audit import said_by
 from policies.publishing.parts import digest_text, published_at, sha256
+from scheduler.ledger.credible import credible
 
 _ACT = "change."
 _OPENED = ChangeEvent.Act.OPEN.value
@@ -59,7 +61,7 @@ class _Noted:
         self.openers: dict[int, str] = {}
         # Of Changes that were published.
         self.edits: dict[int, _Edits] = {}
-        events = AuditEvent.objects.filter(kind__startswith=_ACT).order_by("pk")
+        events = credible(timezone.now()).filter(kind__startswith=_ACT).order_by("pk")
         for event in events.iterator(chunk_size=_CHUNK):
             act, more = event.kind.removeprefix(_ACT), _more(event)
             of = str(event.revision) if act in _PUBLISHED else event.after

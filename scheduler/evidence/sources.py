@@ -4,30 +4,29 @@ A log needs a Source and its name in `scheduler.ledger.logs`; whoever verifies o
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
 from django.db import connection, models
-from django.db.models.functions import Cast, Replace
 from django.utils import timezone
 
 from policies.models import AuditEvent
+from policies.models.audit import time_of_id
 from policies.publishing.audit import is_as_written
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.facts import Facts, facts_in
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import AS_RECORD, UNREADABLE, Head, Outcome, read_outcome, record_of, split
+from scheduler.ledger.credible import overdue
+from scheduler.ledger.events import LATEST
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.models import Decision, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
 
 _MOST_ROWS = 500
-_WITHOUT_DASHES = Replace("row", models.Value("-"), models.Value(""), output_field=models.TextField())
-# Beat logs them every two seconds.
-_TIME_TO_LOG = timedelta(minutes=10)
 
 
 class Found(msgspec.Struct):
@@ -240,11 +239,7 @@ class _Events:
 
     @staticmethod
     def _unlogged() -> models.QuerySet[AuditEvent]:
-        logged = LedgerLeaf.objects.filter(log=EVENTS, row=Cast(models.OuterRef("pk"), models.TextField()))
-        if connection.vendor != "postgresql":  # ids are hex without dashes there
-            ids = LedgerLeaf.objects.filter(log=EVENTS).values_list(_WITHOUT_DASHES, flat=True)
-            return AuditEvent.objects.filter(at__lt=timezone.now() - _TIME_TO_LOG).exclude(pk__in=ids)
-        return AuditEvent.objects.filter(~models.Exists(logged), at__lt=timezone.now() - _TIME_TO_LOG)
+        return overdue(timezone.now())
 
 
 def _is_id(text: str) -> bool:
@@ -256,6 +251,8 @@ def _is_id(text: str) -> bool:
 
 def _found_event(index: int, row: AuditEvent) -> Found:
     fault = "" if is_as_written(row) else "its columns say something else than its body"
+    if not fault and abs(time_of_id(row.pk) - row.at) > LATEST:
+        fault = f"its id was made at {time_of_id(row.pk)}, and it says {row.at}"
     return Found(index, lambda: f"AuditEvent {row.pk} ({row})", bytes(row.body), fault)
 
 

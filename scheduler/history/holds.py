@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import msgspec
 from django.db import transaction
 from django.db.models import Q
+from django.utils import timezone
 
 from policies.models import AuditEvent
 from policies.models.audit import digest_of
 from policies.publishing import AuditKind, fault_of_words, record_event
 from policies.publishing.actors import By, name_of
 from policies.publishing.audit import said_by
+from scheduler.ledger.credible import credible
 from scheduler.models import LegalHold
 
 
@@ -211,7 +213,7 @@ def _noted() -> dict[str, _Noted]:
     found: dict[str, _Noted] = {}
     liftings: dict[str, _Lifting] = {}
     # Ids of events follow the clocks of their processes: a lifting may stand before the making.
-    events = AuditEvent.objects.filter(kind__in=(AuditKind.HOLD_MAKE, AuditKind.HOLD_LIFT)).order_by("pk")
+    events = credible(timezone.now()).filter(kind__in=(AuditKind.HOLD_MAKE, AuditKind.HOLD_LIFT)).order_by("pk")
     for event in events.iterator():
         number = event.thing_name
         if event.kind == AuditKind.HOLD_MAKE:

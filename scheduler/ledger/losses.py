@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 from django.db import models, transaction
+from django.utils import timezone
 
 from policies.models import AuditEvent
 from policies.models.audit import Kind
 from policies.publishing.actors import CLOCK
 from policies.publishing.audit import record_event
 from policies.publishing.revisions import lock_revisions
+from scheduler.ledger.credible import credible
 from scheduler.models import DeadLetter, DecisionGap
 
 KINDS = (Kind.LOSS, Kind.LOSS_BEGIN)
@@ -82,7 +84,7 @@ def begin() -> None:
             return
         # In this order: a row that is stored meanwhile comes with its note.
         stored = [said for _row, said in _stored()]
-        noted, _ = _noted()
+        noted, _ = _noted(AuditEvent.objects.all())
         older = [said for said in stored if _text(said) not in noted]
         record_event(Kind.LOSS_BEGIN, by=CLOCK, thing=("Ledger", ""), more={"rows": older})
 
@@ -106,10 +108,10 @@ def compare() -> Losses:
     Raises:
         django.db.DatabaseError: the database is away.
     """
-    before, _ = _noted()
+    before, _ = _noted(credible(timezone.now()))
     rows = list(_stored())
     # Read once more: what was noted since may be of rows that are stored by now.
-    noted, has_begun = _noted()
+    noted, has_begun = _noted(credible(timezone.now()))
     left, faults, proved, older = Counter(noted), list[str](), 0, 0
     for name, said in rows:
         text = _text(said)
@@ -151,11 +153,11 @@ def rows_in(said: Any) -> Sequence[dict[str, Any]]:
         return ()  # the log of events says what is wrong with it
 
 
-def _noted() -> tuple[Counter[Noted], bool]:
-    """Return what is noted, and whether rows of before are."""
+def _noted(events: models.QuerySet[AuditEvent]) -> tuple[Counter[Noted], bool]:
+    """Return what events note, and whether they note rows of before."""
     found: Counter[Noted] = Counter()
     has_begun = False
-    for event in AuditEvent.objects.filter(kind__in=KINDS).order_by("pk").iterator(chunk_size=_CHUNK):
+    for event in events.filter(kind__in=KINDS).order_by("pk").iterator(chunk_size=_CHUNK):
         has_begun = has_begun or event.kind == Kind.LOSS_BEGIN
         try:
             found.update(map(_text, rows_in(msgspec.json.decode(bytes(event.body)))))

@@ -1,18 +1,18 @@
 """AuditEvents in the ledger: logged a moment after the act, in the order of their ids, each once."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
 from policies.models import AuditEvent
-from policies.models.audit import _Clock, time_ordered_id
+from policies.models.audit import _Clock, first_id_at
 from policies.publishing.audit import Kind, record_event
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import EVENTS
 from scheduler.ledger.tree import leaf_hash, root_of
 from scheduler.models import LedgerHead, LedgerLeaf
-from tests.ledgers import Ledgered, faults, log_of, without_triggers
+from tests.ledgers import Ledgered, faults, log_of, plant_event, without_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +54,32 @@ def test_an_event_that_was_done_later_than_the_next_one_is_logged_too(ledgered: 
     assert bytes(AuditEvent.objects.get(pk=key).body) == body
 
 
+NOW = timezone.now()
+
+
+@pytest.mark.parametrize(
+    "says_at", [NOW - timedelta(days=2), NOW + timedelta(days=36_500)], ids=["old", "of the future"]
+)
+def test_an_event_whose_id_is_too_old_to_be_logged_is_named_whatever_time_it_says(
+    ledgered: Ledgered, says_at: datetime
+) -> None:
+    act(1)
+    append_events(timezone.now())
+    planted = plant_event("export", made_at=NOW - timedelta(days=2), says_at=says_at)
+    assert append_events(timezone.now()) == 0
+    (said,) = faults(ledgered.verify())
+    assert "1 rows have no leaf, and only 0 are older than the log" in said
+    assert str(planted.pk) in said
+
+
+def test_an_event_that_says_another_time_than_its_id_is_named(ledgered: Ledgered) -> None:
+    planted = plant_event("export", made_at=NOW, says_at=NOW - timedelta(days=9))
+    append_events(timezone.now())
+    (said,) = faults(ledgered.verify())
+    assert f"AuditEvent {planted.pk}" in said
+    assert "its id was made at" in said
+
+
 @pytest.mark.parametrize("is_logged_by", ["right", "ahead"])
 def test_events_of_a_clock_that_is_right_are_logged_after_those_of_one_that_is_ahead(
     ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch, is_logged_by: str
@@ -83,7 +109,7 @@ def test_changed_removed_and_planted_events_are_found(ledgered: Ledgered) -> Non
     LedgerLeaf.objects.filter(index=3).update(row="no id")
     planted = AuditEvent.objects.get(pk=events[0].pk)
     long_ago = timezone.now() - timedelta(days=1)
-    planted.pk, planted.at = time_ordered_id(long_ago), long_ago
+    planted.pk, planted.at = first_id_at(long_ago), long_ago
     planted.save(force_insert=True)
     said = "\n".join(faults(ledgered.verify()))
     assert f"leaf 1: AuditEvent {events[1].pk}" in said

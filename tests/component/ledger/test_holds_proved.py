@@ -12,7 +12,7 @@ from policies.publishing import audit, record_event
 from scheduler.history.holds import lift_hold, make_hold
 from scheduler.ledger.events import append_events
 from scheduler.models import LegalHold
-from tests.ledgers import AT, Ledgered, faults
+from tests.ledgers import AT, Ledgered, faults, plant_event
 
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 
@@ -98,3 +98,13 @@ def test_a_hold_of_which_an_earlier_version_noted_words_alone_is_as_it_was_noted
     assert faults(ledgered.verify()) == []
     change("shop", lift_reason="none")
     assert len(faults(ledgered.verify())) == 1
+
+
+def test_a_lifting_that_only_an_unlogged_event_tells_of_is_named(held: Ledgered) -> None:
+    hold, now = the("shop"), timezone.now()
+    plant_event(
+        "hold.lift", made_at=now - timedelta(days=2), says_at=now + timedelta(days=36_500), by="ben",
+        thing_kind="LegalHold", thing_name=str(hold.pk), reason="closed",
+    )  # fmt: skip
+    change("shop", lifted_by="ben", lifted_at=AT, lift_reason="closed")
+    assert any("was lifted, and no AuditEvent says by whom" in said for said in faults(held.verify()))

@@ -21,7 +21,7 @@ from scheduler.ledger.logs import EVENTS
 from scheduler.models import DeadLetter, DecisionGap
 from tests.component.ledger.test_evidence import check, packed, signed_anew, unpacked
 from tests.component.policies.test_publishing import _at_once as at_once
-from tests.ledgers import AT, SIGNER, Ledgered, faults, log_of, unnoticed
+from tests.ledgers import AT, SIGNER, Ledgered, faults, log_of, plant_event, unnoticed
 
 pytestmark = pytest.mark.django_db
 
@@ -73,6 +73,16 @@ def test_before_the_first_checkpoint_they_are_said_to_be_unproved(ledgered: Ledg
 def test_what_may_return_is_noted_by_nothing_and_no_fault(damaged: Ledgered) -> None:
     DecisionGap.objects.create(process="gone", first=1, last=2, reason="gone", at=AT, may_return=True)
     assert faults(damaged.verify()) == []
+
+
+def test_a_gap_that_only_an_unlogged_event_tells_of_is_named(damaged: Ledgered) -> None:
+    gap = DecisionGap.objects.create(process="planted", first=1, last=2, reason="no room", at=AT)
+    now = timezone.now()
+    plant_event(
+        "loss", made_at=now - timedelta(days=2), says_at=now + timedelta(days=36_500), more={"row": losses.said_of(gap)}
+    )
+    said = faults(damaged.verify())
+    assert any("planted: 1 to 2) is not what was noted when it was lost" in each for each in said)
 
 
 def test_they_are_taken_over_once(damaged: Ledgered) -> None:

@@ -14,7 +14,7 @@ from scheduler.evidence import rules
 from scheduler.ledger.events import append_events
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import opened, publish_all
-from tests.ledgers import Ledgered, faults, without_triggers
+from tests.ledgers import Ledgered, faults, plant_event, without_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -129,3 +129,18 @@ def test_a_change_that_is_published_while_they_are_read_is_no_fault(
     monkeypatch.setattr(rules, "_stored_acts", published_first)
     assert faults(published.verify()) == []
     assert Change.objects.get(pk=change.pk).revision_id == 4
+
+
+def test_an_approval_that_only_an_unlogged_event_tells_of_is_named(published: Ledgered) -> None:
+    change = Change.objects.get(title="for data")
+    now = timezone.now()
+    plant_event(
+        "change.approve", made_at=now - timedelta(days=2), says_at=now + timedelta(days=36_500), by="dave",
+        change=change.pk, after=change.digest, more={"title": change.title},
+    )  # fmt: skip
+    change.events.create(act="approve", by="dave", at=now, digest=change.digest)
+    said = faults(published.verify())
+    assert (
+        f"events: Change {change.pk} {ChangeEvent.Act.APPROVE.label} by dave was changed or planted: no AuditEvent notes it"
+        in said
+    )

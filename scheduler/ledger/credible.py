@@ -1,0 +1,37 @@
+"""Which AuditEvents may be taken for proof: those that have a leaf, and those that are too new to have one."""
+
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.db.models import Exists, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast, Replace
+
+from policies.models import AuditEvent
+from policies.models.audit import first_id_at
+from scheduler.ledger.logs import EVENTS
+from scheduler.models import LedgerLeaf
+
+# Beat logs them every two seconds.
+TIME_TO_LOG = timedelta(minutes=10)
+
+
+def overdue(now: datetime) -> QuerySet[AuditEvent]:
+    """Return the events that have no leaf, though there was time: nothing proves them.
+
+    By their ids, for these say which ones are looked at to be logged. What an event says of its own time is nobody's until it is.
+    """
+    return AuditEvent.objects.filter(~_is_logged(), pk__lt=first_id_at(now - TIME_TO_LOG))
+
+
+def credible(now: datetime) -> QuerySet[AuditEvent]:
+    """Return the other events: those that are logged, and those that will be. Only these tell what happened."""
+    return AuditEvent.objects.filter(_is_logged() | Q(pk__gte=first_id_at(now - TIME_TO_LOG)))
+
+
+def _is_logged() -> Q:
+    leaves = LedgerLeaf.objects.filter(log=EVENTS)
+    if connection.vendor == "postgresql":
+        return Q(Exists(leaves.filter(row=Cast(OuterRef("pk"), TextField()))))
+    # Ids are hex without dashes there.
+    hexes = Replace("row", Value("-"), Value(""), output_field=TextField())
+    return Q(pk__in=leaves.values_list(hexes, flat=True))
