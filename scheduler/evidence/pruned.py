@@ -73,12 +73,17 @@ class PrunedLeaves:
         return found is not None
 
     def _at(self, index: int, *, is_row: bool) -> Deletion | None:
-        """Return what says so. There may be very many, and leaves come in order."""
+        """Return what says so, of a row or of its details. There may be very many, and leaves come in order."""
         while self._next < len(self._deletions) and self._deletions[self._next].first <= index:
             self._around.append(self._deletions[self._next])
             self._next += 1
         self._around = [each for each in self._around if index < each.until]
-        return next((each for each in self._around if each.what == LedgerPruned.What.ROWS or not is_row), None)
+        what = LedgerPruned.What.ROWS if is_row else LedgerPruned.What.DETAILS
+        return next((each for each in self._around if each.what == what), None)
+
+    def is_row_gone(self, index: int) -> bool:
+        """Return whether exactly this row was deleted, as far as was read: rows go with the note that says so."""
+        return any(each.is_exact and each.what == LedgerPruned.What.ROWS for each in self._around if index < each.until)
 
     def are_between(self, last: int, index: int) -> bool:
         """Return whether rows of leaves between two were deleted."""

@@ -187,8 +187,6 @@ class _Outcomes(_Rows):
         columns = dict(zip(self._columns, row, strict=True))
         index, body = int(columns["ledger_index"]), bytes(columns["body"])
         name = partial(_name_of_outcome, columns)
-        if not body:
-            return Found(index, name, None)
         try:
             said = read_outcome(body)
         except UNREADABLE as error:

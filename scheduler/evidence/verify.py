@@ -346,10 +346,18 @@ class LogVerifier:
         if not self._pruned.find(index, is_row=found is None):
             what = "there is no row for it" if found is None else f"{found.row} has lost its body"
             self._fault(index, f"leaf {index}: {what}, and no rule of retention deleted it")
+        elif found is not None and self._is_planted(index):
+            self._fault(
+                index, f"leaf {index}: {found.row} has no body, and retention deleted the whole row: it was planted"
+            )
         self.progress.without_row += 1
         start = index % TILE_WIDTH * HASH_BYTES
         stored = self._read_tile(0, index // TILE_WIDTH)[start : start + HASH_BYTES]
         return stored.ljust(HASH_BYTES, b"\0")
+
+    def _is_planted(self, index: int) -> bool:
+        """Whether a row is there that retention deleted; it may have been read before that."""
+        return self._pruned.is_row_gone(index) and any(True for _row in self._source.rows(index, index + 1))
 
     def _told_apart(self, found: dict[int, Found], start: int, leaves: bytes, stored: bytes) -> Iterator[bytes]:
         """Iterate over the leaves of each tile as they were logged, and name what was changed: rows, or the tile."""

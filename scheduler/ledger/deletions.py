@@ -25,7 +25,10 @@ Range = tuple[int, int]
 
 
 class Deletion(NamedTuple):
-    """Leaves whose rows, or the details of these, a rule deleted: from `first` on, before `until`."""
+    """Leaves whose rows, or the details of these, a rule deleted: from `first` on, before `until`.
+
+    Not `is_exact` where rows between them may have been kept: earlier versions noted one range for a whole run.
+    """
 
     log: str
     what: str
@@ -33,6 +36,7 @@ class Deletion(NamedTuple):
     until: int
     rule: str
     at: datetime
+    is_exact: bool = True
 
     @property
     def line(self) -> str:
@@ -88,7 +92,7 @@ def deletions(verifiers: Sequence[Verifier]) -> Deletions:
         else:
             others += ((f"AuditEvent {event.pk}", each) for each in found)
     for row in LedgerPruned.objects.order_by("pk").iterator():
-        old = Deletion(row.log, row.what, row.first, row.until, row.rule, row.at)
+        old = Deletion(row.log, row.what, row.first, row.until, row.rule, row.at, is_exact=False)
         others.append((f"row {row.pk} of LedgerPruned", old))
     if not has_begun:
         return Deletions([*signed, *(each for _where, each in others)], [])
@@ -149,12 +153,14 @@ def _said(event: AuditEvent, verifiers: Sequence[Verifier]) -> tuple[list[Deleti
         is_signed = text.partition("\n")[0] in map(_origin, by)
     except NoteError:
         pass  # signed by none of them
-    return [each for line in text.splitlines()[1:] if (each := _read(line, event.at)) is not None], is_signed
+    # What was taken over may be of earlier versions.
+    read = (_read(line, event.at, is_exact=event.kind == Kind.PRUNE) for line in text.splitlines()[1:])
+    return [each for each in read if each is not None], is_signed
 
 
-def _read(line: str, at: datetime) -> Deletion | None:
+def _read(line: str, at: datetime, *, is_exact: bool) -> Deletion | None:
     try:
         log, what, first, until, rule = line.split(" ", 4)
-        return Deletion(log, what, int(first), int(until), rule, at)
+        return Deletion(log, what, int(first), int(until), rule, at, is_exact)
     except ValueError:
         return None

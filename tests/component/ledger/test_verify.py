@@ -149,6 +149,46 @@ def test_what_was_deleted_before_deletions_were_signed_counts_once_the_key_signe
     assert "rows of 0 to 100" in faults(history.verify())[0]
 
 
+@pytest.fixture
+def pruned_history(history: Ledgered) -> Ledgered:
+    """Return a history of which retention deleted the first Decisions and outcomes."""
+    sign_checkpoints(AT)
+    last = Decision.objects.get(ledger_index=99)
+    prune(Retention(days=30, details_days=0), last.at + timedelta(days=30, milliseconds=500))
+    assert not Decision.objects.filter(ledger_index=10).exists()
+    assert not Outcome.objects.filter(ledger_index=3).exists()
+    return history
+
+
+def test_a_row_without_a_body_that_was_planted_where_retention_deleted_one_is_named(pruned_history: Ledgered) -> None:
+    assert faults(pruned_history.verify()) == []
+    row = Decision.objects.latest("ledger_index")
+    row.pk, row.body, row.ledger_index, row.pod_uid, row.placed_on = uuid.uuid4(), b"", 10, "invented", ""
+    row.sequence = 1
+    row.save(force_insert=True)
+    other = Outcome.objects.latest("ledger_index")
+    other.pk, other.body, other.ledger_index, other.pod_uid = None, b"", 3, "invented"
+    other.save(force_insert=True)
+    said = faults(pruned_history.verify())
+    assert any(f"leaf 10: Decision {row.pk}" in each and "has lost its body, and no rule" in each for each in said)
+    assert any(f"leaf 3: outcome {other.pk} " in each and "its body can't be read" in each for each in said)
+
+
+def test_a_row_is_planted_though_the_details_of_its_place_were_deleted_before_all_of_it(history: Ledgered) -> None:
+    sign_checkpoints(AT)
+    last = Decision.objects.get(ledger_index=99)
+    for retention in (Retention(days=0, details_days=1), Retention(days=30, details_days=1)):
+        prune(retention, last.at + timedelta(days=30, milliseconds=500))
+    assert faults(history.verify()) == []
+    row = Decision.objects.latest("ledger_index")
+    row.pk, row.body, row.ledger_index, row.pod_uid, row.placed_on = uuid.uuid4(), b"", 10, "invented", ""
+    row.sequence = 1
+    row.save(force_insert=True)
+    (said,) = faults(history.verify())
+    assert f"leaf 10: Decision {row.pk} " in said
+    assert "has no body, and retention deleted the whole row: it was planted" in said
+
+
 def test_nothing_is_deleted_that_could_not_be_signed_any_more(history: Ledgered, tmp_path: Path) -> None:
     sign_checkpoints(AT)
     (tmp_path / "ledger_key").unlink()
