@@ -6,7 +6,7 @@ A log needs a Source and its name in `scheduler.ledger.logs`; whoever verifies o
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
@@ -54,6 +54,13 @@ class Found(msgspec.Struct):
         return self.naming()
 
 
+class Newest(NamedTuple):
+    """A row without a leaf: what people call it, and when it says that it happened."""
+
+    row: str
+    at: datetime
+
+
 class Source(Protocol):
     """What a log's leaves are of."""
 
@@ -71,8 +78,8 @@ class Source(Protocol):
         """Return how many rows have no leaf."""
         ...
 
-    def newest_unlogged(self) -> str:
-        """Return what people call the newest of them."""
+    def newest_unlogged(self) -> Newest | None:
+        """Return the newest of them."""
         ...
 
 
@@ -82,7 +89,6 @@ class _Rows:
     log: str
     _model: type[models.Model]
     _columns: Sequence[str]
-    _at = "at"
 
     def rows(self, first: int, until: int) -> Iterator[Found]:
         """Iterate over the rows of these leaves, by their index. Read without Django's models, which take most of the time."""
@@ -105,10 +111,10 @@ class _Rows:
         """Return how many rows have no leaf."""
         return self._model._default_manager.filter(ledger_index=None).count()  # noqa: SLF001 - Django's name for it
 
-    def newest_unlogged(self) -> str:
-        """Return what people call the newest of them."""
-        newest = self._model._default_manager.filter(ledger_index=None).order_by(f"-{self._at}").first()  # noqa: SLF001
-        return f"{newest.pk} ({newest})" if newest is not None else ""
+    def newest_unlogged(self) -> Newest | None:
+        """Return the newest of them."""
+        newest: Any = self._model._default_manager.filter(ledger_index=None).order_by("-at").first()  # noqa: SLF001
+        return Newest(f"{newest.pk} ({newest})", newest.at) if newest is not None else None
 
 
 def _outermost(rows: models.QuerySet[Any], column: str) -> tuple[int | None, int | None]:
@@ -230,10 +236,10 @@ class _Events:
         """Return how many events have no leaf, though there was time."""
         return self._unlogged().count()
 
-    def newest_unlogged(self) -> str:
-        """Return what people call the newest of them."""
+    def newest_unlogged(self) -> Newest | None:
+        """Return the newest of them."""
         newest = self._unlogged().first()
-        return f"{newest.pk} ({newest})" if newest is not None else ""
+        return Newest(f"{newest.pk} ({newest})", newest.at) if newest is not None else None
 
     @staticmethod
     def _unlogged() -> models.QuerySet[AuditEvent]:

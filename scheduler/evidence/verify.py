@@ -22,6 +22,7 @@ from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.holds import faults_of_holds
 from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import UNLOGGED, open_checkpoint, signed_at, tile_reader
+from scheduler.ledger.events import LATEST
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS
 from scheduler.ledger.note import NoteError, TreeHead, Verifier
 from scheduler.ledger.outside import kept
@@ -146,6 +147,7 @@ class LogVerifier:
         # In this order: what comes meanwhile is never taken for missing.
         writers = dict(Checkpoint.objects.exclude(writer="").values_list("writer", "next_decision"))
         signed = self._signed()
+        self._signed_at = [at for each in signed if (at := signed_at(each.head)) is not None]
         head = LedgerHead.objects.filter(log=log).first()
         self._size = head.size if head else 0
         # Their numbers come before those of the log, and retention notes no leaf of them.
@@ -435,11 +437,26 @@ class LogVerifier:
             self._fault(first, f"a row claims leaf {first}, and a log begins with leaf 0")
         if last is not None and (now is None or last >= now.size):
             self._fault(last, f"a row claims leaf {last}, and the log has only {now.size if now else 0}")
-        unlogged, allowed = source.unlogged(), head.unlogged if head else None
-        if allowed is not None and unlogged > allowed:
-            newest = source.newest_unlogged()
-            words = f"{unlogged} rows have no leaf, and only {allowed} are older than the log; the newest is {newest}"
-            self._fault(self._size, words)
+        if head is not None:
+            self._check_without_leaf(head)
+
+    def _check_without_leaf(self, head: LedgerHead) -> None:
+        """See that rows without a leaf are no more than they were, and of before the log."""
+        unlogged, newest = self._source.unlogged(), self._source.newest_unlogged()
+        if newest is None:
+            return
+        began = min([head.began_at, *self._signed_at])
+        if unlogged > head.unlogged:
+            self._fault(
+                self._size,
+                f"{unlogged} rows have no leaf, and only {head.unlogged} are older than the log; the newest is {newest.row}",
+            )
+        elif newest.at > began + LATEST:
+            self._fault(
+                self._size,
+                f"{newest.row} has no leaf and is of {newest.at}, and the log began at {began} at the latest: "
+                "it was planted or changed",
+            )
 
     def _check_last_numbers(self, writers: dict[str, int]) -> None:
         """See that nothing is missing behind the last Decision of a writer that is stored."""

@@ -286,6 +286,19 @@ def test_rows_of_before_the_ledger_are_pruned_without_a_fault(upgraded: Ledgered
     assert "leaf 1: there is no row for it" in faults(upgraded.verify())[0]
 
 
+@pytest.mark.parametrize("how", ["planted", "changed"])
+def test_a_row_without_a_leaf_that_is_newer_than_the_ledger_is_named(upgraded: Ledgered, how: str) -> None:
+    row = Decision.objects.filter(ledger_index=None).latest("at")
+    if how == "planted":
+        prune(Retention(days=30, details_days=0), AT + timedelta(days=60))
+        row.pk, row.pod_uid, row.placed_on = uuid.uuid4(), "invented", ""
+    row.at = AT + timedelta(days=31)
+    row.save(force_insert=how == "planted")
+    (said,) = [each for each in faults(upgraded.verify()) if str(row.pk) in each]
+    assert "has no leaf and is of 2026-02-01" in said
+    assert "and the log began at 2026-01-31 00:00:" in said
+
+
 def test_a_writer_of_before_the_ledger_that_wrote_nothing_since_misses_nothing(upgraded: Ledgered) -> None:
     Checkpoint.objects.create(writer="extender@old", next_decision=11, at=AT)
     assert faults(upgraded.verify()) == []
