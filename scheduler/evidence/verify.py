@@ -7,13 +7,15 @@ stored while this runs is left to the next run.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
+from scheduler.evidence.cells import UNREADABLE_CELLS, unreadable_cells
 from scheduler.evidence.numbers import uncovered
 from scheduler.evidence.pruned import Pruned, PrunedLeaves
 from scheduler.evidence.rules import faults_of_rules
@@ -41,6 +43,9 @@ from scheduler.models import Outcome as OutcomeRow
 MOST_FAULTS = 20
 # Leaves at a time.
 STEP = 8 * TILE_WIDTH
+# Before all leaves.
+_FIRST_OF_ALL = -(1 << 64)
+_Found = TypeVar("_Found")
 
 
 class Progress(msgspec.Struct):
@@ -137,45 +142,47 @@ class LogVerifier:
         self._source = source
         self._read = read
         self._verifiers = verifiers
+        self._read_tile = tile_reader(source.log)
+        # Of the whole tree, once all of it was gone through.
+        self._edge: Edge | None = None
         self._folder = folder
         self.progress = progress or Progress()
         self._found_now: list[tuple[int, str]] = []
+        self._unreadable: list[str] = []
 
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify what is stored by now."""
         log, progress = self._source.log, self.progress
         # In this order: what comes meanwhile is never taken for missing.
-        writers = dict(Checkpoint.objects.exclude(writer="").values_list("writer", "next_decision"))
-        signed = self._signed()
+        writers: dict[str, int] = self._try(_how_far_stored, {})
+        no_checkpoints: list[Signed] = []
+        signed = self._try(self._signed, no_checkpoints)
         self._signed_at = [at for each in signed if (at := signed_at(each.head)) is not None]
-        head = LedgerHead.objects.filter(log=log).first()
-        self._size = head.size if head else 0
+        no_head: tuple[LedgerHead | None, int] = (None, 0)
+        head, self._size = self._try(self._head, no_head)
         # Their numbers come before those of the log, and retention notes no leaf of them.
         self._are_some_older = head is not None and head.unlogged > 0
-        self._pruned = PrunedLeaves(log, self._verifiers)
-        for where, each in self._pruned.planted:
-            self._fault(
-                each.first,
-                f"{where} says that {each.what} of {each.first} to {each.until - 1} were deleted by a rule ({each.rule}), "
-                "and no key that is trusted signed that: it was planted",
-            )
-        self._check_sizes(signed)
-        self._check_stored(signed)
-        self._check_unlogged(head, signed)
-        self._walk(signed, tell)
-        if head is not None:
-            self._check_end(head)
-        self._check_strangers(head)
-        if log == DECISIONS:
-            self._check_last_numbers(writers)
-            self._check_writers()
-            self._check_places()
-            self._check_other_logs()
+        pruned = self._try(lambda: PrunedLeaves(log, self._verifiers), None)
         lost = losses.Losses(0, 0, [])
-        if log == EVENTS:
-            lost = self._check_losses()
-            for words in (*faults_of_holds(), *faults_of_rules()):
-                self._fault(self._size, words)
+        self._say_unreadable()
+        self._say_faults()
+        if pruned is not None:
+            self._pruned = pruned
+            self._say_planted()
+            for part in (
+                partial(self._check_sizes, signed),
+                partial(self._check_stored, signed),
+                partial(self._check_unlogged, head, signed),
+                partial(self._walk, signed, tell),
+                partial(self._check_end, head),
+                partial(self._check_strangers, head),
+                *(self._parts_of_decisions(writers) if log == DECISIONS else ()),
+                *((self._check_holds, self._check_rules) if log == EVENTS else ()),
+            ):
+                self._try(part, None)
+            if log == EVENTS:
+                lost = self._try(self._check_losses, lost)
+        self._say_unreadable()
         self._say_faults()
         return LogReport(
             log=log,
@@ -186,12 +193,65 @@ class LogVerifier:
             without_row=progress.without_row,
             checkpoints=progress.checkpoints,
             signed_size=max((each.head.size for each in signed), default=0),
-            pruned=self._pruned.report(),
+            pruned=pruned.report() if pruned is not None else [],
             losses=lost.proved,
             older_losses=lost.older,
             faults=progress.faults,
             more_faults=progress.more_faults,
         )
+
+    def _try(self, part: Callable[[], _Found], otherwise: _Found) -> _Found:
+        """Return what a part of it finds; where something can't be read, note that, so that the other parts go on."""
+        try:
+            return part()
+        except UNREADABLE_CELLS as error:
+            self._unreadable.append(f"{type(error).__name__}: {error}")
+            return otherwise
+
+    def _say_unreadable(self) -> None:
+        """Name what couldn't be read: before anything else, which may follow from that."""
+        if not self._unreadable:
+            return
+        for words in unreadable_cells(MOST_FAULTS // 2):
+            self._fault(_FIRST_OF_ALL, words)
+        reasons = "; ".join(dict.fromkeys(self._unreadable))
+        self._unreadable.clear()
+        self._fault(_FIRST_OF_ALL, f"something can't be read, so that not all of it was verified: {reasons}")
+
+    def _head(self) -> tuple[LedgerHead | None, int]:
+        """Return the log's head, and how many leaves it has: no more than there are tiles for, whatever it says."""
+        head = LedgerHead.objects.filter(log=self._source.log).first()
+        if head is None:
+            return None, 0
+        tiles = LedgerTile.objects.filter(log=head.log, level=0).count()
+        most = tiles * TILE_WIDTH
+        if not 0 <= head.size <= most:
+            self._fault(_FIRST_OF_ALL, f"the log says that it has {head.size} leaves, and has tiles for {most} at most")
+        return head, max(0, min(head.size, most))
+
+    def _say_planted(self) -> None:
+        for where, each in self._pruned.planted:
+            self._fault(
+                each.first,
+                f"{where} says that {each.what} of {each.first} to {each.until - 1} were deleted by a rule ({each.rule}), "
+                "and no key that is trusted signed that: it was planted",
+            )
+
+    def _parts_of_decisions(self, writers: dict[str, int]) -> Sequence[Callable[[], None]]:
+        return (
+            partial(self._check_last_numbers, writers),
+            self._check_writers,
+            self._check_places,
+            self._check_other_logs,
+        )
+
+    def _check_holds(self) -> None:
+        for words in faults_of_holds():
+            self._fault(self._size, words)
+
+    def _check_rules(self) -> None:
+        for words in faults_of_rules():
+            self._fault(self._size, words)
 
     def _signed(self) -> list[Signed]:
         """Return the checkpoints of the database and of the files whose signature is right, by their size."""
@@ -266,7 +326,6 @@ class LogVerifier:
 
     def _walk(self, signed: Sequence[Signed], tell: Tell) -> None:
         progress = self.progress
-        self._read_tile = tile_reader(self._source.log)
         edge = Edge(progress.next, [bytes.fromhex(tile) for tile in progress.tiles])
         waiting = [each for each in signed if progress.next < each.head.size <= self._size]
         waiting += [each for each in signed if not each.head.size and not progress.next]
@@ -409,7 +468,9 @@ class LogVerifier:
                 )
         numbers[found.writer] = (max(found.number + 1, expected), found.leaf)
 
-    def _check_end(self, head: LedgerHead) -> None:
+    def _check_end(self, head: LedgerHead | None) -> None:
+        if head is None or self._edge is None:
+            return
         edge = self._edge
         if edge.root() != bytes(head.root):
             self._fault(head.size, f"the root of all {head.size} leaves is not the log's")
@@ -518,6 +579,10 @@ class LogVerifier:
                 self._fault(self._size, f"a row of {model.__name__} is of a log that there isn't: {other!r}")
 
 
+def _how_far_stored() -> dict[str, int]:
+    return dict(Checkpoint.objects.exclude(writer="").values_list("writer", "next_decision"))
+
+
 def _spans(first: int, size: int) -> Iterator[Span]:
     while first < size:
         until = min(first - first % TILE_WIDTH + STEP, size)
@@ -554,7 +619,8 @@ def verify_each(
         django.db.DatabaseError: the database is away.
         OSError: a file of checkpoints can't be read.
     """
-    rows = max(LedgerHead.objects.values_list("size", flat=True), default=0)
+    # One for each leaf, whatever the logs say of how many they have.
+    rows = LedgerTile.objects.filter(level=0).count() * TILE_WIDTH
     with read_apart(processes, rows) as read:
         for source in (make() for make in SOURCES):
             if source.log not in but:

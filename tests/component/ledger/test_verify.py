@@ -13,6 +13,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
+from django.utils import timezone
 
 from policies.publishing import record_event
 from scheduler.decisions.frames import Kind as FrameKind
@@ -28,6 +29,7 @@ from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.deletions import Deletion
+from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.management.commands import verify as verify_command
@@ -370,6 +372,61 @@ def test_the_first_checkpoint_is_consistent_with_the_last(history: Ledgered) -> 
     LedgerCheckpoint.objects.filter(log=DECISIONS).exclude(size__in=[7, ROWS]).delete()
     report = log_of(history.verify(outside=False))
     assert (report.faults, report.checkpoints) == ([], 2)
+
+
+_ON_SQLITE = [
+    ("scheduler_outcome", "at", "garbage", "Outcome"),
+    ("scheduler_outcome", "decision", "zz", "Outcome"),
+    ("scheduler_decision", "at", "garbage", "Decision"),
+    ("scheduler_decision", "id", "garbage", "Decision"),
+    ("scheduler_decision", "body", "text", "Decision"),
+    ("scheduler_decision", "sequence", "abc", "Decision"),
+    ("scheduler_ledgertile", "hashes", "text", "LedgerTile"),
+    ("scheduler_ledgerhead", "root", "text", "LedgerHead"),
+    ("scheduler_ledgerhead", "size", "abc", "LedgerHead"),
+    ("policies_auditevent", "at", "garbage", "AuditEvent"),
+    ("policies_auditevent", "body", "text", "AuditEvent"),
+    ("scheduler_checkpoint", "next_decision", "abc", "Checkpoint"),
+]
+_ON_POSTGRESQL = [
+    ("scheduler_outcome", "at", "infinity", "Outcome"),
+    ("scheduler_outcome", "at", "0044-01-01 BC", "Outcome"),
+    ("scheduler_decision", "at", "20000-01-01", "Decision"),
+    ("scheduler_ledgerhead", "began_at", "infinity", "LedgerHead"),
+    ("scheduler_ledgercheckpoint", "at", "-infinity", "LedgerCheckpoint"),
+    ("policies_auditevent", "at", "infinity", "AuditEvent"),
+    ("scheduler_legalhold", "until_at", "infinity", "LegalHold"),
+]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "named"), _ON_POSTGRESQL if connection.vendor == "postgresql" else _ON_SQLITE
+)
+def test_a_cell_that_cannot_be_read_is_named_beside_what_else_is_wrong(
+    ledgered: Ledgered, table: str, column: str, value: str, named: str
+) -> None:
+    ledgered.record(30)
+    make_hold(by="ann", now=AT, reason="case", pod_namespace="shop")
+    append_events(timezone.now())
+    ledgered.sign()
+    without_triggers()
+    DecisionGap.objects.create(process="planted", first=1, last=2, reason="no room", at=AT)
+    LedgerTile.objects.create(log=OUTCOMES, level=0, number=9, hashes=bytes(32))
+    of_one = " WHERE log = 'decisions'" if table in {"scheduler_ledgerhead", "scheduler_ledgertile"} else ""
+    of_one = of_one or (" WHERE ledger_index = 0" if table in {"scheduler_decision", "scheduler_outcome"} else "")
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {table} SET {column} = %s{of_one}", [value])
+    said = faults(ledgered.verify())
+    assert any(f" {named} " in each and f"its column {column} holds '" in each for each in said)
+    assert any("something can't be read, so that not all of it was verified" in each for each in said)
+    assert "outcomes: tile 0/9 is none of a log of 10 leaves" in said
+
+
+def test_no_more_leaves_are_looked_for_than_there_are_tiles(ledgered: Ledgered) -> None:
+    ledgered.record(30)
+    LedgerHead.objects.filter(log=DECISIONS).update(size=2**62)
+    said = faults(ledgered.verify())
+    assert said[0] == f"decisions: the log says that it has {2**62} leaves, and has tiles for 256 at most"
 
 
 def test_after_a_rotation_both_keys_count(history: Ledgered) -> None:
