@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
+from django.utils import timezone
 
 from scheduler.evidence.cells import UNREADABLE_CELLS, unreadable_cells
 from scheduler.evidence.numbers import uncovered
@@ -23,7 +24,7 @@ from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, r
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.holds import faults_of_holds
 from scheduler.ledger import losses
-from scheduler.ledger.checkpoints import UNLOGGED, open_checkpoint, signed_at, tile_reader
+from scheduler.ledger.checkpoints import UNLOGGED, must_have_been_signed, open_checkpoint, signed_at, tile_reader
 from scheduler.ledger.events import LATEST
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS
 from scheduler.ledger.note import NoteError, TreeHead, Verifier
@@ -173,6 +174,7 @@ class LogVerifier:
                 partial(self._check_sizes, signed),
                 partial(self._check_stored, signed),
                 partial(self._check_unlogged, head, signed),
+                partial(self._check_is_signed, head, signed),
                 partial(self._walk, signed, tell),
                 partial(self._check_end, head),
                 partial(self._check_strangers, head),
@@ -323,6 +325,11 @@ class LogVerifier:
                     f"was signed: {each.where}",
                 )
                 return
+
+    def _check_is_signed(self, head: LedgerHead | None, signed: Sequence[Signed]) -> None:
+        """See that a log that must have been signed has a checkpoint: without one anything could have been put in its place."""
+        if head is not None and not signed and self._verifiers and must_have_been_signed(head, timezone.now()):
+            self._fault(_FIRST_OF_ALL, f"it has {head.size} leaves, and no checkpoint any more: they were removed")
 
     def _walk(self, signed: Sequence[Signed], tell: Tell) -> None:
         progress = self.progress

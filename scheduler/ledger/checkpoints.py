@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from policies.models import AuditEvent
+from policies.models.audit import Kind, first_id_at
 from scheduler.ledger import deletions, losses
 from scheduler.ledger.keys import KeyFileError, known_verifiers, read_signer
 from scheduler.ledger.logs import LOGS
@@ -27,6 +29,8 @@ UNLOGGED = "unlogged "
 SIGNED_AT = "signed at "
 
 _TILES_KEPT = 4096
+# Beat has it done each minute, and a log may grow while that is under way.
+_TIME_TO_SIGN = timedelta(minutes=10)
 
 
 class RefusedError(Exception):
@@ -69,6 +73,9 @@ def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datet
             return False
     elif not head.size:
         return False
+    elif must_have_been_signed(head, now):
+        message = f"it has {head.size} leaves, and no checkpoint any more. Bring back the table scheduler_ledgercheckpoint from a backup"
+        raise RefusedError(message)
     read = subtrees_of(tile_reader(head.log))
     try:
         if root_at(read, head.size) != bytes(head.root):
@@ -81,6 +88,15 @@ def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datet
     publish(head.log, note, now)
     LEDGER_SIGNED_AT.labels(head.log).set(now.timestamp())
     return True
+
+
+def must_have_been_signed(head: LedgerHead, now: datetime) -> bool:
+    """Return whether a log was there when the ledger was signed first, or another of its logs later: all are signed at a time."""
+    begun = AuditEvent.objects.filter(
+        kind=Kind.PRUNE_BEGIN, pk__gt=first_id_at(head.began_at), pk__lt=first_id_at(now - _TIME_TO_SIGN)
+    )
+    others = LedgerCheckpoint.objects.filter(at__gt=head.began_at + _TIME_TO_SIGN, at__lt=now)
+    return bool(head.size) and (begun.exists() or others.exclude(log=head.log).exists())
 
 
 def tree_head(name: str, head: LedgerHead, now: datetime) -> TreeHead:

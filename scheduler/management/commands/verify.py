@@ -18,6 +18,7 @@ from scheduler.ledger.note import Verifier
 from scheduler.ledger.outside import checkpoint_dir, is_any_kept
 
 _TELL_SECONDS = 2.0
+_NOTHING_OUTSIDE = "no checkpoints outside the database were compared: who owns the database could have rewritten a log and taken its checkpoints away"
 
 
 class Command(BerthCommand):
@@ -64,13 +65,23 @@ class Command(BerthCommand):
         except (KeyFileError, OSError, msgspec.DecodeError) as error:
             raise self.refused(str(error), options["output"]) from error
         ok = all(report.ok for report in reports)
+        has_outside = folder is not None and is_any_kept(folder)
         if options["output"] == "json":
             self.stdout.write(
-                to_json({"ok": ok, "keys": list(map(str, verifiers)), "logs": list(map(_as_json, reports))})
+                to_json(
+                    {
+                        "ok": ok,
+                        "keys": list(map(str, verifiers)),
+                        "outside": has_outside,
+                        "logs": list(map(_as_json, reports)),
+                    }
+                )
             )
         else:
             for report in reports:
                 self.stdout.write("\n".join(_sentences(report)))
+            if not has_outside:
+                self.stdout.write(_NOTHING_OUTSIDE)
             self.stdout.write(_of_keys(verifiers))
         if not ok:
             first = next(report.faults[0] for report in reports if report.faults)

@@ -6,6 +6,7 @@ import socket
 import stat
 import threading
 from contextlib import suppress
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from policies.models import AuditEvent
 from scheduler.ledger import losses
@@ -295,3 +297,36 @@ class TestCommand:
         for act in ("checkpoint", "rotate"):
             with pytest.raises(CommandError, match="BERTH_LEDGER_KEY_FILE"):
                 call_command("ledger", act)
+
+
+@pytest.mark.parametrize("log", [DECISIONS, "outcomes"])
+def test_a_log_whose_checkpoints_were_taken_away_is_not_signed_anew(
+    ledgered: Ledgered, caplog: pytest.LogCaptureFixture, log: str
+) -> None:
+    ledgered.record(9)
+    now = timezone.now()
+    LedgerHead.objects.update(began_at=now - timedelta(hours=1))
+    for minutes in (59, 30):
+        ledgered.record(3)
+        assert sign_checkpoints(now - timedelta(minutes=minutes), ["decisions", "outcomes"]) == 2
+    LedgerCheckpoint.objects.filter(log=log).delete()
+    assert "and no checkpoint any more: they were removed" in faults(ledgered.verify(outside=False))[0]
+    ledgered.record(3)
+    assert sign_checkpoints(now, [log]) == 0
+    assert f"the log {log} is not signed: it has " in caplog.text
+
+
+def test_a_ledger_whose_checkpoints_were_all_taken_away_is_not_signed_anew(ledgered: Ledgered) -> None:
+    ledgered.record(9)
+    now = timezone.now()
+    assert sign_checkpoints(now, [DECISIONS]) == 1
+    LedgerCheckpoint.objects.all().delete()
+    assert sign_checkpoints(now + timedelta(minutes=20), [DECISIONS]) == 0
+
+
+def test_a_log_that_began_while_nothing_was_signed_is_signed_with_the_others(ledgered: Ledgered) -> None:
+    ledgered.record(2)
+    now = timezone.now()
+    assert sign_checkpoints(now, [DECISIONS]) == 1
+    ledgered.record(3)
+    assert sign_checkpoints(now + timedelta(days=1)) == 2

@@ -1,5 +1,6 @@
 """Verifying a database: what is untouched or pruned by a rule is proved, and whatever was changed is found and named."""
 
+import shutil
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -650,6 +651,15 @@ class TestCommand:
         assert f"decisions: {ROWS} of {ROWS} rows proved, since " in said
         assert "8 checkpoints agree, the last over 300 rows" in said
         assert "keys: berth+" in said
+
+    def test_it_says_whether_checkpoints_outside_the_database_were_compared(
+        self, history: Ledgered, keys: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        call_command("verify", "--keys", keys)
+        assert "outside the database" not in capsys.readouterr().out
+        shutil.rmtree(history.outside)
+        call_command("verify", "--keys", keys)
+        assert "no checkpoints outside the database were compared: who owns the database" in capsys.readouterr().out
 
     def test_it_fails_with_the_first_fault(self, history: Ledgered, keys: str) -> None:
         row = Decision.objects.get(ledger_index=42)
