@@ -1,9 +1,10 @@
 """What retention deleted of a log, for who goes through its leaves in order."""
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import itemgetter
 
 import msgspec
@@ -12,6 +13,9 @@ from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
 from scheduler.ledger.logs import OUTCOMES
 from scheduler.ledger.note import Verifier
 from scheduler.models import LedgerPruned
+
+# In the words of a rule.
+_DAYS = re.compile(r"\b(\d{1,5}) days\b")
 
 
 class Pruned(msgspec.Struct):
@@ -29,12 +33,18 @@ class Pruned(msgspec.Struct):
         return sum(until - first for first, until in self.ranges)
 
 
+def _horizon_of(deletion: Deletion) -> datetime:
+    """Return before when what was deleted happened, at the latest."""
+    days = _DAYS.search(deletion.rule)
+    return deletion.at - timedelta(days=int(days[1]) if days else 0)
+
+
 class PrunedLeaves:
     """What was deleted of one log. It is read anew where rows go while their leaves are looked at.
 
     Attributes:
         planted: what only seems to be deleted by retention: in words, with the deletion that nobody signed.
-        were_outcomes_deleted: whether any was, of the log of outcomes.
+        outcomes_before: before when outcomes may have been deleted; None where none was.
     """
 
     def __init__(self, log: str, verifiers: Sequence[Verifier]) -> None:
@@ -47,7 +57,7 @@ class PrunedLeaves:
     def _read(self) -> None:
         found, planted = deletions(self._verifiers)
         self.planted = [(where, each) for where, each in planted if each.log == self._log]
-        self.were_outcomes_deleted = any(each.log == OUTCOMES for each in found)
+        self.outcomes_before = max((_horizon_of(each) for each in found if each.log == OUTCOMES), default=None)
         # In order: what the leaf at hand lies in, and where what is behind it begins.
         self._deletions = sorted((each for each in found if each.log == self._log), key=lambda each: each.first)
         self._around: list[Deletion] = []

@@ -86,6 +86,7 @@ class LogReport(msgspec.Struct):
     """What was found of a log: its leaves, since when it is kept, how much is proved, and what is wrong.
 
     The log of events proves gaps and dead letters, too: `losses` are those that are as they were noted, `older_losses` those of before.
+    Of `older_places` Decisions retention deleted what would prove on which nodes their Pods were.
     """
 
     log: str
@@ -101,6 +102,7 @@ class LogReport(msgspec.Struct):
     older_losses: int
     faults: list[str]
     more_faults: int
+    older_places: int = 0
 
     @property
     def ok(self) -> bool:
@@ -150,6 +152,7 @@ class LogVerifier:
         self.progress = progress or Progress()
         self._found_now: list[tuple[int, str]] = []
         self._unreadable: list[str] = []
+        self._older_places = 0
 
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify what is stored by now."""
@@ -200,6 +203,7 @@ class LogVerifier:
             older_losses=lost.older,
             faults=progress.faults,
             more_faults=progress.more_faults,
+            older_places=self._older_places,
         )
 
     def _try(self, part: Callable[[], _Found], otherwise: _Found) -> _Found:
@@ -555,20 +559,25 @@ class LogVerifier:
 
     def _check_places(self) -> None:
         """See that Decisions name the nodes that the outcomes of their Pods name."""
-        bound = OutcomeRow.objects.filter(kind=OutcomeRow.Kind.BOUND, pod_uid=OuterRef("pod_uid"))
+        of_pod = OutcomeRow.objects.filter(pod_uid=OuterRef("pod_uid"))
+        bound = of_pod.filter(kind=OutcomeRow.Kind.BOUND).exclude(ledger_index=None)
         logged = Decision.objects.exclude(ledger_index=None)
-        joined = logged.annotate(node=Subquery(bound.exclude(ledger_index=None).values("node_name")[:1]))
-        wrong = Q(node__isnull=False) & ~Q(placed_on=F("node"))
-        if not self._pruned.were_outcomes_deleted:
-            # Who saw the end of a Pod saw its node too, though nobody saw it bound.
-            seen = OutcomeRow.objects.filter(pod_uid=OuterRef("pod_uid")).exclude(node_name="")
-            wrong |= Q(~Exists(seen), node=None) & ~Q(placed_on="")
-        row = joined.filter(wrong).order_by("ledger_index").first()
+        joined = logged.annotate(node=Subquery(bound.values("node_name")[:1]))
+        # Who saw the end of a Pod saw its node too, though nobody saw it bound.
+        is_seen_there = Exists(of_pod.filter(node_name=OuterRef("placed_on")))
+        nowhere = Q(~is_seen_there, node=None) & ~Q(placed_on="")
+        before = self._pruned.outcomes_before
+        if before is not None:
+            # A Decision comes before what becomes of its Pod, but for how far clocks differ.
+            before += LATEST
+            self._older_places = joined.filter(nowhere, at__lt=before).count()
+            nowhere &= Q(at__gte=before)
+        row = joined.filter(Q(node__isnull=False) & ~Q(placed_on=F("node")) | nowhere).order_by("ledger_index").first()
         if row is not None:
             self._fault(
                 row.ledger_index or 0,
                 f"leaf {row.ledger_index}: Decision {row.pk} ({row}) says that the Pod is on {row.placed_on or 'no node'}, "
-                f"and the outcome of the Pod {row.node or 'is missing: nobody saw it on a node'}",
+                f"and the outcome of the Pod {row.node or 'is missing: nobody saw it there'}",
             )
 
     def _check_losses(self) -> losses.Losses:

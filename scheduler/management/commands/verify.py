@@ -156,6 +156,10 @@ def _sentences(report: LogReport) -> list[str]:
         said.append(
             f"  {report.older_losses:,} gaps and dead letters are older than notes of them: nothing proves them"
         )
+    if report.older_places:
+        said.append(
+            f"  {report.older_places:,} Decisions name a node of which retention deleted the outcome: nothing proves it"
+        )
     said += [f"  WRONG {fault}" for fault in report.faults]
     return [*said, f"  and {report.more_faults:,} more"] if report.more_faults else said
 

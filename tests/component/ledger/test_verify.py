@@ -763,3 +763,29 @@ def test_a_node_that_only_the_end_of_a_pod_names_is_right(ledgered: Ledgered) ->
     assert Decision.objects.get().placed_on == "node-7"
     ledgered.sign()
     assert faults(ledgered.verify()) == []
+
+
+@pytest.mark.parametrize("is_recent", [True, False], ids=["since", "before"])
+def test_a_node_that_nobody_saw_is_unproved_only_where_its_outcome_may_be_deleted(
+    pruned_history: Ledgered, is_recent: bool
+) -> None:
+    """Rules go by the clock; the rows of this history are of long ago."""
+    pruned_history.record(3, at=timezone.now() if is_recent else AT + timedelta(days=2))
+    row = Decision.objects.filter(placed_on="").latest("ledger_index")
+    Decision.objects.filter(pk=row.pk).update(placed_on="node-evil")
+    report = log_of(pruned_history.verify())
+    if is_recent:
+        assert f"Decision {row.pk} (" in report.faults[0]
+        assert "says that the Pod is on node-evil, and the outcome of the Pod is missing" in report.faults[0]
+    assert (len(report.faults), report.older_places) == ((1, 0) if is_recent else (0, 1))
+
+
+def test_another_node_than_the_end_of_a_pod_names_is_named(ledgered: Ledgered) -> None:
+    ledgered.record(1)
+    row = Decision.objects.get()
+    writer = ledgered._writers[0]
+    names = {"pod_uid": row.pod_uid, "pod_namespace": row.pod_namespace, "pod_name": row.pod_name}
+    writer.recorder.record_outcome(Seen(node_name="node-7", at=AT, kind="evicted", **names))
+    writer.settle()
+    Decision.objects.update(placed_on="node-evil")
+    assert "says that the Pod is on node-evil" in faults(ledgered.verify())[0]
