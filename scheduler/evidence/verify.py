@@ -86,6 +86,7 @@ class LogReport(msgspec.Struct):
     """What was found of a log: its leaves, since when it is kept, how much is proved, and what is wrong.
 
     The log of events proves gaps and dead letters, too: `losses` are those that are as they were noted, `older_losses` those of before.
+    `proved_before` of the proved ones were so by runs before, which this one went on from.
     Of `older_places` Decisions retention deleted what would prove on which nodes their Pods were.
     """
 
@@ -103,6 +104,7 @@ class LogReport(msgspec.Struct):
     faults: list[str]
     more_faults: int
     older_places: int = 0
+    proved_before: int = 0
 
     @property
     def ok(self) -> bool:
@@ -157,6 +159,7 @@ class LogVerifier:
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify what is stored by now."""
         log, progress = self._source.log, self.progress
+        proved_before = progress.proved
         # In this order: what comes meanwhile is never taken for missing.
         writers: dict[str, int] = self._try(_how_far_stored, {})
         no_checkpoints: list[Signed] = []
@@ -204,6 +207,7 @@ class LogVerifier:
             faults=progress.faults,
             more_faults=progress.more_faults,
             older_places=self._older_places,
+            proved_before=proved_before,
         )
 
     def _try(self, part: Callable[[], _Found], otherwise: _Found) -> _Found:

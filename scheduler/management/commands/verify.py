@@ -138,9 +138,9 @@ def _as_json(report: LogReport) -> dict[str, Any]:
 def _sentences(report: LogReport) -> list[str]:
     if report.since is None:
         return [f"{report.log}: nothing is logged yet"]
-    proved = (
-        f"{report.log}: {report.proved:,} of {report.size:,} rows proved, since {report.since:%Y-%m-%d %H:%M:%S} UTC"
-    )
+    read = report.proved - report.proved_before
+    by_whom = f" ({read:,} read by this run, {report.proved_before:,} by runs before)" if report.proved_before else ""
+    proved = f"{report.log}: {report.proved:,} of {report.size:,} rows proved{by_whom}, since {report.since:%Y-%m-%d %H:%M:%S} UTC"
     agree = f"{counted(report.checkpoints, 'checkpoint')} agree{'s' if report.checkpoints == 1 else ''}"
     said = [f"{proved}; {agree}, the last over {counted(report.signed_size, 'row')}"]
     if report.unlogged:
