@@ -25,6 +25,11 @@ def test_says_the_same_as_a_list_written_name_by_name(names: list[str], data: st
     assert json.loads(b"".join(written)) == json.loads(encode_priorities([names[row] for row in rows], points))
 
 
+def test_a_cluster_without_nodes_has_an_empty_list() -> None:
+    nothing = np.array([], dtype=np.intp)
+    assert PriorityLines([]).encode(nothing, nothing) == [b"[]"]
+
+
 def test_the_lines_are_written_once_for_the_same_nodes() -> None:
     snapshot = Snapshot.of(Node.from_json(make_node(name)) for name in ("a", "b"))
     assert lines_of(snapshot.table) is lines_of(snapshot.changed({}).table)
