@@ -198,9 +198,13 @@ def _in_nanos(unscaled: int, scale: int) -> Quantity:
     return Quantity(int(-(-unscaled // 10 ** (_NANO - scale))), _NANO, big=True)
 
 
-def _stripped(text: str) -> str:
-    text = text.strip(_SPACE)
-    return _IDLE_ZEROS.sub(r"\1", text) if len(text) > _MAX_LENGTH else text
+def parse_bare(text: str) -> Quantity:
+    """Read a quantity without space around it, which only reading JSON passes over (Go's `ParseQuantity`).
+
+    Raises:
+        QuantityError: the text isn't a quantity.
+    """
+    return _parse(_IDLE_ZEROS.sub(r"\1", text) if len(text) > _MAX_LENGTH else text)
 
 
 def parse(text: Text) -> Quantity:
@@ -210,7 +214,7 @@ def parse(text: Text) -> Quantity:
         QuantityError: the text isn't a quantity.
     """
     if isinstance(text, str):
-        return _parse(_stripped(text))
+        return parse_bare(text.strip(_SPACE))
     if text is None:
         return ZERO
     return _parse(repr(text))

@@ -38,12 +38,21 @@ def call(function: object, *arguments: object) -> object:
         return error
 
 
+def forged(amount: str, form: tuple[float, ...] = (0.0,) * functions.FORM_LENGTH) -> dict[str, list[float]]:
+    return {amount: list(form)}
+
+
 @pytest.mark.parametrize("text", FORGED)
 @pytest.mark.parametrize("function", [functions.compare, functions.add, functions.subtract])
 def test_a_quantity_that_none_of_our_functions_wrote_is_refused(function: object, text: str) -> None:
     with no_hang():
-        found = call(function, {"quantity": text}, functions.quantity("1"))
+        found = call(function, forged(text), functions.quantity("1"))
     assert isinstance(found, QuantityError)
+
+
+@pytest.mark.parametrize("form", [(), (-0.0,) * functions.FORM_LENGTH, (1.0,) * functions.FORM_LENGTH])
+def test_a_quantity_in_no_form_of_ours_is_refused(form: tuple[float, ...]) -> None:
+    assert isinstance(call(functions.sign, forged("1e0", form)), QuantityError)
 
 
 def test_sums_have_an_end() -> None:
@@ -88,6 +97,6 @@ def test_any_text_is_read_or_refused_in_bounds(text: str) -> None:
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
-def test_any_map_of_texts_is_compared_or_refused(left: str, right: str) -> None:
-    found = call(functions.compare, {"quantity": left}, {"quantity": right})
+def test_any_map_is_compared_or_refused(left: str, right: str) -> None:
+    found = call(functions.compare, forged(left), forged(right))
     assert found in {-1, 0, 1} or isinstance(found, QuantityError)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cel.expr import syntax_pb2
 
 from policies.engine.cel.expression_split import Subexpression, split
-from policies.engine.cel.functions import DECLARATIONS
+from policies.engine.cel.functions import DECLARATIONS, FORM_LENGTH, MAX_DIGITS
 from policies.engine.cel.regex_cost import UNKNOWN, cost_of
 from policies.engine.cel.size_bounds import ANYTHING, KEY_LENGTH, NUMBER_LENGTH, ROOTS, SCALAR, Bound, joined, of_value
 from policies.engine.cel.syntax import CLOCK, Tree, children, constant_string, fault_at, unpack
@@ -60,7 +60,9 @@ _WRITTEN, _CHARACTERS_WRITTEN = 2.0, 300
 _WIDE, _DIGITS_WRITTEN = re.compile(r"%(\.|[fe])"), 1_310
 
 _STEPS = (frozenset(OPERATORS) - {"double"}) | {"@not_strictly_false", "hasValue", "optional.none"}
-_QUANTITY_CALLS = frozenset(name for name, *_ in DECLARATIONS)
+# How a quantity stands in CEL, which an expression may loop over like any other map.
+_QUANTITY = Bound(1, element=Bound(FORM_LENGTH, element=SCALAR), is_map=True, key_length=MAX_DIGITS + NUMBER_LENGTH)
+_QUANTITY_CALLS = {name: _QUANTITY if result == "quantity" else SCALAR for name, _, _, result, *_ in DECLARATIONS}
 _CHAINS = frozenset({"_[_]", "_[?_]", "_?._"})
 _SAME_CALLS = frozenset({"orValue", "or", "value", "optional.of", "optional.ofNonZeroValue", "dyn"})
 _ELEMENT_CALLS = frozenset({"first", "last"})
@@ -401,7 +403,7 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     if function.startswith(CLOCK):
         return _OTHER_CALL + _PYTHON_CALL * (len(bounds) - 1), SCALAR
     if function in _QUANTITY_CALLS:
-        return _PYTHON_CALL, Bound(length=2 * NUMBER_LENGTH)
+        return _PYTHON_CALL, _QUANTITY_CALLS[function]
     if function in _QUOTING_CALLS:
         return _OTHER_CALL + _EACH_PIECE * bounds[0].length, Bound(length=2 * bounds[0].length + 2)
     if function not in _PIECE_CALLS:

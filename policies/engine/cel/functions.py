@@ -1,33 +1,41 @@
 """Functions that expressions may call besides CEL's own: Kubernetes' quantity library.
 
-Source: k8s.io/apiserver v0.36.3 pkg/cel/library/quantity.go. A quantity stands in CEL as a map with one text, because
-the library has no way to carry a value of our own: it can be compared with == and given to these functions, and CEL's
-type check refuses `<` and arithmetic on it, as Kubernetes does.
+Source: k8s.io/apiserver v0.36.3 pkg/cel/library/quantity.go; k8s.io/apimachinery v0.36.3 pkg/api/resource/quantity.go
+(AsInt64, AsApproximateFloat64). A quantity stands in CEL as a map with one member, because the library has no way to
+carry a value of our own: it can be compared with == and given to these functions, and CEL's type check refuses `<` and
+arithmetic on it, as Kubernetes does. The member is called after the amount. What stands in it says how Go keeps the
+amount, see `Quantity`, in zeros that are minus zero or not: == takes these for equal, as 1000m and 1 are.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from struct import Struct
 from typing import Any
 from zoneinfo import available_timezones
 
 from policies.engine.errors import QuantityError
-from policies.engine.quantity import Quantity, parse
+from policies.engine.quantity import Quantity, parse_bare
 
 # A quantity as CEL holds it.
-Held = Mapping[str, str]
+Held = Mapping[str, list[float]]
 
-_MEMBER = "quantity"
 # Digits of an amount. What quantity() reads has at most 665 between its first and a nano (256 characters, exponents cut to 400,
 # see `quantity`), so no sum of what Kubernetes accepts comes near.
 MAX_DIGITS = 999
 # Anybody can write such a map into an expression: with the exponent of '1e60000000' a comparison took a minute. `_hold` writes no other.
 _HELD = re.compile(rf"(-?[0-9]{{1,{MAX_DIGITS}}})e(-?[0-9]{{1,3}})")
 _BEYOND = 10**MAX_DIGITS
+# Zeros in a held quantity: whether Go keeps it as a decimal of any size, and the bits of its scale.
+_SCALES = range(-9, 401)
+FORM_LENGTH = 10
+# Beyond them Go's powers of ten are infinite; it multiplies two that it has in tables.
+_MOST_TENS, _TENS_AT_ONCE = 308, 32
 
 
-def _hold(quantity: Quantity) -> dict[str, str]:
-    """Write a quantity so that equal amounts are equal texts."""
+def _hold(quantity: Quantity) -> dict[str, list[float]]:
+    """Write a quantity so that equal amounts are equal to CEL."""
     unscaled, scale = quantity.unscaled, quantity.scale
     if abs(unscaled) >= _BEYOND:
         message = f"a quantity has at most {MAX_DIGITS} digits"
@@ -35,26 +43,40 @@ def _hold(quantity: Quantity) -> dict[str, str]:
     while unscaled and unscaled % 10 == 0:
         unscaled //= 10
         scale += 1
-    return {_MEMBER: f"{unscaled}e{scale if unscaled else 0}"}
+    return {f"{unscaled}e{scale if unscaled else 0}": list(_FORMS[quantity.scale, quantity.big])}
+
+
+def _form_of(scale: int, *, big: bool) -> tuple[float, ...]:
+    number = _SCALES.index(scale) << 1 | big
+    return tuple(-0.0 if number >> place & 1 else 0.0 for place in range(FORM_LENGTH))
+
+
+_FORMS = {(scale, big): _form_of(scale, big=big) for scale in _SCALES for big in (False, True)}
+# By their bytes: to Python, too, the two zeros are equal.
+_BYTES = Struct(f"{FORM_LENGTH}d")
+_KEPT_AS = {_BYTES.pack(*form): kept for kept, form in _FORMS.items()}
 
 
 def _read(held: Held) -> Quantity:
-    found = _HELD.fullmatch(held.get(_MEMBER, ""))
-    if found is None:
+    name, form = next(iter(held.items()), ("", []))
+    found = _HELD.fullmatch(name)
+    kept = _KEPT_AS.get(_BYTES.pack(*form)) if len(form) == FORM_LENGTH else None
+    if found is None or kept is None:
         message = "a quantity is needed: quantity('1Gi')"
         raise QuantityError(message)
-    return Quantity(int(found[1]), int(found[2]))
+    scale, big = kept
+    return Quantity(int(found[1]) * 10 ** max(int(found[2]) - scale, 0), scale, big)
 
 
-def quantity(text: str) -> dict[str, str]:
+def quantity(text: str) -> dict[str, list[float]]:
     """Read a quantity."""
-    return _hold(parse(text))
+    return _hold(parse_bare(text))
 
 
 def is_quantity(text: str) -> bool:
     """Return whether a text is a quantity."""
     try:
-        parse(text)
+        parse_bare(text)
     except QuantityError:
         return False
     return True
@@ -76,12 +98,12 @@ def is_less(left: Held, right: Held) -> bool:
     return compare(left, right) < 0
 
 
-def add(left: Held, right: Held | int) -> dict[str, str]:
+def add(left: Held, right: Held | int) -> dict[str, list[float]]:
     """Add a quantity or a whole number."""
     return _hold(_read(left).plus(_other(right)))
 
 
-def subtract(left: Held, right: Held | int) -> dict[str, str]:
+def subtract(left: Held, right: Held | int) -> dict[str, list[float]]:
     """Subtract a quantity or a whole number."""
     other = _other(right)
     return _hold(_read(left).plus(other._replace(unscaled=-other.unscaled)))
@@ -98,31 +120,42 @@ def sign(held: Held) -> int:
 
 
 def is_integer(held: Held) -> bool:
-    """Return whether the quantity is a whole number of 64 bits."""
-    held_quantity = _read(held)
-    return _whole(held_quantity) is not None
+    """Return whether Go keeps the quantity as a whole number of 64 bits: it doesn't so keep 1000m, nor 1.5Gi."""
+    return _whole(_read(held)) is not None
 
 
 def as_integer(held: Held) -> int:
     """Return a whole number; an error where it isn't one."""
     number = _whole(_read(held))
     if number is None:
-        message = "the quantity is not a whole number of 64 bits"
+        message = "the quantity is not written as a whole number of 64 bits"
         raise QuantityError(message)
     return number
 
 
 def _whole(value: Quantity) -> int | None:
-    number, rest = (
-        (value.unscaled * 10**value.scale, 0) if value.scale >= 0 else divmod(value.unscaled, 10**-value.scale)
-    )
-    return int(number) if rest == 0 and -(2**63) <= number < 2**63 else None
+    if value.big or value.scale < 0:
+        return None
+    number = value.at(0)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def as_approximate_float(held: Held) -> float:
-    """Return the nearest float."""
+    """Return a float near the quantity, by Go's steps: infinite where it is beyond all floats."""
     value = _read(held)
-    return float(value.unscaled) * 10.0**value.scale
+    try:
+        base = float(value.unscaled)
+    except OverflowError:
+        base = math.inf if value.unscaled > 0 else -math.inf
+    return base * _power_of_ten(value.scale)
+
+
+@cache
+def _power_of_ten(scale: int) -> float:
+    if scale < 0:
+        return float(1 / 10.0**-scale)
+    rest = scale % _TENS_AT_ONCE
+    return math.inf if scale > _MOST_TENS else float(f"1e{scale - rest}") * float(f"1e{rest}")
 
 
 # An offset, or none for UTC. Else CEL opens the file of that name (of one that begins with "/" any file, and reading a pipe

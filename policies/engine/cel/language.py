@@ -38,7 +38,7 @@ _NAMED_TYPES = {
     "int": cel.Type.INT,
     "bool": cel.Type.BOOL,
     "double": cel.Type.DOUBLE,
-    "quantity": cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
+    "quantity": cel.Type.Map(cel.Type.STRING, cel.Type.List(cel.Type.DOUBLE)),
 }
 _VARIABLES = {
     "pod": cel.Type.DYN,

@@ -32,9 +32,15 @@ def value_of(source: str, result: Result = Result.BOOLEAN) -> Value:
         "quantity('1').sub(quantity('500m')) == quantity('500m')",
         "quantity('1').sub(2) == quantity('-1')",
         "quantity('-1').sign() == -1 && quantity('0').sign() == 0 && quantity('1n').sign() == 1",
-        "quantity('1k').isInteger() && !quantity('500m').isInteger() && quantity('2000m').isInteger()",
-        "quantity('1k').asInteger() == 1000 && quantity('2000m').asInteger() == 2",
-        "quantity('500m').asApproximateFloat() == 0.5",
+        "quantity('1k').isInteger() && !quantity('500m').isInteger() && quantity('1.5k').isInteger()",
+        "!quantity('2000m').isInteger() && !quantity('1.5Gi').isInteger() && quantity('1536Mi').isInteger()",
+        "!quantity('1500m').add(quantity('500m')).isInteger() && quantity('1').add(1).isInteger()",
+        "quantity('2000m') == quantity('2') && [quantity('1.5Gi')] == [quantity('1536Mi')]",
+        "quantity('1k').asInteger() == 1000 && quantity('1e2').asInteger() == 100",
+        "quantity('500m').asApproximateFloat() == 0.5 && quantity('2').asApproximateFloat() == 2.0",
+        "quantity('300m').asApproximateFloat() == 0.3 && quantity('1200m').asApproximateFloat() == 1.2",
+        "quantity('1e309').asApproximateFloat() > 1.7e308 && quantity('-1e309').asApproximateFloat() < -1.7e308",
+        "!isQuantity(' 1Gi ') && !isQuantity('1 ')",
         "isQuantity('1.5Gi') && !isQuantity('1.5gi') && !isQuantity('')",
         "quantity(node.status.allocatable.cpu).isGreaterThan(quantity('1'))",
     ],
@@ -47,13 +53,22 @@ def test_quantities_compare_add_and_convert_as_in_kubernetes(source: str) -> Non
     "source",
     [
         pytest.param("quantity('much').sign()", id="a text that is no quantity"),
+        pytest.param("quantity('1 ').sign()", id="space behind a quantity"),
         pytest.param("quantity('500m').asInteger()", id="a fraction as a whole number"),
+        pytest.param("quantity('2000m').asInteger()", id="thousandths as a whole number"),
+        pytest.param("quantity('1.5Gi').asInteger()", id="a binary fraction as a whole number"),
         pytest.param(f"quantity('{LARGE}').add(1).asInteger()", id="a number beyond 64 bits"),
         pytest.param("pod.metadata.labels.sign()", id="something else than a quantity"),
     ],
 )
 def test_what_has_no_answer_is_a_fault(source: str) -> None:
     assert isinstance(value_of(source, Result.NUMBER), EvaluationFault)
+
+
+def test_a_sum_beyond_all_floats_is_infinite() -> None:
+    largest = f"quantity('{'9' * 240}').add(quantity('{'9' * 200}e109'))"
+    assert value_of(f"{largest}.asApproximateFloat()", Result.NUMBER) == float("inf")
+    assert value_of(f"quantity('0').sub({largest}).asApproximateFloat()", Result.NUMBER) == float("-inf")
 
 
 @given(st.integers(-(10**18), 10**18), st.integers(-(10**18), 10**18))
