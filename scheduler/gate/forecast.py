@@ -201,7 +201,7 @@ class Gathered:
         counted = self._counted((one, other), bare, read) if node else None
         # A node is kept free for one that is nominated there, and not from it.
         alone = pod.uid if nominated else ""
-        key = (id(one), id(other), signature(bare) if counted is None else counted, alone, *read)
+        key = (id(one), id(other), _all_of(pod, bare) if counted is None else counted, alone, *read)
         alike = self.groups.get(key)
         if alike is None:
             alike = self.groups[key] = _Alike(bare, one, other)
@@ -485,6 +485,11 @@ def _unbound(pod: Pod) -> Pod:
     parsed = msgspec.structs.replace(pod.parsed, spec=msgspec.structs.replace(pod.spec, node_name=""))
     spec = {name: value for name, value in (pod.json.get("spec") or {}).items() if name != "nodeName"}
     return Pod(parsed, {**pod.json, "spec": spec})
+
+
+def _all_of(pod: Pod, bare: Pod) -> Hashable:
+    """Return what built-ins read of a Pod, and what it counts for on its node: while it is resized its status says that."""
+    return signature(bare), *(tuple(found.amounts.items()) for found in (pod.requests, pod.nonzero_requests))
 
 
 def _most_first(alike: _Alike) -> int:

@@ -118,6 +118,19 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
     assert [each.pod for each in asked([make_node("n1")], pods, before, after).refused] == ["default/p", "default/q"]
 
 
+@pytest.mark.parametrize("resized", [0, 1])
+def test_a_pod_that_is_resized_is_not_like_one_that_asks_for_the_same(resized: int) -> None:
+    """Without the one that counts for 3 cpu while its spec says 1, 3 of the node's 4 are free; without the other, 1 is."""
+    spare = {"filters": [{"name": "spare", "expression": "usage.free.cpu >= 2000", "reason": "no spare"}]}
+    before = Revision(number=1, rule_sets=[make_rule_set("web")], assignments=[make_assignment("all", "web")])
+    after = Revision(number=2, rule_sets=[make_rule_set("web", **spare)], assignments=[make_assignment("all", "web")])
+    pods = [make_pod(name, uid=name, nodeName="n1", requests={"cpu": "1"}) for name in ("p", "q")]
+    given = {"name": "main", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}}
+    pods[resized]["status"] = {"containerStatuses": [given]}
+    refused = asked([make_node("n1", cpu="4")], pods, before, after).refused
+    assert [each.pod for each in refused] == [f"default/{'qp'[resized]}"]
+
+
 def test_the_rule_that_is_named_is_the_one_that_refuses_though_another_has_the_same_reason() -> None:
     def rules(second: str) -> dict[str, Any]:
         first = {"name": "first", "expression": "true", "reason": "no"}
