@@ -2,13 +2,16 @@
 
 import numpy as np
 
-from policies.engine.objects.cluster_kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
+from policies.engine.objects.cluster_kinds import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUMES, PersistentVolume
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import Mask
+from policies.engine.objects.csi import VolumeFaultError, migrated
 from policies.engine.objects.matching import match_selector
+from policies.engine.objects.migration import affinity_of, migrated_affinity_of, plugin_of
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows
 from policies.engine.rule import NODE, Cycle, Filter, Scope
+from policies.engine.selectors import NodeSelector
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_SEEN = Status(Code.UNRESOLVABLE, "Berth has not seen claims and volumes yet")
@@ -30,13 +33,15 @@ class CheckVolumeBinding(Filter):
     A claim that isn't bound yet refuses all nodes: one that waits for its first consumer has to be bound to a node by the
     scheduler, which Berth doesn't do. So does a claim or a volume that is missing, a claim that is being deleted, and one
     that has lost its volume. What a volume's affinity asks of a node's name (matchFields) isn't asked, as in upstream.
+    An in-tree volume is taken for its CSI driver's on nodes whose CSINode says that the driver is in its place; one that
+    can't be is reached from none of them.
 
     Source: kube-scheduler v1.36.3 framework/plugins/volumebinding/volume_binding.go (PreFilter, Filter) and binder.go;
     component-helpers v0.36.3 storage/volume/helpers.go (CheckNodeAffinity, which is given the node's labels alone).
     """
 
     scope = Scope.NODE
-    reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES})
+    reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES})
     requeued_by = reads | {NODE}
 
     def __init__(self, *, binds_late: bool = False) -> None:
@@ -59,9 +64,8 @@ class CheckVolumeBinding(Filter):
                 continue
             if refusal is not None:
                 return _refuse_all(rows, refusal)
-            affinity = objects.volumes[objects.claims[cycle.pod.namespace, name].spec.volume_name].spec.node_affinity
-            if affinity is not None and affinity.required is not None:
-                reached &= match_selector(cycle.table, rows, affinity.required, cycle.give_way, with_fields=False)
+            volume = objects.volumes[objects.claims[cycle.pod.namespace, name].spec.volume_name]
+            reached &= _reaching(cycle, rows, objects, volume)
         return Verdicts.refusing(~reached, OUT_OF_REACH)
 
 
@@ -103,6 +107,37 @@ def _refusal_of(objects: ClusterObjects, namespace: str, name: str) -> Status | 
     found = objects.storage_classes.get(claim.class_name)
     waits = found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
     return WAITING if waits else UNBOUND
+
+
+def _reaching(cycle: Cycle, rows: Rows, objects: ClusterObjects, volume: PersistentVolume) -> Mask:
+    """Return which nodes reach a volume."""
+    reached = _matching(cycle, rows, affinity_of(volume))
+    plugin = plugin_of(volume.spec)
+    if not plugin:
+        return reached
+    at = np.flatnonzero([_has_migrated(objects, cycle.table.names[row], plugin) for row in rows])
+    if len(at):
+        reached[at] = _matching(cycle, rows[at], migrated_affinity_of(volume)) if _may_migrate(volume) else False
+    return reached
+
+
+def _matching(cycle: Cycle, rows: Rows, required: NodeSelector | None) -> Mask:
+    if required is None:
+        return np.ones(len(rows), dtype=np.bool_)
+    return match_selector(cycle.table, rows, required, cycle.give_way, with_fields=False)
+
+
+def _has_migrated(objects: ClusterObjects, node: str, plugin: str) -> bool:
+    found = objects.csi_nodes.get(node)
+    return found is not None and plugin in found.migrated_plugins
+
+
+def _may_migrate(volume: PersistentVolume) -> bool:
+    try:
+        migrated(volume)
+    except VolumeFaultError:
+        return False
+    return True
 
 
 def _refuse_all(rows: Rows, status: Status) -> Verdicts:

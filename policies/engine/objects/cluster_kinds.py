@@ -159,11 +159,28 @@ class CSINodeSpec(msgspec.Struct, frozen=True, gc=False):
     drivers: list[CSINodeDriver] | None = None
 
 
+class CSINodeAnnotations(msgspec.Struct, frozen=True, gc=False):
+    """The annotations of a CSINode that rules read."""
+
+    migrated_plugins: str = msgspec.field(default="", name="storage.alpha.kubernetes.io/migrated-plugins")
+
+
+class CSINodeMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
+    """The same with what only CSINodes are asked for."""
+
+    annotations: CSINodeAnnotations | None = None
+
+
 class CSINode(msgspec.Struct, frozen=True, gc=False):
     """What a node says of its CSI drivers; it has the node's name."""
 
-    metadata: NamedMetadata = NamedMetadata()
+    metadata: CSINodeMetadata = CSINodeMetadata()
     spec: CSINodeSpec = CSINodeSpec()
+
+    @property
+    def migrated_plugins(self) -> list[str]:
+        """The in-tree plugins whose place CSI drivers have taken on the node."""
+        return self.metadata.annotations.migrated_plugins.split(",") if self.metadata.annotations else []
 
     @property
     def limits(self) -> dict[str, int]:

@@ -153,7 +153,7 @@ def _claimed(claim: PersistentVolumeClaim, objects: ClusterObjects, *, on_csi_no
         found = CSIVolumeID(volume.spec.csi.driver, volume.spec.csi.volume_handle)
         return {found} if found.driver and found.handle else set()
     try:
-        return _migrated(volume.spec, _gce_handle(volume)) if on_csi_node else set()
+        return migrated(volume) if on_csi_node else set()
     except VolumeFaultError:
         return set()
 
@@ -176,6 +176,15 @@ def _inline(volume: Volume) -> set[CSIVolumeID]:
     disk = volume.gce_persistent_disk
     handle = f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{disk.pd_name}" if disk else ""
     return _migrated(volume, handle)
+
+
+def migrated(volume: PersistentVolume) -> set[CSIVolumeID]:
+    """Return the CSI volume that an in-tree one has become.
+
+    Raises:
+        VolumeFaultError: it can't become one.
+    """
+    return _migrated(volume.spec, _gce_handle(volume))
 
 
 def _migrated(source: VolumeSource, gce_handle: str) -> set[CSIVolumeID]:

@@ -133,3 +133,95 @@ def test_fields_in_a_volumes_affinity_are_parsed_and_not_asked(term: JSON, refus
     claims = [claim("c", volumeName="v", annotations=BOUND)]
     snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[of_node])
     assert refusals(USING, snapshot) == dict.fromkeys(refused, bound_volumes.OUT_OF_REACH.reason)
+
+
+ZONE, BETA_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
+REGION, BETA_REGION = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
+GKE_ZONE = "topology.gke.io/zone"
+GCE = {"gcePersistentDisk": {"pdName": "d"}}
+AWS = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+
+
+def one_of(key: str, *values: str) -> JSON:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def disk(source: JSON, *asked: JSON, labels: dict[str, str] | None = None) -> JSON:
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": list(asked)}]}}}
+    return {"metadata": {"name": "v", "labels": labels or {}}, "spec": source | (affinity if asked else {})}
+
+
+def reached(found: JSON, labels: dict[str, str], *plugins: str) -> bool:
+    """Return whether a node with these labels, where drivers are in the place of these plugins, reaches a volume."""
+    said = {"storage.alpha.kubernetes.io/migrated-plugins": ",".join(plugins)} if plugins else None
+    snapshot = snapshot_of(
+        [make_node("n", labels=labels)],
+        persistentVolumeClaims=[claim("c", volumeName="v", annotations=BOUND)],
+        persistentVolumes=[found],
+        csiNodes=[{"metadata": {"name": "n", "annotations": said}}],
+    )
+    return not refusals(USING, snapshot)
+
+
+@pytest.mark.parametrize(
+    ("source", "plugin", "zone"),
+    [
+        (GCE, "gce-pd", GKE_ZONE),
+        (AWS, "aws-ebs", "topology.ebs.csi.aws.com/zone"),
+        ({"cinder": {"volumeID": "d"}}, "cinder", "topology.cinder.csi.openstack.org/zone"),
+        ({"azureDisk": {"diskName": "d", "diskURI": "/d"}}, "azure-disk", ZONE),
+        ({"portworxVolume": {"volumeID": "d"}}, "portworx-volume", ZONE),
+    ],
+)
+def test_a_volume_is_its_drivers_on_nodes_where_that_is_in_the_plugins_place(
+    source: JSON, plugin: str, zone: str
+) -> None:
+    found = disk(source, one_of(ZONE, "a"))
+    assert reached(found, {zone: "a"}, "kubernetes.io/other", f"kubernetes.io/{plugin}")
+    assert not reached(found, {zone: "b"}, f"kubernetes.io/{plugin}")
+    for elsewhere in ((), ("kubernetes.io/other",)):
+        assert reached(found, {ZONE: "a"}, *elsewhere)
+        assert reached(found, {zone: "a"}, *elsewhere) is (zone == ZONE)
+
+
+@pytest.mark.parametrize(
+    ("found", "labels", "said"),
+    [
+        pytest.param(disk(GCE), {}, True, id="asks for nothing"),
+        pytest.param(disk(GCE, one_of(BETA_ZONE, "a")), {GKE_ZONE: "a"}, True, id="the beta zone"),
+        pytest.param(disk(GCE, one_of(ZONE, "a")), {ZONE: "a"}, False, id="a node without the driver's label"),
+        pytest.param(disk(GCE, labels={ZONE: "a"}), {GKE_ZONE: "a"}, True, id="a label alone"),
+        pytest.param(disk(GCE, labels={ZONE: "a"}), {ZONE: "a"}, False, id="a label alone, elsewhere"),
+        pytest.param(disk(GCE, labels={ZONE: "u-c-a__u-c-b"}), {GKE_ZONE: "u-c-b"}, True, id="two zones of a label"),
+        pytest.param(disk(GCE, labels={ZONE: " "}), {}, True, id="an empty label"),
+        pytest.param(disk(GCE, one_of("x", "1"), labels={ZONE: "a"}), {"x": "1"}, False, id="beside a label"),
+        pytest.param(disk(GCE, one_of("x", "1"), labels={ZONE: "a"}), {"x": "1", GKE_ZONE: "a"}, True, id="both"),
+        pytest.param(disk(GCE, one_of("x", "1")), {"x": "1"}, True, id="another label"),
+        pytest.param(
+            disk(GCE, {"key": ZONE, "operator": "Exists"}, labels={ZONE: "a"}),
+            {ZONE: "b", GKE_ZONE: "a"},
+            True,
+            id="any zone, beside a label",
+        ),
+        pytest.param(
+            disk(AWS, one_of(BETA_ZONE, "a"), one_of(BETA_REGION, "r")),
+            {"topology.ebs.csi.aws.com/zone": "a", REGION: "r"},
+            True,
+            id="the beta region",
+        ),
+        pytest.param(
+            disk(AWS, one_of(ZONE, "a"), one_of(BETA_REGION, "r")),
+            {"topology.ebs.csi.aws.com/zone": "a", REGION: "r"},
+            False,
+            id="the beta region beside a stable zone",
+        ),
+        pytest.param(disk(GCE, labels={ZONE: "u-c-a__w-c-a"}), {GKE_ZONE: "u-c-a"}, False, id="zones of two regions"),
+        pytest.param(
+            disk({"azureDisk": {"diskName": "d", "kind": "Shared"}}), {}, False, id="a disk that no driver takes"
+        ),
+    ],
+)
+def test_a_volume_asks_for_the_labels_of_its_driver(found: JSON, labels: dict[str, str], said: bool) -> None:
+    # What VolumeBinding of kube-scheduler v1.36.3 says of each; where it ends with an error, the node isn't reached.
+    plugins = ("kubernetes.io/gce-pd", "kubernetes.io/aws-ebs", "kubernetes.io/azure-disk")
+    assert reached(found, labels, *plugins) is said
