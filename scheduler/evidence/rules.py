@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from django.db.models import F
 from django.utils import timezone
 
 from policies import compiler
 from policies.models import AuditEvent, Change, ChangeEdit, ChangeEvent, Part, Revision, RevisionPart
+from policies.models.audit import Kind
 from policies.publishing.audit import said_by
 from policies.publishing.parts import digest_text, published_at, sha256
 from scheduler.ledger.credible import credible
@@ -96,6 +98,7 @@ def faults_of_rules() -> list[str]:
         *_faults_of_titles(changes, before, noted),
         *_faults_of_edits(changes, before),
         *_faults_of_acts(acts, before, noted),
+        *_faults_of_accounts(noted.first_change),
     ]
 
 
@@ -192,3 +195,38 @@ def _faults_of_acts(acts: Counter[_Act], before: _Noted, noted: _Noted) -> Itera
         is_author = act.act == ChangeEvent.Act.EDIT and not act.text
         if noted.first_change is not None and act.change >= noted.first_change and not is_author:
             yield f"{act} was changed or planted: no AuditEvent notes it"
+
+
+def _faults_of_accounts(first: int | None) -> Iterator[str]:
+    """Iterate over acts, from a Change on, whose account never had the name that they were done under: whose approval counts goes by it."""
+    if first is None:
+        return
+    other = ChangeEvent.objects.filter(by_user__isnull=False, change__gte=first).exclude(by=F("by_user__username"))
+    acts = list(other.select_related("by_user").order_by("pk"))
+    # Read behind them: an account may be renamed meanwhile.
+    formers = _former_names() if acts else {}
+    for act in acts:
+        if act.by not in _names_of(act.who, formers):
+            yield f"{act} is said to be an act of the account {act.who}, which was never called so: it was changed"
+
+
+def _former_names() -> Mapping[str, set[str]]:
+    """Return what accounts of each name were called before."""
+    formers = defaultdict[str, set[str]](set)
+    renamed = credible(timezone.now()).filter(kind=Kind.ACCOUNT_CHANGE)
+    for event in renamed.iterator(chunk_size=_CHUNK):
+        match _more(event):
+            case {"values": {"username": [str(former), str(name)]}}:
+                formers[name].add(former)
+    return formers
+
+
+def _names_of(name: str, formers: Mapping[str, set[str]]) -> set[str]:
+    """Return all names that an account of this name may have had."""
+    found, left = set[str](), [name]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += formers.get(one, ())
+    return found

@@ -144,3 +144,17 @@ def test_an_approval_that_only_an_unlogged_event_tells_of_is_named(published: Le
         f"events: Change {change.pk} {ChangeEvent.Act.APPROVE.label} by dave was changed or planted: no AuditEvent notes it"
         in said
     )
+
+
+def test_an_act_that_is_put_on_another_account_is_named_and_one_of_a_renamed_account_is_not(
+    published: Ledgered,
+) -> None:
+    carol = User.objects.get(username="carol")
+    for name in ("caroline", "caro"):
+        carol.username = name
+        carol.save()
+    assert faults(published.verify()) == []
+    dave = User.objects.create_superuser("dave")
+    ChangeEvent.objects.filter(act="approve").update(by_user=dave)
+    (said,) = faults(published.verify())
+    assert said.endswith("by carol is said to be an act of the account dave, which was never called so: it was changed")
