@@ -306,7 +306,7 @@ class _Export:
     def write_deletions(self) -> None:
         """Write what retention deleted."""
         found = deletions.deletions(known_verifiers()).found
-        self._archive.add_lines("pruned.jsonl", (_json_line(each._asdict()) for each in found))
+        self._archive.add_lines("pruned.jsonl", map(_deletion_line, found))
 
     def write_rules(self) -> None:
         """Write the Revisions that decided, and those that the Changes made."""
@@ -571,6 +571,12 @@ def _revision_line(row: Revision) -> str:
             "summary": row.summary, "createdAt": row.created_at, "document": document, "covers": digest_text(row),
         }
     )  # fmt: skip
+
+
+def _deletion_line(deletion: deletions.Deletion) -> str:
+    said = deletion._asdict()
+    del said["is_exact"]  # of a row that is there, which the live database alone is asked about
+    return _json_line(said)
 
 
 def _part_lines(rows: Iterable[Revision]) -> Iterator[str]:
