@@ -36,6 +36,7 @@ def may_preempt_otherwise(case: Json) -> bool:
         or _frees_shared_claims(case)
         or _counts_leaving_pods(case)
         or _passes_over_nominated_anti_affinity(case)
+        or _passes_over_nominated_claims(case)
     )
 
 
@@ -62,18 +63,38 @@ def _frees_shared_claims(case: Json) -> bool:
     volumerestrictions/volume_restrictions.go counts the claim once, and takes it for free with the first Pod of those: its
     updateWithPod compares the names of claims and not their namespaces.
     """
-    alone = {
+    used = _used_claims(case)
+    return any(used.count(claim) > 1 for claim in _claims_for_one(case))
+
+
+def _claims_for_one(case: Json) -> set[str]:
+    return {
         claim["metadata"]["name"]
         for claim in case.get("persistentVolumeClaims", ())
-        if "ReadWriteOncePod" in claim.get("spec", {}).get("accessModes", ())
+        if "ReadWriteOncePod" in (claim.get("spec", {}).get("accessModes") or ())
     }
-    used = [
+
+
+def _used_claims(case: Json) -> list[str]:
+    """Return the names of the claims that Pods on nodes use, once for each Pod."""
+    return [
         name
         for pod in map(Pod.from_json, case["pods"])
         for name in set(claim_names(pod))
         if pod.spec.node_name and pod.is_live
     ]
-    return any(used.count(claim) > 1 for claim in alone)
+
+
+def _passes_over_nominated_claims(case: Json) -> bool:
+    """Return whether only Pods that are nominated to a node may use a claim of the Pod that is for one Pod only.
+
+    volumerestrictions/volume_restrictions.go (PreFilter) gives Skip where no Pod on a node uses such a claim, and then isn't
+    asked about nominated Pods either.
+    """
+    wanted = _claims_for_one(case).intersection(claim_names(Pod.from_json(case["pod"])))
+    waiting = [Pod.from_json(pod) for pod in case["pods"] if not pod.get("spec", {}).get("nodeName")]
+    nominated = [pod for pod in waiting if pod.parsed.status.nominated_node_name]
+    return wanted.isdisjoint(_used_claims(case)) and any(wanted.intersection(claim_names(pod)) for pod in nominated)
 
 
 def _passes_over_nominated_anti_affinity(case: Json) -> bool:
