@@ -79,13 +79,13 @@ class Command(BerthCommand):
             )
         else:
             for report in reports:
-                self.stdout.write("\n".join(_sentences(report)))
+                self.stdout.write("\n".join(map(_printable, _sentences(report))))
             if not has_outside:
                 self.stdout.write(_NOTHING_OUTSIDE)
             self.stdout.write(_of_keys(verifiers))
         if not ok:
             first = next(report.faults[0] for report in reports if report.faults)
-            message = f"the history is not what was recorded: {first}"
+            message = f"the history is not what was recorded: {_printable(first)}"
             raise CommandError(message, returncode=1)
 
     def _say_progress(self, log: str, progress: Progress, size: int) -> None:
@@ -128,6 +128,11 @@ class _Resume:
             fresh = self._path.with_name(f"{self._path.name}.new")
             fresh.write_bytes(msgspec.json.encode(self.progress))
             fresh.replace(self._path)
+
+
+def _printable(text: str) -> str:
+    """Return a text in which nothing moves a terminal's cursor: names are whatever somebody wrote into the database."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _as_json(report: LogReport) -> dict[str, Any]:

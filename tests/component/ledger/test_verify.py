@@ -667,6 +667,17 @@ class TestCommand:
         with pytest.raises(CommandError, match=f"leaf 42: Decision {row.pk} .*its column best says 'node-x'"):
             call_command("verify", "--keys", keys, "--output", "json")
 
+    def test_no_name_moves_the_cursor_of_a_terminal(
+        self, history: Ledgered, keys: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        Decision.objects.filter(ledger_index=5).update(pod_name="x\x1b[2J\nproved")
+        with pytest.raises(CommandError) as refused:
+            call_command("verify", "--keys", keys)
+        said = capsys.readouterr().out
+        for text in (said, str(refused.value)):
+            assert "x\\x1b[2J\\nproved" in text
+            assert "\x1b" not in text
+
     def test_a_folder_without_checkpoints_is_refused_and_damaged_ones_are_named(
         self, history: Ledgered, keys: str, tmp_path: Path
     ) -> None:
