@@ -29,7 +29,9 @@ class PriorityLines:
         encoded = [_BEFORE + name.encode("ascii") + _BETWEEN for name in names]
         width = max(map(len, encoded), default=0)
         text = b"".join(line.rjust(width) + _BEHIND for line in encoded)
-        self._lines: npt.NDArray[np.uint8] = np.frombuffer(text, dtype=np.uint8).reshape(len(names), width + len(_BEHIND))
+        self._lines: npt.NDArray[np.uint8] = np.frombuffer(text, dtype=np.uint8).reshape(
+            len(names), width + len(_BEHIND)
+        )
 
     def encode(self, rows: Rows, points: Numbers) -> list[bytes]:
         """Return HostPriorityList in pieces: whole numbers 0..10, in the order of the rows."""
