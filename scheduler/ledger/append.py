@@ -28,7 +28,7 @@ class Appender:
     """
 
     def __init__(self, log: str, now: datetime, unlogged: Callable[[], int] = lambda: 0) -> None:
-        self._log = log
+        self._log, self._now = log, now
         if not LedgerHead.objects.filter(log=log).exists():
             defaults = {"root": EMPTY_ROOT, "began_at": now, "unlogged": unlogged()}
             LedgerHead.objects.get_or_create(log=log, defaults=defaults)
@@ -45,8 +45,10 @@ class Appender:
         first = self._edge.size
         if hashes:
             _write(self._log, self._edge.append(b"".join(hashes)))
+            # Not when all that was to be its first rows was refused: from then on it is signed.
+            self._head.began_at = self._head.began_at if first else self._now
             self._head.size, self._head.root = self._edge.size, self._edge.root()
-            self._head.save(update_fields=["size", "root"])
+            self._head.save(update_fields=["size", "root", "began_at"])
         return first
 
 

@@ -47,8 +47,6 @@ def sign_checkpoints(now: datetime, logs: Collection[str] = LOGS) -> int:
     except KeyFileError as error:
         logger.warning("%s", error)
         return 0
-    deletions.begin(signer)
-    losses.begin()
     signed = 0
     for head in LedgerHead.objects.filter(log__in=logs).order_by("log"):
         try:
@@ -56,6 +54,9 @@ def sign_checkpoints(now: datetime, logs: Collection[str] = LOGS) -> int:
         except RefusedError as error:
             LEDGER_REFUSED.labels(head.log).inc()
             logger.error("the log %s is not signed: %s. `manage.py verify` says more", head.log, error)  # noqa: TRY400
+    # Behind all logs: once there is this event, each log of before it was signed, see `must_have_been_signed`.
+    deletions.begin(signer)
+    losses.begin()
     return signed
 
 

@@ -16,13 +16,15 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import transaction
 from django.utils import timezone
 
 from policies.models import AuditEvent
 from scheduler.ledger import losses
+from scheduler.ledger.append import Appender
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, public_path, read_public, read_signer, rotate
-from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import TreeHead, open_note
 from scheduler.ledger.tree import Edge, leaf_hash
 from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerTile
@@ -330,3 +332,30 @@ def test_a_log_that_began_while_nothing_was_signed_is_signed_with_the_others(led
     assert sign_checkpoints(now, [DECISIONS]) == 1
     ledgered.record(3)
     assert sign_checkpoints(now + timedelta(days=1)) == 2
+
+
+def test_a_log_is_signed_whose_first_leaf_came_late(ledgered: Ledgered) -> None:
+    now = timezone.now()
+    with transaction.atomic():
+        Appender(OUTCOMES, now)  # whose first rows the database refused
+    ledgered.record(2)
+    assert sign_checkpoints(now + timedelta(minutes=20)) == 1
+    with transaction.atomic():
+        Appender(OUTCOMES, now + timedelta(minutes=30)).append([leaf_hash(b"x")])
+    assert sign_checkpoints(now + timedelta(minutes=31), [OUTCOMES]) == 1
+
+
+def test_a_kill_between_begin_and_the_first_signature_stops_no_log(
+    ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledgered.record(2)
+    now = timezone.now()
+    with monkeypatch.context() as killed:
+        killed.setattr("scheduler.ledger.checkpoints.sign", kill)
+        with suppress(KeyboardInterrupt):
+            sign_checkpoints(now)
+    assert sign_checkpoints(now + timedelta(days=1), [DECISIONS]) == 1
+
+
+def kill(*_: object) -> bool:
+    raise KeyboardInterrupt
