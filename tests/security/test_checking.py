@@ -13,6 +13,7 @@ import pytest
 from policies import checking
 from policies.checking import limits, pool, worker
 from policies.checking.limits import BUSY, TOO_DEEP, TOO_MUCH
+from policies.engine.cel.functions import FORM_LENGTH
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet, encode
@@ -34,7 +35,7 @@ class Expanding:
         return bytearray, (2 * limits.MEMORY_BYTES,)
 
 
-EVASION = "{'quantity': '1e60000000'}.isGreaterThan(quantity('1'))"
+EVASION = f"{{'1e60000000': {[0.0] * FORM_LENGTH}}}.isGreaterThan(quantity('1'))"
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 
+from policies.engine.cel.functions import FORM_LENGTH
 from policies.models import Revision
 from tests.builders import (
     TEAM_FILTER,
@@ -161,7 +162,8 @@ class TestValidate:
         assert answer.status_code == 403
 
     def test_an_expression_that_multiplies_out_an_exponent_is_answered(self, auditor: Client) -> None:
-        rule = {"name": "f", "expression": "{'quantity':'1e60000000'}.isGreaterThan(quantity('1'))", "reason": "no"}
+        large = f"{{'1e60000000': {[0.0] * FORM_LENGTH}}}.isGreaterThan(quantity('1'))"
+        rule = {"name": "f", "expression": large, "reason": "no"}
         test = {"name": "t", "pod": make_pod(), "nodes": [make_node()], "expect": {"feasible": ["n1"]}}
         document = rule_set_document(filters=[rule], tests=[test])
         answer = auditor.post(self.URL, document, content_type="application/json").json()
