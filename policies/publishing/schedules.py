@@ -183,7 +183,7 @@ def _do_due(now: datetime) -> list[str]:
             tick.take_back(numbers)
     if tick.faults:
         for said in tick.said:
-            _logger.info(said)
+            _logger.info("%s", said)
         message = "what was due met faults; the others had their times"
         raise ExceptionGroup(message, tick.faults)
     return tick.said
@@ -214,11 +214,11 @@ class _Tick:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and others have their times
                 self._note(self._put_off(number, error))
-        if len(refused) < len(numbers):
-            return self.go_live(list(refused)) if refused else None
+        if 0 < len(refused) < len(numbers):
+            self.go_live(list(refused))
+            return
         for number, messages in refused.items():
             self._note(_hold(number, self._now, messages))
-        return None
 
     def take_back(self, numbers: Iterable[int]) -> None:
         """Take back what expires at one moment, each before the next one is looked at: what was live before that may be this one's."""
