@@ -19,7 +19,7 @@ SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_databas
 ON_SQLITE_ALONE := $(addprefix tests/component/policies/,test_change_doors.py test_change_machine.py)
 ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest doctor notices webhooks test_background.py) \
 	$(filter-out %/test_migrations.py,$(wildcard tests/component/controlplane/test_*.py)) \
-	$(addprefix tests/component/,decisions/test_replay.py ledger/test_evidence.py policies/test_desk.py policies/test_token_acts.py) \
+	$(addprefix tests/component/,decisions/test_replay.py ledger/test_evidence.py ledger/test_evidence_changes.py ledger/test_evidence_files.py policies/test_desk.py policies/test_token_acts.py) \
 	$(wildcard tests/component/*/test_*page*.py)
 # Three run at a time, the longest first: two leave a third of two processors idle, waiting for servers.
 LANES := test-clusters test-postgres test-unit test-sqlite test-browser test-differential test-go

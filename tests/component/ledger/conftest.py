@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from tests.archives import give_key
 from tests.ledgers import SIGNER, Ledgered
 
 
@@ -22,3 +23,12 @@ def ledgered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: None) -> Any:
     )
     monkeypatch.setattr(settings, "BERTH", environment)
     return Ledgered(tmp_path)
+
+
+@pytest.fixture
+def history(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledgered:
+    give_key(tmp_path, monkeypatch)
+    for count in (10, 250, 40):
+        ledgered.record(count)
+        ledgered.sign()
+    return ledgered

@@ -1,13 +1,8 @@
 """Archives of evidence: berth-verify proves what is untouched, and finds and names whatever was changed."""
 
 import base64
-import importlib.machinery
-import importlib.util
 import io
-import itertools
 import json
-import os
-import resource
 import subprocess
 import sys
 import tarfile
@@ -26,7 +21,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import AuditEvent, Change
+from policies.models import AuditEvent
 from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence import export as exporting
@@ -40,101 +35,30 @@ from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.models import Decision, LedgerCheckpoint, LedgerLeaf, LedgerPruned, LedgerTile
 from scheduler.models import Outcome as OutcomeRow
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
-from tests.component.pages import opened, publish_all
+from tests.archives import (
+    BERTH_VERIFY,
+    SEED,
+    TRIALS,
+    Files,
+    asked,
+    berth_verify,
+    check,
+    exported,
+    give_key,
+    packed,
+    signed_anew,
+    unpacked,
+)
+from tests.builders import TEAM_FILTER, make_rule_set
+from tests.component.pages import opened
 from tests.component.policies.test_changes import person
 from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign, without_triggers
 from tests.ledgers import faults as named
 
 pytestmark = pytest.mark.django_db
 
-BERTH_VERIFY = Path(__file__).parents[3] / "deploy" / "berth-verify"
-TRIALS = int(os.environ.get("VERIFY_TRIALS", "40"))
-SEED = int(os.environ.get("VERIFY_SEED", "0"))
-Files = dict[str, bytes]
 # What zstd would take a petabyte of memory for.
 VAST = b"\x28\xb5\x2f\xfd\xe0" + (1 << 50).to_bytes(8, "little") + b"\x01\x00\x00"
-
-
-def load() -> Any:
-    loader = importlib.machinery.SourceFileLoader("berth_verify", str(BERTH_VERIFY))
-    spec = importlib.util.spec_from_loader("berth_verify", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-berth_verify = load()
-
-
-def give_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = folder / "key"
-    key.write_text(SIGNER.private_text())
-    key.chmod(0o600)
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, ledger_key_file=str(key)))
-
-
-@pytest.fixture
-def history(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledgered:
-    give_key(tmp_path, monkeypatch)
-    for count in (10, 250, 40):
-        ledgered.record(count)
-        ledgered.sign()
-    return ledgered
-
-
-def exported(case: Case | None = None, *, by: str = "auditor") -> Files:
-    file = io.BytesIO()
-    note_export(case or Case(), by=by)
-    export(case or Case(), file, by=by, now=timezone.now())
-    return unpacked(file)
-
-
-def unpacked(file: io.BytesIO) -> Files:
-    file.seek(0)
-    with tarfile.open(fileobj=file) as tar:
-        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
-
-
-def packed(files: Files, path: Path) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return path
-
-
-def check(path: Path, *, kept: list[Any] | None = None, signer: Signer = SIGNER) -> Any:
-    keys = berth_verify.read_keys(f"{signer.verifier}\n")
-    try:
-        with berth_verify.Archive(str(path)) as archive:
-            found = berth_verify.Check(archive, keys, kept or [])
-            found.run()
-    except berth_verify.WrongError as error:
-        return [str(error)], []
-    return found.faults, found.logs
-
-
-def asked(path: Path, *arguments: str, limit: int = 1 << 30) -> subprocess.CompletedProcess[str]:
-    """Run berth-verify as auditors do, with so many bytes of memory."""
-    keys = path.with_name("keys.pub")
-    keys.write_text(f"{SIGNER.verifier}\n")
-    command = [sys.executable, "-I", str(BERTH_VERIFY), str(path), "--keys", str(keys), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=path.parent, env={}, timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )  # fmt: skip
-
-
-def signed_anew(files: Files, signer: Signer) -> None:
-    """Write the manifest as whoever has a key can."""
-    import hashlib
-
-    text = files.pop("manifest").decode().rpartition("\n\n")[0].split("\n")
-    named = [f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in sorted(files.items())]
-    files["manifest"] = signer.sign("\n".join([*text[:2], *named, ""])).encode()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -900,169 +824,6 @@ def test_who_leaves_out_the_event_of_signed_deletions_gets_no_unsigned_one_belie
     assert any(fault.startswith(named) for fault in faults)
 
 
-@pytest.mark.parametrize("wrong", [lambda row: row[:-1], lambda row: row.replace('"verb": "bind"', '"verb": "bound"')])
-def test_a_wrong_row_is_named_and_no_row_of_the_table_behind_it(
-    history: Ledgered, tmp_path: Path, wrong: Callable[[str], str]
-) -> None:
-    files = exported()
-    rows = files["decisions.jsonl"].decode().splitlines()
-    rows[3] = wrong(rows[3])
-    files["decisions.jsonl"] = "".join(f"{row}\n" for row in rows).encode()
-    signed_anew(files, SIGNER)
-    faults, _logs = check(packed(files, tmp_path / "e.tar"))
-    assert [fault.partition(": ")[0] for fault in faults] == ["decisions.jsonl, line 4"]
-
-
-def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:
-    path, missed = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar"), []
-    data = path.read_bytes()
-    for seed in range(SEED, SEED + 5 * TRIALS):
-        random, changed = Random(seed), bytearray(data)
-        at = random.randrange(len(data))
-        changed[at] ^= 1 << random.randrange(8)
-        path.write_bytes(changed)
-        if not check(path)[0]:
-            missed.append((seed, at))
-    assert missed == []
-
-
-def test_each_flipped_bit_of_the_checksum_of_a_head_is_found(history: Ledgered, tmp_path: Path) -> None:
-    """A tar's readers take blanks for zeros there, and pass over the last byte."""
-    path = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar")
-    data = path.read_bytes()
-    with tarfile.open(path) as tar:
-        head = tar.getmember("changes.jsonl").offset
-    for at, bit in itertools.product(range(148, 156), range(8)):
-        changed = bytearray(data)
-        changed[head + at] ^= 1 << bit
-        path.write_bytes(changed)
-        assert check(path)[0], (at, bit)
-
-
-def test_what_stands_between_and_behind_the_files_of_an_archive_is_named(history: Ledgered, tmp_path: Path) -> None:
-    path = packed(exported(), tmp_path / "e.tar")
-    data = path.read_bytes()
-    for hidden in (b"hidden", data):
-        path.write_bytes(data + hidden)
-        assert check(path)[0] == ["archive: something was put behind manifest, or a file's head was changed"]
-    with tarfile.open(path) as tar:
-        table = tar.getmember("outcomes.csv")
-    at = table.offset_data + table.size
-    path.write_bytes(data[:at] + b"x" + data[at + 1 :])
-    assert check(path)[0] == ["archive: something was put behind outcomes.csv, or a file's head was changed"]
-
-
-@pytest.mark.parametrize("where", ["whole", "each", "name", "kind"])
-def test_what_a_head_of_an_archive_says_beside_name_and_size_is_named(
-    history: Ledgered, tmp_path: Path, where: str
-) -> None:
-    """Readers of tar differ in what they make of such, and nobody looks there."""
-    path, files = tmp_path / "e.tar", exported(Case(pod_namespace="default", pod_name="pod-9"))
-    first, said = next(iter(files)), {"comment": "hidden"}
-    with tarfile.open(path, "w", pax_headers=said if where == "whole" else {}) as tar:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            if where == "each":
-                info.pax_headers = said
-            if where == "name":
-                info.name, info.pax_headers = f"other/{name}", {"path": name}
-            if where == "kind":
-                info.type = tarfile.CONTTYPE
-            tar.addfile(info, io.BytesIO(data))
-    said_of_it = {
-        "whole": "././@PaxHeader is no plain file, but one of the kind 'g'",
-        "each": "the head of ././@PaxHeader says more than a name and a size",
-        "name": "the head of ././@PaxHeader says more than a name and a size",
-        "kind": f"{first} is no plain file, but one of the kind '7'",
-    }
-    assert check(path)[0] == [f"{path} can't be read as an archive: {said_of_it[where]}"]
-
-
-def head(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, put: dict[int, bytes] | None = None) -> bytes:
-    """Return a head of a tar, with other bytes at some places, and the checksum that it has then."""
-    info = tarfile.TarInfo(name)
-    info.size, info.type = size, kind
-    data = bytearray(info.tobuf(tarfile.GNU_FORMAT if kind == tarfile.GNUTYPE_SPARSE else tarfile.USTAR_FORMAT))
-    for at, value in (put or {}).items():
-        data[at : at + len(value)] = value
-    data[148:156] = b" " * 8
-    data[148:156] = b"%06o\0 " % sum(data)
-    return bytes(data)
-
-
-def base_256(number: int) -> bytes:
-    """Return a size as GNU tar writes one that is too large for digits."""
-    return b"\x80" + number.to_bytes(11, "big")
-
-
-@pytest.mark.parametrize(
-    "heads",
-    [
-        (head("long", 2, b"L") + b"x".ljust(512, b"\0")) * 2_000,
-        (head("more", 6, b"x") + b"6 a=b\n".ljust(512, b"\0")) * 2_000,
-        head("long", 0, b"L", {124: base_256(1 << 40)}),
-        head("more", 0, b"x", {124: base_256(1 << 40)}),
-        head("more", 12, b"x") + b"12 size=abc\n".ljust(512, b"\0"),
-        head("more", 25, b"x") + b"25 GNU.sparse.map=x,y,z\n".ljust(512, b"\0"),
-        head("sparse", 0, tarfile.GNUTYPE_SPARSE, {386: bytes(96), 483: base_256(1 << 40)}),
-        head("vast", 0, put={124: base_256(1 << 70)}),
-        head("vast", 0, put={124: b"77777777777\0"}),
-        head("negative", 0, put={124: b"\xff" * 12}),
-        head("link", 0, tarfile.SYMTYPE),
-        head("named", 0, put={265: b"hidden"}),
-        head("", 0),
-        b"x" * 512,
-        head("cut")[:100],
-    ],
-    ids=[
-        "long names", "heads of heads", "a vast name", "a vast head", "no size", "a sparse one of its own form", "a sparse one",
-        "2^70 bytes", "8 GiB", "less than nothing", "a link", "more", "no name", "nothing of a tar", "cut off",
-    ],
-)  # fmt: skip
-def test_what_no_archive_of_berth_has_in_a_head_is_refused_before_anything_of_it_is_read(
-    tmp_path: Path, heads: bytes
-) -> None:
-    """Python's tarfile would read without end, or without memory, what nobody has signed."""
-    path = tmp_path / "e.tar"
-    path.write_bytes(head("decisions.jsonl", 1) + b"x".ljust(512, b"\0") + heads)
-    done = asked(path, limit=256 << 20)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert f"WRONG {path} can't be read as an archive: " in done.stdout
-
-
-def test_nothing_is_read_of_an_archive_whose_manifest_nobody_who_is_trusted_signed(
-    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, read = exported(), []
-    signed_anew(files, Signer("berth", bytes(32)))
-    opened_at = berth_verify.Archive.open
-    monkeypatch.setattr(berth_verify.Archive, "open", lambda self, name: read.append(name) or opened_at(self, name))
-    (fault,), _logs = check(packed(files, tmp_path / "e.tar"))
-    assert fault.startswith("manifest: it is signed by none")
-    assert read == ["manifest"]
-
-
-def test_an_archive_that_there_is_no_memory_for_can_not_be_checked(tmp_path: Path) -> None:
-    path, vast = tmp_path / "e.tar", 4 << 30
-    path.write_bytes(head("manifest", vast))
-    os.truncate(path, 512 + vast)
-    done = asked(path, limit=256 << 20)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"berth-verify: {path} can't be read: MemoryError\n"
-
-
-def test_a_file_that_is_too_large_for_a_plain_head_is_none_that_hides_something(tmp_path: Path) -> None:
-    path, size = tmp_path / "large.tar", 8 << 30
-    info = tarfile.TarInfo("large")
-    info.size = size
-    with path.open("wb") as file:
-        file.write(info.tobuf())
-        file.truncate(file.tell() + size)
-    with berth_verify.Archive(str(path)) as archive:
-        archive.check_rest()
-
-
 def test_what_is_given_as_checkpoints_and_is_none_is_named(history: Ledgered, tmp_path: Path) -> None:
     path = packed(exported(), tmp_path / "e.tar")
     lines = (history.outside / "decisions.checkpoints").read_bytes().splitlines(keepends=True)
@@ -1098,14 +859,6 @@ def test_where_no_checkpoints_were_kept_elsewhere_it_can_not_be_checked_by_them(
     assert done.returncode == 2
     assert done.stderr.startswith(f"berth-verify: the checkpoints in {tmp_path / 'none'} can't be read: ")
     assert "kept elsewhere" not in asked(path).stdout
-
-
-def test_an_archive_cut_off_is_no_archive(history: Ledgered, tmp_path: Path) -> None:
-    path = packed(exported(), tmp_path / "e.tar")
-    data = path.read_bytes()
-    for part in (0.2, 0.6, 0.9):
-        path.write_bytes(data[: int(len(data) * part)])
-        assert check(path)[0] != []
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, log: str, act: Callable[[], None]) -> None:
@@ -1172,226 +925,3 @@ def test_a_checkpoint_that_is_signed_in_the_second_of_an_archive_but_after_it_is
     sign_checkpoints(now + timedelta(milliseconds=900))
     kept = berth_verify.read_kept([str(history.outside)])
     assert check(packed(unpacked(file), tmp_path / "e.tar"), kept=kept)[0] == []
-
-
-@pytest.fixture
-def decided(history: Ledgered) -> Files:
-    """Return an archive of a day: it has a Change that carol approved, whose Revision decided, and a Pause of other rules."""
-    publish_all(make_rule_set("others"))
-    change = opened(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment("all", "web"), by="alice", title="web")
-    publishing.submit_change(change=change, by="alice", expected_digest=change.digest)
-    carol = person("carol", "Approver")
-    publishing.approve_change(change=change, by=carol, text="seen", expected_digest=change.digest)
-    revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest, reason="now")
-    publishing.pause(target="RuleSet/others", reason="INC-1", by="alice")
-    Decision.objects.filter(ledger_index=3).update(revision=revision.number, body=b"")
-    return exported(Case(first=AT, until=AT + timedelta(days=1)))
-
-
-def test_rules_and_approvals_are_those_that_were_noted(decided: Files, tmp_path: Path) -> None:
-    faults, _logs = check(packed(decided, tmp_path / "e.tar"))
-    assert [fault for fault in faults if not fault.startswith("decisions.")] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "after", "said"),
-    [
-        ("revisions.jsonl", '"madeBy":"alice"', '"madeBy":"eve"', "Revision 2 isn't what an event noted when it was made"),
-        ("revisions.jsonl", '"reason":"now"', '"reason":"later"', "Revision 2 isn't what an event noted when it was made"),
-        ("revisions.jsonl", '"createdAt":"20', '"createdAt":"19', "Revision 2 isn't of the number or the time"),
-        ("revisions.jsonl", '"reason":"node belongs to another team"', '"reason":"no"', "Revision 2 doesn't hold what its digest was taken over"),
-        ("revisions.jsonl", '\\"former\\":', '\\"other\\":', "Revision 2 isn't what its digest was taken over"),
-        ("parts.jsonl", "node belongs to another team", "no", "it isn't what its digest was taken over"),
-        ("changes.jsonl", '"by":"carol"', '"by":"dave"', ", 'approve', 'carol', 'seen'"),
-        ("changes.jsonl", '"title":"web"', '"title":"none"', "isn't called as any event of it says"),
-        ("changes.jsonl", '"openedBy":"alice"', '"openedBy":"dave"', "wasn't opened by who an event says"),
-        ("changes.jsonl", "node belongs to another team", "no", "doesn't make what an event says that it made"),
-        ("changes.jsonl", '"edits":[', '"edits":[{"kind":"RuleSet","name":"web","document":"{}","author":"alice","edited_at":""},', "doesn't make what an event says that it made"),
-        ("changes.jsonl", '"state":"published"', '"state":"rejected"', "is published by what events say of it, and not rejected"),
-        ("changes.jsonl", '"revision":2', '"revision":2,"approvedBy":["eve"]', "approvedBy stands there, which Berth doesn't write"),
-        ("changes.jsonl", '"text":"seen"', '"text":"seen","seenBy":"eve"', "seenBy stands there, which Berth doesn't write"),
-        ("changes.jsonl", '"author":"alice"', '"author":"alice","size":1', "size stands there, which Berth doesn't write"),
-        ("changes.jsonl", '"reason":"",', "", "reason is missing there"),
-        ("revisions.jsonl", '"document":{', '"document":{"signedOffBy":"eve",', "signedOffBy stands there, which Berth doesn't write"),
-        ("revisions.jsonl", '"number":2,', '"number":2,"signedOffBy":"eve",', "signedOffBy stands there, which Berth doesn't write"),
-        ("revisions.jsonl", '"publishedAt":"20', '"publishedAt":"19', "Revision 2 isn't of the number or the time"),
-        ("parts.jsonl", '{"digest"', '{"by":"eve","digest"', "by stands there, which Berth doesn't write"),
-        ("changes.jsonl", '"events":[', '"events":[{"act":"approve","by":"eve","at":"2026-01-01T00:00:00Z","digest":"","text":""},', ", 'approve', 'eve'"),
-    ],
-)  # fmt: skip
-def test_rules_and_approvals_that_an_insider_changed_are_named(
-    decided: Files, tmp_path: Path, name: str, before: str, after: str, said: str
-) -> None:
-    assert before in decided[name].decode()
-    decided[name] = decided[name].decode().replace(before, after, 1).encode()
-    signed_anew(decided, SIGNER)
-    assert any(said in fault for fault in check(packed(decided, tmp_path / "e.tar"))[0])
-
-
-@pytest.mark.parametrize(
-    ("acts", "state"),
-    [
-        (["edit"], "draft"),
-        (["submit"], "in_review"),
-        (["submit", "edit"], "in_review"),
-        (["submit", "approve"], "approved"),
-        (["submit", "reject"], "rejected"),
-        (["submit", "reject", "reopen"], "draft"),
-        (["submit", "withdraw"], "withdrawn"),
-        (["submit", "urgent", "approve"], "published"),
-        (["publish", "comment"], "published"),
-    ],
-)
-def test_the_state_of_a_change_is_one_that_what_was_done_with_it_leads_to(acts: list[str], state: str) -> None:
-    others = {"draft", "in_review", "approved", "rejected", "withdrawn", "published"} - {state}
-    assert state in berth_verify.states_after(["open", *acts])
-    assert len(others & {*berth_verify.states_after(["open", *acts])}) == (state in berth_verify.IN_REVIEW)
-
-
-def test_deletions_that_an_insider_adds_or_takes_out_are_named(history: Ledgered, tmp_path: Path) -> None:
-    file, planted = (
-        io.BytesIO(),
-        '{"log":"decisions","what":"rows","first":0,"until":9,"rule":"x","at":"2026-01-01T00:00:00Z"}\n',
-    )
-    sign_checkpoints(AT)
-    prune(Retention(0, 3), AT + timedelta(days=20))
-    export(Case(), file, by="auditor", now=timezone.now() + timedelta(minutes=5))
-    files = unpacked(file)
-    assert len(files["pruned.jsonl"].splitlines()) == 1
-    for changed, why in (
-        (files["pruned.jsonl"] + planted.encode(), "line 2 is no deletion that a signed event says"),
-        (files["pruned.jsonl"] * 2, "line 2 is no deletion that a signed event says"),
-        (b"", "a deletion that a signed event says is missing: "),
-    ):
-        other = {**files, "pruned.jsonl": changed}
-        signed_anew(other, SIGNER)
-        (fault,), _logs = check(packed(other, tmp_path / "e.tar"))
-        assert fault.startswith(f"pruned.jsonl: {why}")
-
-
-def test_what_retention_deletes_while_an_archive_is_made_is_no_fault(
-    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_deletions = exporting._Export.write_deletions
-
-    def deleted_behind(export: Any) -> None:
-        write_deletions(export)
-        prune(Retention(0, 3), AT + timedelta(days=20))
-
-    monkeypatch.setattr(exporting._Export, "write_deletions", deleted_behind)
-    files = exported()
-    assert (files["pruned.jsonl"], check(packed(files, tmp_path / "e.tar"))[0]) == (b"", [])
-
-
-def noted(files: Files, path: Path) -> Any:
-    with berth_verify.Archive(str(packed(files, path))) as archive:
-        found = berth_verify.Check(archive, berth_verify.read_keys(f"{SIGNER.verifier}\n"), [])
-        found.run()
-    assert [fault for fault in found.faults if not fault.startswith("decisions.")] == []
-    return found.noted
-
-
-def test_rules_of_an_archive_of_before_it_had_what_they_were_made_of_are_not_proved(
-    decided: Files, tmp_path: Path
-) -> None:
-    assert noted(decided, tmp_path / "new.tar") == {"revisions": [True], "changes": [True]}
-    revisions = map(json.loads, decided["revisions.jsonl"].splitlines())
-    older = [{name: each[name] for name in each if name != "covers"} for each in revisions]
-    decided["revisions.jsonl"] = "".join(f"{json.dumps(each)}\n" for each in older).encode()
-    del decided["parts.jsonl"]
-    signed_anew(decided, SIGNER)
-    assert noted(decided, tmp_path / "old.tar") == {"revisions": [False], "changes": [False]}
-
-
-def test_rules_and_approvals_without_their_events_are_not_proved(decided: Files, tmp_path: Path) -> None:
-    """An archive is a choice of events: who leaves some out could name others for it."""
-    header, *table = decided["events.csv"].splitlines(keepends=True)
-    kept = [b'"change.' not in row for row in decided["events.jsonl"].splitlines()]
-    rows = zip(kept, decided["events.jsonl"].splitlines(keepends=True), table, strict=True)
-    left = [(row, cells) for is_kept, row, cells in rows if is_kept]
-    decided["events.jsonl"], decided["events.csv"] = (
-        b"".join(row for row, _ in left),
-        b"".join([header, *(cells for _, cells in left)]),
-    )
-    decided["changes.jsonl"] = decided["changes.jsonl"].replace(b'"by":"carol"', b'"by":"dave"')
-    signed_anew(decided, SIGNER)
-    assert noted(decided, tmp_path / "e.tar") == {"revisions": [False], "changes": [False]}
-
-
-def test_a_change_that_gets_another_title_while_an_archive_is_made_is_no_fault(
-    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    change = opened(make_rule_set("web"), by="alice", title="web")
-    write_rules = exporting._Export.write_rules
-
-    def described_first(export: Any) -> None:
-        publishing.describe_change(change=change, by="alice", expected_digest=change.digest, title="other")
-        write_rules(export)
-
-    monkeypatch.setattr(exporting._Export, "write_rules", described_first)
-    assert noted(exported(Case(change=change.pk)), tmp_path / "e.tar")["changes"] == [True]
-
-
-def test_what_is_done_with_a_change_while_an_archive_is_made_is_left_out_and_said(
-    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    change = opened(make_rule_set("web"), by="alice", title="web")
-    write_changes = exporting._Export.write_changes
-
-    def described_behind(export: Any) -> None:
-        write_changes(export)
-        publishing.describe_change(change=change, by="alice", expected_digest=change.digest, title="other")
-
-    monkeypatch.setattr(exporting._Export, "write_changes", described_behind)
-    done = asked(packed(exported(Case(change=change.pk)), tmp_path / "e.tar"))
-    assert (
-        f"not proved: Change {change.pk}: what was done with it since the archive was begun isn't in it" in done.stdout
-    )
-    assert "changes: 0 of 1 proved by their events" in done.stdout
-    assert "WRONG" not in done.stdout
-
-
-@pytest.mark.parametrize("act", ["approve", "describe"])
-def test_an_act_of_the_future_that_no_event_says_is_named(history: Ledgered, tmp_path: Path, act: str) -> None:
-    change = opened(make_rule_set("web"), by="alice", title="web")
-    without_triggers()
-    planted = {"by": "eve", "at": AT + timedelta(days=36_500), "digest": change.digest}
-    change.events.create(act=act, **planted)
-    files = exported(Case(change=change.pk))
-    assert (
-        f"eve {change.events.get(by='eve').get_act_display()} (NOT proved: no event here says so)"
-        in files["index.html"].decode()
-    )
-    assert "alice opened (NOT" not in files["index.html"].decode()
-    faults, _logs = check(packed(files, tmp_path / "e.tar"))
-    assert faults == [
-        f"changes.jsonl: no event says this of a Change: ({change.pk}, '{act}', 'eve', '', '{change.digest}')"
-    ]
-
-
-def test_a_change_called_by_an_event_that_there_is_none_of_is_named(history: Ledgered, tmp_path: Path) -> None:
-    change = opened(make_rule_set("web"), by="alice", title="web")
-    Change.objects.filter(pk=change.pk).update(title="other")
-    faults, _logs = check(packed(exported(Case(change=change.pk)), tmp_path / "e.tar"))
-    assert faults == [f"changes.jsonl: Change {change.pk} isn't called as any event of it says"]
-
-
-def test_a_change_that_somebody_is_said_to_have_edited_by_no_event_is_not_proved(
-    history: Ledgered, tmp_path: Path
-) -> None:
-    """Who else wrote the edits that a Change was opened with has no event, so that it can be planted."""
-    change = opened(make_rule_set("web"), by="alice", title="web")
-    without_triggers()
-    change.events.create(act="edit", by="eve", at=timezone.now(), digest=change.digest)
-    done = asked(packed(exported(Case(change=change.pk)), tmp_path / "e.tar"))
-    assert f"not proved: Change {change.pk}: no event says that eve edited it" in done.stdout
-    assert "changes: 0 of 1 proved by their events" in done.stdout
-
-
-def test_all_events_of_a_change_are_in_an_archive_that_has_one_of_them_that_made_a_revision(history: Ledgered) -> None:
-    change = opened(make_rule_set("web"), by="alice")
-    began = timezone.now()
-    publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
-    files = exported(Case(first=began, until=timezone.now()))
-    said = [json.loads(text)["said"] for text in files["events.jsonl"].splitlines()]
-    assert [each["kind"] for each in said if each["change"] == change.pk] == ["change.open", "change.publish"]

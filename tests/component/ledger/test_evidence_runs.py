@@ -19,7 +19,7 @@ from scheduler.evidence.runs import run_waiting
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import Signer
 from scheduler.models import EvidenceExport, EvidencePiece, LedgerTile
-from tests.component.ledger.test_evidence import check
+from tests.archives import check
 from tests.ledgers import SIGNER, Ledgered, resign
 
 pytestmark = pytest.mark.django_db
