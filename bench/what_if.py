@@ -16,6 +16,7 @@ import json
 import os
 import resource
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_rule_set
+from scheduler.background import start_behind
 from scheduler.gate.forecast import DECIDING_SECONDS, Gathered, forecast_of
 
 SIZES = ((300, 3_000), (1_000, 10_000), (5_000, 50_000))
@@ -43,6 +45,7 @@ _WAITING = 10
 _CALLS = 600
 _PAUSE_SECONDS = 0.01
 WITHOUT = "without"
+_LOOP = "while True: sum(range(1000))"
 # How often rounds are drawn anew for an interval.
 _DRAWS = 2_000
 _TEAM = "pod.metadata.?labels.team.orValue('') == node.metadata.?labels.team.orValue('')"
@@ -180,10 +183,16 @@ def measure_beside(nodes: int, count: int, rounds: int, *, server_behind: bool) 
                 print(_said(folder, number, nodes, count), flush=True)
                 return figures
 
-            blocks = {WITHOUT: plain, "without again": plain, "beside a gate": beside}
+            def beside_loop() -> list[float]:
+                with start_behind([sys.executable, "-c", _LOOP]) as loop:
+                    figures = plain()
+                    loop.kill()
+                return figures
+
+            blocks = {WITHOUT: plain, "without again": plain, "beside a loop": beside_loop, "beside a gate": beside}
             made: dict[str, list[list[float]]] = {what: [] for what in blocks}
             for turn in range(rounds):
-                for what in [*blocks][turn % 3 :] + [*blocks][: turn % 3]:
+                for what in [*blocks][turn % len(blocks) :] + [*blocks][: turn % len(blocks)]:
                     made[what].append(blocks[what]())
             _show_beside(caller.sizes[0], made)
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from django.conf import settings
@@ -20,8 +21,22 @@ def run_command(*arguments: str, seconds: float) -> subprocess.CompletedProcess[
         OSError: it could not be started.
     """
     command = [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments]
-    environment = {**os.environ, "BERTH_ROLE": "command"}
-    with subprocess.Popen(  # noqa: S603 - our own command
+    with start_behind(command, {**os.environ, "BERTH_ROLE": "command"}) as running:
+        try:
+            output, errors = running.communicate(timeout=seconds)
+        except BaseException:
+            running.kill()
+            raise
+    return subprocess.CompletedProcess(command, running.returncode, output, errors)
+
+
+def start_behind(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a process behind all others; what it prints is read from its pipes.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    running = subprocess.Popen(  # noqa: S603 - our own command
         command,
         env=environment,
         stdout=subprocess.PIPE,
@@ -30,14 +45,9 @@ def run_command(*arguments: str, seconds: float) -> subprocess.CompletedProcess[
         # Linux shares a processor between sessions first (autogroups): in one with the extender, what a nice process takes is
         # charged to both, and the extender waits for whoever is in other sessions.
         start_new_session=True,
-    ) as running:
-        _put_behind(running.pid)
-        try:
-            output, errors = running.communicate(timeout=seconds)
-        except BaseException:
-            running.kill()
-            raise
-    return subprocess.CompletedProcess(command, running.returncode, output, errors)
+    )
+    _put_behind(running.pid)
+    return running
 
 
 def _put_behind(pid: int) -> None:
