@@ -168,7 +168,7 @@ class Cluster:
         return self._snapshots[self.turn]
 
     def wait_for_nodes(self, names: object, seconds: float) -> bool:
-        """Return that all nodes are known."""
+        """Return true: all nodes are known."""
         return True
 
     def subscribe(self, callback: object) -> None:

@@ -474,7 +474,7 @@ def _has_target(revision: engine.Revision, text: str) -> bool:
 
 
 def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
-    """Return that a Pause or an Exemption ends with what it is about."""
+    """Return the line about a Pause or an Exemption that ends because what it is about is removed."""
     kind, what = type(suspension).__name__, target_in_words(suspension.target)
     return f"! {kind} {suspension.name} ends with it: {what} would be gone, and is in force if it comes back"
 

@@ -158,7 +158,7 @@ def compare(
 def _other_best(
     then: Recorded, now: Answer, place_of: Callable[[str], int | None], best: Rows, lost: _Mask, counts: dict[str, Any]
 ) -> Difference | None:
-    """Return that another node is the best now; None where the one of then is among the best still, or one side ranks none."""
+    """Return the difference where another node is the best now; None where the former best still is one, or a side ranks none."""
     place = place_of(then.best) if then.best and len(best) else None
     # A record may have been changed since, and name a node that it says was refused.
     if place is None or place in best or not then.passed[place]:

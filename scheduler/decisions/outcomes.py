@@ -167,7 +167,7 @@ class Finder:
         return read if read.metadata.uid == pod.uid else None
 
     def _outcomes(self, found: Sequence[_Found]) -> list[Outcome]:
-        """Return that each Pod is on a node, or gone. An annotation is believed where its Decision is about this very Pod."""
+        """Return the Outcome of each Pod: on a node, or gone. An annotation is believed where its Decision is about this very Pod."""
         named = {decision_named(read.metadata.annotations) for _, read in found if read is not None} - {""}
         rows = Decision.objects.filter(pk__in=named).values_list("pk", "pod_uid") if named else ()
         about = {str(key): uid for key, uid in rows}

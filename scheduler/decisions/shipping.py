@@ -137,7 +137,7 @@ class Source:
         return Position(later[0]) if later else None
 
     def _peek_corrupt(self, at: Position, sequence: int) -> tuple[list[Shipment], Position, int]:
-        """Return up the rest of a segment: what stands behind a broken record can't be told from it."""
+        """Ship the rest of a segment as one corrupt record: what stands behind a broken record can't be told from it."""
         # Asked before later segments are looked at: what is written meanwhile stands in them.
         upcoming = self.spool.rotate() if self.spool else sequence + 1
         data = self.segments.path(at.segment).read_bytes()[at.offset :]

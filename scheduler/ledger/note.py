@@ -160,7 +160,7 @@ def open_note(note: str, verifiers: Iterable[Verifier]) -> tuple[str, list[Verif
 
 
 def _by_strangers(strangers: Iterable[tuple[str, bytes]], names: Set[str]) -> str:
-    """Return that keys signed which aren't known, and what helps where one of them bears a known name."""
+    """Return a sentence that names the unknown keys that signed, and what helps where one of them bears a known name."""
     said = ", ".join(f"{name}+{number.hex()}" for name, number in strangers)
     rotated = ". If the key was rotated, give the whole .pub file, with the lines of all keys"
     is_known = any(name in names for name, _number in strangers)

@@ -61,6 +61,12 @@ def test_no_docstring_opens_with_a_private_word() -> None:
     assert [f"{each.place}: {each.docstring[:60]}" for each in _said() if each.docstring.startswith(NOT_OURS)] == []
 
 
+def test_what_is_returned_is_a_thing_and_no_sentence() -> None:
+    # Other verbs stood there once: "Say that", "Give up".
+    openings = ("Return that ", "Return up ")
+    assert [f"{each.place}: {each.docstring[:60]}" for each in _said() if each.docstring.startswith(openings)] == []
+
+
 def test_generators_yield_and_functions_return() -> None:
     words = {"Return": True, "Yield": False}
     assert [each.place for each in _said() if each.yields is words.get(each.docstring.partition(" ")[0], "")] == []

@@ -112,7 +112,7 @@ class Cost(NamedTuple):
 
 
 def too_costly(cost: Cost) -> str | None:
-    """Return that an expression costs too much, with the figures and what to do; None when it doesn't."""
+    """Return why an expression costs too much, with the figures and what to do; None when it doesn't."""
     found = cost.milliseconds()
     if found <= MAX_EXPRESSION_MILLISECONDS:
         return None
@@ -123,7 +123,7 @@ def too_costly(cost: Cost) -> str | None:
 
 
 def too_costly_together(costs: Sequence[tuple[float, str]], occasion: str = OF_DECISION) -> str | None:
-    """Return that a rule set's expressions cost too much together; None when they don't.
+    """Return why a rule set's expressions cost too much together; None when they don't.
 
     Args:
         costs: milliseconds of each, and its path in the document.
