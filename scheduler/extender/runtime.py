@@ -106,7 +106,7 @@ class Runtime:
     def start(self) -> None:
         """Start everything. What isn't there yet is taken up when it comes.
 
-        A Revision that was kept on disk waits for the first lists of what it reads, see `reads.LISTED_WITHIN_SECONDS`.
+        A Revision that was kept on disk waits for the first lists of what it reads, see `watched_kinds.LISTED_WITHIN_SECONDS`.
         """
         self.recorder.start()
         self.shadows.start()

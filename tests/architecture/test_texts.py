@@ -18,6 +18,10 @@ HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 CONTENTS = re.compile(r"((?:^- \[[^\]]+\]\(#[^)]+\)\n){3,})(?:.*\n)*?(#+) ", re.MULTILINE)
 ANCHOR = re.compile(r"<a\s+(?:id|name)=[\"']([^\"']+)")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+# What a module has, as docstrings and comments name it: `revisions.PIN_SECONDS`.
+OF_MODULE = re.compile(r"`(?:\w+\.)*([a-z_]+)\.(_?[A-Z]\w*)`")
+# What docs/performance.md keeps in memory: a row for each.
+KEPT = re.compile(r"^\| .*?`(?:\w+\.)*([a-z_]+)\.(\w+)`.* \| kept", re.MULTILINE)
 ONE_MACHINE = re.compile(r"(?<![\w.:/}~-])/(?:" + "|".join(("root", "work", "home")) + r")/[\w.]")
 
 
@@ -91,6 +95,33 @@ def test_each_fault_is_tried_on_the_commit_before() -> None:
     assert {fault.commit for fault in FAULTS} == set(re.findall(r"`([0-9a-f]{7})`", record))
     assert {fault.file for fault in FAULTS if not fault.tests} == own
     assert [name for name in own if f"architecture/before/{name})" not in record] == []
+
+
+@cache
+def has(module: str, name: str) -> bool:
+    """Return whether a module of this name, or a module of a package of this name, has something of that name."""
+    known = re.compile(rf"\b{name}\b(?!`)")
+    modules = [path for path in tracked_files() if path.suffix == ".py" and module in (path.stem, path.parent.name)]
+    return any(known.search(path.read_text()) for path in modules)
+
+
+def test_what_docstrings_say_that_a_module_has_is_there() -> None:
+    found = {
+        (named(path), *hit)
+        for path in tracked_files()
+        if path.suffix == ".py" and path != Path(__file__)
+        for hit in OF_MODULE.findall(path.read_text())
+    }
+
+    assert len(found) > 10
+    assert [(where, module, name) for where, module, name in sorted(found) if not has(module, name)] == []
+
+
+def test_memories_that_are_kept_are_there() -> None:
+    kept = KEPT.findall((ROOT / "docs" / "performance.md").read_text())
+
+    assert len(kept) > 10
+    assert [(module, name) for module, name in kept if not has(module, name)] == []
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
