@@ -107,7 +107,7 @@ def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Eve
 
 
 def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
-    """Checkpoint and delete exactly this Pod, with its own grace period. False when it is gone already."""
+    """Write the condition DisruptionTarget of exactly this Pod, then delete it, with its own grace period. False when it is gone already."""
     condition = {
         "type": DISRUPTED,
         "status": "True",
