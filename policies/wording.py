@@ -362,7 +362,7 @@ def _rule_sets_changed(before: engine.Revision, after: engine.Revision) -> list[
     for name in _differing(old, new):
         was, now = old.get(name), new.get(name)
         if now is None:
-            lines.append(f"rule set {name} withdrawn")
+            lines.append(f"rule set {name} archived")
             continue
         lines.append(_rule_set_head(was, now))
         lines += [f"{name}: {change}" for change in rule_set_changes(was, now)]

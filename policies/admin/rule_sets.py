@@ -256,7 +256,7 @@ class RuleSetAdmin(EditingAdmin):
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse: history names it. It can be withdrawn."""
+        """Refuse: history names it. It can be archived."""
         return False
 
     def has_edit_permission(self, request: HttpRequest, object_id: Any = None) -> bool:

@@ -130,7 +130,7 @@ def test_a_change_its_revision_and_the_way_back_show_whole_documents(operator: C
 def test_archiving_says_what_goes(operator: Client) -> None:
     publish(team("1 > 0"))
     page = get(operator, f"/admin/policies/ruleset/{RuleSet.objects.get(name='web').pk}/archive/")
-    assert "rule set web withdrawn" in text_of(page)
+    assert "rule set web archived" in text_of(page)
     assert "Whole YAML compared: 0 lines added" in text_of(page)
 
 

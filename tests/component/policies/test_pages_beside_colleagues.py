@@ -27,7 +27,7 @@ class TestRevisions:
         publish(make_rule_set("late"), by="alice")
         again = operator.post(url, confirmed(page, "ticket 9"))
         assert "Somebody was faster" in text_of(again)
-        assert "rule set late withdrawn" in text_of(again)
+        assert "rule set late archived" in text_of(again)
         assert again.context["form"]["reason"].value() == "ticket 9"
         assert Revision.objects.count() == 3
         operator.post(url, confirmed(again))

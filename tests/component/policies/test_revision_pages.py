@@ -162,6 +162,6 @@ def test_the_list_names_a_roll_back_and_counts_what_a_line_has_no_room_for(opera
     confirmed(operator, "/admin/policies/revision/1/roll_back/", "too much at once")
     text = text_of(get(operator, "/admin/policies/revision/"))
     assert (
-        "Roll back to Revision 1: rule set more-0 withdrawn; rule set more-1 withdrawn; rule set more-2 withdrawn; and 2 more"
+        "Roll back to Revision 1: rule set more-0 archived; rule set more-1 archived; rule set more-2 archived; and 2 more"
         in text
     )
