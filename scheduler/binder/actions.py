@@ -1,4 +1,4 @@
-"""What the custom scheduler tells the API server about a Pod: its condition, and events. Bindings: `scheduler.cluster.bind`.
+"""What Berth's own scheduler tells the API server about a Pod: its condition, and events. Bindings: `scheduler.cluster.bind`.
 
 Events are told in the background and given up when there are too many: no Pod waits for them.
 """

@@ -1,4 +1,4 @@
-"""How Celery runs the custom scheduler: as a step of a worker of its own.
+"""How Celery runs Berth's own scheduler: as a step of a worker of its own.
 
 Celery starts, stops and inspects it. The broker holds no state of it: what is waiting is known by the API server, and a scheduler
 that is started anew asks there. So neither a broker that is away nor one that delivers twice has a say.

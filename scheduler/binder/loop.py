@@ -1,4 +1,4 @@
-"""The custom scheduler: one thread decides, others act.
+"""Berth's own scheduler: one thread decides, others act.
 
 The deciding thread takes the Pod that is next, decides on the live Snapshot, counts the Pod on its node from then on, and has the
 Decision recorded; it never waits for the API server. What follows from a decision is handed over to `APICalls`, and what comes of it is

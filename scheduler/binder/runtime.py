@@ -47,7 +47,7 @@ LISTED_WITHIN_SECONDS = 3.0
 
 
 class Runtime:
-    """The custom scheduler of one process: watches, Revision, election, loop, records, heartbeat."""
+    """Berth's own scheduler in one process: watches, Revision, election, loop, records, heartbeat."""
 
     def __init__(self, *, identity: str = "") -> None:
         """Put the parts together.

@@ -385,7 +385,7 @@ def _relabelled(revision: CompiledRevision, now: datetime) -> dict[str, datetime
 def _concerns(
     found: Changed, refused_at: datetime, revision: int, timed: list[str], relabelled: Collection[str]
 ) -> bool:
-    """Return whether a Revision, time, or labels can have changed a candidate's newest refusal at all."""
+    """Return whether a Revision, time, or labels can have changed the newest refusal of a waiting Pod at all."""
     newest = found.newest
     if newest is None:
         # What its Namespace's labels were isn't known.

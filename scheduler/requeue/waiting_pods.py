@@ -23,7 +23,7 @@ class Head(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A candidate to which something has happened; `newest` is None where no Decision about it is recorded."""
+    """A waiting Pod to which something has happened; `newest` is None where no Decision about it is recorded."""
 
     row: WaitingPod
     newest: Head | None
@@ -47,7 +47,7 @@ def is_any_due(now: datetime) -> bool:
 
 
 def changed(revision: int, now: datetime, relabelled: Collection[str] = ()) -> list[Changed]:
-    """Return the candidates with a new Decision, not judged by this Revision yet, whose moment has come, or in these Namespaces."""
+    """Return the waiting Pods with a new Decision, not judged by this Revision yet, whose moment has come, or in these Namespaces."""
     newest = Decision.objects.filter(pod_uid=OuterRef("uid"), verb="filter", mode="enforce").order_by(
         "-at", "-sequence"
     )
@@ -97,7 +97,7 @@ def _take_over(found: Changed, outcome: Judgement, revision: int, relabelled: Co
 
 
 def due(limit: int, *, besides: Collection[str]) -> list[WaitingPod]:
-    """Return the candidates that are to be requeued, the oldest Pods first, without those of `besides`."""
+    """Return the Pods that are to be requeued, the oldest first, without those of `besides`."""
     rows = WaitingPod.objects.exclude(cause="")[: limit + len(besides)]
     return [row for row in rows if row.uid not in besides][:limit]
 

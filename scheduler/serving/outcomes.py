@@ -1,4 +1,4 @@
-"""Records what the watch shows of Pods' fates: that they got a node, and how they ended."""
+"""Records the outcomes of Pods as the watch shows them: that they got a node, and how they ended."""
 
 import logging
 from collections.abc import Callable, Iterator
