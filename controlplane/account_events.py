@@ -45,7 +45,7 @@ def watch() -> None:
     pre_delete.connect(_account_deleted, sender=User)
     pre_save.connect(_remember_role, sender=Group)
     post_save.connect(_role_saved, sender=Group)
-    # Before: who has it is known no more afterwards.
+    # Before the deletion: afterwards the database no longer has who held the role.
     pre_delete.connect(_role_deleted, sender=Group)
     m2m_changed.connect(_roles_given, sender=User.groups.through)
     m2m_changed.connect(_permissions_given, sender=User.user_permissions.through)

@@ -1,4 +1,7 @@
-"""Accounts: who may sign in by a password, from where they come, what who guesses sees; what is logged and written down; which are kept."""
+"""Accounts: who may sign in by a password, from which address somebody comes, and the page for who is locked out.
+
+Sign-ins are logged and recorded as AuditEvents. An account that has done something can't be deleted.
+"""
 
 import logging
 import re

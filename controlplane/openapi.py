@@ -1,4 +1,4 @@
-"""The schema of REST as it is served, with what `Authorization: Bearer` is in it."""
+"""The view of the OpenAPI document, and the description of `Authorization: Bearer` in it."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from drf_spectacular.views import SpectacularAPIView
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call] # untyped
-    """Says how a token is sent; drf-spectacular finds it here by what it is."""
+    """Describes how a token is sent. drf-spectacular finds subclasses of its extension by itself: nothing names this one."""
 
     target_class = "controlplane.bearer.BearerAuthentication"
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        """Return it as OpenAPI has it."""
+        """Return the description as OpenAPI writes it."""
         del auto_schema
         return {"type": "http", "scheme": "bearer", "description": "A token, as `manage.py token create` prints it."}
 

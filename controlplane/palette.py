@@ -52,7 +52,7 @@ def search(request: HttpRequest) -> HttpResponse:
 
 
 def find(request: HttpRequest, text: str) -> list[SearchResult]:
-    """Return what a text is the name, the beginning of the name, the number or the id of."""
+    """Return the things that have this text as their name, its beginning, their number or their id."""
     asked = text.strip()
     if not asked:
         return []

@@ -1,4 +1,4 @@
-"""Celery's way to Redis, which waits in peace while it leads to a replica.
+"""Celery's connection to Redis, which pauses between attempts while the server is a replica and refuses writes.
 
 Where a master became a replica, kombu v5.7.0 asks it for a lock as soon as it is connected, is refused, and leaves the connection open
 (transport/redis.py, on_poll_init). Celery connects anew at once: ten times a second, until no file can be opened any more.

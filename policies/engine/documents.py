@@ -60,7 +60,7 @@ _TARGETS = "everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE for 
 _ASSIGNMENT = {"order", "ruleSet", "match", "mode", "percent", "params"}
 _MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames", "ownerKinds"}
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
-# Whose Pods are another kind's, which Pods do show.
+# Kinds that own no Pods themselves, and the kind between, which is what a Pod shows.
 _OWNERS_OF_OWNERS = {"CronJob": "Job"}
 
 

@@ -120,7 +120,7 @@ class Detail(NamedTuple):
 
 
 class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """None."""
+    """The arguments of a built-in that takes none."""
 
 
 class Declared:
