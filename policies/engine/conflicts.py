@@ -7,6 +7,7 @@ Two are apart where no Pod can meet both.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from policies.engine.objects.owners import DEPLOYMENT
 from policies.engine.ruleset import Assignment, LabelMatch, Match
 
 Kind = Literal["never reached", "hidden", "same order"]
@@ -85,8 +86,9 @@ class _Values(NamedTuple):
         return other.allowed.isdisjoint(self.denied) if other.allowed is not None else self.denied <= other.denied
 
 
-# What a Pod may have several of: two matches that name different ones can both take it.
-_MANY = frozenset({"owner_kinds"})
+# A Pod of a ReplicaSet that a Deployment made has both kinds of owners (`owner_kinds_of`). Any other has one, or none.
+_BOTH_KINDS = frozenset({"ReplicaSet", DEPLOYMENT})
+_HAS_BOTH = "+".join(sorted(_BOTH_KINDS))
 
 # What a match requires of something: a field, and the label where it is one of labels.
 _Place = tuple[str, str]
@@ -122,7 +124,7 @@ class _Filed:
         """Iterate over all that can be in the way of one that requires this, and over few others."""
         found = set(self._always)
         for place, values in required.items():
-            if values.allowed is None or place[0] in _MANY:
+            if values.allowed is None:
                 found.update(self._by_place.get(place, ()))
                 continue
             for value in (*values.allowed, None):
@@ -179,7 +181,7 @@ def _are_apart(one: _Required, other: _Required) -> bool:
         one, other = other, one
     for key, values in one.items():
         theirs = other.get(key)
-        if theirs is not None and key[0] not in _MANY and values.excludes(theirs):
+        if theirs is not None and values.excludes(theirs):
             return True
     return False
 
@@ -193,8 +195,14 @@ def _required(match: Match) -> _Required:
                 place = (field, key)
                 found[place] = found[place].and_also(values) if place in found else values
         elif value:
-            found[field, ""] = _Values(frozenset(value))
+            names = frozenset(value)
+            found[field, ""] = _Values(_of_owners(names) if field == "owner_kinds" else names)
     return found
+
+
+def _of_owners(kinds: frozenset[str]) -> frozenset[str]:
+    """Return which owners meet these kinds; one Pod has one of them, so that matches without a common one are apart."""
+    return kinds if kinds.isdisjoint(_BOTH_KINDS) else kinds | {_HAS_BOTH}
 
 
 def _of_labels(selector: LabelMatch) -> Iterator[tuple[str, _Values]]:

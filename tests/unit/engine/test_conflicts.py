@@ -1,5 +1,6 @@
 """Conflicts between Assignments: what is said is true of every Pod, and what is planted is said."""
 
+from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
@@ -15,13 +16,26 @@ from tests.builders import make_assignment, make_pod
 
 # The last value, like the last namespace, is one that no match names.
 KEYS, VALUES = ("a", "b"), ("x", "y", None, "z")
+KINDS = ("none", "Job", "ReplicaSet", "Deployment")
+# What controls a Pod; a Deployment does so by a ReplicaSet. No match names the last one.
+OWNERS = ("", "Job/j", "ReplicaSet/r", "ReplicaSet/d-hash", "Deployment/d", "StatefulSet/s")
+
+
+def owned(namespace: str, labels: Iterable[str | None], owner: str) -> Pod:
+    found = {key: value for key, value in zip(KEYS, labels, strict=True) if value}
+    pod = make_pod("p", namespace=namespace, labels={**found, "pod-template-hash": "hash"})
+    kind, _, name = owner.partition("/")
+    if kind:
+        pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": name, "controller": True}]
+    return Pod.from_json(pod)
+
+
 # Every Pod that matches of these tests can tell apart.
 PODS = [
-    (
-        Pod.from_json(make_pod("p", namespace=namespace, labels={k: v for k, v in zip(KEYS, pod, strict=True) if v})),
-        {k: v for k, v in zip(KEYS, space, strict=True) if v},
+    (owned(namespace, pod, owner), {k: v for k, v in zip(KEYS, space, strict=True) if v})
+    for namespace, pod, space, owner in product(
+        ("n1", "n2", "n3"), product(VALUES, repeat=2), product(VALUES, repeat=2), OWNERS
     )
-    for namespace, pod, space in product(("n1", "n2", "n3"), product(VALUES, repeat=2), product(VALUES, repeat=2))
 ]
 
 expressions = st.builds(
@@ -41,6 +55,7 @@ matches = st.fixed_dictionaries(
     {},
     optional={
         "namespaces": st.lists(st.sampled_from(["n1", "n2"]), min_size=1, max_size=2, unique=True),
+        "ownerKinds": st.lists(st.sampled_from(KINDS), min_size=1, max_size=2, unique=True),
         "podSelector": selectors,
         "namespaceSelector": selectors,
     },
@@ -185,6 +200,16 @@ def test_a_pod_may_have_owners_of_several_kinds() -> None:
     kinds = [{"ownerKinds": ["ReplicaSet"]}, {"ownerKinds": ["Deployment"]}, {"ownerKinds": ["Deployment"]}]
     found = conflicts(teams(*zip(("one", "two", "three"), kinds, strict=True)))
     assert found == [Conflict("hidden", "two", "one"), Conflict("never reached", "three", "two")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("Job", "DaemonSet"), ("none", "ReplicaSet"), ("Deployment", "StatefulSet")]
+)
+@pytest.mark.parametrize("order", [0, 1])
+def test_no_pod_is_hidden_by_an_assignment_for_owners_of_another_kind(one: str, other: str, order: int) -> None:
+    first, second = ({"ownerKinds": [one]}, {"ownerKinds": [other, "CloneSet"]})
+    both = [make_assignment("a", "r1", order=1, match=first), make_assignment("b", "r2", order=1 + order, match=second)]
+    assert conflicts(both) == []
 
 
 def test_a_canary_leaves_pods_to_those_behind_it() -> None:
