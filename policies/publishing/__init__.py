@@ -31,7 +31,7 @@ from policies.publishing.changes import (
     withdraw_change,
 )
 from policies.publishing.comparing import Difference, change_differences, revision_differences
-from policies.publishing.contents import Edit, ended_with, is_same, make_live, with_edits
+from policies.publishing.contents import Edit, check_held, ended_with, is_same, make_live, with_edits
 from policies.publishing.edits import (
     Found,
     changes_to_edit,
@@ -235,6 +235,7 @@ __all__ = [
     "change_differences",
     "changes_to_edit",
     "changes_waiting_for",
+    "check_held",
     "check_owner_name",
     "check_owners",
     "check_reach_of",

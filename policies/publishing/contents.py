@@ -114,6 +114,17 @@ def ended_with(live: engine.Revision, edits: Collection[Edit]) -> list[engine.Pa
     return [each for each in suspended if key_of(each) not in after]
 
 
+def check_held(edits: Collection[Edit], live: engine.Revision) -> None:
+    """Refuse edits that hold a Pause or an Exemption that is live, and take away what it is about: it would end, unchanged.
+
+    Raises:
+        PublishingError: with what it is about and won't be there.
+    """
+    values = values_of(live)
+    if faults := [fault for key, fault in _unknown_targets(edits, live) if key in values]:
+        raise PublishingError(faults)
+
+
 def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
     """Read each document again, as if a stranger had written it, and run its tests.
 
@@ -133,7 +144,7 @@ def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
         ]
         if edit.value is None and edit.kind == "RuleSet" and edit.name not in published:
             faults.append(Fault(edit.name, "isn't live, so it can't be removed"))
-    faults += _unknown_targets(edits, live)
+    faults += [fault for _, fault in _unknown_targets(edits, live)]
     if faults := faults or changed_params_faults(live, with_edits(live, edits)):
         raise PublishingError(faults)
 
@@ -145,14 +156,14 @@ def _ruleless(edits: Iterable[Edit]) -> Iterator[Fault]:
         yield from (msgspec.structs.replace(fault, path=each.name) for fault in without_rules(each, each.name))
 
 
-def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator[Fault]:
+def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator[tuple[Key, Fault]]:
     """Iterate over the Pauses and Exemptions that name what won't be there: a slip in a name would leave all in force."""
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Pause | engine.Exemption)]
     after = with_edits(live, edits) if wanted else live
     missing = _Missing(after.rule_sets, after.assignments)
     for each in wanted:
         if said := missing.of(each):
-            yield Fault(f"{each.name}: spec.target", said)
+            yield key_of(each), Fault(f"{each.name}: spec.target", said)
 
 
 def _faults_of(edit: Edit) -> list[Fault]:
@@ -180,7 +191,7 @@ def make_live(
         PublishingError: a rule set has no rule, or one that an Assignment names would be missing, or what a Pause is about; or
             Kubernetes wouldn't take a class.
     """
-    if faults := [*_ruleless(edits), *_unknown_targets(edits, before)]:
+    if faults := [*_ruleless(edits), *(fault for _, fault in _unknown_targets(edits, before))]:
         raise PublishingError(faults)
     rule_sets = _rule_sets(before, edits, by=by, reason=reason, authors=authors)
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Assignment)]

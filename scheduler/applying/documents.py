@@ -58,7 +58,8 @@ class Documents(msgspec.Struct):
         """Return what makes all of them live, and removes what is live in the scopes and not among them.
 
         Raises:
-            PublishingError: a scope is of no kind: by a slip in it nothing would ever be removed.
+            PublishingError: a scope is of no kind: by a slip in it nothing would ever be removed; or the files hold a Pause or an
+                Exemption, and would end it.
         """
         self._check_scopes()
         values: list[publishing.Value] = [*self.rule_sets.values(), *self.assignments.values()]
@@ -70,7 +71,9 @@ class Documents(msgspec.Struct):
             # What others keep, or nobody, isn't this repository's to remove.
             marks = publishing.owner_marks(gone)
             gone = [key for key in gone if key in marks and marks[key].owner == self.keeper.owner]
-        return edits + [publishing.Edit(*key, None) for key in [*gone, *self.removed]]
+        edits += [publishing.Edit(*key, None) for key in [*gone, *self.removed]]
+        publishing.check_held(edits, live)
+        return edits
 
     def _check_scopes(self) -> None:
         kinds = ", ".join(publishing.Kind)

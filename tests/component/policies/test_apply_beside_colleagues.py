@@ -12,6 +12,7 @@ from policies.models import Assignment, Change
 from policies.publishing import current_revision
 from tests.builders import (
     assignment_document,
+    exemption_document,
     make_assignment,
     make_priority_class,
     make_rule_set,
@@ -111,3 +112,18 @@ def test_two_global_defaults_never_go_live_together(write: Any) -> None:
     both = write(priority_class_document("mine", globalDefault=True), priority_class_document("alices"))
     run("apply", "--publish", both)
     assert [each.name for each in live().priority_classes if each.global_default] == ["mine"]
+
+
+@pytest.mark.parametrize("command", [["plan", "--no-cluster"], ["apply"], ["apply", "--publish"]])
+def test_files_that_hold_an_exemption_and_take_away_its_rule_are_refused(write: Any, command: list[str]) -> None:
+    """Applied, they would end the Exemption, and be refused the next time."""
+    held = exemption_document("cart", "RuleSet/web/PodFitsResources", until="9000-01-01T00:00:00Z")
+    run("apply", "--publish", write(rule_set_document(**FIRST), held))
+    with pytest.raises(
+        CommandError, match=r"cart: spec\.target: rule set web has no rule PodFitsResources; it has Match"
+    ):
+        run(*command, write(rule_set_document(**ALICES), held))
+    assert live().number == 1
+    assert Change.objects.count() == 1
+    run("apply", "--publish", write(rule_set_document(**ALICES)))
+    assert live().exemptions == []
