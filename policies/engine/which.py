@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from policies.engine.assignments import unmet
-from policies.engine.objects.owners import draw
+from policies.engine.objects.owners import draw, has_drawn
 from policies.engine.objects.pod import Pod
 from policies.engine.pauses import OutOfForce, Suspension, Suspensions
 from policies.engine.ruleset import Assignment, Revision
@@ -124,7 +124,8 @@ def _because(assignment: Assignment, pod: Pod, out: OutOfForce | None) -> Iterat
 
 
 def _drawn(assignment: Assignment, pod: Pod) -> str:
-    return f"the Pod's workload drew {draw(assignment.name, pod)}, and {assignment.percent} % are those below"
+    drew = f"the Pod's workload drew {draw(assignment.name, pod)}, and {assignment.percent} % are those below"
+    return drew if has_drawn(pod) else f"{drew}; that is by a name, for it has no UID yet: in the cluster it draws anew"
 
 
 def _suspended(what: str, by: Suspension) -> str:

@@ -50,6 +50,12 @@ def workload_of(pod: Pod) -> str:
     return owner.uid or f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
+def has_drawn(pod: Pod) -> bool:
+    """Return whether what a Pod draws stays: a Deployment's goes by names, any other by a UID, which a Pod in a file lacks."""
+    owner = pod.metadata.controller
+    return bool(deployment_of(pod) or (owner.uid if owner else pod.uid))
+
+
 def draw(assignment: str, pod: Pod) -> int:
     """Return what a Pod's workload draws in the canary of an Assignment: 0 to 99, the same at any time and in any process.
 

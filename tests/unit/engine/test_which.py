@@ -99,6 +99,29 @@ def test_a_canary_that_takes_it_says_why() -> None:
     ]
 
 
+def owned(pod: Pod, kind: str, name: str, uid: str) -> Pod:
+    owner = {"kind": kind, "name": name, "uid": uid, "controller": True}
+    return Pod.from_json({**pod.json, "metadata": {**pod.json["metadata"], "uid": "", "ownerReferences": [owner]}})
+
+
+def test_what_has_no_uid_yet_is_said_to_draw_anew_in_the_cluster() -> None:
+    """A file's Pod and the one that is made of it have nothing in common by which both would draw the same."""
+    made = revision(assigned("canary", mode="canary", percent=50))
+    typed = Pod.from_json(make_pod("cart", labels={"pod-template-hash": "abc"}))
+    new = Pod.from_json({**typed.json, "metadata": {**typed.json["metadata"], "uid": ""}})
+
+    def says(pod: Pod) -> bool:
+        found = which(made, pod, {}, EPOCH)
+        (said,) = [*found.because, *(why for each in found.passed_over for why in each.why)]
+        return said.endswith("; that is by a name, for it has no UID yet: in the cluster it draws anew")
+
+    assert says(new)
+    assert says(owned(typed, "Job", "nightly", ""))
+    assert not says(typed)
+    assert not says(owned(typed, "Job", "nightly", "u"))
+    assert not says(owned(typed, "ReplicaSet", "cart-abc", "")), "a Deployment draws by its name"
+
+
 def test_what_is_out_of_force_is_said() -> None:
     later = EPOCH + timedelta(hours=1)
     until = later.isoformat().replace("+00:00", "Z")
