@@ -7,6 +7,7 @@ shell use the same settings as the running processes.
 
 import difflib
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -313,6 +314,10 @@ _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"
 # Read by the command `berth`, which is used in the same shell.
 _OF_COMMAND = frozenset({"BERTH_SERVER", "BERTH_TOKEN", "BERTH_TOKEN_FILE", "BERTH_CA_FILE", "BERTH_ALLOW_HTTP"})
 
+# What a kubelet tells each container of the Services in its namespace, where its Pod doesn't say enableServiceLinks: false: a Service
+# berth-redis makes BERTH_REDIS_PORT. Kubernetes 1.36, pkg/kubelet/envvars/envvars.go.
+_OF_A_SERVICE = re.compile(r"_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|_PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?")
+
 # Former names of settings. One that is still set ends the start, and its new name is given.
 _RENAMED = {"BERTH_WAKES_PER_SECOND": "BERTH_REQUEUES_PER_SECOND"}
 
@@ -343,8 +348,9 @@ def decode(variables: Mapping[str, str]) -> Environment:
     """
     faults: list[str] = []
     values: dict[str, Any] = {}
+    foreign = _OF_LOCALCLUSTER | _OF_COMMAND | _service_links(variables)
     for name in sorted(variables):
-        if not name.startswith("BERTH_") or name in _OF_LOCALCLUSTER | _OF_COMMAND:
+        if not name.startswith("BERTH_") or name in foreign:
             continue
         field = name.removeprefix("BERTH_").lower()
         if field in READERS:
@@ -360,6 +366,13 @@ def decode(variables: Mapping[str, str]) -> Environment:
     if faults:
         raise ConfigurationError(faults)
     return Environment(**values)
+
+
+def _service_links(variables: Mapping[str, str]) -> set[str]:
+    """Return the names that are Kubernetes' own, of a Service whose name begins with "berth"."""
+    services = {name.removesuffix("_SERVICE_HOST") for name in variables if name.endswith("_SERVICE_HOST")}
+    names = [(service, name) for service in services for name in variables if name.startswith(service)]
+    return {name for service, name in names if _OF_A_SERVICE.fullmatch(name.removeprefix(service))}
 
 
 def _listener_faults(environment: Environment) -> list[str]:

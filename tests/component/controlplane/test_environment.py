@@ -583,3 +583,19 @@ def test_masks_of_another_form_are_refused(text: str) -> None:
 def test_what_the_command_berth_reads_may_stand_in_the_same_shell() -> None:
     names = {"SERVER": "https://berth.example.org", "TOKEN": "t", "TOKEN_FILE": "f", "CA_FILE": "c", "ALLOW_HTTP": "1"}
     assert decode({f"BERTH_{name}": value for name, value in names.items()}) == decode({})
+
+
+def test_what_a_kubelet_says_of_services_is_no_setting_of_berth() -> None:
+    links = {}
+    for service, port in {"BERTH_EXTENDER": "8010", "BERTH_REDIS": "6379", "BERTH": "80"}.items():
+        address = f"tcp://10.96.0.7:{port}"
+        links |= {f"{service}_SERVICE_HOST": "10.96.0.7", f"{service}_SERVICE_PORT": port, f"{service}_PORT": address}
+        links |= {f"{service}_SERVICE_PORT_HTTPS": port, f"{service}_PORT_{port}_TCP": address}
+        parts = {"PROTO": "tcp", "PORT": port, "ADDR": "10.96.0.7"}
+        links |= {f"{service}_PORT_{port}_TCP_{part}": value for part, value in parts.items()}
+    assert decode(links) == decode({})
+
+
+def test_what_only_looks_like_a_services_is_refused_as_ever() -> None:
+    faults = _faults({"BERTH_REDIS_SERVICE_HOST": "10.96.0.7", "BERTH_EXTENDER_PORT": "8010", "BERTH_REDIS_UR": "x"})
+    assert [fault.partition(" ")[0] for fault in faults] == ["BERTH_EXTENDER_PORT", "BERTH_REDIS_UR"]
