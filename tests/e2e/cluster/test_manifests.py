@@ -77,6 +77,15 @@ def test_every_pod_is_one_that_a_restricted_namespace_admits(cluster: Cluster, o
 
 
 @pytest.mark.parametrize("overlay", ["small", "ha"])
+def test_no_pod_is_given_variables_of_the_services_beside_it(cluster: Cluster, overlay: str, tmp_path: Path) -> None:
+    """A kubelet makes BERTH_REDIS_PORT of the Service berth-redis, which is no setting of Berth."""
+    documents = rendered(cluster, with_components(tmp_path, overlay))
+    templates = [each["spec"]["template"]["spec"] for each in documents if "template" in each.get("spec", {})]
+    assert [each["enableServiceLinks"] for each in templates] == [False] * len(templates)
+    assert len(templates) >= 7
+
+
+@pytest.mark.parametrize("overlay", ["small", "ha"])
 def test_with_the_component_for_ipv6_every_listener_takes_it(cluster: Cluster, overlay: str, tmp_path: Path) -> None:
     """Named in settings, and for gunicorn of the admin by its command."""
     listening: list[str] = []
