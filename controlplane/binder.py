@@ -21,6 +21,8 @@ def main() -> int:
         pool="threads",
         concurrency=1,
         queues=["binder"],
+        # Celery's banner is no line of a log.
+        quiet=True,
         without_gossip=True,
         without_mingle=True,
     )

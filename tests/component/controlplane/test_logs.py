@@ -111,16 +111,17 @@ def test_what_gunicorn_says_is_a_line_as_all_others(role: str, server: str, tmp_
     assert of_gunicorn[-1] == "Shutting down: Master"
 
 
-@pytest.mark.parametrize("service", ["worker", "beat"])
+@pytest.mark.parametrize("service", ["worker", "beat", "binder"])
 def test_where_json_is_asked_for_a_service_of_celery_begins_with_json(service: str, tmp_path: Path) -> None:
     """As docker-compose.yml starts it: Celery's banner is no line of a log."""
     root = Path(__file__).parents[3]
     composed = yaml.safe_load((root / "docker-compose.yml").read_text())["services"][service]["command"]
+    module = composed[composed.index("-m") + 1 :] if composed[0] == "python" else composed
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
     # Nobody listens there: a line about that comes at once.
     given = {"BERTH_REDIS_URL": "redis://127.0.0.1:1/0", "BERTH_STATE_DIR": str(tmp_path), "BERTH_LOG_FORMAT": "json"}
     with subprocess.Popen(
-        [sys.executable, "-m", *composed],
+        [sys.executable, "-m", *module],
         cwd=root,
         env=kept | given | {"BERTH_LOCAL": "true", "BERTH_ROLE": service, "PYTHONWARNINGS": "ignore"},
         stdout=subprocess.PIPE,
