@@ -77,6 +77,7 @@ def test_every_command_leaves_the_checks_of_pages_to_check() -> None:
     commands = [
         import_module(named(path).removesuffix(".py").replace("/", "."))
         for path in ROOT.glob("*/management/commands/[a-z]*.py")
+        if path.stem != "migrate"  # before tables change, all that is wrong is said
     ]
     assert len(commands) > 20
     assert [

@@ -129,6 +129,13 @@ def test_a_command_on_a_database_without_tables_says_what_to_run(tmp_path: Path)
     assert re.fullmatch(r"manage\.py: \d+ migrations are missing; run python manage\.py migrate\n", done.stderr)
 
 
+def test_who_waits_for_migrations_is_told_that_they_are_missing(tmp_path: Path) -> None:
+    """As Pods do before they start: their log said nothing."""
+    done = manage(tmp_path, "migrate", "--check", stdout=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert re.fullmatch(r"manage\.py: \d+ migrations are missing; run python manage\.py migrate\n", done.stderr)
+
+
 def test_defaults_stand_when_nothing_is_set() -> None:
     environment = decode({"PATH": "/bin"})
     assert (environment.role, environment.local, environment.database_url) == ("command", False, "")
