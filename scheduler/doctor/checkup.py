@@ -10,6 +10,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -123,7 +124,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             *_encoding(),
             *_pooler(),
             *_writes(),
-            *_processes(),
+            *_processes(calls),
             *_leases(),
             _last_call(calls),
             _recorded(),
@@ -228,7 +229,7 @@ def _writes() -> Iterator[Part]:
 # Processes
 
 
-def _processes() -> Iterator[Part]:
+def _processes(calls: dict[str, list[LastCall]]) -> Iterator[Part]:
     now = datetime.now(UTC)
     rows = list(Process.objects.filter(role__in=["extender", "binder"]))
     alive = [row for row in rows if now - row.heartbeat_at <= SILENT_AFTER]
@@ -236,17 +237,21 @@ def _processes() -> Iterator[Part]:
         says = "no process has reported in the last 10 s"
         yield Part("extender", "error", says, "Start the extender; its log says why it doesn't run.")
         return
-    yield _silent(len(alive), len(rows) - len(alive))
+    yield _reporting(alive, len(rows) - len(alive), is_asked=bool(calls))
     yield _revision(alive, current_revision().number)
     yield _snapshot(alive)
 
 
-def _silent(alive: int, silent: int) -> Part:
-    says = "1 process reports" if alive == 1 else f"{alive} processes report"
+def _reporting(alive: list[Process], silent: int, *, is_asked: bool) -> Part:
+    """Return who reports. A binder doesn't stand in for an extender: it answers nobody."""
+    numbers = Counter(row.role for row in alive)
+    says = " and ".join(counted(numbers[role], role) for role in ("extender", "binder") if numbers[role])
+    says += (" reports" if len(alive) == 1 else " report") + (f", {silent} silent" if silent else "")
+    if not numbers["extender"]:
+        remedy = "Start it if kube-scheduler asks Berth: until then its Pods wait. Its log says why it doesn't run."
+        return Part("extender", "error" if is_asked else "warning", f"none reports; {says}", remedy)
     if silent:
-        return Part(
-            "extender", "warning", f"{says}, {silent} silent", "Were they killed? They leave the list after an hour."
-        )
+        return Part("extender", "warning", says, "Were they killed? They leave the list after an hour.")
     return Part("extender", "ok", says)
 
 
@@ -502,6 +507,10 @@ def _redis(refusal: str, policy: str) -> Part:
     )
 
 
+# Celery's name of a binder (controlplane/binder.py), which answers a ping, too, and does nothing of a worker's.
+_BINDER = "binder@"
+
+
 def _worker() -> Part:
     app = celery_app()
     with app.connection() as broker:
@@ -511,6 +520,7 @@ def _worker() -> Part:
             return Part(
                 "worker", "error", f"can't be asked: {error}", "Is Redis up, and has it memory left (maxmemory)?"
             )
+    answers = [each for each in answers if not any(name.startswith(_BINDER) for name in each)]
     if not answers:
         remedy = "Start the worker: without it no Decision reaches the database, and refused Pods aren't requeued."
         return Part("worker", "error", "none answers", remedy)

@@ -235,6 +235,20 @@ class TestProcesses:
         make_process("killed", heartbeat_at=datetime.now(UTC) - timedelta(minutes=1))
         assert part(check(quick=True), "extender").state == "warning"
 
+    def test_each_role_is_counted(self) -> None:
+        make_process("b")
+        make_process("binds", role="binder")
+        assert part(check(quick=True), "extender").says == "2 extenders and 1 binder report"
+
+    @pytest.mark.parametrize(("is_asked", "state"), [(False, "warning"), (True, "error")])
+    def test_a_binder_does_not_stand_in_for_an_extender(self, is_asked: bool, state: str) -> None:
+        Process.objects.update(role="binder")
+        if is_asked:
+            Caller.objects.create(identity="kube", verb="filter", process="a", last_at=datetime.now(UTC))
+        found = part(check(quick=True), "extender")
+        assert (found.state, found.says) == (state, "none reports; 1 binder reports")
+        assert found.remedy.startswith("Start it if kube-scheduler asks Berth")
+
     def test_one_that_serves_another_revision(self) -> None:
         make_process("behind", revision=7)
         found = part(check(quick=True), "Revision")
@@ -294,6 +308,13 @@ class TestHistory:
     @pytest.mark.usefixtures("healthy")
     def test_no_worker(self, workers: list[dict[str, Any]]) -> None:
         workers.clear()
+        assert part(check(), "worker").state == "error"
+
+    @pytest.mark.usefixtures("healthy")
+    def test_a_binder_that_answers_is_no_worker(self, workers: list[dict[str, Any]]) -> None:
+        workers.append({"binder@a": {"ok": "pong"}})
+        assert part(check(), "worker").says == "1 answers"
+        workers.pop(0)
         assert part(check(), "worker").state == "error"
 
     @pytest.mark.usefixtures("healthy")
