@@ -29,12 +29,13 @@ def is_deviation(case: Json, builtin: str) -> bool:
 
 
 def may_preempt_otherwise(case: Json) -> bool:
-    """Return whether Berth's preemption may differ: each is a room that kube-scheduler sees and that isn't there."""
+    """Return whether Berth's preemption may differ: nearly each is a room that kube-scheduler sees and that isn't there."""
     return (
         is_deviation(case, "PodFitsResources")
         or _frees_shared_ports(case)
         or _frees_shared_claims(case)
         or _counts_leaving_pods(case)
+        or _counts_by_empty_selectors(case)
         or _passes_over_nominated_anti_affinity(case)
         or _passes_over_nominated_claims(case)
     )
@@ -119,6 +120,20 @@ def _counts_leaving_pods(case: Json) -> bool:
     constraints = case["pod"]["spec"].get("topologySpreadConstraints") or ()
     spreads = any(constraint["whenUnsatisfiable"] == "DoNotSchedule" for constraint in constraints)
     return spreads and any((pod.get("metadata") or {}).get("deletionTimestamp") for pod in case["pods"])
+
+
+def _counts_by_empty_selectors(case: Json) -> bool:
+    """Return whether Pods are spread by a selector without requirements.
+
+    podtopologyspread/common.go, countPodsMatchSelector, counts no Pod by one, and updateWithPod all: a nominated Pod takes
+    room that those on nodes don't take, and victims give back what they never took.
+    """
+    constraints = case["pod"]["spec"].get("topologySpreadConstraints") or ()
+    hard = [found for found in constraints if found["whenUnsatisfiable"] == "DoNotSchedule"]
+    return any(
+        selector is not None and not (selector.get("matchLabels") or selector.get("matchExpressions"))
+        for selector in (found.get("labelSelector") for found in hard)
+    )
 
 
 def _is_beyond(case: Json) -> bool:

@@ -3,11 +3,12 @@
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.differential.plugins import build
-from tests.differential.preemption import Finding, compare_preemptions, report
+from tests.differential.plugins import Conversation, build
+from tests.differential.preemption import Finding, compare_preemptions, decided, differences, report
 
 CASES = max(int(os.environ.get("DIFFERENTIAL_CASES", "20000")) // 10, 2000)
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "20260"))
@@ -44,3 +45,23 @@ def test_the_cases_are_mixed(compared: tuple[list[Finding], Counter[str]]) -> No
     assert seen["a violated budget"] > 50
     for rarity in ("never", "still leaving", "a Pod yields", "fewer candidates wanted than there are"):
         assert seen[rarity] > 3, rarity
+
+
+def test_a_nominated_pod_doesnt_count_for_a_spread_by_an_empty_selector_which_counts_no_others(program: Path) -> None:
+    spread = {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1, "labelSelector": {}}
+    room = {"allocatable": {"pods": "5"}}
+    case: dict[str, Any] = {
+        "pod": {"metadata": {"name": "a", "uid": "a"}, "spec": {"topologySpreadConstraints": [spread]}},
+        "nodes": [
+            {"metadata": {"name": "n1", "labels": {"zone": "full"}}},
+            {"metadata": {"name": "n2", "labels": {"zone": "free"}}, "status": room},
+        ],
+        "pods": [{"metadata": {"name": "b", "uid": "b"}, "spec": {}, "status": {"nominatedNodeName": "n2"}}],
+        "offset": 0,
+    }
+    with Conversation(program, "preemption") as conversation:
+        answer = conversation.ask(case)
+
+    assert answer["feasible"] == []
+    assert decided(case).feasible == ["n2"]
+    assert not differences(case, answer)
