@@ -6,6 +6,8 @@ from django.middleware.gzip import GZipMiddleware
 
 # These are compressed already: compressing them again makes them larger.
 _COMPRESSED = ("font/", "image/png", "image/jpeg", "application/zip", "application/gzip")
+# Sent in pieces behind its Content-Length. Compressed, its length wouldn't be known before its end, and it would be held whole.
+_PIECEMEAL = ("application/x-tar",)
 
 
 class Gzip(GZipMiddleware):
@@ -16,7 +18,7 @@ class Gzip(GZipMiddleware):
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Compress an answer, unless its type is compressed already."""
-        if response.get("Content-Type", "").startswith(_COMPRESSED):
+        """Compress an answer, unless its type is compressed already, or it is sent as it is made."""
+        if response.get("Content-Type", "").startswith((*_COMPRESSED, *_PIECEMEAL)):
             return response
         return super().process_response(request, response)

@@ -12,7 +12,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from email.utils import formatdate
 from enum import IntEnum
 from functools import lru_cache
@@ -24,7 +24,8 @@ from scheduler.http_server.head import END, HeadLimits, RefusedError, parse, ref
 
 # For a handshake, and for a request's head from its first byte on.
 HEAD_SECONDS = 5.0
-# For a request's body, and for an answer. kube-scheduler itself gives up after its httpTimeout, 5 s at most by default.
+# For a request's body, and for an answer, or each piece of one that is made as it is sent. kube-scheduler itself gives up after its
+# httpTimeout, 5 s at most by default.
 BODY_SECONDS = 20.0
 # For the client to close after the last answer.
 LINGER_SECONDS = 2.0
@@ -80,6 +81,7 @@ class Connection:
         is_regular: whether its last two requests were calls that were answered well.
         spent_seconds: what the loop has given it as a stranger.
         kept: what the application wants to remember as long as the connection lasts.
+        more: makes the rest of the answer that is being sent; None where nothing has to be made.
         refused: why the client was told off or let go, for the metrics; "" where it wasn't.
     """
 
@@ -94,6 +96,7 @@ class Connection:
         self.spent_seconds = 0.0
         self.environ: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
+        self.more: Iterator[bytes] | None = None
         self.refused = ""
         self._buffer = b""
         # Bytes of it in which no head ends: to look through 64 KiB again for each byte that comes costs 0.1 ms.
@@ -260,13 +263,20 @@ class Connection:
         *,
         is_last: bool,
         on_end: Callable[[], object] | None = None,
+        more: Iterator[bytes] | None = None,
     ) -> None:
         """Prepare an answer to be sent; the connection goes on behind it, unless it is the last.
 
-        `on_end` is called once, when all is sent or the connection is closed, by the thread that does it.
+        Args:
+            status: its code and what that is called.
+            fields: its head. They say its length where there is `more`.
+            pieces: its body.
+            is_last: whether nothing else is answered on the connection.
+            on_end: called once, when all is sent or the connection is closed, by the thread that does it.
+            more: makes what comes behind the pieces, each when the one before is sent. Such an answer is the last.
         """
         self._forget_body()
-        self._keeps_open = self._keeps_open and not is_last
+        self._keeps_open = self._keeps_open and not is_last and more is None
         has_length = any(name == "Content-Length" for name, _ in fields)
         head = "".join(
             [
@@ -284,6 +294,17 @@ class Connection:
         self.deadline = time.monotonic() + BODY_SECONDS
         self._state = self._send
         self._on_end = on_end
+        self.more = None if is_head else more
+
+    def answer_more(self) -> None:
+        """Prepare the next piece of an answer that is made as it is sent. What making it raises has to end the connection."""
+        assert self.more is not None  # noqa: S101 - what brought us here
+        self._pieces = [piece] if (piece := next(self.more, None)) is not None else ()
+        if not self._pieces:
+            self.more = None
+        self._sent = 0
+        self.deadline = time.monotonic() + BODY_SECONDS
+        self._state = self._send
 
     def refuse(self, status: int, reason: str) -> None:
         """Prepare a refusal as the last answer. Its text is constant: nothing of the request is in it."""
@@ -296,6 +317,9 @@ class Connection:
         while self._rest or self._sent < len(self._pieces):
             self._send_some()
         self._pieces = ()
+        if self.more is not None:
+            self._state = self._wait_for_answer
+            return None
         self._end_answer()
         if self._keeps_open:
             self.deadline = time.monotonic() + (HEAD_SECONDS if self._buffer else self.listener.keepalive_seconds)

@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from scheduler.http_server.connection import Connection, Listener, Wants
@@ -47,6 +47,8 @@ NEW_WAIT, OTHERS_WAIT = 64, 256
 # How long an address is trusted whose caller was answered, and how many such are remembered.
 TRUST_SECONDS = 600.0
 MOST_TRUSTED = 256
+# Of an answer that isn't a list, so much is held at once; the rest is made as the client takes it.
+HELD_BYTES = 1 << 20
 # For calls in hand when the server is told to stop.
 GRACE_SECONDS = 8.0
 # How long TCP handshakes that have begun get to be finished, when the listeners are to be closed.
@@ -382,7 +384,10 @@ class Server:
             wants = self._stay(connection)
             if wants is not Wants.ANSWER:
                 return wants
-            self._answer(connection)
+            if connection.more is None:
+                self._answer(connection)
+            else:
+                connection.answer_more()
             if not connection.is_known:
                 break
         return connection.go_on()
@@ -415,11 +420,11 @@ class Server:
         answer: Iterable[bytes] = ()
         try:
             answer = self._application(connection.environ, start_response)
-            pieces = answer if isinstance(answer, list) else list(answer)
+            pieces, more = (answer, None) if isinstance(answer, list) else _begun(answer, fields)
             # Asked now and not before: the stop may have come meanwhile.
             connection.note(is_good=int(status[:3]) < _OK)
             on_end = getattr(answer, "close", None)
-            connection.answer(status, fields, pieces, is_last=self._is_stopping, on_end=on_end)
+            connection.answer(status, fields, pieces, is_last=self._is_stopping, on_end=on_end, more=more)
         except Exception as error:  # noqa: BLE001 - the guard of a call, which is answered and logged
             self._log_fault(error)
             connection.refuse(500, "Internal Server Error")
@@ -431,6 +436,20 @@ class Server:
         # The error's text may quote the request; where it happened says enough.
         where = "".join(traceback.format_tb(error.__traceback__))
         logger.error("a request failed: %s\n%s", type(error).__name__, where)
+
+
+def _begun(answer: Iterable[bytes], fields: Sequence[tuple[str, str]]) -> tuple[list[bytes], Iterator[bytes] | None]:
+    """Return what an answer begins with, and what makes the rest; the whole where it is small, or doesn't say how long it is."""
+    rest = iter(answer)
+    if not any(name == "Content-Length" for name, _ in fields):
+        return list(rest), None
+    begun, size = [], 0
+    for piece in rest:
+        begun.append(piece)
+        size += len(piece)
+        if size >= HELD_BYTES:
+            return begun, rest
+    return begun, None
 
 
 def _is_readable(sock: socket.socket) -> bool:

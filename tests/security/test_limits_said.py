@@ -17,6 +17,7 @@ from policies.engine.objects import metadata
 from scheduler import scenario
 from scheduler.binder import loop
 from scheduler.decisions import time_limit
+from scheduler.evidence import runs
 from scheduler.extender.request import node_bytes, objects, wire
 from scheduler.extender.verbs import in_flight
 from scheduler.http_server import body, connection, server, worker
@@ -62,6 +63,10 @@ ROWS = {
     "handshake": f"| handshake, from its first byte; with TLS, silence before it | {connection.HEAD_SECONDS:g} s |",
     "head": f"| head of a request, from its first byte | {connection.HEAD_SECONDS:g} s |",
     "body's time": f"| body of a request; taking an answer | {connection.BODY_SECONDS:g} s each |",
+    "pieces of an archive": (
+        f"| taking an archive of evidence, which is made as it is sent | {connection.BODY_SECONDS:g} s for each"
+        f" {'MiB' if server.HELD_BYTES == runs._PIECE_BYTES == 1 << 20 else '?'};"
+    ),
     "silence": f"| silence between requests | {EXTENDER['keepalive']} s (admin {ADMIN['keepalive']} s) |",
     "connections": f"| connections of a process | {server.MOST_CONNECTIONS} (probes of binder, worker and beat {probes._MOST_CONNECTIONS}) |",
     "strangers": f"| connections from one address that were never answered | {server.MOST_STRANGERS};",

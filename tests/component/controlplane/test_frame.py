@@ -379,8 +379,11 @@ def test_a_static_file_is_kept_for_a_year_and_a_page_for_no_moment(auditor: Clie
     assert "no-store" in auditor.get("/admin/")["Cache-Control"]
 
 
-@pytest.mark.parametrize(("kind", "is_packed"), [("text/css", True), ("application/json", True), ("font/woff2", False)])
-def test_answers_are_packed_and_what_is_packed_is_not(kind: str, is_packed: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_packed"),
+    [("text/css", True), ("application/json", True), ("font/woff2", False), ("application/x-tar", False)],
+)
+def test_answers_are_packed_and_what_is_packed_or_sent_as_it_is_made_is_not(kind: str, is_packed: bool) -> None:
     request = RequestFactory().get("/", HTTP_ACCEPT_ENCODING="gzip")
     answer = Gzip(lambda _: HttpResponse(b"x" * 1000, content_type=kind))(request)
     assert answer.has_header("Content-Encoding") == is_packed

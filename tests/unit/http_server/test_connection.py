@@ -235,6 +235,26 @@ def test_the_end_of_an_answer_is_told_where_the_caller_hangs_up() -> None:
         assert told == ["end"]
 
 
+def test_each_piece_of_an_answer_that_is_made_as_it_is_sent_has_a_time_of_its_own() -> None:
+    told: list[str] = []
+    with connected() as (connection, client):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        select.select([connection.fd], [], [], 10)
+        assert connection.go_on() is Wants.ANSWER
+        fields = [("Content-Length", "5")]
+        rest = iter([b"b", b"", b"cd"])
+        connection.answer("200 OK", fields, [b"a", b"a"], is_last=False, on_end=lambda: told.append("end"), more=rest)
+        for _ in range(4):
+            assert connection.go_on() is Wants.ANSWER
+            connection.deadline = time.monotonic()
+            assert (connection.has_expired, told) == (True, [])
+            connection.answer_more()
+            assert BODY_SECONDS - 5 < connection.deadline - time.monotonic() <= BODY_SECONDS
+        connection.go_on()
+        assert told == ["end"]
+        assert client.recv(1000).partition(b"\r\n\r\n")[2] == b"aabcd"
+
+
 def test_the_answer_to_a_head_has_no_body() -> None:
     with connected() as (connection, client):
         client.sendall(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -366,6 +366,65 @@ def serving(application: Application, *, threads: int = 1) -> Iterator[tuple[Ser
     assert server._open == 0
 
 
+class TestLargeAnswers:
+    SIZE, PIECES = 1 << 20, 64
+
+    @pytest.fixture
+    def made(self) -> list[int]:
+        """The pieces that were made so far."""
+        return []
+
+    def archive(self, made: list[int], fault_at: int = -1) -> Application:
+        def pieces() -> Iterator[bytes]:
+            for number in range(self.PIECES):
+                if number == fault_at:
+                    raise RuntimeError("a fault")
+                made.append(number)
+                yield bytes([number]) * self.SIZE
+
+        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            start_response("200 OK", [("Content-Length", str(self.SIZE * self.PIECES))])
+            return pieces()
+
+        return answer
+
+    def test_what_says_its_length_is_made_as_the_client_takes_it_and_is_the_last(self, made: list[int]) -> None:
+        with serving(self.archive(made)) as (_, client):
+            taking = client().send(LOOK)
+            assert taking.sock.recv(1, socket.MSG_PEEK) == b"H"
+            # The kernel holds some of them for the client.
+            assert len(made) < self.PIECES // 2
+            status, body, goes_on = taking.answer()
+            assert (status, goes_on) == (200, False)
+            assert body == b"".join(bytes([number]) * self.SIZE for number in range(self.PIECES))
+
+    def test_who_takes_it_slowly_keeps_no_thread_from_others(self, made: list[int]) -> None:
+        with serving(self.archive(made), threads=1) as (server, client):
+            slow = client().send(LOOK)
+            assert slow.sock.recv(1, socket.MSG_PEEK) == b"H"
+            server._application = echo
+            assert client().call() == 200
+            assert len(slow.answer()[1]) == self.SIZE * self.PIECES
+
+    def test_a_fault_on_the_way_ends_it_and_puts_nothing_behind_what_was_sent(
+        self, made: list[int], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with serving(self.archive(made, fault_at=3)) as (_, client):
+            taking = client().send(LOOK)
+            with pytest.raises(http.client.IncompleteRead) as cut:
+                taking.answer()
+            assert len(cut.value.partial) == 3 * self.SIZE
+        assert "a request failed: RuntimeError" in caplog.text
+
+    def test_a_client_that_hangs_up_ends_the_making(self, made: list[int]) -> None:
+        with serving(self.archive(made)) as (_, client):
+            leaving = client().send(LOOK)
+            assert leaving.sock.recv(1, socket.MSG_PEEK) == b"H"
+            leaving.sock.close()
+            assert client().send(LOOK.replace(b"GET", b"HEAD")).sock.recv(100).startswith(b"HTTP/1.1 200 OK")
+        assert len(made) < self.PIECES
+
+
 class TestTheEnd:
     def test_what_is_in_hand_what_waits_behind_it_and_what_is_half_there_is_answered_and_is_the_last(self) -> None:
         entered, go_on = threading.Event(), threading.Event()
