@@ -92,7 +92,7 @@ def _taker(revision: Revision, now: datetime) -> Callable[[Pod, Labels], str]:
 
 
 def takes_of_cluster(name: str, before: Revision, after: Revision) -> Takes:
-    """Return the same of the cluster as it is now.
+    """Return which Pods of the cluster, as it is now, an Assignment would take.
 
     Raises:
         APIError: the API server is away, or refuses.

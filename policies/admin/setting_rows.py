@@ -93,7 +93,7 @@ class SettingAdmin(ReadOnlyAdmin):
 
     @display(description="State")
     def stands(self, row: Any) -> SafeString | str:
-        """Return the same, with a way to what replaced it."""
+        """Return whether it is the newest of its kind, with a link to the one that replaced it."""
         if not row.replaced_by:
             return "holds"
         meta = self.opts

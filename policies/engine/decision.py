@@ -488,7 +488,7 @@ class CompiledMatch:
         return self.may_take(pod) and matches_labels(self._namespace_selector, namespace_labels)
 
     def may_take(self, pod: Pod) -> bool:
-        """Return the same without looking at the labels of the Pod's namespace."""
+        """Return whether what the match asks of the Pod itself holds; nothing is asked about its namespace's labels."""
         match = self._match
         return (
             (not match.scheduler_names or (pod.spec.scheduler_name or "default-scheduler") in match.scheduler_names)

@@ -97,7 +97,7 @@ def _scope(made: Filter | Score) -> Scope:
 
 
 def _again_in_time(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer | None:
-    """Return the same as `_again`; None, too, when time was up meanwhile."""
+    """Return what `_again` returns; None, too, when time was up meanwhile."""
     try:
         return _again(kept, rule_set, cycle, rows)
     except DeadlineError:

@@ -213,7 +213,7 @@ class Score(Declared):
         raise NotImplementedError
 
     def score_with_faults(self, cycle: Cycle, rows: Rows) -> tuple[Numbers | None, Mapping[str, int]]:
-        """Return the same, and on how many nodes the rule could not be evaluated, by message."""
+        """Return what `score` returns, and on how many nodes the rule could not be evaluated, by message."""
         return self.score(cycle, rows), {}
 
     def detail(self, cycle: Cycle, row: int, scored: Rows) -> Detail:

@@ -274,7 +274,7 @@ def blocking(results: Iterable[Result], levels: Mapping[str, str]) -> list[Resul
 
 
 def blocked(results: Iterable[Result], levels: Mapping[str, str]) -> str:
-    """Return the same in a sentence with what to do; empty where nothing stands against it."""
+    """Return what stands against publishing in a sentence with what to do; empty where nothing stands against it."""
     found = blocking(results, levels)
     if not found:
         return ""

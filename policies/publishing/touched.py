@@ -38,7 +38,7 @@ def bases_that_name(rows: Iterable[ChangeEdit]) -> set[str]:
 
 
 def touched_by(rows: Collection[ChangeEdit], bases: Mapping[str, str], live: engine.Revision) -> set[str]:
-    """Return the same of edits, by documents that were read before: those of `bases_that_name` at least."""
+    """Return the rule sets that edits touch, by documents that were read before: those of `bases_that_name` at least."""
     naming = [row for row in rows if row.kind in _NAMING]
     texts = [text for row in naming for text in (row.document, bases.get(row.base_digest, "")) if text]
     edited = {row.name for row in rows if row.kind == Kind.RULE_SET}
@@ -54,7 +54,7 @@ def _names_in(text: str) -> _Names:
 
 
 def rule_sets_of(edits: Iterable[Edit], live: engine.Revision) -> set[str]:
-    """Return the same of edits that are made on what is live."""
+    """Return the rule sets touched by edits that are made on what is live."""
     wanted, values = list(edits), values_of(live)
     sides = [side for edit in wanted for side in (edit.value, values.get(edit.key))]
     edited = {edit.name for edit in wanted if edit.kind == Kind.RULE_SET}

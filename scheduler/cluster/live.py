@@ -188,7 +188,7 @@ class LiveSnapshot:
         return max(reflector.age_seconds() for reflector in self._always.values())
 
     def ages(self) -> dict[str, float]:
-        """Return the same for each kind that is watched, by name."""
+        """Return `age_seconds` of each kind's watch, by the kind's name."""
         return {name: reflector.age_seconds() for name, reflector in self._reflectors().items()}
 
     def failing(self) -> frozenset[str]:

@@ -45,7 +45,7 @@ def shares_sessions(connection: BaseDatabaseWrapper) -> bool:
 
 
 def is_shared(connection: BaseDatabaseWrapper) -> bool:
-    """Return the same; False as long as the database can't be asked, which others say."""
+    """Return what `shares_sessions` returns; False while the database can't be asked, which others say."""
     try:
         return shares_sessions(connection)
     except DatabaseError:

@@ -200,7 +200,7 @@ class Judgement(msgspec.Struct, frozen=True):
     next_at: datetime | None = None
 
     def or_at(self, moment: datetime | None) -> "Judgement":
-        """Return the same, to be looked at again at a moment at the latest; None for none."""
+        """Return this judgement with a moment at which to look again at the latest; None for no such moment."""
         moments = [each for each in (self.next_at, moment) if each is not None]
         return msgspec.structs.replace(self, next_at=min(moments, default=None))
 
@@ -242,7 +242,7 @@ class Judge:
         return found if found.cause else found.or_at(self.revision.suspensions_end_at(self._now))
 
     def _outcome(self, pod: Pod, refusal: Refusal, *, has_ended: bool) -> Judgement:
-        """Return the same, not looking at what ends by itself in future. `has_ended`: whether a Pause has, since the refusal."""
+        """Return what becomes of a refusal, whatever ends by itself in future. `has_ended`: whether a Pause has, since then."""
         chosen = self.revision.choose(pod, self.snapshot, self._now).enforced
         until = self._relabelled.get(pod.namespace)
         is_relabelled = until is not None and refusal.at <= until

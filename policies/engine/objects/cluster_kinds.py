@@ -36,7 +36,7 @@ class NamedMetadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class LabelledMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
-    """The same with labels."""
+    """The metadata of an object whose labels are read."""
 
     labels: dict[str, str] | None = None
 
@@ -49,7 +49,7 @@ class ClaimAnnotations(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClaimMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
-    """The same with what only claims are asked for."""
+    """The metadata of a claim."""
 
     annotations: ClaimAnnotations | None = None
     deletion_timestamp: str | None = None
@@ -166,7 +166,7 @@ class CSINodeAnnotations(msgspec.Struct, frozen=True, gc=False):
 
 
 class CSINodeMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
-    """The same with what only CSINodes are asked for."""
+    """The metadata of a CSINode."""
 
     annotations: CSINodeAnnotations | None = None
 

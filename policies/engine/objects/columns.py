@@ -48,7 +48,7 @@ def free_slots(table: Table) -> Numbers:
 
 
 def nonzero_requested(table: Table, resource: str) -> Numbers:
-    """Return the same with the defaults that scores count."""
+    """Return what the Pods on a node ask for of a resource, with the defaults that scores count."""
     return table.numbers(("nonzero requested", resource), lambda info: info.nonzero_requested.get(resource))
 
 

@@ -89,7 +89,7 @@ class Images:
         return Images(self._arrays, images, changed) if len(changed) <= _MAX_CHANGED else Images._made(images)
 
     def moved(self, sources: Sequence[int]) -> "Images":
-        """Return the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the images of other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
         nothing: _Images = {}
         images = [nothing if old < 0 else self._images[old] for old in sources]
         new_row = np.full(len(self._images), -1, dtype=np.intp)

@@ -51,7 +51,7 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class AnnotatedMetadata(Metadata, rename="camel", frozen=True, gc=False):
-    """The same with annotations."""
+    """Name, labels, annotations and the like of an object."""
 
     annotations: dict[str, str] | None = None
 

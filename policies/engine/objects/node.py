@@ -349,7 +349,7 @@ class NodeInfo:
 
     @cached_property
     def nonzero_requested(self) -> Resources:
-        """The same with the defaults that scores count."""
+        """The sum of the Pods' requests, with the defaults that scores count."""
         return _sum(pod.nonzero_requests for pod in self.pods)
 
     def is_heartbeat_of(self, before: "NodeInfo") -> bool:

@@ -30,7 +30,7 @@ def deployment_of(pod: Pod) -> str:
 
 
 def deployment_behind(owner: OwnerReference, metadata: Metadata) -> str:
-    """Return the same of what controls a Pod, and the Pod's metadata."""
+    """Return the name of the Deployment behind a Pod's controller; "" where the Pod's metadata show none."""
     if owner.kind != "ReplicaSet":
         return ""
     ending = f"-{(metadata.labels or {}).get(_HASH_LABEL, '')}"

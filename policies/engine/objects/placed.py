@@ -49,7 +49,7 @@ class Placed:
         return Placed(self._rows, patches, uids) if len(patches) <= _MAX_PATCHES else Placed._made(uids.listed())
 
     def moved(self, sources: Sequence[int]) -> "Placed":
-        """Return the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the places of other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
         return Placed._made([() if old < 0 else self._uids[old] for old in sources])
 
 

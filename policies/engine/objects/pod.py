@@ -147,7 +147,7 @@ class Pod:
 
     @property
     def nonzero_requests(self) -> Resources:
-        """The same with 100m cpu and 200 MiB for each container that states none, as scores count it. Not to be changed."""
+        """What the Pod counts for, with 100m cpu and 200 MiB for each container that states none, as scores count it. Not to be changed."""
         return self._count().nonzero
 
     def _count(self) -> Counted:

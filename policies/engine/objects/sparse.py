@@ -205,7 +205,7 @@ class Sparse:
         return Sparse(self._groups.changed(groups), self._counts.changed(counts), indexes)
 
     def moved(self, sources: Sequence[int]) -> "Sparse":
-        """Return the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the tokens of other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
         row_of = {old: new for new, old in enumerate(sources) if old >= 0}
         nothing: _Counts = Counter()
         counts = [nothing if old < 0 else self._counts[old] for old in sources]

@@ -136,7 +136,7 @@ class InternedNodes:
             return number
 
     def renewed(self) -> "InternedNodes":
-        """Return the same without what is stale, under other numbers."""
+        """Return the nodes that aren't stale, under other numbers."""
         new = InternedNodes()
         with self._lock:
             for key, number in self.number_under.items():

@@ -39,7 +39,7 @@ class Server:
 
 
 class RealHistory(History):
-    """The same with a real Redis."""
+    """A History with a real Redis."""
 
     def __init__(self, root: Path, stream: DecisionStream, writer: str = "extender@test") -> None:
         super().__init__(root, writer)

@@ -102,7 +102,7 @@ def revision() -> CompiledRevision:
 
 @pytest.fixture
 def suspended(revision: CompiledRevision) -> CompiledRevision:
-    """The same, with some of it out of force: for half of the time, and for some Pods."""
+    """The Revision with some of it out of force: for half of the time, and for some Pods."""
     half = (AT + timedelta(seconds=CASES // 2)).isoformat()
     targets = {"team": "RuleSet/team/team", "number": "RuleSet/broken/number", "fewer": "Assignment/fewer"}
     pauses = [make_pause(name, target, until=half) for name, target in targets.items()]

@@ -615,7 +615,7 @@ def test_the_machine_reaches_what_it_is_about(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_machine_reaches_single_acts_late_edits_and_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for what single acts make, and for what may not outlive an edit or a rejection."""
+    """It reaches what single acts make, and what may not outlive an edit or a rejection."""
     world = World(monkeypatch, review_required=True, begun=True)
     through_review = [("approve", "carol", -1, "admin", False), ("publish", "alice", -1, "command", False)]
 

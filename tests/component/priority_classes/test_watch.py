@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class WatchedServer(PriorityServer):
-    """The same, with watches that give one event and end."""
+    """A PriorityServer whose watches give one event and end."""
 
     def stream(self, **_: Any) -> Any:
         found = {"metadata": {"name": "batch", "resourceVersion": "7"}, "value": 1}

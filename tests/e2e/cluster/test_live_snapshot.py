@@ -40,7 +40,7 @@ def as_listed(cluster: Cluster) -> dict[str, set[str]]:
 
 
 def as_seen(live: LiveSnapshot) -> dict[str, set[str]]:
-    """Return the same as the live Snapshot has it."""
+    """Return the UIDs of the Pods on each node, as the live Snapshot has them."""
     return {name: {pod.uid for pod in info.pods} for name, info in live.snapshot().nodes.items()}
 
 

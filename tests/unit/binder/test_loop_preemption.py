@@ -25,7 +25,7 @@ LEAVING = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason
 
 
 class Room(World):
-    """The same, with a server that removes Pods."""
+    """A World whose server removes Pods."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, sees_budgets: bool = True) -> None:
         super().__init__(monkeypatch)
