@@ -159,7 +159,6 @@ class Cluster:
                 make_pod(at, at % APPS, node=name) for at in range(number * PODS_PER_NODE, (number + 1) * PODS_PER_NODE)
             ]
             infos[name] = NodeInfo(Node.from_text(text), tuple(map(Pod.from_json, pods)))
-        self._infos = infos
         self._snapshots = [Snapshot(infos), Snapshot(infos)]
         self.turn = 0
 
