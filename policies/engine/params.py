@@ -1,6 +1,7 @@
 """Params of a rule set with those of an Assignment in their place, and whether these are of the same types."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ _WHOLE, _FRACTION = "a whole number", "a number with a fraction"
 
 def overridden(params: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return params with some in place of others. A whole number where the rule set has a fraction becomes one, for CEL tells them apart."""
-    return {**params, **{name: _as(params.get(name), value) for name, value in overrides.items()}}
+    return {**params, **{name: _as(_Own([params.get(name)]), value) for name, value in overrides.items()}}
 
 
 def key_of(rule_set: str, overrides: Mapping[str, Any]) -> Hashable:
@@ -28,7 +29,7 @@ def type_faults(rule_set: str, params: Mapping[str, Any], overrides: Mapping[str
     faults = [Fault(each.path, _no_such(rule_set, params, each)) for each in unknown]
     for name, value in overrides.items():
         if name in params:
-            faults += _mismatches(params[name], value, f"{_PATH}.{name}", rule_set)
+            faults += _mismatches(_Own([params[name]]), value, f"{_PATH}.{name}", rule_set)
     return faults
 
 
@@ -37,26 +38,71 @@ def _no_such(rule_set: str, params: Mapping[str, Any], unknown: Fault) -> str:
     return f"rule set {rule_set} has no such param; {hint}"
 
 
-def _mismatches(own: object, given: object, path: str, rule_set: str) -> Iterator[Fault]:
-    """Iterate over what is of another type than in the rule set: the value, or a part of a list or an object."""
-    if own is None:
-        return  # null says nothing of a type
-    if not _fits([_type(own)], given):
-        yield Fault(path, f"must be {_type(own)}, as in rule set {rule_set}, not {_type(given)}")
+def _mismatches(own: "_Own", given: object, path: str, rule_set: str, *, is_named: bool = True) -> Iterator[Fault]:
+    """Iterate over what is of another type than in the rule set: the value, or a part of a list or an object.
+
+    `is_named` says whether the rule set has it by that name; else `own` are others beside it.
+    """
+    if own.may_be_any:
         return
-    known = sorted({_type(part) for _, part in _parts(own)})
-    for where, part in _parts(given):
-        if known and not _fits(known, part):
-            wanted = " or ".join(known)
-            yield Fault(f"{path}{where}", f"must be {wanted}, as the others in rule set {rule_set}, not {_type(part)}")
+    if not _fits(own.types, given):
+        there, types = "in" if is_named else "the others in", " or ".join(own.types)
+        yield Fault(path, f"must be {types}, as {there} rule set {rule_set}, not {_type(given)}")
+    elif isinstance(given, list):
+        for index, part in enumerate(given):
+            yield from _mismatches(own.parts, part, f"{path}[{index}]", rule_set, is_named=False)
+    elif isinstance(given, dict):
+        for name, part in given.items():
+            known = name in own.members
+            yield from _mismatches(own.member(name), part, f"{path}.{name}", rule_set, is_named=known)
 
 
-def _parts(value: object) -> Iterable[tuple[str, object]]:
-    if isinstance(value, list):
-        return [(f"[{index}]", part) for index, part in enumerate(value)]
-    if isinstance(value, dict):
-        return [(f".{name}", part) for name, part in value.items()]
-    return ()
+class _Own:
+    """What a rule set has in one place: a value, or several that stand side by side in a list or an object."""
+
+    def __init__(self, values: Sequence[object]) -> None:
+        self.values = values
+
+    @cached_property
+    def may_be_any(self) -> bool:
+        """Whether they say nothing of a type: there are none, or null is among them."""
+        return not self.values or any(each is None for each in self.values)
+
+    @cached_property
+    def types(self) -> list[str]:
+        """Their types, in words."""
+        return sorted({_type(each) for each in self.values})
+
+    @cached_property
+    def are_fractions(self) -> bool:
+        """Whether they are numbers with a fraction, all of them."""
+        return {type(each) for each in self.values} == {float}
+
+    @cached_property
+    def parts(self) -> "_Own":
+        """The parts of the lists among them."""
+        return _Own([part for each in self.values if isinstance(each, list) for part in each])
+
+    @cached_property
+    def members(self) -> dict[str, "_Own"]:
+        """The members of the objects among them, by name."""
+        found: dict[str, list[object]] = {}
+        for each in self._objects:
+            for name, part in each.items():
+                found.setdefault(name, []).append(part)
+        return {name: _Own(values) for name, values in found.items()}
+
+    def member(self, name: str) -> "_Own":
+        """Return the members of a name; where there are none, all members."""
+        return self.members.get(name) or self._all_members
+
+    @cached_property
+    def _objects(self) -> list[dict[str, object]]:
+        return [each for each in self.values if isinstance(each, dict)]
+
+    @cached_property
+    def _all_members(self) -> "_Own":
+        return _Own([part for each in self._objects for part in each.values()])
 
 
 def _fits(known: Iterable[str], value: object) -> bool:
@@ -70,15 +116,10 @@ def _type(value: object) -> str:
     return {int: _WHOLE, float: _FRACTION}.get(type(value), type_name(value))
 
 
-def _as(own: object, value: Any) -> Any:
-    if isinstance(own, float) and isinstance(value, int):
-        return float(value)
-    if isinstance(own, list) and isinstance(value, list) and _only_fractions(own):
-        return [_as(own[0], part) for part in value]
-    if isinstance(own, dict) and isinstance(value, dict) and _only_fractions(own.values()):
-        return {name: _as(0.0, part) for name, part in value.items()}
-    return value
-
-
-def _only_fractions(values: Iterable[object]) -> bool:
-    return {type(each) for each in values} == {float}
+def _as(own: _Own, value: Any) -> Any:
+    """Return a value with fractions where the rule set has nothing else."""
+    if isinstance(value, list):
+        return [_as(own.parts, part) for part in value]
+    if isinstance(value, dict):
+        return {name: _as(own.member(name), part) for name, part in value.items()}
+    return float(value) if type(value) is int and own.are_fractions else value

@@ -127,6 +127,19 @@ class TestTypes:
                 "[0]: must be a text or a whole number, as the others in rule set teams, not true or false",
             ),
             ("web", None, ": must be a text, as in rule set teams, not null"),
+            (
+                {"a": 0.5, "b": 3},
+                {"b": 1.5},
+                ".b: must be a whole number, as in rule set teams, not a number with a fraction",
+            ),
+            ({"a": "x", "b": 3}, {"a": 1}, ".a: must be a text, as in rule set teams, not a whole number"),
+            (
+                [{"b": 0.5}],
+                [{"b": 1}, {"b": "x"}],
+                "[1].b: must be a number with a fraction, as in rule set teams, not a text",
+            ),
+            ([[1]], [[2], ["x"]], "[1][0]: must be a whole number, as the others in rule set teams, not a text"),
+            ({"a": {"b": 3}}, {"a": {"b": "x"}}, ".a.b: must be a whole number, as in rule set teams, not a text"),
         ],
     )
     def test_another_type_is_a_fault_with_its_path(self, own: Any, given: Any, fault: str) -> None:
@@ -136,7 +149,8 @@ class TestTypes:
         ("own", "given"),
         [
             ("web", ""), (1, -5), (1.5, 2), ([1.5], [2]), ([], ["a", 1]), ({}, {"a": 1}), ({"a": "x"}, {"b": "y"}),
-            (["a"], []), (None, "anything"), ({"a": 0.5}, {"b": 1}),
+            (["a"], []), (None, "anything"), ({"a": 0.5}, {"b": 1}), ({"a": 0.5, "b": 3}, {"a": 1, "b": 4, "c": 2}),
+            ({"a": None, "b": 1}, {"a": "x"}), ([{"a": 1}, {"b": "x"}], [{"a": 2, "b": "y"}, {}]), ([[]], [["x"], [1]]),
         ],
     )  # fmt: skip
     def test_the_same_type_is_none(self, own: Any, given: Any) -> None:
@@ -159,6 +173,11 @@ class TestTypes:
             ([1.5, 1], [2], [2]),
             (["a"], ["b"], ["b"]),
             (1, 2, 2),
+            ({"a": 0.5, "b": 3}, {"a": 1, "b": 4}, {"a": 1.0, "b": 4}),
+            ([{"a": 0.5, "b": 3}], [{"a": 1, "b": 4}, {"b": 5}], [{"a": 1.0, "b": 4}, {"b": 5}]),
+            ({"a": {"b": [0.5]}}, {"a": {"b": [1]}}, {"a": {"b": [1.0]}}),
+            ({"a": {"b": 0.5}}, {"c": {"b": 1}}, {"c": {"b": 1.0}}),
+            ({"a": 0.5}, {"a": True}, {"a": True}),
         ],
     )
     def test_whole_numbers_become_fractions_where_the_rule_set_has_them(self, own: Any, given: Any, kept: Any) -> None:
