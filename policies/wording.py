@@ -440,16 +440,22 @@ def _suspensions_changed(before: engine.Revision, after: engine.Revision) -> lis
     for name in _differing(old, new):
         was, now = old.get(name), new.get(name)
         if now is None and was is not None:
-            what = target_in_words(was.target)
             is_gone = _has_target(before, was.target) and not _has_target(after, was.target)
-            lines.append(
-                f"{name} ended with {what}" if is_gone else f"{name} removed: {what} is in force for all again"
-            )
+            what = target_in_words(was.target)
+            lines.append(f"{name} ended with {what}" if is_gone else f"{name} removed: {_over(was)}")
         elif now is not None and was is None:
             lines.append(f"{name} added: {suspension_sentence(now)}")
         elif now is not None and was is not None:
             lines.append(f"{name} changed: {_fields_changed(_with_words(was), _with_words(now))}")
     return lines
+
+
+def _over(suspension: engine.Pause | engine.Exemption) -> str:
+    """Return what a Pause or an Exemption no longer does, in words: others may have the same out of force."""
+    what = target_in_words(suspension.target)
+    if isinstance(suspension, engine.Pause):
+        return f"{what} is no longer paused by it"
+    return f"{what} no longer passes over {_exempt_pods(suspension)} by it"
 
 
 def _with_words(suspension: engine.Pause | engine.Exemption) -> engine.Pause | engine.Exemption:

@@ -60,7 +60,12 @@ class TestPart:
         longer = make_pause(target="RuleSet/web/team", until="2026-05-01T00:00:00Z")
         made = publish(Edit.of(longer), Edit("Exemption", "cart", None))
         assert (live().pauses, live().exemptions) == ([longer], [])
-        assert "Exemption cart removed: rule set web is in force for all again" in made.summary
+        assert "Exemption cart removed: rule set web no longer passes over Pod cart in default by it" in made.summary
+
+    def test_what_leaves_is_not_said_to_be_in_force_where_another_one_stays(self) -> None:
+        publish(*(Edit.of(make_pause(name, target="RuleSet/web/team")) for name in ("one", "two")))
+        made = publish(Edit("Pause", "one", None))
+        assert made.summary == "Pause one removed: rule team of rule set web is no longer paused by it"
 
     def test_the_document_of_a_revision_is_put_together_as_it_is_encoded(self) -> None:
         made = publish(Edit.of(make_pause("all", "everything")), Edit.of(make_exemption()))
@@ -344,7 +349,7 @@ def test_the_lists_of_revisions_and_events_name_the_rule_that_is_paused(auditor:
     publishing.resume(target="RuleSet/web/team", by="ops", reason="over")
     revisions = text_of(get(auditor, "/admin/policies/revision/"))
     assert "rule team of rule set web is paused until it is resumed fire: all of it" in revisions
-    assert "rule team of rule set web is in force for all again over" in revisions
+    assert "rule team of rule set web is no longer paused by it over" in revisions
     events = text_of(get(auditor, "/admin/policies/audit/"))
     assert "paused rule team of rule set web" in events
     paused = AuditEvent.objects.get(kind="pause")
