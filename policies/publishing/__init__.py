@@ -31,7 +31,7 @@ from policies.publishing.changes import (
     withdraw_change,
 )
 from policies.publishing.comparing import Difference, change_differences, revision_differences
-from policies.publishing.contents import Edit, check_held, ended_with, is_same, make_live, with_edits
+from policies.publishing.contents import Edit, check_held, ended_with, is_same, make_live, misfits, with_edits
 from policies.publishing.edits import (
     Found,
     changes_to_edit,
@@ -287,6 +287,7 @@ __all__ = [
     "make_live",
     "may",
     "merged_of",
+    "misfits",
     "misfitting_params",
     "moved_of",
     "name_of",

@@ -149,6 +149,12 @@ def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
         raise PublishingError(faults)
 
 
+def misfits(edits: Collection[Edit], live: engine.Revision) -> list[Fault]:
+    """Return what of documents without faults doesn't go together: targets that won't be there, params that rule sets don't have."""
+    targets = [fault for _, fault in _unknown_targets(edits, live)]
+    return targets or changed_params_faults(live, with_edits(live, edits))
+
+
 def _ruleless(edits: Iterable[Edit]) -> Iterator[Fault]:
     """Iterate over the new rule sets that have no rule at all: `plan` makes them live without the other checks."""
     new = [edit.value for edit in edits if isinstance(edit.value, engine.RuleSet) and not edit.value.version]

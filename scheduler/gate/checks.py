@@ -16,7 +16,7 @@ from policies.engine.conflicts import conflicts
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import Revision, RuleSet
-from policies.publishing import Edit, Result, checked_rule_sets
+from policies.publishing import Edit, Result, checked_rule_sets, misfits
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from policies.wording import counted
 from scheduler.backtest.compare import Kind
@@ -65,7 +65,7 @@ class Question(msgspec.Struct):
 
 
 def documents(question: Question) -> Result:
-    """Whether each document can be read, what it names is there, and PriorityClasses go together."""
+    """Whether each document can be read, what it names is there, params fit, and PriorityClasses go together."""
     others = [edit for edit in question.edits if edit.value is not None and not isinstance(edit.value, RuleSet)]
     read: list[Any] = [
         *zip(question.rule_sets, checked_rule_sets([document_of(each) for each in question.rule_sets]), strict=True),
@@ -78,6 +78,8 @@ def documents(question: Question) -> Result:
         for each in question.after.assignments
         if each.rule_set not in names
     ]
+    # As publishing would refuse it: what it was sent to review on may be another by now.
+    faults = faults or [str(fault) for fault in misfits(list(question.edits), question.before)]
     defaults = [each.name for each in question.after.priority_classes if each.global_default]
     if len(defaults) > 1:
         faults.append(

@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.env import GATE_CHECKS
 from policies.engine.ruleset import Assignment, Revision, RuleSet
-from policies.publishing import Edit, Result, blocked, in_order
+from policies.publishing import Edit, Result, Value, blocked, in_order, with_edits
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import ChunkResult, Line, summed
@@ -16,7 +16,14 @@ from scheduler.gate import checks
 from scheduler.gate.checks import CHECKS, MOST_LINES, Question, look
 from scheduler.gate.forecast import Forecast, Handed, Refused, Shadowed, Shifted, Taken, Waiting
 from scheduler.gate.words import lines_of
-from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.builders import (
+    TEAM_FILTER,
+    make_assignment,
+    make_exemption,
+    make_pause,
+    make_priority_class,
+    make_rule_set,
+)
 
 NOTHING = Forecast(nodes=3, pods=9, waiting=[], refused=[], taken=[], shifted=[])
 
@@ -142,6 +149,27 @@ def test_a_missing_rule_set_and_a_failed_test_are_found() -> None:
     failing = look("tests", question(make_rule_set("web", filters=[{"builtin": "PodFitsHost"}], tests=[test])))
     assert failing.says == "an expectation of a test doesn't hold"
     assert failing.lines[0].startswith("web: spec.tests[0].expect.feasible")
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (make_pause(target="RuleSet/web/gone"), "web-paused: spec.target: rule set web has no rule gone; it has team"),
+        (make_exemption(target="RuleSet/gone"), "cart: spec.target: no rule set gone is live"),
+        (make_assignment("all", "web", params={"taem": 1}), "all: spec.params.taem: rule set web has no such param; "),
+        (
+            make_rule_set("web", filters=[TEAM_FILTER], params={"team": 1}),
+            "mine: spec.params.team: must be a whole number, as in rule set web, not a text",
+        ),
+    ],
+)
+def test_what_publishing_would_refuse_is_no_document_without_faults(edit: Value, said: str) -> None:
+    """It may have been right when it was sent to review."""
+    web = make_rule_set("web", filters=[TEAM_FILTER], params={"team": "a"})
+    live = Revision(number=1, rule_sets=[web], assignments=[make_assignment("mine", "web", params={"team": "b"})])
+    edits = [Edit.of(edit)]
+    (line,) = look("documents", Question(live, with_edits(live, edits), edits)).lines
+    assert line.startswith(said)
 
 
 def test_two_classes_that_would_both_be_the_global_default_are_found() -> None:
