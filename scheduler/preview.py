@@ -223,14 +223,25 @@ def _given(
 
 
 def _who_gets_it(revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime) -> list[str]:
-    chosen = revision.choose(pod, snapshot, now).enforced
-    if chosen is None:
-        return [f"No Assignment gives this Pod a rule set: {name} is tried on it all the same"]
-    if chosen[0].rule_set != name:
+    """Return which Assignment gives the Pod a rule set, and what Pauses and Exemptions leave out of what is shown."""
+    choice = revision.choose(pod, snapshot, now)
+    if choice.enforced is None:
+        by = ", ".join(f"{each.kind} {each.name}" for each in choice.suspended_by)
+        said = "No Assignment gives this Pod a rule set"
+        if by:
+            said = f"What Assignments would give this Pod is out of force by {by}"
+        return [f"{said}: {name} is tried on it all the same{', with its own params' if by else ''}"]
+    assignment, rule_set = choice.enforced
+    if rule_set.name != name:
         return [
-            f"Assignment {chosen[0].name} gives this Pod rule set {chosen[0].rule_set}: {name} is tried on it all the same"
+            f"Assignment {assignment.name} gives this Pod rule set {rule_set.name}: {name} is tried on it all the same"
         ]
-    return [f"Assignment {chosen[0].name} gives this Pod the rule set"]
+    rules = [
+        f"Rule {each.target.rule} isn't asked: it is out of force for this Pod by {each.kind} {each.name}"
+        for each in choice.suspended_by
+        if each.target.name == name and each.target.rule
+    ]
+    return [f"Assignment {assignment.name} gives this Pod the rule set", *rules]
 
 
 def _compared(draft: Side, live: Side | None) -> list[str]:

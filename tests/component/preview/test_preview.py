@@ -29,7 +29,7 @@ from scheduler.preview import (
     preview,
 )
 from scheduler.scenario import ScenarioError, pod_of_cluster, rules_of
-from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pause, make_pod, make_rule_set
 from tests.component.backtest.corpus import Corpus
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import change_url, get, opened, publish_all, text_of
@@ -113,6 +113,19 @@ def test_a_rule_set_of_which_nothing_is_live_has_one_side() -> None:
     assert found.sentences[0].endswith(
         "1 of 7 nodes passes; it has no scores, so the scheduler's own choose among them"
     )
+
+
+def test_what_is_out_of_force_is_said_beside_what_a_draft_would_do(change: Change) -> None:
+    """Who pauses a rule and mends it would else read that their draft changes nothing."""
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER], scores=[SCORE]), make_pause("moved", "RuleSet/web/team"))
+    other = opened(make_rule_set("web", filters=[{**TEAM_FILTER, "expression": "false"}], scores=[SCORE]))
+    assert preview(POD, "web", rules_of(other.pk), cluster()).sentences[-2:] == [
+        "Assignment all gives this Pod the rule set",
+        "Rule team isn't asked: it is out of force for this Pod by Pause moved",
+    ]
+    publish_all(make_pause("whole", "RuleSet/web"))
+    said = "What Assignments would give this Pod is out of force by Pause whole: web is tried on it all the same, with its own params"
+    assert preview(POD, "web", rules_of(other.pk), cluster()).sentences[-1] == said
 
 
 def test_scores_in_mode_shadow_have_no_winner() -> None:
