@@ -7,7 +7,7 @@ its registry. That the declarations are true is tested for all rules at once (te
 Source of the idea: kube-scheduler v1.36.3 framework/interface.go (EventsToRegister, PreFilterExtensions).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
@@ -179,6 +179,11 @@ class Filter(Declared):
         """
         del cycle
         return None
+
+    def helped_by(self, refusals: Collection[Status]) -> frozenset[str]:
+        """Return which of `requeued_by` can help a Pod when these are all that it refused nodes with."""
+        del refusals
+        return self.requeued_by
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
         """Return whether what it says of a node may depend on the Pods on other nodes, for this Pod: `scope`, and no more.

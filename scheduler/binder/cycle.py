@@ -223,7 +223,8 @@ def requeued_by(placement: Placement) -> frozenset[str]:
         return always | {placement.refusal.reason}
     if placement.enforced is None:
         return always
-    return always.union(*(made.requeued_by for made in _refusing(placement.enforced).values()))
+    refusals = _refusals(placement.enforced)
+    return always.union(*(made.helped_by(refusals[key]) for key, made in _refusing(placement.enforced).items()))
 
 
 def opens_at(placement: Placement) -> datetime | None:
@@ -276,9 +277,15 @@ def _reasons(text: str) -> Iterable[str]:
 
 def _refusing(judged: Judged) -> dict[str, Filter]:
     """Return the enforced filters that refused any node, by their keys."""
-    refusing = {
-        column.rule.key
-        for column in judged.answer.filters
-        if column.rule.mode == "enforce" and column.statuses and (column.codes >= 0).any()
-    }
+    refusing = _refusals(judged)
     return {rule.key: made for rule, made in judged.rule_set.filters if rule.key in refusing}
+
+
+def _refusals(judged: Judged) -> dict[str, list[Status]]:
+    """Return what each enforced filter that refused any node refused nodes with, by its key."""
+    found: dict[str, list[Status]] = {}
+    for column in judged.answer.filters:
+        codes = np.unique(column.codes[column.codes >= 0])
+        if column.rule.mode == "enforce" and len(codes):
+            found.setdefault(column.rule.key, []).extend(column.statuses[code] for code in codes)
+    return found

@@ -1,5 +1,7 @@
 """What only a scheduler that binds Pods itself has to look at: volumes and claims that somebody would have to bind first."""
 
+from collections.abc import Collection
+
 import numpy as np
 
 from policies.engine.objects.cluster_kinds import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUMES, PersistentVolume
@@ -24,6 +26,8 @@ WAITING = Status(
 )
 NO_VOLUME = Status(Code.UNRESOLVABLE, "a PersistentVolume of the Pod was not found")
 OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) didn't match PersistentVolume's node affinity")
+# As long as a claim is refused for itself, it has to change. Its volume's change helps nobody, and comes right before it.
+_OF_CLAIMS = (NO_CLAIM, CLAIM_GOES, CLAIM_LOST, UNBOUND, WAITING)
 DEVICES = Status(Code.UNRESOLVABLE, "the Pod has resourceClaims (DRA), which Berth doesn't allocate")
 
 
@@ -47,6 +51,14 @@ class CheckVolumeBinding(Filter):
     def __init__(self, *, binds_late: bool = False) -> None:
         """Take whether claims that wait for their first consumer are somebody's to bind: they refuse no node then."""
         self._binds_late = binds_late
+
+    def helped_by(self, refusals: Collection[Status]) -> frozenset[str]:
+        """Return claims alone where one was refused for itself.
+
+        A Pod that were tried when its volume is bound would have to sit out a backoff when its claim is, a moment later
+        (k8s.io/kubernetes v1.36.3 pkg/controller/volume/persistentvolume/pv_controller.go, bind).
+        """
+        return frozenset({CLAIMS}) if all(refusal in _OF_CLAIMS for refusal in refusals) else self.requeued_by
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Look at each claim."""

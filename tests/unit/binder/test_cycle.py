@@ -7,6 +7,7 @@ import pytest
 
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -231,10 +232,39 @@ def test_a_pod_that_wants_to_be_near_others_is_helped_by_pods_that_come() -> Non
     assert found == {NODE, NODE_GONE, NAMESPACE, *POD_CHANGES}
 
 
-def test_a_pod_whose_claim_is_not_bound_is_helped_by_claims_and_volumes() -> None:
-    pod = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+USING = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+CLAIM: dict[str, Any] = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"volumeName": "v"}}
+_ELSEWHERE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["elsewhere"]}]}
+VOLUME = {
+    "metadata": {"name": "v"},
+    "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [_ELSEWHERE]}}},
+}
+BOUND = CLAIM | {"metadata": CLAIM["metadata"] | {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
 
-    assert requeued_by(placed(book_of(), TWO, pod)) >= {"persistentvolumeclaims", "persistentvolumes", "storageclasses"}
+
+def test_a_pod_whose_claims_are_not_seen_yet_is_helped_by_claims_volumes_and_classes() -> None:
+    assert requeued_by(placed(book_of(), TWO, USING)) >= {
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
+    }
+
+
+@pytest.mark.parametrize("claims", [[], [CLAIM]], ids=["missing", "unbound"])
+def test_a_pod_whose_claim_is_not_bound_is_helped_by_claims_and_not_by_their_volumes(claims: list[Any]) -> None:
+    objects = ClusterObjects.from_json({"persistentVolumeClaims": claims, "persistentVolumes": [VOLUME]})
+
+    found = requeued_by(placed(book_of(), TWO.changed({}, objects=objects), USING))
+
+    assert found == {NODE, NAMESPACE, "persistentvolumeclaims"}
+
+
+def test_a_pod_whose_volume_no_node_reaches_is_helped_by_volumes() -> None:
+    objects = ClusterObjects.from_json({"persistentVolumeClaims": [BOUND], "persistentVolumes": [VOLUME]})
+
+    found = requeued_by(placed(book_of(), TWO.changed({}, objects=objects), USING))
+
+    assert found >= {NODE, "persistentvolumeclaims", "persistentvolumes"}
 
 
 def test_an_expression_over_usage_is_helped_by_pods_and_one_over_time_by_a_moment() -> None:
