@@ -26,9 +26,12 @@ SILENCE_SECONDS = 90.0
 
 JOIN_SECONDS = 5.0
 
-# After an event that had to be waited for, the next ones gather for so long: each time that a watch wakes, who decides or answers
-# has to hand over the interpreter and to wait for it. At most half of the time, so that no watch falls behind.
+# While many come, events gather for so long after one that had to be waited for: each time that a watch wakes, who decides or
+# answers has to hand over the interpreter and to wait for it. At most half of the time, so that no watch falls behind.
 REST_SECONDS = 0.01
+# So many events without a pause of that length aren't many. A Pod that goes is two or three, and kube-scheduler asks at the last of
+# them whether its room can be had: who is told of that later refuses it once more, and isn't asked again for five minutes.
+FEW_EVENTS = 10
 # An event that is there is read in less.
 _WAITED_SECONDS = 0.0003
 
@@ -181,8 +184,10 @@ class Reflector(Generic[T]):
 
     def _follow(self, stream: LineStream, opened_at: float) -> None:
         asked_at = rested_at = opened_at
+        events = 0
         for line in stream:
-            had_to_wait = stream.received_at - asked_at > _WAITED_SECONDS
+            waited = stream.received_at - asked_at
+            events = 1 if waited > REST_SECONDS else events + 1
             event = self._kind.read_event(line)
             self._alive_at = time.monotonic()
             if isinstance(event, Refusal):
@@ -195,7 +200,7 @@ class Reflector(Generic[T]):
                 self._handler(Changes([change]))
                 self._lag.observe(time.monotonic() - stream.received_at)
             self._take_note()
-            if had_to_wait and self._alive_at - rested_at > REST_SECONDS:
+            if waited > _WAITED_SECONDS and events > FEW_EVENTS and self._alive_at - rested_at > REST_SECONDS:
                 self._stopping.wait(REST_SECONDS)
                 rested_at = time.monotonic()
             asked_at = time.monotonic()

@@ -304,6 +304,25 @@ def test_events_that_gathered_are_told_one_after_the_other(tmp_path: Path, monke
         assert [name for _, name in seen.told] == names
 
 
+@pytest.mark.parametrize(("few", "waits"), [(2, False), (1, True)], ids=["few", "many"])
+def test_the_event_that_follows_another_is_told_at_once_unless_many_came(
+    few: int, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a Pod that goes kube-scheduler asks at once whether its room can be had."""
+    monkeypatch.setattr(watch, "REST_SECONDS", 1.0)
+    monkeypatch.setattr(watch, "FEW_EVENTS", few)
+    gone = line("DELETED", "a", 4)
+    lines = [line("ADDED", "a", 2), 0.3, line("MODIFIED", "a", 3), 0.05, gone, OPEN_SECONDS]
+    answers = lists_and_watches(in_turn(Answer(body=list_json([]))), in_turn(Answer(stream=[1.2, *lines])))
+    with watching(tmp_path, answers) as seen:
+        assert eventually(lambda: len(seen.told) == 2)
+        started = time.monotonic()
+        assert eventually(lambda: len(seen.told) == 3)
+
+        assert (time.monotonic() - started > 0.5) is waits
+        assert seen.told[-1] == ("deleted", "a")
+
+
 def test_a_handler_that_fails_does_not_end_the_watch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The fault is in the log and a new list follows."""
     script = lists_and_watches(in_turn(Answer(body=list_json([pod_json("a")]))), in_turn(Answer(stream=[OPEN_SECONDS])))
