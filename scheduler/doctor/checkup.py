@@ -44,7 +44,7 @@ from policies.publishing import (
     suspended,
     unapproved_changes,
 )
-from policies.wording import counted
+from policies.wording import ago, counted
 from scheduler.broker import celery_app
 from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
@@ -68,7 +68,7 @@ from scheduler.doctor.shape import TLSConfig
 from scheduler.doctor.suspensions import ending_sentence
 from scheduler.history.storage import forecast_now, over_budget, samples_now, size_in_words
 from scheduler.history.storage import in_words as forecast_in_words
-from scheduler.models import DecisionGap, Process
+from scheduler.models import DecisionGap, PendingLook, Process
 
 State = Literal["ok", "warning", "error", "unknown"]
 
@@ -83,6 +83,8 @@ LOST_LATELY = timedelta(days=1)
 _INGEST_LOOK_SECONDS = 2.5
 ENDS_SOON = timedelta(days=21)
 _FULL_SHARE = 0.95
+# A tick comes every three seconds; to list the Pods of a large cluster may take half a minute, and it rests four times as long.
+_TICKS_STOPPED = timedelta(minutes=3)
 # Assignments that a line names.
 _NAMED = 5
 _PING_SECONDS = 1.0
@@ -129,6 +131,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             _last_call(calls),
             _recorded(),
             *_replica(),
+            _ticks(),
             _storage(),
             _changes(),
             _pauses(),
@@ -421,6 +424,20 @@ def _recorded() -> Part:
     says = f"{lost['decisions']:,} {'is' if lost['decisions'] == 1 else 'are'} lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
     state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
     return Part("Decisions", state, says, "The admin's page Decision gaps has their numbers, and why.")
+
+
+def _ticks() -> Part:
+    """Return whether beat's ticks come to a worker: the one for waiting Pods leaves its time, also where the API server is away."""
+    look = PendingLook.objects.first()
+    newest = max((at for at in (look.looked_at, look.fault_at) if at), default=None) if look else None
+    if newest is None:
+        return Part("beat", "unknown", "no tick has come to a worker yet", _NO_TICKS)
+    if (silent := datetime.now(UTC) - newest) > _TICKS_STOPPED:
+        return Part("beat", "error", f"no tick has come to a worker since {newest:%Y-%m-%d %H:%M} UTC", _NO_TICKS)
+    return Part("beat", "ok", f"its ticks come; the last one {ago(max(silent.total_seconds(), 0.0))}")
+
+
+_NO_TICKS = "Do beat and the worker run? Until then refused Pods aren't requeued, Changes with a time don't go live, and nothing is signed."
 
 
 def _storage() -> Part:

@@ -26,7 +26,7 @@ from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor import checkup, suspensions
 from scheduler.doctor.checkup import Checkup, Part, check, configured_verbs, known
 from scheduler.doctor.suspensions import SUSPENSIONS
-from scheduler.models import Caller, Checkpoint, DecisionGap, Process
+from scheduler.models import Caller, Checkpoint, DecisionGap, PendingLook, Process
 from scheduler.priority_classes.reconcile import look
 from scheduler.tasks import announce_exemptions
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
@@ -107,7 +107,7 @@ def test_when_everything_works_nothing_is_an_error() -> None:
     found = check()
     assert found.ok
     assert {each.name: each.state for each in found.parts} == {
-        "database": "ok", "schema": "ok", "extender": "ok", "Revision": "warning", "Snapshot": "ok",
+        "database": "ok", "schema": "ok", "extender": "ok", "beat": "unknown", "Revision": "warning", "Snapshot": "ok",
         "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "Pauses": "ok", "history": "ok", "Decisions": "ok", "Assignments": "ok", "PriorityClasses": "ok", "API server": "ok", "rights": "ok",
         "Storage": "unknown", "disk": "ok", "configuration": "unknown",
     }  # fmt: skip
@@ -316,6 +316,14 @@ class TestHistory:
         assert part(check(), "worker").says == "1 answers"
         workers.pop(0)
         assert part(check(), "worker").state == "error"
+
+    @pytest.mark.usefixtures("healthy")
+    @pytest.mark.parametrize(("minutes", "state"), [(0, "ok"), (2, "ok"), (4, "error")])
+    @pytest.mark.parametrize("field", ["looked_at", "fault_at"])
+    def test_a_beat_whose_ticks_no_longer_come(self, field: str, minutes: int, state: str) -> None:
+        PendingLook.objects.create(**{field: datetime.now(UTC) - timedelta(minutes=minutes)})
+        found = part(check(quick=True), "beat")
+        assert (found.state, "Do beat and the worker run?" in found.remedy) == (state, state == "error")
 
     @pytest.mark.usefixtures("healthy")
     def test_decisions_on_their_way_are_no_fault(self, waiting: list[int]) -> None:
