@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
+from django.conf import settings
 
 from policies import wording
 from scheduler.cluster.errors import APIError, APIInvalidError, APINotFoundError, APIUnavailableError
@@ -318,6 +319,8 @@ def run(client: API, wish: Wish, *, on_step: Callable[[str], None] = lambda _ste
     Raises:
         django.db.DatabaseError: the database is away. The Pod is deleted.
     """
+    if wish.scheduler_name in settings.BERTH.scheduler_names:
+        return _asks_nobody(wish)
     number = uuid.uuid4().hex[:12]
     collection = f"/api/v1/namespaces/{wish.namespace}/pods"
     path = f"{collection}/berth-canary-{number}"
@@ -334,6 +337,17 @@ def run(client: API, wish: Wish, *, on_step: Callable[[str], None] = lambda _ste
         on_step("deletes the Pod")
         left = _delete(client, path)
     return report if not left else msgspec.structs.replace(report, ok=False, advice=[*report.advice, left])
+
+
+def _asks_nobody(wish: Wish) -> Report:
+    advice = Advice(
+        "A canary shows which of an extender's verbs are called.",
+        "Name a scheduler that has Berth as its extender. Whether Berth's own decides, the Decision of any of its Pods says.",
+    )
+    return Report(
+        ok=False, summary=f"{wish.scheduler_name} is Berth's own scheduler, which asks no extender: there was no canary.",
+        namespace=wish.namespace, pod="", scheduler_name=wish.scheduler_name, advice=[advice],
+    )  # fmt: skip
 
 
 def _watched(

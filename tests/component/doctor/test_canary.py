@@ -149,6 +149,12 @@ class TestAWiringThatIsBroken:
         assert (report.ok, states(report)["prioritize"]) == (False, "missing")
         assert "prioritizeVerb" in advice(report)
 
+    def test_berths_own_scheduler_asks_no_extender(self) -> None:
+        cluster = OnePodCluster(once(seen("schedule"), bind))
+        report = canary_of(cluster, scheduler_name="berth")
+        assert (report.ok, report.pod, report.verbs) == (False, "", [])
+        assert report.summary == "berth is Berth's own scheduler, which asks no extender: there was no canary."
+
     def test_a_pod_that_nobody_takes_names_the_scheduler(self) -> None:
         report = canary_of(OnePodCluster(), scheduler_name="other")
         assert "no scheduler takes Pods with schedulerName other" in advice(report)
