@@ -139,6 +139,13 @@ ALERTS: Final = (
         "ticket",
         "records on the disk of {{ $labels.instance }} can't be read; they are under Dead letters",
     ),
+    Alert(
+        "BerthLedgerRefused",
+        "sum by (log) (increase(berth_ledger_refused_total[15m])) > 0",
+        "0m",
+        "ticket",
+        "the ledger of {{ $labels.log }} isn't what was signed before, and is signed no more",
+    ),
     # The same numbers come from admin, worker and beat: each reads the table.
     Alert(
         "BerthWebhookFails",

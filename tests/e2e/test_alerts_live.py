@@ -56,6 +56,12 @@ ASSIGNMENT = {
     "metadata": {"name": "watched"},
     "spec": {"ruleSet": "watched", "match": {"podSelector": {"matchLabels": {"policy": "watched"}}}},
 }
+REWRITE = """
+from django.db.models import F, Value
+from django.db.models.functions import Replace
+from scheduler.models import LedgerCheckpoint
+LedgerCheckpoint.objects.update(note=Replace("note", Value({0!r}), Value({1!r})))
+"""
 REFUSED_FOR_LONG = """
 from datetime import timedelta
 from django.utils import timezone
@@ -382,6 +388,14 @@ def its_disk_is_full(stack: Secured, firing: Firing) -> None:
         until(firing, lambda number: call(stack, "filter", large(number), port=port))
 
 
+def checkpoints_are_rewritten(stack: Secured, firing: Firing) -> None:
+    """A worker looks each minute, and a rate needs two of its refusals."""
+    eventually(lambda: stack.sql("SELECT 1 FROM scheduler_ledgercheckpoint"), seconds=90, what="the ledger is signed")
+    stack.manage("shell", "--no-imports", "-c", REWRITE.format("/events", "/stneve"))
+    until(firing)
+    stack.manage("shell", "--no-imports", "-c", REWRITE.format("/stneve", "/events"))
+
+
 def a_receiver_refuses_for_half_an_hour(stack: Secured, firing: Firing) -> None:
     stack.manage("shell", "--no-imports", "-c", REFUSED_FOR_LONG.format(url=f"http://127.0.0.1:{free_port()}/"))
     until(firing)
@@ -414,6 +428,7 @@ MADE = {
     "BerthDeadlineMissed": its_deadline_is_too_short,
     "BerthRevisionsDiffer": it_reads_an_old_copy_of_the_database,
     "BerthDecisionsUnwritten": its_disk_is_full,
+    "BerthLedgerRefused": checkpoints_are_rewritten,
     "BerthWebhookFails": a_receiver_refuses_for_half_an_hour,
     "BerthTwoSchedule": two_binders_have_two_leases,
 }

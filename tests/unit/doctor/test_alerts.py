@@ -45,6 +45,7 @@ WELL = {
     f"berth_spool_corrupt_total{{{EXTENDER}}}": "1x60",
     f'berth_tls_expires_at_seconds{{{EXTENDER}, file="certificate"}}': "5000000x60",
     f"berth_tls_reload_failures_total{{{EXTENDER}}}": "1x60",
+    'berth_ledger_refused_total{instance="worker", log="events"}': "1x60",
     # It failed once, and what waits isn't old; another is slow, and doesn't fail.
     'berth_webhook_failures{instance="worker", webhook="ci"}': "1x60",
     'berth_webhook_oldest_waiting_seconds{instance="worker", webhook="ci"}': "60x60",
@@ -72,6 +73,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "BerthDecisionsUnwritten": {f"berth_decisions_unwritten_total{{{EXTENDER}}}": "0+1x60"},
     "BerthDecisionsWait": {f"berth_decisions_waiting{{{EXTENDER}}}": "0+100x60"},
     "BerthSpoolCorrupt": {f"berth_spool_corrupt_total{{{EXTENDER}}}": "0+1x60"},
+    "BerthLedgerRefused": {'berth_ledger_refused_total{instance="worker", log="events"}': "0+1x60"},
     "BerthWebhookFails": {'berth_webhook_oldest_waiting_seconds{instance="worker", webhook="ci"}': "0+60x60"},
     "BerthCertificateEnds": {f'berth_tls_expires_at_seconds{{{EXTENDER}, file="certificate"}}': "900000x60"},
     "BerthCertificateUnusable": {f"berth_tls_reload_failures_total{{{EXTENDER}}}": "0+1x60"},
