@@ -437,10 +437,10 @@ def _read_value(field: str, text: str, values: dict[str, Any], faults: list[str]
 
 def _read_secret_file(name: str, variables: Mapping[str, str], values: dict[str, Any], faults: list[str]) -> None:
     plain = name.removesuffix("_FILE")
+    if not variables[name]:
+        return
     if variables.get(plain):
         faults.append(f"{name} and {plain} are both set; keep one of them")
-        return
-    if not variables[name]:
         return
     try:
         text = Path(variables[name]).read_text(encoding="utf-8").strip()

@@ -409,6 +409,7 @@ def test_a_missing_or_empty_secret_file_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_name_of_a_secrets_file_is_none() -> None:
     assert decode({"BERTH_SECRET_KEY_FILE": ""}) == decode({})
+    assert decode({"BERTH_SECRET_KEY_FILE": "", "BERTH_SECRET_KEY": KEY}).secret_key == KEY
 
 
 def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
