@@ -16,10 +16,13 @@ def _why(error: DatabaseError) -> str:
     """Return in a line why the database fails every command; nothing where it is this command's own fault."""
     from controlplane.health import missing_migrations
 
+    said = str(error).strip().partition("\n")[0]
+    if sys.argv[1:2] == ["migrate"]:  # what it meets, and not that migrations are missing, is why it ends
+        return f"migrate broke off: {said}"
     try:
         return missing_migrations()
     except DatabaseError:
-        return f"the database can't be asked: {str(error).strip().partition(chr(10))[0]}"
+        return f"the database can't be asked: {said}"
 
 
 def _use_utf8() -> None:
@@ -40,7 +43,7 @@ if __name__ == "__main__":
         execute_from_command_line(sys.argv)
         sys.stdout.flush()
     except DatabaseError as error:
-        if not (said := _why(error)):
+        if "--traceback" in sys.argv or not (said := _why(error)):
             raise
         sys.exit(f"manage.py: {said}")
     except KeyboardInterrupt:

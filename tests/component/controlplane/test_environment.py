@@ -3,8 +3,10 @@
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -134,6 +136,16 @@ def test_who_waits_for_migrations_is_told_that_they_are_missing(tmp_path: Path) 
     done = manage(tmp_path, "migrate", "--check", stdout=subprocess.DEVNULL)
     assert done.returncode == 1
     assert re.fullmatch(r"manage\.py: \d+ migrations are missing; run python manage\.py migrate\n", done.stderr)
+
+
+def test_a_migration_that_breaks_off_says_what_it_met(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "berth.sqlite3")) as database:
+        database.execute("CREATE TABLE django_content_type (id integer)")
+    done = manage(tmp_path, "migrate", stdout=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert done.stderr == 'manage.py: migrate broke off: table "django_content_type" already exists\n'
+    done = manage(tmp_path, "migrate", "--traceback", stdout=subprocess.DEVNULL)
+    assert done.stderr.startswith("Traceback")
 
 
 def test_defaults_stand_when_nothing_is_set() -> None:
