@@ -34,8 +34,8 @@ _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "
 _VERB_MARKS = {"seen": ("✓", "ok"), "missing": ("✗", "error"), "not asked": ("·", "unknown")}
 # How a Pod's question goes: from kube-scheduler to the rules, and its Decision into the history.
 _ORDER = (
-    "kube-scheduler", "configuration", "certificate", "extender", "API server", "Snapshot", "database", "schema",
-    "Revision", "Changes", "Pauses", "Assignments", "Redis", "beat", "history", "Decisions", "Storage", "PriorityClasses", "disk",
+    "kube-scheduler", "configuration", "certificate", "extender", "API server", "Snapshot", "database", "tables",
+    "schema", "Revision", "Changes", "Pauses", "Assignments", "Redis", "beat", "history", "Decisions", "Storage", "PriorityClasses", "disk",
 )  # fmt: skip
 
 _SHOWN_RUNS = 5

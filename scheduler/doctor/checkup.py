@@ -117,7 +117,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
         urls: where Berth's extender is reached, to tell which of several extenders is Berth's.
         quick: leave out what takes seconds or asks other servers more than once: for a page.
     """
-    database = [_database(), *_schema()]
+    database = [_database(), *_tables(), *_schema()]
     reachable = database[0].state == "ok" and all(part.state == "ok" for part in database)
     calls = last_calls() if reachable else {}
     parts = [*database]
@@ -187,6 +187,29 @@ def _database() -> Part:
             "database", "error", says, "Start it, or correct BERTH_DATABASE_URL. Pods go on by the last Revision."
         )
     return Part("database", "ok", f"{connection.vendor} answers")
+
+
+_HIDDEN_TABLES = """
+SELECT name FROM unnest(%s::text[]) AS name
+WHERE to_regclass(quote_ident(name)) IS NOT NULL AND NOT has_table_privilege(quote_ident(name), 'SELECT') ORDER BY name
+"""
+
+
+def _tables() -> Iterator[Part]:
+    """Look whether this role may read the tables: those that another role than berth_owner made are closed to berth_app."""
+    if connection.vendor != "postgresql":
+        return
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_HIDDEN_TABLES, [[*connection.introspection.django_table_names(), "django_migrations"]])
+            hidden = [name for (name,) in cursor.fetchall()]
+    except DatabaseError:
+        connection.close()
+        return
+    if hidden:
+        says = f"this role may not read {counted(len(hidden), 'table')}, {hidden[0]} among them"
+        remedy = "Run deploy/postgres/roles.sql as a superuser, and migrate as berth_owner."
+        yield Part("tables", "error", says, remedy)
 
 
 def _schema() -> Iterator[Part]:

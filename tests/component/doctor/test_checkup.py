@@ -1,5 +1,6 @@
 """What doctor says of each part: well, broken, away."""
 
+import re
 import ssl
 import subprocess
 import threading
@@ -393,6 +394,20 @@ def test_a_database_that_takes_no_writes_is_not_called_well() -> None:
         transaction.set_rollback(True)  # which takes the mode back
     assert "standby" in part(found, "writes").says
     assert not found.ok
+
+
+@pytest.mark.usefixtures("healthy")
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no roles")
+def test_tables_that_this_role_may_not_read_are_named_and_nothing_breaks_off() -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE stranger")
+        cursor.execute("GRANT SELECT ON django_migrations TO stranger")
+        cursor.execute("SET LOCAL ROLE stranger")
+        found = check(quick=True)
+        transaction.set_rollback(True)
+    assert re.fullmatch(r"this role may not read \d\d tables, auth_group among them", part(found, "tables").says)
+    assert part(found, "schema").state == "ok"
+    assert {"extender", "Revision"}.isdisjoint({each.name for each in found.parts})
 
 
 @pytest.mark.usefixtures("healthy")
