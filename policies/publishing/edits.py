@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from policies import checking, compiler, wording
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault
-from policies.models import Change, ChangeEdit, Revision
+from policies.models import Change, ChangeEdit, RevisionPart
 from policies.publishing import lifecycle
 from policies.publishing.actors import By
 from policies.publishing.changes import edit_change, open_change
@@ -37,10 +37,11 @@ def found_in(change: Change | None, key: Key) -> Found:
     row = change.edits.filter(kind=key[0], name=key[1]).first() if change else None
     if row is not None:
         return Found(edit_of(row).value, f"{row.author} edited it in {change} at {row.edited_at:%Y-%m-%d %H:%M:%S} UTC")
-    live = current_revision()
-    value = values_of(live).get(key)
-    made = Revision.objects.filter(number=live.number).first() if value is not None else None
-    by = f"Revision {made.number} by {made.made_by} made it live" if made else f"{key[1]} isn't live any more"
+    value = values_of(current_revision()).get(key)
+    held = RevisionPart.objects.filter(kind=key[0], name=key[1], until=None) if value is not None else None
+    # Not the live Revision, which may have come by something else.
+    part = held.select_related("since").first() if held else None
+    by = f"{part.since} by {part.since.made_by} made it live" if part else f"{key[1]} isn't live any more"
     return Found(value, by)
 
 

@@ -59,6 +59,14 @@ def test_what_is_there_is_replaced_by_who_has_seen_it(operator: Client) -> None:
     assert Change.objects.first().reason == "because"  # type: ignore[union-attr]
 
 
+def test_who_saw_it_before_is_told_by_which_revision_it_became_another_and_not_of_the_newest(operator: Client) -> None:
+    seen = ask(operator, "put", "/rule-sets/web", WEB)["ETag"]
+    theirs = ask(operator, "put", "/rule-sets/web", OTHER, match=seen)
+    told(ask(operator, "put", "/rule-sets/beside", {**WEB, "metadata": {"name": "beside"}}))
+    refused = told(ask(operator, "put", "/rule-sets/web", WEB, match=seen), 412)
+    assert refused["detail"].endswith(f": Revision {theirs.json()['revision']} by operator made it live.")
+
+
 def test_lists_are_narrowed_by_what_names_are_like(operator: Client) -> None:
     publish_all(*(make_rule_set(name, filters=[TEAM_FILTER]) for name in ("team-a-web", "team-a", "team-b-web")))
 
