@@ -73,11 +73,15 @@ class ScenarioError(Exception):
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """What Pods are made of: the JSON of one, and what they are called after. `running` of them have a node already."""
+    """What Pods are made of: the JSON of one, and what they are called after. `running` of them have a node already.
+
+    One that `is_pod` makes a single Pod under its own name: rules may go by it.
+    """
 
     name: str
     pod: Mapping[str, Any]
     running: int = 0
+    is_pod: bool = False
 
     def pods(self, number: int) -> list[Pod]:
         """Make so many.
@@ -86,7 +90,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
             ScenarioError: they would be no Pods.
         """
         try:
-            pods = [Pod.from_json(self._json(index)) for index in range(1, number + 1)]
+            pods = [Pod.from_json(self._json(index, number)) for index in range(1, number + 1)]
         except ObjectError as error:
             message = f"the template makes no Pod: {error}"
             raise ScenarioError(message) from error
@@ -97,9 +101,10 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
                 raise ScenarioError(message)
         return pods
 
-    def _json(self, index: int) -> dict[str, Any]:
-        name = f"{self.name}-scenario-{index}"
-        metadata = {**self.pod["metadata"], "name": name, "uid": name}
+    def _json(self, index: int, number: int) -> dict[str, Any]:
+        numbered = f"{self.name}-scenario-{index}"
+        name = self.name if self.is_pod and number == 1 else numbered
+        metadata = {**self.pod["metadata"], "name": name, "uid": numbered}
         return {**self.pod, "metadata": metadata}
 
 
@@ -172,7 +177,8 @@ def template_of(document: object) -> Template:
     metadata = _member(document, "metadata")
     namespace = str(metadata.get("namespace") or "default")
     if kind == "Pod":
-        return _template(str(metadata.get("name") or "pod"), namespace, document)
+        made = _template(str(metadata.get("name") or "pod"), namespace, document)
+        return msgspec.structs.replace(made, is_pod=True)
     if kind not in _TEMPLATED:
         message = f"a {kind} makes no Pods: give a Pod, or one of {', '.join(_TEMPLATED)}"
         raise ScenarioError(message)

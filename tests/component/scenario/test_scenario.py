@@ -119,6 +119,15 @@ def test_pods_ask_for_the_limits_of_the_whole_pod_but_for_what_their_containers_
     assert (made.requests.get("cpu"), made.requests.get("memory")) == (1500, 2**30)
 
 
+def test_rules_see_a_single_pod_under_its_own_name() -> None:
+    rule = {"name": "short", "expression": "size(pod.metadata.name) < 5", "reason": "too long"}
+    publish_all(make_rule_set("short", filters=[rule]), make_assignment("all", "short"))
+    pod = template_of({"kind": "Pod", "metadata": {"name": "web"}, "spec": POD_SPEC})
+    assert work_out(pod, 1, rules_of(None), cluster()).live.fits == 1
+    assert [each.name for each in pod.pods(2)] == ["web-scenario-1", "web-scenario-2"]
+    assert work_out(template_of(DEPLOYMENT), 1, rules_of(None), cluster()).live.fits == 0
+
+
 def test_pods_made_of_a_pod_are_of_its_workload() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "u", "controller": True}
     pod = make_pod("web-abc-x", namespace="shop", labels={"pod-template-hash": "abc"})
