@@ -1,8 +1,8 @@
 """What the command takes: `berth --help`, and docs/command.md, which is made from here."""
 
-from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
+from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from berth.errors import REFUSED
 
@@ -20,9 +20,24 @@ _Add = Callable[..., ArgumentParser]
 class _Parser(ArgumentParser):
     """Ends with 1 for what it doesn't understand: 2 is what `plan` says with."""
 
+    scope = ""
+
     def error(self, message: str) -> NoReturn:
         """Write what is wrong, and end."""
+        if self.scope and "FILE" in message:
+            message += f". {self.scope!r} was taken for the scope of --prune: put FILE before it"
         self.exit(REFUSED, f"{self.prog}: {message}\n{self.prog} --help says what it takes.\n")
+
+
+class _Prune(Action):
+    """Appends a scope, and remembers what was taken for one: a FILE that stands behind is."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
+        """Take what stands behind it, or nothing."""
+        del option_string
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), values])
+        if isinstance(parser, _Parser):
+            parser.scope = values
 
 
 class _Wide(HelpFormatter):
@@ -107,7 +122,7 @@ def _scope(made: ArgumentParser) -> None:
     made.add_argument(
         "--prune",
         metavar="SCOPE",
-        action="append",
+        action=_Prune,
         nargs="?",
         const="",
         default=[],

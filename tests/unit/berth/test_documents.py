@@ -114,6 +114,14 @@ def test_pruning_without_a_scope_needs_an_owner(berth: Berth, stub: Stub, file: 
     assert "--owner NAME" in ran.err
 
 
+def test_a_file_that_was_taken_for_the_scope_of_prune_is_named(berth: Berth, stub: Stub, file: str) -> None:
+    said = berth("plan", "--owner", "shop", "--prune", file)
+    assert (said.code, stub.asked) == (1, [])
+    assert f"FILE. {file!r} was taken for the scope of --prune: put FILE before it\n" in said.err
+    assert "taken" not in berth("plan", "--owner", "shop", "--prune").err
+    assert "taken" not in berth("plan", "--prune", "team-a-*", "--nope", file).err
+
+
 def test_a_plan_says_what_would_change_and_who_changed_it_outside_of_git(berth: Berth, stub: Stub, file: str) -> None:
     stub.answer("POST", "/changes/plan", CHANGED)
 
