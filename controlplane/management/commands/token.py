@@ -27,11 +27,9 @@ class Command(BerthCommand):
         create.add_argument("--scopes", required=True, help=f"what it may, by commas, of {','.join(SCOPES)}")
         create.add_argument("--name", default="", help="what it is for; a name from the date where none is given")
         create.add_argument("--days", type=int, default=DEFAULT_DAYS, help="how long it lives (default %(default)s)")
+        create.add_argument("--rule-sets", help="patterns of the names that it reaches, by commas, such as team-a-*")
         create.add_argument(
-            "--rule-sets", default="", help="patterns of the names that it reaches, by commas, such as team-a-*"
-        )
-        create.add_argument(
-            "--namespaces", default="", help="patterns of the namespaces whose Pods its Assignments may take, by commas"
+            "--namespaces", help="patterns of the namespaces whose Pods its Assignments may take, by commas"
         )
         shown = acts.add_parser("list", help="show tokens, without their secrets")
         shown.add_argument("--owner", default="", help="only those of this account")
@@ -64,8 +62,8 @@ def _create(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
         days=options["days"],
         by=system_user(),
         now=now,
-        rule_sets=_listed(options["rule_sets"]),
-        namespaces=_listed(options["namespaces"]),
+        rule_sets=_patterns("--rule-sets", options["rule_sets"]),
+        namespaces=_patterns("--namespaces", options["namespaces"]),
     )
     return {"token": _told(token), "secret": secret}, secret
 
@@ -93,6 +91,18 @@ _ACTS = {"create": _create, "list": _list, "revoke": _revoke}
 
 def _listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _patterns(option: str, text: str | None) -> list[str]:
+    """Return patterns; none where the option isn't given.
+
+    Raises:
+        TokenError: it is given and empty, as by a shell's variable that isn't set: the token would reach everything.
+    """
+    found = _listed(text or "")
+    if text is not None and not found:
+        raise TokenError([f"{option} names no pattern: leave it out for a token that reaches all that its owner does."])
+    return found
 
 
 def _told(row: Token) -> dict[str, Any]:

@@ -244,6 +244,8 @@ def test_the_command_prints_the_secret_alone_and_lists_what_it_made(ann: User) -
         ({"days": 0}, "lives from 1 to 366 days"),
         ({"days": 367}, "BERTH_TOKEN_MAX_DAYS"),
         ({"rule_sets": "team a"}, "'team a' is no pattern"),
+        ({"rule_sets": ""}, "--rule-sets names no pattern: leave it out"),
+        ({"namespaces": " ,"}, "--namespaces names no pattern"),
         ({"name": "x" * 51}, "a name of 1 to 50 characters"),
         ({"name": "ci\x1b[2J"}, "a name of 1 to 50 characters"),
     ],
