@@ -158,7 +158,7 @@ def read_files(
         documents.of_kind(value)[value.name] = value
     found += unknown_rule_sets(documents, faulty)
     if found:
-        raise DocumentsError(found)
+        raise DocumentsError(_once(found))
     return documents
 
 
@@ -169,7 +169,13 @@ def lint_files(texts: Iterable[tuple[str, str]]) -> list[FileFault]:
     for name, text in texts:
         given += _documents_of(name, text, found)
     checked = checking.faults_together((each.located.document, each.file) for each in given)
-    return found + [each.fault(fault) for each, faults in zip(given, checked, strict=True) for fault in faults]
+    found += [each.fault(fault) for each, faults in zip(given, checked, strict=True) for fault in faults]
+    return _once(found)
+
+
+def _once(faults: Iterable[FileFault]) -> list[FileFault]:
+    """Return each fault once: what stands at the head of a configuration each of its profiles has."""
+    return list(dict.fromkeys(faults))
 
 
 def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:

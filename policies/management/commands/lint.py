@@ -36,12 +36,13 @@ class Command(BaseCommand):
 
 
 def lint_files(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield a line for each fault of files that come together."""
+    """Yield a line for each fault of files that come together; one that several profiles of a configuration share, once."""
     given: list[tuple[Located, str]] = []
     for path in paths:
         yield from _read_file(path, given)
     checked = checking.faults_together((item.document, file) for item, file in given)
-    yield from (item.describe(fault) for (item, _), faults in zip(given, checked, strict=True) for fault in faults)
+    told = (item.describe(fault) for (item, _), faults in zip(given, checked, strict=True) for fault in faults)
+    yield from dict.fromkeys(told)
 
 
 def _read_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:

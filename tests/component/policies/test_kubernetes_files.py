@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from policies import manifests, publishing
 from policies.management.commands.lint import lint_files
 from policies.models import PriorityClass
+from scheduler import applying
 from tests.builders import rule_set_document
 from tests.component.policies.test_commands import _run as run
 from tests.unit.policies.test_official_policies import KUBERNETES
@@ -80,6 +81,17 @@ def test_the_profiles_of_a_configuration_are_applied_as_the_rule_sets_that_they_
     scores = {each.name: len(each.spec.scores) for each in publishing.current_revision().rule_sets}
     assert scores == {"kube-scheduler": 7, "kube-scheduler-no-scoring-scheduler": 0}
     assert "Nothing to publish" in run("apply", "--publish", str(path))
+
+
+def test_a_fault_at_the_head_of_a_configuration_is_told_once_for_all_its_profiles(tmp_path: Path) -> None:
+    path = tmp_path / "kube_scheduler.yaml"
+    path.write_text((HEAD + NO_SCORING).replace("/v1\n", "/v1beta3\n", 1))
+    (line,) = lint_files([path])
+    assert "apiVersion: must be kubescheduler.config.k8s.io/v1; older ones" in line
+    assert [each.text for each in applying.lint_files([(str(path), path.read_text())])] == [line]
+    with pytest.raises(applying.DocumentsError, match="older ones") as refused:
+        applying.read_files([(str(path), path.read_text())])
+    assert len(refused.value.faults) == 1
 
 
 def test_importpolicy_opens_one_change_with_a_rule_set_for_each_profile(tmp_path: Path) -> None:
