@@ -112,6 +112,19 @@ def test_rules_go_from_a_branch_to_two_people_and_back_by_a_revert(shell: Any, t
     assert run(operator, "berth", "export") == exported
 
 
+def test_several_branches_of_a_push_are_planned_and_no_checkout_stays(shell: Any, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    operator = shell(token_of("Operator", "read")) | {"TMPDIR": str(left)}
+    shop = Repository("shop-rules", tmp_path, operator, operator)
+    shop.write("web.yaml", rule_set_document(filters=FIRST))
+    shop.commit("Web Pods fit")
+    shop.git("branch", "second")
+    said = run(operator, "git", "push", "--quiet", "origin", "HEAD:first", "second", folder=shop.checkout)
+    assert said.count("### Web Pods fit") == 2
+    assert list(left.iterdir()) == []
+
+
 def test_a_second_repository_is_told_and_drift_is_shown(shell: Any, tmp_path: Path, monkeypatch: Any) -> None:
     operator = shell(token_of("Operator", "read", "edit", "publish"))
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
