@@ -45,7 +45,7 @@ def find_place(server: str = "", *, from_kubeconfig: bool = False, context: str 
 
 
 def check_server(server: str) -> str:
-    """Return a server's address without a slash at its end, nor the blanks and line ends that files and Secrets leave around it.
+    """Return a server's address without the path of REST or a slash at its end, nor blanks and line ends around it, as files leave them.
 
     Raises:
         CommandError: it is none, or one that a token can't be sent to.
@@ -70,7 +70,8 @@ def check_server(server: str) -> str:
             "BERTH_ALLOW_HTTP=1 where the way there is safe."
         )
         raise CommandError(message)
-    return server.rstrip("/")
+    # What documents of REST begin with, and many copy.
+    return server.rstrip("/").removesuffix("/api/v1").rstrip("/")
 
 
 def is_this_machine(server: str) -> bool:

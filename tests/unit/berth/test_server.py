@@ -254,11 +254,11 @@ def test_what_is_no_address_is_said_to_be_none(berth: Berth, server: str) -> Non
     assert "is no address" in ran.err
 
 
-def test_line_ends_and_blanks_around_an_address_count_for_nothing(
+def test_line_ends_and_blanks_around_an_address_and_the_path_of_rest_count_for_nothing(
     berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub.answer("GET", "/whoami", {"account": "ann"})
-    for written in (f"{stub.url}\n", f" {stub.url}/ "):
+    for written in (f"{stub.url}\n", f" {stub.url}/ ", f"{stub.url}/api/v1", f"{stub.url}/api/v1/"):
         monkeypatch.setenv("BERTH_SERVER", written)
         assert berth("whoami").code == 0
 
