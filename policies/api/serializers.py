@@ -52,7 +52,7 @@ class RuleSetDetailSerializer(RuleSetSerializer):
     class Meta(RuleSetSerializer.Meta):
         fields = [*RuleSetSerializer.Meta.fields, "published"]
 
-    @extend_schema_field(_DOCUMENT)
+    @extend_schema_field(_DOCUMENT | {"nullable": True})
     def get_published(self, row: RuleSet) -> dict[str, Any] | None:
         """Return the published document."""
         version = next((each for each in row.versions.all() if each.state == RuleSetVersion.State.PUBLISHED), None)

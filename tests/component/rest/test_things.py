@@ -22,7 +22,7 @@ from tests.builders import (
     rule_set_document,
 )
 from tests.component.pages import publish_all
-from tests.component.rest.asking import ask, told
+from tests.component.rest.asking import ask, begun, told
 
 pytestmark = pytest.mark.django_db
 
@@ -65,6 +65,13 @@ def test_who_saw_it_before_is_told_by_which_revision_it_became_another_and_not_o
     told(ask(operator, "put", "/rule-sets/beside", {**WEB, "metadata": {"name": "beside"}}))
     refused = told(ask(operator, "put", "/rule-sets/web", WEB, match=seen), 412)
     assert refused["detail"].endswith(f": Revision {theirs.json()['revision']} by operator made it live.")
+
+
+def test_a_rule_set_that_was_never_published_is_answered_as_the_schema_says(operator: Client) -> None:
+    begun(operator, ("rule-sets/web", WEB))
+    schema = operator.get("/api/schema/", headers={"Accept": "application/json"}).json()["components"]["schemas"]
+    assert told(ask(operator, "get", "/rule-sets/web"))["published"] is None
+    assert schema["RuleSetDetail"]["properties"]["published"]["nullable"]
 
 
 def test_lists_are_narrowed_by_what_names_are_like(operator: Client) -> None:
