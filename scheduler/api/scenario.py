@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -41,10 +41,49 @@ class ScenarioSerializer(Asked):
     )
 
 
+class SpreadSerializer(serializers.Serializer[Any]):
+    """How evenly nodes are used: the share of a resource that is requested."""
+
+    min = serializers.FloatField()
+    max = serializers.FloatField()
+    deviation = serializers.FloatField()
+
+
+class BalanceSerializer(serializers.Serializer[Any]):
+    """How evenly nodes are used of what Pods ask for most."""
+
+    cpu = SpreadSerializer()
+    memory = SpreadSerializer()
+
+
+class RefusalSerializer(serializers.Serializer[Any]):
+    """On how many nodes a rule refuses a Pod, and in which words."""
+
+    rule = serializers.CharField()
+    reason = serializers.CharField(allow_blank=True)
+    nodes = serializers.IntegerField()
+
+
+class StopSerializer(serializers.Serializer[Any]):
+    """What keeps the next Pod from a node."""
+
+    pod = serializers.IntegerField(help_text="which one it would be, from 1")
+    refusals = RefusalSerializer(many=True)
+    sentence = serializers.CharField(help_text="for one of the nodes")
+
+
 class SideSerializer(serializers.Serializer[Any]):
     """Where they land by one set of rules."""
 
+    ruleSet = serializers.CharField(allow_blank=True, help_text="of the first Pod; empty for the default set")  # noqa: N815
+    decided = serializers.DictField(child=serializers.IntegerField(), help_text="how many, by rule set")
+    asked = serializers.IntegerField()
+    fits = serializers.IntegerField()
     nodes = serializers.DictField(child=serializers.IntegerField(), help_text="how many, by node")
+    landed = serializers.ListField(child=serializers.CharField(), help_text="each one's node, in order")
+    before = BalanceSerializer()
+    after = BalanceSerializer()
+    stop = StopSerializer(allow_null=True, help_text="null where all got a node")
 
 
 class ScenarioAnswerSerializer(serializers.Serializer[Any]):
@@ -52,6 +91,11 @@ class ScenarioAnswerSerializer(serializers.Serializer[Any]):
 
     says = serializers.ListField(child=serializers.CharField(), help_text="in sentences")
     pods = serializers.IntegerField()
+    running = serializers.IntegerField(help_text="of the template's, with a node already")
+    snapshotAt = serializers.DateTimeField()  # noqa: N815
+    unknown = serializers.ListField(
+        child=serializers.CharField(), help_text="kinds that rules read and nobody recorded"
+    )
     revision = serializers.IntegerField()
     change = serializers.IntegerField(allow_null=True)
     live = SideSerializer()
@@ -69,10 +113,7 @@ class ScenarioView(Door):
 
     @extend_schema(
         request=ScenarioSerializer,
-        responses={
-            200: ScenarioAnswerSerializer,
-            409: OpenApiResponse(description="There is no such Pod or Change, or the cluster can't be asked."),
-        },
+        responses=ScenarioAnswerSerializer,
         examples=[OpenApiExample("three Pods of a manifest", value=_EXAMPLE, request_only=True)],
     )
     def post(self, request: Request) -> Response:

@@ -43,6 +43,15 @@ def test_so_are_those_of_a_manifest(auditor: Client) -> None:
     assert sum(told(ask(auditor, "post", "/scenario", {"manifest": POD}))["live"]["nodes"].values()) == 1
 
 
+def test_the_schema_names_each_member_of_the_answer_and_how_refusals_are_written(auditor: Client) -> None:
+    found = told(ask(auditor, "post", "/scenario", {"pod": "shop/web-1", "pods": 1000}))
+    schema = auditor.get("/api/schema/", headers={"Accept": "application/json"}).json()
+    schemas = schema["components"]["schemas"]
+    for name, shown in (("ScenarioAnswer", found), ("Side", found["live"]), ("Stop", found["live"]["stop"])):
+        assert schemas[name]["properties"].keys() == shown.keys()
+    assert "application/problem+json" in schema["paths"]["/api/v1/scenario"]["post"]["responses"]["409"]["content"]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
