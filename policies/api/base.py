@@ -18,6 +18,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from policies.api.problems import UnlookedError
 from policies.publishing import By, OnBehalf
+from policies.scopes import READ
 
 FIELDS = OpenApiParameter(
     "fields", str, description="Only these members of each object, by commas, such as `name,digest`."
@@ -68,20 +69,37 @@ def tagged(response: Response, digest: str) -> Response:
     return response
 
 
+def _lacks_reading(request: Request) -> str | None:
+    """Return that a token hasn't the scope that every answer takes; None for what has it, and for people."""
+    if not isinstance(request.auth, OnBehalf) or READ in request.auth.scopes:
+        return None
+    return f"The {request.auth.via} hasn't the scope read, which each call takes beside others: answers show what was done."
+
+
 class MayView(DjangoModelPermissions):
     """Lets in who may view the model; what may be done with it, a verb of `publishing` decides."""
+
+    message: str | None = None
 
     perms_map = {
         method: [] if method == "OPTIONS" else ["%(app_label)s.view_%(model_name)s"]
         for method in DjangoModelPermissions.perms_map
     }
 
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return whether the account has the right."""
+        self.message = _lacks_reading(request)
+        return super().has_permission(request, view)
+
 
 class MaySee(BasePermission):
     """Lets in who has the rights that the view names, as each role has."""
 
+    message: str | None = None
+
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Return whether the account has them."""
+        self.message = _lacks_reading(request)
         return bool(request.user and request.user.has_perms(getattr(view, "needs", ("policies.view_ruleset",))))
 
 

@@ -31,6 +31,16 @@ def nobody(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+def test_whoami_says_of_a_token_without_the_scope_read_that_it_is_needed(berth: Berth, stub: Stub) -> None:
+    told = {"account": "operator", "token": "token ci (a)", "roles": ["Operator"], "may": {"edit": True}}
+    stub.answer("GET", "/whoami", told | {"scopes": ["edit"]})
+    assert berth("whoami").out.endswith(
+        "  it may: edit\n  ! It hasn't the scope read, which each call takes: make another token.\n"
+    )
+    stub.answer("GET", "/whoami", told | {"scopes": ["edit", "read"]})
+    assert berth("whoami").out.endswith("  it may: read, edit\n")
+
+
 @pytest.mark.usefixtures("nobody")
 def test_login_keeps_nothing_where_something_else_answers(
     berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
