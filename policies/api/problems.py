@@ -100,7 +100,8 @@ def _refused(error: PublishingError) -> Response:
     elif isinstance(error, OvertakenError):
         code = status.HTTP_412_PRECONDITION_FAILED
     faults = [_told_of_document(each) for each in error.faults]
-    body = problem_of(code, " ".join(error.messages), faults if has_faults else [])
+    # A line each: of many things that a token doesn't reach, or another repository keeps, each is told.
+    body = problem_of(code, "\n".join(error.messages), faults if has_faults else [])
     return Response(body, status=code, content_type=MEDIA_TYPE)
 
 

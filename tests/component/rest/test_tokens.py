@@ -91,6 +91,12 @@ def applied(*documents: Any, **more: Any) -> dict[str, Any]:
     return {"documents": list(documents), "title": "t", **more}
 
 
+def test_each_thing_out_of_reach_has_a_line_of_its_own(team_a: Program) -> None:
+    others = applied(rule_set_document("team-b-y", **SPEC), rule_set_document("team-b-z", **SPEC))
+    lines = told(ask(team_a, "post", "/changes/apply", others), 403)["detail"].splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["RuleSet team-b-y", "RuleSet team-b-z"]
+
+
 def exempted(target: str, namespace: str) -> Any:
     pods = [{"namespace": namespace, "name": "cart"}]
     return exemption_document("freed", target, pods=pods, until="2126-01-01T00:00:00Z")
