@@ -125,10 +125,12 @@ def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
             after, failures = retry_after(row.attempts, random.random()), hook.failures + 1  # noqa: S311 - no secret
             state = Delivery.State.FAILED if after is None else Delivery.State.WAITING
             rest = now + rest_after(failures, random.random())  # noqa: S311 - as above
-            logger.warning("webhook %s: delivery %d failed, attempt %d: %s", hook.name, row.pk, row.attempts, said)
+            logger.warning(
+                "webhook %s: delivery %d failed, attempt %d: %s", hook.name, row.pk, row.attempts, answer.why
+            )
         Delivery.objects.filter(pk=row.pk).update(
             state=state, status=answer.status, said=said, next_at=now + (after or timedelta())
         )
         Webhook.objects.filter(pk=hook.pk).update(
-            held_until=rest, failures=failures, said="" if answer.is_good else said
+            held_until=rest, failures=failures, said="" if answer.is_good else answer.why[:_MAX_SAID]
         )

@@ -39,6 +39,13 @@ class Answer(msgspec.Struct, frozen=True):
         """Whether the receiver has it."""
         return self.status is not None and _SUCCESS <= self.status < _REDIRECT
 
+    @property
+    def why(self) -> str:
+        """Why it failed: with the status, since many refuse without a word."""
+        if self.status is None:
+            return self.said
+        return f"it answered {self.status}" + (f": {self.said}" if self.said else "")
+
 
 def post(
     target: Target,

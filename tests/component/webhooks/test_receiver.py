@@ -20,6 +20,7 @@ from scheduler.webhooks import queue
 from scheduler.webhooks.keeping import Wanted, make_webhook, renew_secret, send_again, send_test
 from scheduler.webhooks.pace import MOST_ATTEMPTS
 from scheduler.webhooks.sealing import seal
+from scheduler.webhooks.sending import Answer
 from tests.certificates import Authority, write
 from tests.stack import BASE_DIR, eventually
 
@@ -149,9 +150,22 @@ def test_what_a_receiver_repeats_of_the_url_is_kept_and_logged_nowhere(
     receiver.does(mode)
     queue.deliver(now=Clock())
     row.refresh_from_db()
-    assert (Delivery.objects.get().said, row.said) == (says, says)
+    sent = Delivery.objects.get()
+    assert (sent.said, row.said) == (says, f"it answered {sent.status}: {says}")
     assert "T0B0" not in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_of_a_receiver_that_refuses_without_a_word_the_status_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = hook("http://127.0.0.1/in")
+    waiting(row, 1)
+    monkeypatch.setattr(queue, "post", lambda *_, **__: Answer(410, ""))
+    queue.deliver(now=Clock())
+    row.refresh_from_db()
+    assert row.said == "it answered 410"
+    assert "attempt 1: it answered 410" in caplog.text
 
 
 def test_of_a_long_answer_the_beginning_is_kept_without_what_no_database_stores(receiver: Receiver) -> None:
