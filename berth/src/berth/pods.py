@@ -125,6 +125,9 @@ def _scenario_lines(found: dict[str, Any]) -> Iterator[str]:
 def decisions(server: Server, given: Namespace) -> Answer:
     """List the newest Decisions; with --follow, and what comes after them until Ctrl-C."""
     filters = _filters(given.filters)
+    if "fields" in filters and (given.follow or given.output == "text"):
+        message = "fields is for --output json or yaml, without --follow: lines show members of their own."
+        raise CommandError(message)
     found = server.get("/decisions", limit=given.limit, **filters)
     rows = list(reversed(found["results"]))
     if given.follow:

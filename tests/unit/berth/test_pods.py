@@ -283,6 +283,8 @@ def test_following_goes_on_once_the_server_answers_again(
         (["=n1"], "'=n1' is no filter"),
         (["--limit", "0"], "from 1 to 1,000"),
         (["--limit", "many"], "from 1 to 1,000"),
+        (["fields=id"], "fields is for --output json or yaml"),
+        (["fields=id", "--follow"], "without --follow"),
         (["--every", "-1"], "from 0.1 to 3,600"),
         (["--every", "nan"], "from 0.1 to 3,600"),
     ],
