@@ -16,6 +16,7 @@ from policies.publishing import OnBehalf
 class MaySerializer(serializers.Serializer[Any]):
     """What this account may do, through what it came by."""
 
+    read = serializers.BooleanField(help_text="which each call takes beside others")
     edit = serializers.BooleanField()
     publish = serializers.BooleanField()
     approve = serializers.BooleanField()
@@ -48,6 +49,7 @@ class WhoamiView(Door):
             "token": by.via if isinstance(by, OnBehalf) else "",
             "scopes": sorted(by.scopes) if isinstance(by, OnBehalf) else [],
             "may": {
+                "read": request.user.has_perm("policies.view_ruleset"),
                 "edit": actor.may_edit,
                 "publish": actor.may_publish,
                 "approve": actor.may_approve,

@@ -67,9 +67,8 @@ def whoami(server: Server, given: Namespace) -> Answer:
         lines.append(f"  by the {found['token']}, with the scopes {', '.join(found['scopes']) or 'none'}")
     lines.append(f"  roles: {', '.join(found.get('roles', ())) or 'none'}")
     may = [name.replace("_", " ") for name, allowed in found.get("may", {}).items() if allowed]
-    reads = not found.get("token") or "read" in found["scopes"]
-    lines.append(f"  it may: {', '.join([*(['read'] if reads else []), *may]) or 'nothing'}")
-    if not reads:
+    lines.append(f"  it may: {', '.join(may) or 'nothing'}")
+    if found.get("token") and "read" not in found["scopes"]:
         lines.append("  ! It hasn't the scope read, which each call takes: make another token.")
     return Answer({"server": server.place.server, **found}, lines)
 

@@ -58,8 +58,9 @@ def test_without_the_scope_read_nothing_is_read(ann: User, path: str) -> None:
 
 
 def test_a_token_has_no_right_that_its_owner_lacks() -> None:
-    nobody = User.objects.create_user("nobody")
-    assert asked(secret_of(nobody)).status_code == 403
+    secret = secret_of(User.objects.create_user("nobody"))
+    assert asked(secret).status_code == 403
+    assert not any(asked(secret, "/api/v1/whoami").json()["may"].values())
 
 
 def test_scopes_narrow_a_superuser_as_anybody() -> None:

@@ -31,7 +31,7 @@ def test_the_status_says_what_is_live_and_what_is_wrong(auditor: Client) -> None
 def test_who_asks_is_told_what_they_may(operator: Client) -> None:
     shown = told(ask(operator, "get", "/whoami"))
     assert (shown["account"], shown["roles"], shown["token"]) == ("operator", ["Operator"], "")
-    assert shown["may"] == {"edit": True, "publish": True, "approve": False, "break_glass": False}
+    assert shown["may"] == {"read": True, "edit": True, "publish": True, "approve": False, "break_glass": False}
 
 
 def test_who_has_no_role_learns_that_alone() -> None:

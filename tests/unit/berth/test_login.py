@@ -32,13 +32,15 @@ def nobody(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_whoami_says_of_a_token_without_the_scope_read_that_it_is_needed(berth: Berth, stub: Stub) -> None:
-    told = {"account": "operator", "token": "token ci (a)", "roles": ["Operator"], "may": {"edit": True}}
-    stub.answer("GET", "/whoami", told | {"scopes": ["edit"]})
+    told = {"account": "operator", "token": "token ci (a)", "roles": ["Operator"]}
+    stub.answer("GET", "/whoami", told | {"scopes": ["edit"], "may": {"read": False, "edit": True}})
     assert berth("whoami").out.endswith(
         "  it may: edit\n  ! It hasn't the scope read, which each call takes: make another token.\n"
     )
-    stub.answer("GET", "/whoami", told | {"scopes": ["edit", "read"]})
+    stub.answer("GET", "/whoami", told | {"scopes": ["edit", "read"], "may": {"read": True, "edit": True}})
     assert berth("whoami").out.endswith("  it may: read, edit\n")
+    stub.answer("GET", "/whoami", told | {"scopes": ["read"], "roles": [], "may": {"read": False}})
+    assert berth("whoami").out.endswith("  roles: none\n  it may: nothing\n")
 
 
 @pytest.mark.usefixtures("nobody")
