@@ -70,7 +70,7 @@ def tagged(response: Response, digest: str) -> Response:
 
 
 def _lacks_reading(request: Request) -> str | None:
-    """Return that a token hasn't the scope that every answer takes; None for what has it, and for people."""
+    """Return why a token may not read: it lacks the scope that every answer takes. None for other tokens, and for people."""
     if not isinstance(request.auth, OnBehalf) or READ in request.auth.scopes:
         return None
     return f"The {request.auth.via} hasn't the scope read, which each call takes beside others: answers show what was done."
