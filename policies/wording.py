@@ -370,10 +370,18 @@ def _rule_sets_changed(before: engine.Revision, after: engine.Revision) -> list[
 
 
 def _rule_set_head(was: engine.RuleSet | None, now: engine.RuleSet) -> str:
-    if not now.version:  # of a Change: it is numbered when it goes live
-        return f"rule set {now.name} {'added' if was is None else f'changed, against version {was.version}'}"
-    head = f"rule set {now.name} version {now.version} published"
-    return head if was is None else f"{head} in place of {was.version}"
+    if was is None:
+        return f"rule set {now.name} {f'version {now.version} published' if now.version else 'added'}"
+    if not now.version or not was.version:
+        return f"rule set {now.name} {_beside_an_edit(was, now)}"
+    return f"rule set {now.name} version {now.version} published in place of {was.version}"
+
+
+def _beside_an_edit(was: engine.RuleSet | engine.PriorityClass, now: engine.RuleSet | engine.PriorityClass) -> str:
+    """Return which version stands against an edit of a Change, which is numbered when it goes live."""
+    if now.version:
+        return f"version {now.version}, against an edit that isn't live"
+    return f"changed, against version {was.version}" if was.version else "changed, against another edit"
 
 
 def _assignments_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
@@ -420,11 +428,8 @@ def _priority_classes_changed(before: engine.Revision, after: engine.Revision) -
             version = f" version {now.version}" if now.version else ""
             lines.append(f"PriorityClass {name}{version} added: {priority_class_sentence(now)}")
         else:
-            head = (
-                f"version {now.version} in place of {was.version}"
-                if now.version
-                else f"changed, against version {was.version}"
-            )
+            both_numbered = was.version and now.version
+            head = f"version {now.version} in place of {was.version}" if both_numbered else _beside_an_edit(was, now)
             lines.append(f"PriorityClass {name} {head}: {_changed(was, now)}")
     return lines
 

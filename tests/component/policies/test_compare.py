@@ -97,6 +97,21 @@ def test_two_changes_are_compared_by_what_each_makes(auditor: Client) -> None:
     assert "rule set new added" in text
 
 
+def test_edits_of_changes_have_no_version_zero(auditor: Client) -> None:
+    publish_all(team("1 > 0"), make_priority_class(value=1))
+    one, other = opened(team("2 > 0"), make_priority_class(value=2)), opened(make_rule_set("new"))
+    again = opened(team("3 > 0"), make_priority_class(value=3))
+    there = read(auditor, compare_url("Change", one.pk, other.pk))
+    assert "rule set web version 1, against an edit that isn't live" in there
+    assert "PriorityClass batch version 1, against an edit that isn't live:" in there
+    between = read(auditor, compare_url("Change", one.pk, again.pk))
+    assert "rule set web changed, against another edit" in between
+    assert "PriorityClass batch changed, against another edit:" in between
+    assert "rule set web changed, against version 1" in read(auditor, compare_url("Change", other.pk, one.pk))
+    for text in (there, between):
+        assert not re.search(r"(version|place of) 0", text)
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
