@@ -490,6 +490,12 @@ def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
     return f"! {kind} {suspension.name} ends with it: {what} would be gone, and is in force if it comes back"
 
 
+def not_paused(target: str) -> str:
+    """Return that what a Pause would be about has none: where that is everything, its parts may have."""
+    what = "Berth as a whole" if target == EVERYTHING else target_in_words(target)
+    return f"{what} isn't paused."
+
+
 def suspension_sentence(suspension: engine.Pause | engine.Exemption) -> str:
     """Return what a Pause or an Exemption has out of force, for whom and until when, in words."""
     what, reason = target_in_words(suspension.target), _on_one_line(suspension.reason)

@@ -185,6 +185,7 @@ def resume(request: HttpRequest) -> HttpResponse:
         title=f"Resume {wording.target_in_words(target)}",
         says="It decides again, as it is live now.",
         about=[each for each in _live(engine.Pause) if each.value.target == target],
+        gone=f"{wording.not_paused(target)} Somebody may have resumed it meanwhile.",
         button="Resume",
     )
 
@@ -217,6 +218,9 @@ def end_exemption(request: HttpRequest) -> HttpResponse:
         title=f"End Exemption {name}",
         says="The rule decides about these Pods again.",
         about=[each for each in _live(engine.Exemption) if each.value.name == name],
+        gone=f"There is no Exemption {name}: somebody may have ended it."
+        if name
+        else "The address names no Exemption.",
         button="End it",
     )
 
@@ -238,11 +242,14 @@ def _ask(
             form = form_class(initial=typed | seen)
         else:
             return HttpResponseRedirect(_say(request, change))
-    about = [(each, wording.suspension_sentence(each.value)) for each in shown.pop("about", ())]
+    found = shown.pop("about", ())
+    # Nobody types a reason for what can't be done.
+    is_gone = "gone" in shown and not found and request.method != "POST"
     context = {
         **admin.site.each_context(request),
         **shown,
-        "about": about,
+        "about": [(each, wording.suspension_sentence(each.value)) for each in found],
+        "is_gone": is_gone,
         "form": form,
         "faults": faults,
         "back": reverse("pauses"),

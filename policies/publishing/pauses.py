@@ -86,7 +86,7 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         edits = pauses_of(target, live)
         if not edits:
             _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
-            raise PublishingError([f"{wording.target_in_words(target)} isn't paused."])
+            raise PublishingError([wording.not_paused(target)])
         change = _make(f"Resume {wording.target_in_words(target)}", edits, by, reason, act="pause")
         _record(audit.Kind.RESUME, change, target, by, reason)
         return change

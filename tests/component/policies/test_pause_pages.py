@@ -207,3 +207,19 @@ def test_what_is_paused_and_what_passes_over_pods_lead_to_the_things(operator: C
     assert "/admin/policies/revision/" in shown.split('id="pauses"')[1]
     send(operator, PAUSE + "everything", reason="storm")
     assert ">Everything</a>" not in get(operator, "/admin/policies/pauses/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (RESUME + "everything", "Berth as a whole isn't paused."),
+        (RESUME + "RuleSet/web", "Rule set web isn't paused."),
+        ("/admin/policies/pauses/end-exemption/?name=cart", "There is no Exemption cart:"),
+        ("/admin/policies/pauses/end-exemption/", "The address names no Exemption."),
+    ],
+)
+def test_no_reason_is_asked_for_ending_what_is_not_there(operator: Client, path: str, said: str) -> None:
+    """Somebody else ended it, and this tab still shows the way here."""
+    page = get(operator, path)
+    assert said in text_of(page)
+    assert 'id="pause_form"' not in page.content.decode()
