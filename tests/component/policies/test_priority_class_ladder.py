@@ -66,6 +66,14 @@ def test_pods_and_namespaces_stand_beside_a_bar_as_long_as_their_share(auditor: 
     assert "Pods were counted at" in text_of(get(auditor, LIST))
 
 
+def test_pods_that_were_never_counted_are_no_zero(auditor: Client, server: PriorityServer) -> None:
+    PriorityClassUser.objects.all().delete()
+    PriorityClassLook.objects.update(users_counted_at=None)
+    assert "Pods weren't counted yet" in text_of(get(auditor, LIST))
+    said = {name: " ".join(re.sub(r"<[^>]+>", " ", row).split()) for name, row in rungs(auditor).items()}
+    assert {text.endswith("not counted yet") for text in said.values()} == {True}
+
+
 def test_one_pod_among_very_many_still_has_a_bar(auditor: Client, server: PriorityServer) -> None:
     use("mine", "lab", 1)
     use("web", "big", 1_000_000)
