@@ -29,6 +29,16 @@ django.setup()
 from policies.models import Change
 Change.objects.filter(pk=Change.objects.filter(state="in_review").latest("pk").pk).update(title="W" * 200)
 """
+_LONG_NAMES = """
+import django
+django.setup()
+from datetime import UTC, datetime
+from scheduler.models import Decision, PendingPod
+now, space, name = datetime.now(UTC), "n" * 63, ".".join(["b" * 62] * 4)
+where = {"pod_namespace": space, "pod_name": name, "pod_uid": "long-names"}
+Decision.objects.create(at=now, process="long@a", sequence=1, verb="filter", revision=1, rule_set="web", nodes=15_000, feasible=14_999, best=name, top_reason="r" * 128, **where)
+PendingPod.objects.create(uid="long-names", namespace=space, name=name, scheduler_name="s" * 253, owner_kind="Workflow", owner_name=name, created_at=now, since=now, reason="r" * 300)
+"""
 # Tables that are wider than what they stand in: some of their columns can't be seen without scrolling sideways.
 _CUT = """() => [...document.querySelectorAll('table.berth-table')]
     .filter((table) => table.scrollWidth > table.clientWidth + 1 || table.offsetWidth > table.parentElement.clientWidth + 1).map((table) => table.id)"""
@@ -106,6 +116,25 @@ def test_a_title_without_a_space_wraps(phone: Page, lived_in_admin: Admin) -> No
         for width in (320, 1280):
             phone.set_viewport_size({"width": width, "height": 844})
             assert phone.evaluate(_WIDER) == [], (path, width)
+
+
+def test_names_of_any_length_and_answers_about_many_nodes_are_within_the_screen(
+    phone: Page, lived_in_admin: Admin
+) -> None:
+    lived_in_admin.run("-c", _LONG_NAMES)
+    space, name = "n" * 63, ".".join(["b" * 62] * 4)
+    pending = f"scheduler/pending/?namespace={space}&owner_kind=Workflow&owner_name={name}"
+    paths = ["", "scheduler/pending/", "scheduler/pending/?by=owner", pending, f"scheduler/pods/{space}/unknown/"]
+    paths += [f"scheduler/workloads/{space}/Workflow/{name}/", "scheduler/decision/"]
+    for path in paths:
+        phone.goto(f"/admin/{path}")
+        for width in (390, 1280):
+            phone.set_viewport_size({"width": width, "height": 844})
+            assert phone.evaluate(_WIDER) == [], (path, width)
+    phone.set_viewport_size({"width": 390, "height": 844})
+    answer = phone.locator(".berth-answer").filter(has_text="14,999 of 15,000 nodes").first
+    assert answer.evaluate("each => each.scrollWidth <= each.clientWidth")
+    assert answer.evaluate("each => getComputedStyle(each, '::before').content") == "none"
 
 
 def test_what_an_empty_field_suggests_does_not_look_typed(phone: Page) -> None:
