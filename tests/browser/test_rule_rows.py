@@ -108,3 +108,18 @@ def test_the_count_of_tests_leads_to_the_tests_that_are_folded(form: Page) -> No
     form.click("#tests-heading")
     expect(form.locator("details[open] #id_tests")).to_have_count(1)
     expect(form.locator(".cm-editor.cm-focused")).to_be_visible()
+
+
+@pytest.mark.parametrize("page", [FORM, "/admin/policies/rule-set-text/web/"])
+def test_letters_typed_into_the_editor_lead_to_no_other_page(form: Page, page: str) -> None:
+    """`g` and `p` lead to Processes, `?` to the list of keys, `/` to the search: not from where an expression is typed."""
+    form.goto(page)
+    editor = form.locator(".cm-content").first
+    editor.click()
+    form.keyboard.press("Control+End")
+    form.keyboard.type("gpu / gh ? a : b")
+    # A page that was asked for would be there now.
+    form.wait_for_timeout(1_000)
+    assert form.url.endswith(page)
+    expect(editor).to_contain_text("gpu / gh ? a : b")
+    expect(form.locator("#keys")).to_be_hidden()

@@ -16,7 +16,12 @@
     });
   });
 
-  const isTyping = (target) => target.isContentEditable || FIELDS.includes(target.tagName);
+  // The rule editor stands in a shadow tree: outside of it, what is typed there seems to come from the box around it.
+  function isTyping(event) {
+    const target = event.composedPath()[0];
+    return target.isContentEditable || FIELDS.includes(target.tagName);
+  }
+
   const isSeen = (element) => element.getClientRects().length > 0;
 
   function toSearch() {
@@ -37,7 +42,7 @@
   }
 
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
     if (event.key === "Shift") return; // a capital comes next
     if (document.querySelector("dialog[open]") && event.key !== "g" && waitingSince < 0) return;
     const isSecond = event.timeStamp - waitingSince < PATIENCE_MILLISECONDS;
