@@ -38,6 +38,16 @@ MOST_EDITS_SHOWN = 10
 _ADVICE = "Nothing is saved yet, and what was typed is below. Save again to replace theirs by it; or open theirs in another tab."
 
 
+def say_saved(request: HttpRequest, key: Key, saved: Change) -> None:
+    """Add messages: which Change an edit is in, and which others edit the same thing."""
+    name = key[1]
+    messages.success(request, f"{name} is in {saved}. Nothing of it is live until that is published.")
+    for number in publishing.open_changes_of([key]):
+        if number != saved.pk:
+            said = f"Change {number} edits {name} too: whoever publishes second has to look at both, and rebase."
+            messages.warning(request, said)
+
+
 def open_change_of(request: HttpRequest) -> Change | None:
     """Return the open Change that the address names, if it names one."""
     number = request.GET.get("change", "")
@@ -301,11 +311,7 @@ class EditingAdmin(ModelAdmin):
             return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
         if f"{self.opts.app_label}_{self.opts.model_name}_save_and_publish" in request.POST and is_new:
             return self._publish(request, saved)
-        messages.success(request, f"{name} is in {saved}. Nothing of it is live until that is published.")
-        for number in publishing.open_changes_of([(self.kind, name)]):
-            if number != saved.pk:
-                said = f"Change {number} edits {name} too: whoever publishes second has to look at both, and rebase."
-                messages.warning(request, said)
+        say_saved(request, (self.kind, name), saved)
         if "_continue" in request.POST:
             return HttpResponseRedirect(edit_url(self.kind, name, saved))
         return HttpResponseRedirect(change_url(saved.pk))

@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import checking, manifests, publishing
 from policies.admin.base import change_url, edit_url, person
-from policies.admin.editing import EditForm, open_change_of
+from policies.admin.editing import EditForm, open_change_of, say_saved
 from policies.admin.faults import FieldFault
 from policies.admin.help import HELP
 from policies.admin.panels import draft_links
@@ -173,7 +173,7 @@ def _saved(request: HttpRequest, form: TextForm) -> HttpResponse:
     if saved is None:
         messages.info(request, f"{name} is as it is live: there was nothing to save.")
         return HttpResponseRedirect(reverse("rule_set_text", args=[name]))
-    messages.success(request, f"{name} is in {saved}. Nothing of it is live until that is published.")
+    say_saved(request, form.key(), saved)
     if "_continue" in request.POST:
         return HttpResponseRedirect(f"{reverse('rule_set_text', args=[name])}?change={saved.pk}")
     return HttpResponseRedirect(change_url(saved.pk))

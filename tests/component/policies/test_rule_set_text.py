@@ -89,6 +89,13 @@ def test_who_saves_second_is_told_and_keeps_what_was_typed(operator: Client) -> 
     assert "mine" in manifests.to_yaml(document_of(publishing.found_in(change, KEY).value))  # type: ignore[arg-type]
 
 
+def test_who_saves_beside_another_change_is_told(operator: Client) -> None:
+    data = text_data(get(operator, PAGE))
+    theirs = opened(make_rule_set(filters=[{"builtin": "PodFitsResources"}]), by="carol")
+    data["text"] = data["text"].replace("another team", "mine")
+    assert f"Change {theirs.pk} edits web too" in text_of(operator.post(PAGE, data, follow=True))
+
+
 def test_an_auditor_has_no_text_to_write(auditor: Client) -> None:
     assert auditor.get(PAGE).status_code == 403
     assert auditor.post(f"{PAGE}check/", {"text": ""}).status_code == 403
