@@ -80,10 +80,15 @@ def _warnings(row: Assignment) -> list[str]:
     return warnings_of(value, publishing.current_revision().assignments)
 
 
+def _label(form: Any, name: str) -> str:
+    """Return what a field is called on the page; faults of no field are the whole form's."""
+    return form[name].label if name in form.fields else "the form"
+
+
 def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
     context: dict[str, Any] = {"url": _takes_url(number)}
     if not form.is_valid():
-        faults = [f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items()]
+        faults = [f"{_label(form, name)}: {' '.join(map(str, said))}" for name, said in form.errors.items()]
         return {**context, "fault": f"Mend the form first. {' '.join(faults)}"}
     value = read_assignment(compiler.assignment_document(form.instance))
     live, chosen = publishing.current_revision(), form.chosen()

@@ -68,7 +68,7 @@ def test_a_shadow_says_that_it_takes_none_and_what_it_would_take_if_it_were_enfo
 def test_a_new_one_is_asked_about_and_a_faulty_form_says_so(operator: Client, asked: list[Any]) -> None:
     data = form_data(get(operator, ADD)) | {"name": "new", "order": "10"}
     url = "/admin/policies/assignment/takes/"
-    assert "Mend the form first" in text_of(operator.post(url, data))
+    assert "Mend the form first. Rule set: This field is required." in text_of(operator.post(url, data))
     data["rule_set"] = Assignment.objects.get().rule_set_id
     text = text_of(operator.post(url, data))
     assert "Order 10 is that of gives, too" in text
