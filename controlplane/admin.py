@@ -13,6 +13,9 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from policies.admin.frame import ModelAdmin
 
+# Of the accounts that lose a role.
+_MOST_NAMED = 20
+
 # As the menu and the log call them. Migrations don't know of it: they go by what Django declares.
 for model, word in ((User, "account"), (Group, "role")):
     options: Any = model._meta  # noqa: SLF001 - Django's documented API
@@ -31,11 +34,28 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
     list_filter = ("groups", "is_active")
+    # What Django calls otherwise: its words are about any site.
+    _WORDS = {
+        "is_staff": ("May sign in", "An account that may not is told the same as one with another password."),
+        "groups": ("Roles", "What the account may do is what its roles let it do."),
+    }
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         """Bring along the roles of each."""
         found: QuerySet[User] = super().get_queryset(request)
         return found.prefetch_related("groups")
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        """Return a field, called as everywhere else here."""
+        field = super().formfield_for_dbfield(db_field, request, **options)
+        if field is not None and db_field.name in self._WORDS:
+            field.label, field.help_text = self._WORDS[db_field.name]
+        return field
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: Any) -> None:
+        """Let a new account sign in: it is for nothing else, and without a role it sees nothing."""
+        obj.is_staff = obj.is_staff or not change
+        super().save_model(request, obj, form, change)
 
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 - Django's name
@@ -56,3 +76,14 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
 @admin.register(Group)
 class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
     """The pages of roles."""
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Return who loses the role, in place of naming each row that joins it to a right."""
+        _rows, _counts, lacking, protected = super().get_deleted_objects(objs, request)
+        lines = []
+        for role in objs:
+            names = list(role.user_set.order_by("username").values_list("username", flat=True))
+            more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+            loses = f"taken from {', '.join([*names[:_MOST_NAMED], *more])}" if names else "which nobody has"
+            lines.append(f"Role {role.name}, {loses}")
+        return lines, {"roles": len(lines)}, lacking, protected
