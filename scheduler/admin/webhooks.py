@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
-from django.db.models import Count, Q
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -66,13 +66,19 @@ class ChangeForm(WebhookForm):
     )
 
 
+def _with_proof() -> QuerySet[Webhook]:
+    """Return the webhooks, each with whether its log has something that came through: without, nobody knows that it can."""
+    done = Delivery.objects.filter(webhook=OuterRef("pk"), state=Delivery.State.DELIVERED)
+    return Webhook.objects.annotate(is_proved=Exists(done))
+
+
 @admin.site.admin_view
 @permission_required(MAY, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """List the webhooks, and how they do."""
     waits = Count("deliveries", filter=Q(deliveries__state=Delivery.State.WAITING))
-    rows = list(Webhook.objects.annotate(waiting=waits)[:_MOST])
+    rows = list(_with_proof().annotate(waiting=waits)[:_MOST])
     context = {
         **admin.site.each_context(request),
         "title": "Webhooks",
@@ -121,7 +127,7 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": f"Webhook {row.name}",
-        "hook": Webhook.objects.get(pk=row.pk),
+        "hook": _with_proof().get(pk=row.pk),
         "form": form,
         "deliveries": found[:_PER_PAGE],
         "before": found[_PER_PAGE - 1].pk if len(found) > _PER_PAGE else 0,

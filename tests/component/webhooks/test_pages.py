@@ -172,3 +172,16 @@ def test_metrics_say_which_fails_and_how_much_waits(root: Client) -> None:
     said = generate_latest(WEBHOOKS).decode()
     assert f'berth_webhook_failures{{webhook="{row.pk}"}} 2.0' in said
     assert f'berth_webhook_waiting{{webhook="{row.pk}"}} 1.0' in said
+
+
+def test_one_that_delivered_nothing_is_not_said_to_do_well(root: Client) -> None:
+    row, _ = made(root, url="https://127.0.0.1/refused-when-it-is-sent-to")
+    assert "nothing was delivered lately" in text_of(get(root, LIST))
+    assert "Nothing was delivered to https://127.0.0.1 lately: a test says whether it can be." in text_of(
+        get(root, page(row))
+    )
+    root.post(page(row, "test/"))
+    assert "nothing was delivered lately" in text_of(get(root, LIST))
+    row.deliveries.update(state=Delivery.State.DELIVERED)
+    assert "✓ well" in text_of(get(root, LIST))
+    assert "✓ Sends to https://127.0.0.1" in text_of(get(root, page(row)))
