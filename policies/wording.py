@@ -491,7 +491,7 @@ def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
 
 
 def not_paused(target: str) -> str:
-    """Return that what a Pause would be about has none: where that is everything, its parts may have."""
+    """Return the sentence that nothing pauses a target; where the target is everything, its parts may be paused."""
     what = "Berth as a whole" if target == EVERYTHING else target_in_words(target)
     return f"{what} isn't paused."
 
