@@ -1,12 +1,16 @@
-"""The page of oneself: the account, what one may do, one's sessions and last sign-ins."""
+"""The pages of oneself: the account, what one may do, one's sessions and last sign-ins; a new password."""
 
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth import BACKEND_SESSION_KEY
 from django.contrib.auth.models import User
+from django.contrib.auth.views import PasswordChangeView
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -15,6 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 from controlplane.models import Token
 from controlplane.roles import words_of
 from controlplane.sessions import end_sessions, sessions_of
+from controlplane.sign_in_form import OwnPasswordForm
 from policies.admin.base import person
 from policies.audit_words import title_of
 from policies.models import AuditEvent
@@ -60,6 +65,18 @@ def end(request: HttpRequest, name: str) -> HttpResponse:
 def end_others(request: HttpRequest) -> HttpResponse:
     """End all of one's own sessions but this one."""
     return _ended(request, end_sessions(person(request), this=request.session.session_key))
+
+
+@transaction.atomic
+@admin.site.admin_view
+def change_password(request: HttpRequest) -> HttpResponseBase:
+    """Change one's own password. It and its AuditEvent are in one transaction; Django's page has none."""
+    view = PasswordChangeView.as_view(
+        form_class=partial(OwnPasswordForm, request),
+        success_url=reverse("admin:password_change_done"),
+        extra_context=admin.site.each_context(request),
+    )
+    return view(request)
 
 
 def _ended(request: HttpRequest, number: int) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The form to sign in by a password: how many are compared at once, and how many of one address."""
+"""The forms that compare a password, to sign in and to change one's own: how many at once, and how many of one address."""
 
 import threading
 import time
@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from unfold.forms import AuthenticationForm
+from django.http import HttpRequest
+from unfold.forms import AdminOwnPasswordChangeForm, AuthenticationForm
 
 from controlplane.accounts import counted_address
 
@@ -71,3 +74,19 @@ class SignInForm(AuthenticationForm):  # type: ignore[misc] # Unfold has no type
         """Compare the password where it may be compared."""
         with TURNS.comparing(counted_address(self.request), int(time.monotonic() // 60)):
             return super().clean()
+
+
+class OwnPasswordForm(AdminOwnPasswordChangeForm):  # type: ignore[misc] # as above
+    """Unfold's, with the same bounds: who has somebody's session guesses the password no faster than who has none."""
+
+    def __init__(self, request: HttpRequest, user: User, *arguments: Any, **options: Any) -> None:
+        super().__init__(user, *arguments, **options)
+        self._request = request
+
+    def clean_old_password(self) -> str:
+        """Compare the password as for signing in, which counts, logs and writes down wrong ones."""
+        given: str = self.cleaned_data["old_password"]
+        with TURNS.comparing(counted_address(self._request), int(time.monotonic() // 60)):
+            if authenticate(self._request, username=self.user.get_username(), password=given) != self.user:
+                raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
+        return given

@@ -2,7 +2,6 @@
 
 from django.conf import settings
 from django.contrib import admin
-from django.db import transaction
 from django.urls import include, path
 from django.views.generic import RedirectView
 from mozilla_django_oidc.views import OIDCLogoutView
@@ -25,8 +24,7 @@ urlpatterns = [
     path("metrics", health.metrics, name="metrics"),
     path("admin/scheduler/", include("scheduler.admin.urls")),
     path("admin/policies/", include("policies.admin.urls")),
-    # A password and its AuditEvent are in one transaction; Django's page has none.
-    path("admin/password_change/", transaction.atomic(admin.site.admin_view(admin.site.password_change))),
+    path("admin/password_change/", profile_pages.change_password),
     # Before the admin's own, which keeps for minutes what it found.
     path("admin/search/", palette.search),
     path("admin/profile/", profile_pages.page, name="profile"),

@@ -129,7 +129,7 @@ ROWS = {
     "names in a field": f"| names in a field of a form, by commas | {fields._MOST_NAMES:,} |",
     "REST's limit": f"| REST: `limit`, a place in a list | {parameters.MAX_LIMIT:,} rows a page;",
     "sign-ins by password": (
-        f"| sign-ins by password | {sign_in_form.AT_ONCE} compared at once, of the admin's eight threads; {sign_in_form.OF_ADDRESS} wrong ones a minute "
+        f"| sign-ins by password, and the old one where a new one is set | {sign_in_form.AT_ONCE} compared at once, of the admin's eight threads; {sign_in_form.OF_ADDRESS} wrong ones a minute "
         "of an address,"
     ),
     "statement": f"| a statement for a page | {doors.STATEMENT_SECONDS:g} s (PostgreSQL",

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
+from django.core.management import call_command
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -26,6 +28,8 @@ from controlplane.accounts import LocalAccounts, address
 from controlplane.env_values import READERS
 from controlplane.models import Identity
 from controlplane.provider import Provider, ProviderError, account, roles_of
+from policies.models import AuditEvent
+from policies.publishing import AuditKind
 
 ISSUER = "https://sign-in.example.org"
 OPS = {"sub": "7", "preferred_username": "sam", "email": "sam@example.org"}
@@ -303,6 +307,42 @@ def test_who_guesses_is_locked_out_for_a_while_and_nobody_else_is(client: Client
     assert "Locked out" in refused.content.decode()
     # From elsewhere the account's own person goes on.
     assert sign_in(client, "sam", "a long enough password", REMOTE_ADDR="192.0.2.7").status_code == 302
+
+
+def test_who_has_somebodys_session_guesses_the_password_no_faster_than_who_signs_in(client: Client) -> None:
+    User.objects.create_user("sam", password="a long enough password", is_staff=True)
+    assert sign_in(client, "sam", "a long enough password").status_code == 302
+    new = "another long password"
+
+    def change(old: str) -> Any:
+        typed = {"old_password": old, "new_password1": new, "new_password2": new}
+        return client.post("/admin/password_change/", typed)
+
+    for _ in range(settings.AXES_FAILURE_LIMIT - 1):
+        refused = change("a guess")
+        assert (refused.status_code, "entered incorrectly" in refused.content.decode()) == (200, True)
+    assert change("a guess").status_code == 429
+    assert change("a long enough password").status_code == 429
+    failed = AuditEvent.objects.filter(thing_name="sam", kind=AuditKind.LOG_IN_FAILED)
+    assert failed.count() >= settings.AXES_FAILURE_LIMIT
+    call_command("axes_reset_username", "sam", stdout=StringIO())
+    assert change("a long enough password").status_code == 302
+    assert User.objects.get(username="sam").check_password(new)
+
+
+def test_passwords_are_compared_a_few_at_once_for_a_new_one_as_well(client: Client, compared: list[str]) -> None:
+    client.force_login(User.objects.create_user("sam", password="right", is_staff=True))
+    typed = {
+        "old_password": "right",
+        "new_password1": "another long password",
+        "new_password2": "another long password",
+    }
+    with ExitStack() as others:
+        for number in range(sign_in_form.AT_ONCE):
+            others.enter_context(sign_in_form.TURNS.comparing(f"192.0.2.{number}", int(time.monotonic() // 60)))
+        assert "Too many passwords" in client.post("/admin/password_change/", typed).content.decode()
+        assert compared == []
+    assert client.post("/admin/password_change/", typed).status_code == 302
 
 
 @pytest.fixture
