@@ -1,5 +1,6 @@
 """Single acts over REST: a document put in place of what is live, pauses, exemptions, roll-backs, canary Pods."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -87,6 +88,22 @@ def test_lists_are_narrowed_by_what_names_are_like(operator: Client) -> None:
     assert names("team") == names("tea*m") == []
     refused = told(ask(operator, "get", "/rule-sets?name=team.*"), 400)
     assert refused["faults"][0]["path"] == "name"
+
+
+def test_a_pattern_of_many_stars_takes_no_longer_than_one_of_few(auditor: Client, operator: Client) -> None:
+    told(
+        ask(
+            operator,
+            "put",
+            "/rule-sets/max-replicas-per-node",
+            rule_set_document("max-replicas-per-node", filters=[TEAM_FILTER]),
+        )
+    )
+    for stars, names in (("*" * 14 + "0", []), ("*a" * 2 + "*" * 12 + "e", ["max-replicas-per-node"])):
+        began = time.process_time()
+        found = told(ask(auditor, "get", f"/rule-sets?fields=name&name={stars}"))["results"]
+        assert [each["name"] for each in found] == names
+        assert time.process_time() - began < 2
 
 
 def test_names_of_priority_classes_are_narrowed_with_their_dots(operator: Client) -> None:
