@@ -64,7 +64,7 @@ class LocalAccounts(ModelBackend):
 
 
 def address(request: HttpRequest) -> str:
-    """Return the address that failures are counted by: the connection's, or the one that our own proxy adds as the last."""
+    """Return the address that somebody comes from: the connection's, or the one that our own proxy adds as the last."""
     peer = str(request.META.get("REMOTE_ADDR", ""))
     if not settings.BERTH.behind_tls_proxy:
         return peer
@@ -75,6 +75,11 @@ def address(request: HttpRequest) -> str:
         return str(ip_address((found["six"] or found["four"]) if found else said))
     except ValueError:
         return peer
+
+
+def lock_out_address(request: HttpRequest) -> str:
+    """Return the address that lock-outs go by: of IPv6 the first of its /64, of which one machine has as many as it likes."""
+    return counted_address(request).partition("/")[0]
 
 
 def locked_out(request: HttpRequest, response: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:

@@ -204,7 +204,7 @@ AXES_FAILURE_LIMIT = BERTH.sign_in_failures
 AXES_COOLOFF_TIME = timedelta(minutes=BERTH.lock_out_minutes)
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_CLIENT_IP_CALLABLE = "controlplane.accounts.address"
+AXES_CLIENT_IP_CALLABLE = "controlplane.accounts.lock_out_address"
 AXES_LOCKOUT_CALLABLE = "controlplane.accounts.locked_out"
 # What was tried is a line of the log; rows are kept for counting alone.
 AXES_DISABLE_ACCESS_LOG = True

@@ -134,7 +134,7 @@ ROWS = {
     ),
     "statement": f"| a statement for a page | {doors.STATEMENT_SECONDS:g} s (PostgreSQL",
     "sign-ins": (
-        f"After five wrong passwords for an account from one address both are refused together for "
+        f"After five wrong passwords for an account from one address, of IPv6 a /64, both are refused together for "
         f"{DEFAULTS.lock_out_minutes} minutes"
     ),
     "sessions": f"A session ends after {DEFAULTS.session_hours} hours",

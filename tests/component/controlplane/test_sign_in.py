@@ -309,6 +309,19 @@ def test_who_guesses_is_locked_out_for_a_while_and_nobody_else_is(client: Client
     assert sign_in(client, "sam", "a long enough password", REMOTE_ADDR="192.0.2.7").status_code == 302
 
 
+def test_who_guesses_from_many_addresses_of_one_network_of_ipv6_is_locked_out_like_who_has_one(client: Client) -> None:
+    User.objects.create_user("sam", password="a long enough password", is_staff=True)
+    statuses = [
+        sign_in(client, "sam", "a guess", REMOTE_ADDR=f"2001:db8:1:2::{number}").status_code
+        for number in range(settings.AXES_FAILURE_LIMIT)
+    ]
+    assert statuses == [200] * (settings.AXES_FAILURE_LIMIT - 1) + [429]
+    assert sign_in(client, "sam", "a long enough password", REMOTE_ADDR="2001:db8:1:2:ffff::1").status_code == 429
+    # Another network's, and one of IPv4 as a listener for both writes it, are others.
+    for elsewhere in ("2001:db8:1:3::1", "::ffff:192.0.2.7"):
+        assert sign_in(client, "sam", "a guess", REMOTE_ADDR=elsewhere).status_code == 200
+
+
 def test_who_has_somebodys_session_guesses_the_password_no_faster_than_who_signs_in(client: Client) -> None:
     User.objects.create_user("sam", password="a long enough password", is_staff=True)
     assert sign_in(client, "sam", "a long enough password").status_code == 302
