@@ -47,6 +47,9 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
             if mode == "hang":
                 time.sleep(_HANGS)
                 return
+            if mode == "mumble":
+                self.wfile.write(b"ERR no hook " + self.path.encode() + b"\r\n\r\n")
+                return
             status = {"fail": 503, "redirect": 302, "quote": 404, "move": 301}.get(mode, 200)
             words = {
                 "fail": b"I am ill",

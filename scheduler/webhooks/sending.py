@@ -77,7 +77,8 @@ def post(
     except OSError as error:
         return Answer(None, f"can't be reached: {error.strerror or error}")
     except h11.ProtocolError as error:
-        return Answer(None, f"its answer isn't HTTP: {error}")
+        # What stands behind the colon are the receiver's own bytes, which may repeat the URL.
+        return Answer(None, f"its answer isn't HTTP: {str(error).partition(':')[0]}")
     except ValueError as error:
         return Answer(None, f"can't be asked: {error}")  # a name that no certificate can have
 

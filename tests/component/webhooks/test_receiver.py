@@ -138,6 +138,7 @@ def test_each_notice_arrives_signed_and_in_order_though_the_receiver_fails_hangs
     ("mode", "says"),
     [
         ("quote", "Cannot POST /hooks/…?sig=…"),
+        ("mumble", "its answer isn't HTTP: illegal status line"),
         ("move", "it redirects, which isn't followed: enter the final URL. It leads to https://127.0.0.1/hooks/…?sig=…/"),
     ],
 )  # fmt: skip
