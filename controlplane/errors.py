@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.auth.models import Group
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import BadRequest, DisallowedHost
 from django.db import Error, OperationalError
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -49,6 +49,8 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
     if isinstance(exception, DisallowedModelAdminLookup):
         text = f"This list can't be narrowed by {_refused_filter(request, exception)}."
         return _page(request, 400, "That can't be asked", text, "Take it out of the address, or choose on the page.")
+    if isinstance(exception, BadRequest):
+        return _page(request, 400, "That can't be asked", str(exception), "Go back, and ask for less.")
     text = "The link or the form that led here asks for something that can't be: a number that is none, a column that isn't there."
     return _page(request, 400, "That can't be asked", text, "Go back, and ask anew from the page itself.")
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import unfold.decorators
 from django import forms
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
+from django.core.exceptions import BadRequest, FieldDoesNotExist, PermissionDenied, ValidationError
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -45,6 +46,7 @@ __all__ = [
     "display",
     "once",
     "refusals_of",
+    "refuse_many_words",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -52,6 +54,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # What the audit calls rows, where it isn't by their model's name.
 _AUDIT_KINDS = {"User": "Account", "Group": "Role"}
+# Of a search in a list.
+MOST_WORDS = 100
 # Where a request keeps why its save was refused.
 _REFUSALS = "berth.refusals"
 
@@ -100,6 +104,17 @@ def once(method: Function) -> Function:
     return cast("Function", shown)
 
 
+def refuse_many_words(text: str) -> None:
+    """Refuse a search by more words than anybody types.
+
+    Raises:
+        BadRequest: it has too many: a condition is built into all those before it, which takes seconds for a thousand.
+    """
+    if len(text.split()) > MOST_WORDS:
+        message = f"A search has {MOST_WORDS} words at most."
+        raise BadRequest(message)
+
+
 class ChangeList(UnfoldChangeList):
     """Unfold's list, whose rows know whether names of people are links for who asks."""
 
@@ -132,6 +147,14 @@ class ModelAdmin(UnfoldModelAdmin):
             # A number that no date has makes an overflow of dates.
             return str(value).isdecimal() and len(str(value)) <= len("9999")
         return lookup in self.linked_by or any(lookup in _asked_by(each) for each in self.get_list_filter(request))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Find the rows that have each word."""
+        refuse_many_words(search_term)
+        found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
+        return found
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the row. An empty `_to_field`, which Django lets pass and then looks for as a column, is none."""

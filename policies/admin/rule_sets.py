@@ -27,7 +27,7 @@ from policies.admin.base import (
     person,
 )
 from policies.admin.editing import EditedChangeList, EditingAdmin
-from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once
+from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once, refuse_many_words
 from policies.admin.panels import draft_links, list_links, rule_counts
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -235,6 +235,7 @@ class RuleSetAdmin(EditingAdmin):
     ) -> tuple[QuerySet[RuleSet], bool]:
         """Find them; the menu of a form finds those that can be chosen, by name."""
         if request.resolver_match and request.resolver_match.url_name == "autocomplete":
+            refuse_many_words(search_term)
             terms = Q(*(("name__icontains", term) for term in search_term.split()))
             return queryset.filter(terms, pk__in=publishing.rule_sets_in_use().values("pk")), False
         found, may_repeat = super().get_search_results(request, queryset, search_term)

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from controlplane import doors, sign_in_form, token_review
 from policies import differences, manifests, parameters
-from policies.admin import fields, rule_forms
+from policies.admin import fields, frame, rule_forms
 from policies.checking import limits as checking
 from policies.engine import quantity, reading, validation
 from policies.engine.cel import cost, functions, language, oversize
@@ -127,6 +127,7 @@ ROWS = {
     "names": f"| a Pod's name, namespace and UID | {objects.MAX_NAME_LENGTH} characters each |",
     "reads": f"within {cost.MAX_EXPRESSION_MILLISECONDS} ms; {oversize.MOST_VALUES:,} values, {oversize.MOST_DEEP} deep |",
     "names in a field": f"| names in a field of a form, by commas | {fields._MOST_NAMES:,} |",
+    "words of a search": f"| words of a search in a list | {frame.MOST_WORDS} | 400 |",
     "REST's limit": f"| REST: `limit`, a place in a list | {parameters.MAX_LIMIT:,} rows a page;",
     "sign-ins by password": (
         f"| sign-ins by password, and the old one where a new one is set | {sign_in_form.AT_ONCE} compared at once, of the admin's eight threads; {sign_in_form.OF_ADDRESS} wrong ones a minute "

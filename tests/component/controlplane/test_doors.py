@@ -226,9 +226,20 @@ def test_a_form_with_what_can_be_no_rows_key_is_shown_again_or_refused(admin_cli
 
 
 @pytest.mark.parametrize("page", ["auth/user", "policies/ruleset", "policies/change"])
-def test_a_search_for_more_words_than_the_database_bears_is_no_fault(admin_client: Client, page: str) -> None:
-    response = admin_client.get(f"/admin/{page}/", {"q": "a " * 1500}, secure=True)
-    assert response.status_code == (400 if connection.vendor == "sqlite" else 200)
+def test_a_search_has_a_hundred_words_at_most(admin_client: Client, page: str) -> None:
+    refused = admin_client.get(f"/admin/{page}/", {"q": "a " * 101}, secure=True)
+    assert refused.status_code == 400
+    assert "A search has 100 words at most." in refused.content.decode()
+    assert admin_client.get(f"/admin/{page}/", {"q": "a " * 100}, secure=True).status_code == 200
+
+
+def test_the_menu_of_rule_sets_is_searched_by_a_hundred_words_at_most(admin_client: Client) -> None:
+    asked = {"app_label": "policies", "model_name": "assignment", "field_name": "rule_set"}
+    statuses = [
+        admin_client.get("/admin/autocomplete/", {**asked, "term": "a " * words}, secure=True).status_code
+        for words in (100, 101)
+    ]
+    assert statuses == [200, 400]
 
 
 def test_a_page_has_a_thousand_rows_at_most(auditor: Client) -> None:
