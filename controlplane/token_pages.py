@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -22,7 +22,8 @@ from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_tok
 from policies.admin.base import person
 from policies.scopes import EDIT, PUBLISH, READ, REVIEW
 
-_MOST = 500
+# Of those that let nobody in any more, the newest.
+_MOST_OVER = 500
 _SCOPES = [
     (READ, "read: see what its owner sees"),
     (EDIT, "edit: open Changes, edit them, send them to review"),
@@ -117,11 +118,15 @@ def _visible(request: HttpRequest) -> QuerySet[Token]:
 
 def _page(request: HttpRequest, form: TokenForm, *, made: Token | None = None, secret: str = "") -> HttpResponse:
     now = timezone.now()
-    rows = [{"row": row, "state": row.state(now)} for row in _visible(request)[:_MOST]]
+    rows = _visible(request)
+    # Each that lets somebody in is shown: behind others, whose number is anybody's choice, nobody would find it to revoke it.
+    active = rows.filter(revoked_at=None, expires_at__gt=now)
+    over = list(rows.filter(~Q(revoked_at=None) | Q(expires_at__lte=now))[: _MOST_OVER + 1])
     context: dict[str, Any] = {
         **admin.site.each_context(request),
         "title": "Tokens",
-        "rows": sorted(rows, key=lambda each: each["state"] != "active"),
+        "rows": [{"row": row, "state": row.state(now)} for row in (*active, *over[:_MOST_OVER])],
+        "has_more": len(over) > _MOST_OVER,
         "form": form,
         "made": made,
         "secret": secret,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from controlplane.models import Token
 from tests.component.pages import get, text_of
@@ -44,6 +45,24 @@ def test_a_token_is_made_for_who_asks_and_shown_once(operator: Client) -> None:
     assert secret.partition(".")[2] not in page.content.decode()
     assert "read, edit team-a-*, shared; no Assignments" in text_of(page)
     assert "testserver" not in row.last_used_from
+
+
+def test_one_that_lets_somebody_in_is_shown_however_many_others_are_newer(
+    operator: Client, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.token_pages._MOST_OVER", 2)
+    for name in ("kept", "over-0", "over-1", "over-2"):
+        secret_of(User.objects.get(username="operator"))
+        Token.objects.filter(name__startswith="token ").update(name=name)
+    Token.objects.filter(name__startswith="over").update(revoked_at=timezone.now(), revoked_by="operator")
+    for client in (operator, root):
+        said = text_of(get(client, PAGE))
+        assert [name in said for name in ("kept", "over-0", "over-1", "over-2")] == [True, False, True, True]
+        assert "Older ones that let nobody in any more aren't shown" in said
+    operator.post(f"/admin/tokens/{Token.objects.get(name='kept').pk}/revoke/")
+    assert "Older ones" in text_of(get(operator, PAGE))
+    Token.objects.filter(name__startswith="over").delete()
+    assert "Older ones" not in text_of(get(operator, PAGE))
 
 
 def test_what_is_wrong_is_said_beside_the_form(operator: Client) -> None:
