@@ -10,8 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-# asm-generic/socket.h; Python's socket has no name for it.
-_SO_ATTACH_FILTER = 26
+# asm-generic/socket.h; Python's socket has no names for them.
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _SYN = 0x02
 _OFFSET_OF_TCP_FLAGS = 13
 # Classic BPF over the TCP header (linux/filter.h struct sock_filter: code, jump if true, jump if false, constant).
@@ -41,6 +41,13 @@ def refuse_beginnings(listener: socket.socket) -> None:
     # Some kernels refuse it to processes without rights, as where all programs of the machine take more than bpf_jit_limit.
     with suppress(PermissionError):
         listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
+
+
+def take_beginnings(listener: socket.socket) -> None:
+    """Take new connections again where a process before this one refused them: it was ended alone, and its master goes on."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # most often there is nothing to be taken off
+            listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
 
 def is_shared(master: int) -> bool:

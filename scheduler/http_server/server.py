@@ -25,7 +25,7 @@ from typing import Any
 
 from scheduler.http_server.connection import Connection, Listener, Wants
 from scheduler.http_server.hosts import is_this_machine
-from scheduler.http_server.listeners import refuse_beginnings
+from scheduler.http_server.listeners import refuse_beginnings, take_beginnings
 from scheduler.metrics import CONNECTIONS_REFUSED
 
 logger = logging.getLogger("berth.server")
@@ -120,6 +120,7 @@ class Server:
             thread.start()
         for listener in self._listeners:
             listener.socket.settimeout(0)
+            take_beginnings(listener.socket)
             self._selector.register(listener.socket, selectors.EVENT_READ, listener)
         self._alarm.settimeout(0)
         self._wake.settimeout(0)

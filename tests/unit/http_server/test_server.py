@@ -46,7 +46,7 @@ class Client:
     """One connection to the server; what it gets is waited for, by its own turns where the server has no thread."""
 
     def __init__(self, address: Any, turn: Callable[[], None], source: str) -> None:
-        self.sock = socket.create_connection(address, source_address=(source, 0))
+        self.sock = socket.create_connection(address, 30, source_address=(source, 0))
         self.sock.settimeout(10)
         self._turn = turn
 
@@ -461,3 +461,19 @@ class TestTheEnd:
             assert first.answer() == (200, b"hi", False)
             assert first.sock.recv(1) == b""
         assert calls == ["/"]
+
+    def test_the_next_process_takes_connections_on_the_listener_of_one_that_was_ended_alone(self) -> None:
+        kept = socket.create_server(("127.0.0.1", 0))
+        with kept:
+            for _ in range(2):
+                listener = listening(Budget(ROOM))
+                listener.socket.close()
+                server = Server([listener._replace(socket=kept.dup())], echo, threads=1)
+                loop = threading.Thread(target=server.serve, daemon=True)
+                loop.start()
+                client = Client(kept.getsockname(), lambda: None, "127.0.0.1")
+                with client.sock:
+                    assert client.call() == 200
+                server.stop()
+                loop.join(60)
+                assert not loop.is_alive()
