@@ -26,6 +26,7 @@ GATE_CHECKS: Mapping[str, GateLevel] = {
     "refused": "warning",
     "taken": "warning",
     "best-node": "warning",
+    "pauses": "warning",
     "assignments": "warning",
     "documents": "blocking",
     "tests": "blocking",

@@ -178,6 +178,11 @@ def is_owned_by(pod: Pod, kind: str, name: str) -> bool:
     return start == name and (last == pod.labels.get("pod-template-hash") if kind == "Deployment" else last.isdecimal())
 
 
+def in_force(pauses: Iterable[Pause], now: datetime) -> list[Pause]:
+    """Return the Pauses that haven't ended at a moment."""
+    return [each for each in pauses if (end := ends_at(each.until)) is None or end > now]
+
+
 def ends_at(until: str) -> datetime | None:
     """Return when something ends; None for what doesn't by itself."""
     return datetime.fromisoformat(until) if until else None

@@ -5,6 +5,7 @@ A further check is a function like these, a line in `CHECKS`, and its name in
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -15,7 +16,8 @@ from policies.engine.cel import Result as Gives
 from policies.engine.conflicts import conflicts
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.ruleset import Revision, RuleSet
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, RULE_SET, Target, in_force
+from policies.engine.ruleset import Assignment, Pause, Revision, RuleSet
 from policies.publishing import Edit, Result, checked_rule_sets, misfits
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from policies.wording import counted
@@ -31,6 +33,8 @@ _NONE = ("a Pod that waits would be left with no node", "Pods that wait would be
 _REFUSED = ("a Pod runs where its rules would refuse it", "Pods run where their rules would refuse them")
 _TAKEN = ("a rule set gains or loses Pods", "rule sets gain or lose Pods")
 _BEST = ("a Pod that waits would have another best node", "Pods that wait would have another best node")
+
+_PAUSED = ("a Pause leaves out what the Change is about", "Pauses leave out what the Change is about")
 
 _NONE_THEN = ("a Pod would have got no node", "Pods would have got no node")
 _BACKTESTED = "every Pod would have kept a node"
@@ -49,6 +53,7 @@ class Question(msgspec.Struct):
         forecast: what it would do to the Pods that are there; None where that isn't known.
         unknown: why it isn't known.
         backtest: what the newest backtest of these edits found; None where none has ended.
+        now: the moment; Pauses end.
     """
 
     before: Revision
@@ -57,6 +62,7 @@ class Question(msgspec.Struct):
     forecast: Forecast | None = None
     unknown: str = ""
     backtest: Backtested | None = None
+    now: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def rule_sets(self) -> list[RuleSet]:
@@ -191,6 +197,31 @@ def best_node(question: Question) -> Result:
     return _with_left_out(_result("best-node", lines, passed, _BEST, found), _forecast(question).waiting_left_out)
 
 
+def pauses(question: Question) -> Result:
+    """Whether a Pause keeps what is edited out of the forecast: then that says nothing of what comes when it ends."""
+    lines = [
+        f"{what} is out of force by Pause {each.name}{f' until {each.until}' if each.until else ''}: what the gate says of Pods leaves it out"
+        for each in in_force(question.after.pauses, question.now)
+        if (what := _left_out_by(each, question))
+    ]
+    return _result("pauses", lines, "nothing of it is paused", _PAUSED)
+
+
+def _left_out_by(pause: Pause, question: Question) -> str:
+    """Return what a Pause has out of force of what is edited, what gives that, or what it gives; empty for nothing of these."""
+    kind, name, rule = Target.parse(pause.target)
+    rule_sets = {each.name for each in question.rule_sets}
+    assigned = [edit.value for edit in question.edits if isinstance(edit.value, Assignment)]
+    if kind == EVERYTHING:
+        return EVERYTHING if rule_sets or assigned else ""
+    if kind == RULE_SET and name in rule_sets.union(each.rule_set for each in assigned):
+        return f"rule {rule} of rule set {name}" if rule else f"rule set {name}"
+    giving = {each.name for each in question.after.assignments if each.rule_set in rule_sets}
+    if kind == ASSIGNMENT and name in giving.union(each.name for each in assigned):
+        return f"Assignment {name}"
+    return ""
+
+
 def backtest(question: Question) -> Result:
     """Whether Pods would have got no node, by the newest backtest of these edits."""
     found = question.backtest
@@ -218,6 +249,7 @@ CHECKS: Mapping[str, tuple[bool, Callable[[Question], Result]]] = {
     "refused": (True, refused),
     "taken": (True, taken),
     "best-node": (True, best_node),
+    "pauses": (False, pauses),
     "backtest": (False, backtest),
 }
 

@@ -13,7 +13,7 @@ from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.pauses import Target, is_owned_by, without_rules
+from policies.engine.pauses import Target, in_force, is_owned_by, without_rules
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Exemption, Pause, Revision, RuleSet, decode_revision, encode
 from policies.engine.validation import read_document
@@ -325,3 +325,9 @@ class TestDocuments:
     def test_targets_read_as_they_are_written(self) -> None:
         for text in ("everything", "Assignment/a", "RuleSet/web", "RuleSet/web/team"):
             assert str(Target.parse(text)) == text
+
+
+def test_pauses_are_in_force_until_they_end() -> None:
+    ended, ends = (make_pause(name, until=f"2026-01-01T00:00:0{second}Z") for name, second in (("a", 0), ("b", 1)))
+    stays = make_pause("c")
+    assert in_force([ended, ends, stays], datetime(2026, 1, 1, tzinfo=UTC)) == [ends, stays]

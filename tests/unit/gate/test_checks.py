@@ -1,5 +1,6 @@
 """What each check of the gate says, and in which order people read it."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -192,6 +193,37 @@ def test_a_costly_rule_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert look("cost", asked).verdict == PASSED
     monkeypatch.setattr(checks, "_COSTLY_SHARE", 0.0)
     assert "rule set web takes about" in look("cost", asked).lines[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "edit", "what"),
+    [
+        ("everything", make_rule_set("web", filters=[TEAM_FILTER]), "everything"),
+        ("everything", make_assignment("all", "web"), "everything"),
+        ("everything", make_priority_class("gold", 1), ""),
+        ("RuleSet/web", make_rule_set("web", filters=[TEAM_FILTER]), "rule set web"),
+        ("RuleSet/web", make_assignment("all", "web"), "rule set web"),
+        ("RuleSet/web", make_rule_set("db"), ""),
+        ("RuleSet/web/team", make_rule_set("web", filters=[TEAM_FILTER]), "rule team of rule set web"),
+        ("Assignment/all", make_assignment("all", "web"), "Assignment all"),
+        ("Assignment/all", make_rule_set("web", filters=[TEAM_FILTER]), "Assignment all"),
+        ("Assignment/all", make_rule_set("db"), ""),
+    ],
+)
+def test_what_a_pause_keeps_out_of_the_forecast_is_said(target: str, edit: Value, what: str) -> None:
+    live = Revision(
+        number=1,
+        rule_sets=[make_rule_set("web"), make_rule_set("db")],
+        assignments=[make_assignment("all", "web")],
+        pauses=[make_pause("moved", target, until="2026-02-01T00:00:00Z")],
+    )
+    edits = [Edit.of(edit)]
+    asked = Question(live, with_edits(live, edits), edits, NOTHING, now=datetime(2026, 1, 1, tzinfo=UTC))
+    found = look("pauses", asked)
+    said = f"{what} is out of force by Pause moved until 2026-02-01T00:00:00Z: what the gate says of Pods leaves it out"
+    assert (found.verdict, list(found.lines)) == ((FOUND, [said]) if what else (PASSED, []))
+    asked.now = datetime(2026, 3, 1, tzinfo=UTC)
+    assert look("pauses", asked).verdict == PASSED
 
 
 def test_only_conflicts_that_the_edits_bring_are_found() -> None:
