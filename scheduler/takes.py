@@ -12,7 +12,7 @@ from policies.engine.conflicts import conflicts
 from policies.engine.decision import FiledAssignments
 from policies.engine.objects.owners import draw
 from policies.engine.objects.pod import Pod
-from policies.engine.pauses import Suspensions
+from policies.engine.pauses import Suspensions, paused_assignments
 from policies.engine.ruleset import Assignment, Revision
 from policies.engine.selectors import Labels
 from scheduler.cluster.client import Client
@@ -109,10 +109,11 @@ def _pods(client: Client, labels: Mapping[str, Labels]) -> Iterable[tuple[Pod, L
             yield pod, labels.get(pod.namespace, {})
 
 
-def warnings_of(assignment: Assignment, assignments: Iterable[Assignment]) -> list[str]:
+def warnings_of(assignment: Assignment, revision: Revision, now: datetime) -> list[str]:
     """Return what stands in an Assignment's way by what it says alone, in sentences: those before it that hide it, equal orders."""
-    beside = [*(each for each in assignments if each.name != assignment.name), assignment]
-    found = [each.sentence() for each in conflicts(beside, {assignment.name}) if each.kind != "same order"]
+    paused = paused_assignments(revision.pauses, now)
+    beside = [*(each for each in revision.assignments if each.name != assignment.name), assignment]
+    found = [each.sentence(paused) for each in conflicts(beside, {assignment.name}) if each.kind != "same order"]
     equal = sorted(each.name for each in beside if each.order == assignment.order and each.name != assignment.name)
     if equal:
         more = f" and {len(equal) - _NAMED} more" if len(equal) > _NAMED else ""

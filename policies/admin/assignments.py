@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -22,6 +23,7 @@ from policies.engine import ruleset as engine
 from policies.engine.conflicts import conflicts
 from policies.engine.documents import read_assignment
 from policies.engine.errors import Fault, RuleSetError
+from policies.engine.pauses import paused_assignments
 from policies.models import Assignment, RuleSet
 from policies.publishing import Kind, Value
 
@@ -60,8 +62,10 @@ class AssignmentChangeList(EditedChangeList):
         super().get_results(request)
         found: dict[str, list[str]] = {}
         shown = {row.name for row in self.result_list}
-        for each in conflicts(publishing.current_revision().assignments, shown):
-            found.setdefault(each.name, []).append(each.sentence())
+        live = publishing.current_revision()
+        paused = paused_assignments(live.pauses, timezone.now())
+        for each in conflicts(live.assignments, shown):
+            found.setdefault(each.name, []).append(each.sentence(paused))
         for row in self.result_list:
             row.conflicts = found.get(row.name, [])
 

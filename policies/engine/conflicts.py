@@ -28,8 +28,12 @@ class Conflict(NamedTuple):
     name: str
     other: str
 
-    def sentence(self) -> str:
-        """Return it in words, without a full stop."""
+    def sentence(self, paused: Collection[str] = ()) -> str:
+        """Return it in words, without a full stop. Assignments that are `paused` take no Pods for now."""
+        until = f", once Assignment {self.other} isn't paused any more" if self.other in paused else ""
+        return self._sentence() + until
+
+    def _sentence(self) -> str:
         if self.name == self.other:
             return f"Assignment {self.name} is never reached: no Pod can meet all that it requires"
         match self.kind:

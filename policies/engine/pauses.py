@@ -183,6 +183,12 @@ def in_force(pauses: Iterable[Pause], now: datetime) -> list[Pause]:
     return [each for each in pauses if (end := ends_at(each.until)) is None or end > now]
 
 
+def paused_assignments(pauses: Iterable[Pause], now: datetime) -> set[str]:
+    """Return the names of the Assignments that are out of force at a moment, each by a Pause of its own."""
+    targets = (Target.parse(each.target) for each in in_force(pauses, now))
+    return {target.name for target in targets if target.kind == ASSIGNMENT}
+
+
 def ends_at(until: str) -> datetime | None:
     """Return when something ends; None for what doesn't by itself."""
     return datetime.fromisoformat(until) if until else None

@@ -77,7 +77,7 @@ def _warnings(row: Assignment) -> list[str]:
         value = read_assignment(compiler.assignment_document(row))
     except RuleSetError as error:
         return [f"It is faulty: {error}"]
-    return warnings_of(value, publishing.current_revision().assignments)
+    return warnings_of(value, publishing.current_revision(), timezone.now())
 
 
 def _label(form: Any, name: str) -> str:
@@ -112,7 +112,7 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
         "name": value.name,
         "found": found,
         "groups": groups,
-        "warnings": warnings_of(value, after.assignments),
+        "warnings": warnings_of(value, after, timezone.now()),
     }
 
 

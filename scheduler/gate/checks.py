@@ -16,7 +16,7 @@ from policies.engine.cel import Result as Gives
 from policies.engine.conflicts import conflicts
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.pauses import ASSIGNMENT, EVERYTHING, RULE_SET, Target, in_force
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, RULE_SET, Target, in_force, paused_assignments
 from policies.engine.ruleset import Assignment, Pause, Revision, RuleSet
 from policies.publishing import Edit, Result, checked_rule_sets, misfits
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
@@ -125,7 +125,8 @@ def assignments(question: Question) -> Result:
     about = {edit.name for edit in question.edits if edit.kind == "Assignment"}
     was = set(conflicts(question.before.assignments, about))
     new = [each for each in conflicts(question.after.assignments, about) if each not in was]
-    lines, found = [each.sentence() for each in new], [each._asdict() for each in new]
+    paused = paused_assignments(question.after.pauses, question.now)
+    lines, found = [each.sentence(paused) for each in new], [each._asdict() for each in new]
     return _result(
         "assignments",
         lines,

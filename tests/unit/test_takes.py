@@ -58,11 +58,22 @@ def test_shadows_and_what_is_paused_take_none() -> None:
 
 
 def test_warnings_say_what_hides_it_equal_orders_and_an_empty_match() -> None:
-    hidden, *_ = warnings_of(web("late", 10), [make_assignment("all", order=1)])
+    hidden, *_ = warnings_of(web("late", 10), revision(make_assignment("all", order=1)), NOW)
     assert hidden == "Assignment late is never reached: all before it takes every Pod that it could take"
-    (equal,) = warnings_of(web("one", 10), [make_assignment("two", order=10, match={"namespaces": ["shop"]})])
+    (equal,) = warnings_of(
+        web("one", 10), revision(make_assignment("two", order=10, match={"namespaces": ["shop"]})), NOW
+    )
     assert equal.startswith("Order 10 is that of two, too")
-    hides, empty = warnings_of(make_assignment("one", order=1), [make_assignment("two", order=2)])
+    hides, empty = warnings_of(make_assignment("one", order=1), revision(make_assignment("two", order=2)), NOW)
     assert hides == "Assignment two is never reached: one before it takes every Pod that it could take"
     assert empty.startswith("Its match is empty")
-    assert warnings_of(web("one", 1), [make_assignment("two", order=2, match={"namespaces": ["shop"]})]) == []
+    assert (
+        warnings_of(web("one", 1), revision(make_assignment("two", order=2, match={"namespaces": ["shop"]})), NOW) == []
+    )
+
+
+def test_what_a_paused_assignment_hides_is_said_to_be_hidden_once_it_comes_back() -> None:
+    live = revision(make_assignment("all", order=1), pauses=[make_pause(target="Assignment/all")])
+    assert warnings_of(web("late", 10), live, NOW) == [
+        "Assignment late is never reached: all before it takes every Pod that it could take, once Assignment all isn't paused any more"
+    ]

@@ -5,7 +5,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.models import Assignment, RuleSet
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set
 from tests.component.pages import change_url, get, opened, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
@@ -23,6 +23,13 @@ def test_the_list_says_who_is_never_reached(auditor: Client) -> None:
     text = text_of(get(auditor, LIST))
     assert "! Assignment narrow is never reached: wide before it takes every Pod that it could take." in text
     assert text.count("is never reached") == 1
+
+
+def test_what_a_paused_assignment_hides_is_said_to_be_hidden_once_it_comes_back(auditor: Client) -> None:
+    rule_set = make_rule_set("web", filters=[TEAM_FILTER])
+    publish_all(rule_set, make_assignment("all", "web", order=1), make_assignment("late", "web", order=9))
+    publish_all(make_pause("moved", "Assignment/all"))
+    assert "takes every Pod that it could take, once Assignment all isn" in text_of(get(auditor, LIST))
 
 
 def test_of_many_conflicts_the_list_says_the_first_ones(auditor: Client) -> None:

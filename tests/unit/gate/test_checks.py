@@ -236,6 +236,9 @@ def test_only_conflicts_that_the_edits_bring_are_found() -> None:
     assert found.lines == [
         "Assignment later is never reached: all before it takes every Pod that it could take",
     ]
+    paused = msgspec.structs.replace(after, pauses=[make_pause("moved", "Assignment/all")])
+    (said,) = look("assignments", Question(before, paused, [Edit.of(new)], NOTHING)).lines
+    assert said.endswith("every Pod that it could take, once Assignment all isn't paused any more")
 
 
 def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents() -> None:
