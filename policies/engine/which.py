@@ -52,7 +52,7 @@ def which(revision: Revision, pod: Pod, namespace_labels: Labels, now: datetime)
         namespace_labels: of its namespace.
         now: the moment; Pauses and Exemptions end.
     """
-    named = f"{pod.namespace}/{pod.name}"
+    named = f"{pod.namespace}/{pod.name or _unnamed(pod)}"
     out = Suspensions(revision.pauses, revision.exemptions).of(pod, now)
     everything = out.everything() if out else None
     if everything is not None:
@@ -121,6 +121,12 @@ def _because(assignment: Assignment, pod: Pod, out: OutOfForce | None) -> Iterat
         yield f"{_suspended('its rule set', whole)}: it decides nothing"
     for rule, each in out.rules(assignment.rule_set).items():
         yield _suspended(f"its rule {rule}", each)
+
+
+def _unnamed(pod: Pod) -> str:
+    """Return what stands for the name of a Pod that will get one from the API server, or has none."""
+    metadata = pod.json.get("metadata") or {}
+    return f"{metadata.get('generateName') or ''}(no name yet)"
 
 
 def _drawn(assignment: Assignment, pod: Pod) -> str:

@@ -147,3 +147,12 @@ def test_where_everything_is_paused_nothing_is_asked() -> None:
     found = which(made, POD, {}, EPOCH)
     assert found == Which(pod="shop/cart", revision=3, because=["everything is out of force by Pause stop"])
     assert next(iter(lines_of(found))).startswith("no Assignment takes shop/cart")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [(None, "default/(no name yet)"), ({"namespace": "shop", "generateName": "web-"}, "shop/web-(no name yet)")],
+)
+def test_a_pod_without_a_name_is_said_to_have_none(metadata: dict[str, Any] | None, said: str) -> None:
+    pod = Pod.from_json({"metadata": metadata} if metadata else {})
+    assert next(lines_of(which(revision(), pod, {}, EPOCH))).startswith(f"no Assignment takes {said}: ")
