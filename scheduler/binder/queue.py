@@ -102,14 +102,14 @@ class Queue:
         if known is None:
             known = self._pods[pod.uid] = Waiting(pod, now, now, now, nominated=pod.parsed.status.nominated_node_name)
             self._counts[State.ACTIVE] += 1
-            self._move(known, State.GATED if is_gated(pod) else State.ACTIVE, now)
+            self._move(known, State.GATED if pod.is_gated else State.ACTIVE, now)
             return known
         before, known.pod = known.pod, pod
         nominated = pod.parsed.status.nominated_node_name
         if nominated != before.parsed.status.nominated_node_name:  # by who led meanwhile, or by a person
             known.nominated = nominated
         if known.state is State.GATED:
-            if not is_gated(pod):
+            if not pod.is_gated:
                 self._move(known, State.ACTIVE, now)
         elif known.state is State.UNSCHEDULABLE and _differs(before, pod):
             known.attempts = 0
@@ -154,7 +154,7 @@ class Queue:
         known.until = now + backoff_seconds(known.attempts)
         known.requeued_by = frozenset(requeued_by) | {REVISION}
         known.opens_at = opens_at
-        self._move(known, State.GATED if is_gated(known.pod) else State.UNSCHEDULABLE, now)
+        self._move(known, State.GATED if known.pod.is_gated else State.UNSCHEDULABLE, now)
 
     def retry(self, uid: str, now: float) -> None:
         """Put back a Pod whose binding failed: it is tried again after its backoff, whatever happens."""
@@ -234,11 +234,6 @@ class Queue:
 def backoff_seconds(attempts: int) -> float:
     """Return how long a Pod waits at least after so many attempts."""
     return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(attempts - 1, 10), LONGEST_BACKOFF_SECONDS)
-
-
-def is_gated(pod: Pod) -> bool:
-    """Return whether a Pod has schedulingGates, which somebody else takes away when it may be scheduled."""
-    return bool((pod.json.get("spec") or {}).get("schedulingGates"))
 
 
 def _differs(before: Pod, after: Pod) -> bool:

@@ -136,6 +136,11 @@ class Pod:
         return self.parsed.metadata.deletion_timestamp is not None
 
     @property
+    def is_gated(self) -> bool:
+        """Whether the Pod has schedulingGates, which somebody else takes away when it may be scheduled."""
+        return bool((self.json.get("spec") or {}).get("schedulingGates"))
+
+    @property
     def priority(self) -> int:
         """The Pod's priority, 0 when it has none."""
         return self.spec.priority or 0

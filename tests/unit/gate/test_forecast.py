@@ -256,6 +256,15 @@ def test_rules_count_nominated_pods_for_berths_own_scheduler_alone(scheduler: st
     assert [each.pod.removeprefix("default/") for each in said.waiting] == gaining
 
 
+def test_a_pod_with_scheduling_gates_is_taken_by_its_assignment_and_waits_for_no_node() -> None:
+    labels = {"kind": "team", "team": "nobody"}
+    gated = make_pod("gated", labels=labels, schedulingGates=[{"name": "example.org/wait"}])
+    nodes, live = [make_node("n1")], revision(1, strict=False)
+    assert len(asked(nodes, [make_pod("free", labels=labels), gated], live, revision(2, strict=True)).waiting) == 1
+    found = asked(nodes, [gated], Revision(number=1, rule_sets=live.rule_sets), live)
+    assert (found.pods, found.taken) == (1, [Taken("", 0, 1), Taken("web", 1, 0)])
+
+
 def test_a_static_pod_is_refused_by_none_for_its_kubelet_runs_it_unasked() -> None:
     static = make_pod("kube-apiserver-n1", uid="u", nodeName="n1", labels={"kind": "team", "team": "a"})
     static["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "5c9b1a"}

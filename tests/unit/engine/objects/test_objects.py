@@ -379,3 +379,10 @@ def test_a_pod_that_only_counts_is_made_of_its_typed_part_and_counts_the_same() 
     whole = Pod.from_json(make_pod(requests={"cpu": "2"}))
     again = Pod.counting(whole.parsed)
     assert (again.json, again.requests.amounts) == ({}, whole.requests.amounts)
+
+
+def test_a_pod_is_gated_while_it_has_scheduling_gates() -> None:
+    gated = Pod.from_json(make_pod(schedulingGates=[{"name": "example.org/wait"}]))
+    assert gated.is_gated
+    assert not Pod.from_json(make_pod(schedulingGates=[])).is_gated
+    assert not Pod.counting(gated.parsed).is_gated
