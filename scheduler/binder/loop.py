@@ -511,7 +511,7 @@ def _note_events(change: Change[Pod], events: set[str]) -> None:
         return
     if before is None or not before.spec.node_name or before.labels != pod.labels:
         events.add(POD_CAME)
-    elif before.requests != pod.requests:
+    if before is not None and before.spec.node_name and before.requests != pod.requests:
         events.add(POD_GONE)
     if before is not None and pod.is_deleting and not before.is_deleting:
         events.add(POD_LEAVES)

@@ -774,3 +774,15 @@ def test_a_pod_that_is_being_bound_is_not_decided_on_again_by_waking_it(world: W
     world.turn()
     assert world.recorded == [("a", "n1")]
     assert world.state("a") is State.TAKEN
+
+
+def test_a_pod_that_shrinks_as_its_labels_change_gives_its_room_to_those_that_wait(world: World) -> None:
+    world.node("n1", cpu="2")
+    world.pod("running", requests={"cpu": "2"}, node="n1")
+    world.pod("a", requests=ONE)
+    world.turn()
+    assert world.state("a") is State.UNSCHEDULABLE
+    world.now += 5
+    world.pod("running", requests={"cpu": "500m"}, node="n1", labels={"x": "y"})
+    world.turn(2)
+    assert sorted(world.on("n1")) == ["a", "running"]
