@@ -41,10 +41,10 @@ _MOST_IN_A_ROW = 200
 def signature(pod: Pod) -> Hashable:
     """Return what built-ins read of a Pod. Its JSON isn't in it: a rule that reads that says so (`pod_paths`)."""
     spec, owner = pod.json.get("spec") or {}, pod.metadata.controller
-    # The claims of ephemeral volumes are called after the Pod, which then is like no other.
-    name = pod.name if any(volume.ephemeral is not None for volume in pod.spec.volumes or ()) else ""
+    # The claims of ephemeral volumes are called after the Pod and belong to it, which then is like no other.
+    own = (pod.name, pod.uid) if any(volume.ephemeral is not None for volume in pod.spec.volumes or ()) else ()
     claims = bool(spec.get("resourceClaims"))
-    return pod.traits, claims, name, owner, pod.is_best_effort, msgspec.msgpack.encode(slim_spec(pod.spec))
+    return pod.traits, claims, own, owner, pod.is_best_effort, msgspec.msgpack.encode(slim_spec(pod.spec))
 
 
 class _Asked:

@@ -20,6 +20,7 @@ NOT_SEEN = Status(Code.UNRESOLVABLE, "Berth has not seen claims and volumes yet"
 NO_CLAIM = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod was not found")
 CLAIM_GOES = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod is being deleted")
 CLAIM_LOST = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod has lost its PersistentVolume")
+NOT_OWNER = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod was not created for it (pod is not owner)")
 UNBOUND = Status(Code.UNRESOLVABLE, "pod has unbound immediate PersistentVolumeClaims")
 WAITING = Status(
     Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod waits for its first consumer, which Berth doesn't bind"
@@ -27,7 +28,7 @@ WAITING = Status(
 NO_VOLUME = Status(Code.UNRESOLVABLE, "a PersistentVolume of the Pod was not found")
 OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) didn't match PersistentVolume's node affinity")
 # As long as a claim is refused for itself, it has to change. Its volume's change helps nobody, and comes right before it.
-_OF_CLAIMS = (NO_CLAIM, CLAIM_GOES, CLAIM_LOST, UNBOUND, WAITING)
+_OF_CLAIMS = (NO_CLAIM, CLAIM_GOES, CLAIM_LOST, NOT_OWNER, UNBOUND, WAITING)
 DEVICES = Status(Code.UNRESOLVABLE, "the Pod has resourceClaims (DRA), which Berth doesn't allocate")
 
 
@@ -35,13 +36,15 @@ class CheckVolumeBinding(Filter):
     """The Pod's claims are bound, and the node reaches their volumes.
 
     A claim that isn't bound yet refuses all nodes: one that waits for its first consumer has to be bound to a node by the
-    scheduler, which Berth doesn't do. So does a claim or a volume that is missing, a claim that is being deleted, and one
-    that has lost its volume. What a volume's affinity asks of a node's name (matchFields) isn't asked, as in upstream.
-    An in-tree volume is taken for its CSI driver's on nodes whose CSINode says that the driver is in its place; one that
-    can't be is reached from none of them.
+    scheduler, which Berth doesn't do. So does a claim or a volume that is missing, a claim that is being deleted, one that
+    has lost its volume, and one that has the name for an ephemeral volume of the Pod and wasn't made for it. What a
+    volume's affinity asks of a node's name (matchFields) isn't asked, as in upstream. An in-tree volume is taken for its
+    CSI driver's on nodes whose CSINode says that the driver is in its place; one that can't be is reached from none of
+    them.
 
     Source: kube-scheduler v1.36.3 framework/plugins/volumebinding/volume_binding.go (PreFilter, Filter) and binder.go;
-    component-helpers v0.36.3 storage/volume/helpers.go (CheckNodeAffinity, which is given the node's labels alone).
+    component-helpers v0.36.3 storage/volume/helpers.go (CheckNodeAffinity, which is given the node's labels alone) and
+    storage/ephemeral/ephemeral.go (VolumeIsForPod).
     """
 
     scope = Scope.NODE
@@ -62,16 +65,16 @@ class CheckVolumeBinding(Filter):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Look at each claim."""
-        names = _claims_of(cycle.pod)
-        if not names:
+        claims = _claims_of(cycle.pod)
+        if not claims:
             return Verdicts.success(len(rows))
         objects = cycle.snapshot.knowing(self.reads)
         if objects is None:
             return _refuse_all(rows, NOT_SEEN)
         reached: Mask = np.ones(len(rows), dtype=np.bool_)
-        for name in names:
+        for name, is_ephemeral in claims:
             cycle.give_way()
-            refusal = _refusal_of(objects, cycle.pod.namespace, name)
+            refusal = _refusal_of(objects, cycle.pod, name, is_ephemeral=is_ephemeral)
             if refusal is WAITING and self._binds_late:
                 continue
             if refusal is not None:
@@ -93,25 +96,27 @@ class CheckResourceClaims(Filter):
         return _refuse_all(rows, DEVICES) if spec.get("resourceClaims") else Verdicts.success(len(rows))
 
 
-def _claims_of(pod: Pod) -> list[str]:
-    """Return the names of the Pod's claims, with those that are made for its ephemeral volumes."""
-    names = []
+def _claims_of(pod: Pod) -> list[tuple[str, bool]]:
+    """Return the names of the Pod's claims, each with whether it is made for an ephemeral volume of the Pod."""
+    found = []
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            names.append(volume.persistent_volume_claim.claim_name)
+            found.append((volume.persistent_volume_claim.claim_name, False))
         elif volume.ephemeral is not None:
-            names.append(f"{pod.name}-{volume.name}")
-    return names
+            found.append((f"{pod.name}-{volume.name}", True))
+    return found
 
 
-def _refusal_of(objects: ClusterObjects, namespace: str, name: str) -> Status | None:
-    claim = objects.claims.get((namespace, name))
+def _refusal_of(objects: ClusterObjects, pod: Pod, name: str, *, is_ephemeral: bool) -> Status | None:
+    claim = objects.claims.get((pod.namespace, name))
     if claim is None:
         return NO_CLAIM
     if claim.is_lost:
         return CLAIM_LOST
     if claim.metadata.deletion_timestamp is not None:
         return CLAIM_GOES
+    if is_ephemeral and ((owner := claim.metadata.controller) is None or owner.uid != pod.uid):
+        return NOT_OWNER
     if claim.is_bound:
         return None if claim.spec.volume_name in objects.volumes else NO_VOLUME
     if claim.spec.volume_name:  # named by hand: the volume controller binds it and waits for no consumer

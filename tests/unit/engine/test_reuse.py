@@ -340,6 +340,12 @@ def test_pods_that_differ_in_what_built_ins_read_are_not_alike(differing: dict[s
     assert judged_again(two, lambda found: found, default_profile()) == (3 if "volumes" in differing else 2)
 
 
+def test_a_pod_made_anew_with_the_same_name_has_claims_of_its_own() -> None:
+    volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]
+    pods = [make_pod("web-0", uid=uid, volumes=volumes) for uid in ("first", "second", "second")]
+    assert judged_again(pods, lambda found: found, default_profile()) == 2
+
+
 def test_pods_of_different_controllers_are_not_alike() -> None:
     def of(owner: str) -> dict[str, Any]:
         json = make_pod(f"p-{owner}")

@@ -28,6 +28,11 @@ def claim(name: str, *, annotations: dict[str, str] | None = None, deleted: bool
     return {"metadata": metadata, "spec": spec}
 
 
+def owned(claim: JSON, owner: JSON | None) -> JSON:
+    references = [{"kind": "Pod", "name": "web-1", **owner}] if owner else []
+    return claim | {"metadata": claim["metadata"] | {"ownerReferences": references}}
+
+
 def volume(name: str, *zones: str) -> JSON:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": list(zones)}]}
     affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}} if zones else {}
@@ -45,6 +50,7 @@ def refusals(pod: JSON, snapshot: Snapshot) -> dict[str, str]:
 
 
 NODES = [make_node("a", labels={"zone": "a"}), make_node("b", labels={"zone": "b"})]
+EPHEMERAL = make_pod("web-1", uid="u", volumes=[{"name": "v", "ephemeral": {}}, {"name": "e", "emptyDir": {}}])
 USING = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
 
 
@@ -97,11 +103,26 @@ def test_only_nodes_that_reach_the_bound_volumes_pass() -> None:
 
 
 def test_the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume() -> None:
-    claims = [claim("web-1-v", volumeName="v", annotations=BOUND)]
+    claims = [owned(claim("web-1-v", volumeName="v", annotations=BOUND), {"uid": "u", "controller": True})]
     snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[volume("v")])
-    pod = make_pod("web-1", volumes=[{"name": "v", "ephemeral": {}}, {"name": "e", "emptyDir": {}}])
 
-    assert refusals(pod, snapshot) == {}
+    assert refusals(EPHEMERAL, snapshot) == {}
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        None,
+        {"uid": "another's", "controller": True},
+        {"uid": "u", "controller": False},
+        {"uid": "", "controller": True},
+    ],
+)
+def test_a_claim_of_that_name_that_was_not_made_for_the_pod_refuses_all_nodes(owner: JSON | None) -> None:
+    made = owned(claim("web-1-v", volumeName="v", annotations=BOUND), owner)
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=[made], persistentVolumes=[volume("v")])
+
+    assert refusals(EPHEMERAL, snapshot) == dict.fromkeys("ab", bound_volumes.NOT_OWNER.reason)
 
 
 def test_claims_that_nobody_watches_yet_are_waited_for() -> None:
