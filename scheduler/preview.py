@@ -16,6 +16,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle, Scope
+from policies.engine.ruleset import Assignment
 from policies.manifests import not_a_pod
 from policies.wording import counted
 from scheduler.cluster.client import Client
@@ -217,25 +218,38 @@ def _side(
 def _given(
     revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime
 ) -> CompiledRuleSet | None:
-    """Return the rule set as the Pod's Assignment gives it, params and all; None where none gives it this one."""
+    """Return the rule set as the Pod's Assignment gives it, or would if nothing were out of force; None where none gives it this one."""
     chosen = revision.choose(pod, snapshot, now).enforced
-    return chosen[1] if chosen and chosen[0].rule_set == name else None
+    if chosen is None or chosen[0].rule_set != name:
+        chosen = _would_give(revision, name, pod, snapshot, now)
+    return chosen[1] if chosen else None
+
+
+def _would_give(
+    revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime
+) -> tuple[Assignment, CompiledRuleSet] | None:
+    """Return what would give the Pod a rule set if nothing of it were out of force; None where nothing is, or nothing would."""
+    if not revision.choose(pod, snapshot, now).suspended_by:
+        return None
+    whole = msgspec.structs.replace(revision.revision, pauses=[], exemptions=[])
+    chosen = CompiledRevision(whole, former=revision).choose(pod, snapshot, now).enforced
+    return chosen if chosen and chosen[0].rule_set == name else None
 
 
 def _who_gets_it(revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime) -> list[str]:
     """Return which Assignment gives the Pod a rule set, and what Pauses and Exemptions leave out of what is shown."""
     choice = revision.choose(pod, snapshot, now)
+    would = _would_give(revision, name, pod, snapshot, now)
+    tried = f"{name} is tried on it all the same{f', as Assignment {would[0].name} would give it' if would else ''}"
     if choice.enforced is None:
         by = ", ".join(f"{each.kind} {each.name}" for each in choice.suspended_by)
         said = "No Assignment gives this Pod a rule set"
         if by:
             said = f"What Assignments would give this Pod is out of force by {by}"
-        return [f"{said}: {name} is tried on it all the same{', with its own params' if by else ''}"]
+        return [f"{said}: {tried}{', with its own params' if by and not would else ''}"]
     assignment, rule_set = choice.enforced
     if rule_set.name != name:
-        return [
-            f"Assignment {assignment.name} gives this Pod rule set {rule_set.name}: {name} is tried on it all the same"
-        ]
+        return [f"Assignment {assignment.name} gives this Pod rule set {rule_set.name}: {tried}"]
     rules = [
         f"Rule {each.target.rule} isn't asked: it is out of force for this Pod by {each.kind} {each.name}"
         for each in choice.suspended_by

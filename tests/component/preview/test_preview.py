@@ -124,8 +124,27 @@ def test_what_is_out_of_force_is_said_beside_what_a_draft_would_do(change: Chang
         "Rule team isn't asked: it is out of force for this Pod by Pause moved",
     ]
     publish_all(make_pause("whole", "RuleSet/web"))
-    said = "What Assignments would give this Pod is out of force by Pause whole: web is tried on it all the same, with its own params"
-    assert preview(POD, "web", rules_of(other.pk), cluster()).sentences[-1] == said
+    said = "What Assignments would give this Pod is out of force by Pause whole: "
+    whole = preview(POD, "web", rules_of(other.pk), cluster()).sentences[-1]
+    assert whole == f"{said}web is tried on it all the same, as Assignment all would give it"
+    unused = opened(make_rule_set("unused", filters=[TEAM_FILTER]))
+    own = preview(POD, "unused", rules_of(unused.pk), cluster()).sentences[-1]
+    assert own == f"{said}unused is tried on it all the same, with its own params"
+
+
+@pytest.mark.parametrize("target", ["everything", "RuleSet/web", "Assignment/all"])
+def test_what_is_paused_is_tried_with_the_params_of_the_assignment_that_would_give_it(target: str) -> None:
+    rule = {"name": "zone", "expression": "node.metadata.labels.team == params.team", "reason": "another"}
+    publish_all(
+        make_rule_set("web", filters=[rule], params={"team": "a"}),
+        make_rule_set("rest"),
+        make_assignment("all", "web", order=1, params={"team": "data"}),
+        make_assignment("rest", "rest", order=2),
+    )
+    publish_all(make_pause("moved", target))
+    found = preview(POD, "web", rules_of(None), cluster())
+    assert found.draft.judged.feasible == {"n-data"}
+    assert found.sentences[-1].endswith("web is tried on it all the same, as Assignment all would give it")
 
 
 def test_scores_in_mode_shadow_have_no_winner() -> None:
