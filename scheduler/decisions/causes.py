@@ -27,6 +27,8 @@ from scheduler.models import Decision
 
 DECIDING = ("filter", "schedule")
 POD, RULES, CLUSTER, TIME = "the Pod", "the rules", "the cluster", "the time"
+# In place of the rules where nobody published others: by a label of the Pod, say, another Assignment took it.
+ASSIGNMENT = "the Assignment that took it"
 
 
 class Causes(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
         old, new = _side_of(before, replays, snapshots), _side_of(after, replays, snapshots)
         scores = bool(before.best and after.best)
         # Each one doubles what is to be decided in the time of a page; what can't differ makes no difference.
-        rules = [RULES] if old.rule_set is not new.rule_set else []
+        rules = [_rules_of(before, after)] if old.rule_set is not new.rule_set else []
         factors = (POD, *rules, CLUSTER, *([TIME] if _reads_now(old) or _reads_now(new) else []))
         verdicts: dict[tuple[str, ...], _Verdict] = {
             taken: _verdict(before.verb, _mixed(old, new, taken), limit, with_best=scores)
@@ -77,6 +79,12 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     except (ReplayError, ObjectError, ValueError) as error:
         return Causes(fault=f"it can't be decided anew: {error}")
     return _told(verdicts, factors)
+
+
+def _rules_of(before: Decision, after: Decision) -> str:
+    """Return what other rules are called: those that were published since, or those of another Assignment."""
+    is_same = before.revision == after.revision and before.assignment != after.assignment
+    return ASSIGNMENT if is_same else RULES
 
 
 def _reads_now(side: _Side) -> bool:
@@ -143,7 +151,8 @@ def _mixed(old: _Side, new: _Side, taken: tuple[str, ...]) -> _Side:
     def side(factor: str) -> _Side:
         return new if factor in taken else old
 
-    return side(CLUSTER)._replace(pod=side(POD).pod, rule_set=side(RULES).rule_set, now=side(TIME).now)
+    rules = new if not {RULES, ASSIGNMENT}.isdisjoint(taken) else old
+    return side(CLUSTER)._replace(pod=side(POD).pod, rule_set=rules.rule_set, now=side(TIME).now)
 
 
 def _verdict(verb: str, side: _Side, limit: TimeLimit, *, with_best: bool) -> _Verdict:

@@ -345,7 +345,9 @@ def _paths(old: Any, new: Any, path: str) -> Iterator[str]:
 def _rule_changes(former: Decision, old: Read, now: Decision, new: Read) -> list[str]:
     said = []
     if (former.rule_set, former.rule_set_version) != (now.rule_set, now.rule_set_version):
-        said.append(f"the rules changed: {_rules(former)} became {_rules(now)}")
+        is_given = former.revision == now.revision and former.assignment != now.assignment
+        what = "another Assignment's rules" if is_given else "the rules changed"
+        said.append(f"{what}: {_rules(former)} became {_rules(now)}")
     if former.assignment != now.assignment:
         said.append(f"Assignment {former.assignment or 'none'} became {now.assignment or 'none'}")
     for note, what in (("params", "the params that its Assignment gives"), (SUSPENDED_BY, "what is out of force")):

@@ -124,6 +124,21 @@ def test_attempts_with_the_same_answer_are_told_once_and_another_rule_is_what_ma
     assert "It was the rules" in newest.causes.sentence
 
 
+def test_another_assignment_that_took_the_pod_is_not_laid_at_the_rules_door(history: History, asking: Asking) -> None:
+    nobody = make_rule_set("nobody", filters=[{"name": "none", "expression": "false", "reason": "none"}])
+    match = {"podSelector": {"matchLabels": {"held": "yes"}}}
+    publish_all(nobody, make_assignment("held", "nobody", match=match, order=1))
+    asking.filter(pod(held="yes"), snapshot(n1="data"))
+    asking.filter(pod(), snapshot(n1="data"))
+    newest, _ = told(history).attempts
+    assert {"the Pod changed: metadata.labels.held", "Assignment held became all"} < set(newest.changed)
+    assert "another Assignment's rules: nobody v1 became team v1" in newest.changed
+    assert newest.causes is not None
+    assert newest.causes.sentence == (
+        "It was the Assignment that took it: with nothing else changed, the answer is the new one."
+    )
+
+
 def test_attempts_that_asked_in_another_order_and_came_to_the_same_answer_are_told_once(
     history: History, asking: Asking
 ) -> None:
