@@ -215,6 +215,12 @@ class Decider:
                 for why, others in _left_out(decision, snapshot, rows, denied):
                     _check_others(side.answer(rule_set, decision, pod, snapshot, others, scoring=False), why)
             best = _best(answer, rule_set, decision, pod, snapshot, rows, then)
+            # A node that was made free for the Pod goes before all others.
+            if len(first := _not_denied(rows, denied)) and _made_free(decision, snapshot).isdisjoint(
+                rows[best].tolist()
+            ):
+                best_of_first = self._best_of_first(side, rule_set, decision, pod, snapshot, rows, first)
+                best = best_of_first if len(best_of_first) else best
 
         def place_of(name: str) -> int | None:
             row = snapshot.table.row_of.get(name)
@@ -224,6 +230,21 @@ class Decider:
         with_points = is_ranking or (then.ranks and answer is not None and bool(answer.scores))
         found = compare(then, answer, place_of, best, best_alone=is_ranking, with_points=with_points)
         return found, rule_set.name if rule_set else ""
+
+    def _best_of_first(
+        self,
+        side: _Side,
+        rule_set: CompiledRuleSet,
+        decision: Decision,
+        pod: Pod,
+        snapshot: Snapshot,
+        rows: Rows,
+        first: Rows,
+    ) -> Rows:
+        """Return where the best of the nodes stand that are asked before those that had denied the Pod's binding; empty for none."""
+        answer = side.answer(rule_set, decision, pod, snapshot, rows[first], scoring=True)
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params)
+        return first[find_best(answer, cycle, rows[first], is_default_profile=rule_set is default_profile())]
 
     def _line_of_passed(self, decision: Decision, body: Body, pod: Pod) -> Line | None:
         """Decide where no Assignment took the Pod: it still passes everywhere, or its nodes would have to be known."""
@@ -270,8 +291,8 @@ def _left_out(decision: Decision, snapshot: Snapshot, rows: Rows, denied: Rows) 
     """Iterate over the nodes that would be asked about where the rules refuse all that were, each time with why they weren't."""
     if len(rows) == 1 and len(snapshot.table) > 1 and int(rows[0]) in _made_free(decision, snapshot):
         yield OTHERS_NOT_ASKED, snapshot.table.all_rows()
-    elif len(denied):
-        yield DENIED_NOT_ASKED, denied
+    elif len(left := np.setdiff1d(denied, rows)):
+        yield DENIED_NOT_ASKED, left
 
 
 def _made_free(decision: Decision, snapshot: Snapshot) -> set[int]:
@@ -287,6 +308,12 @@ def _denied_rows(body: Body, snapshot: Snapshot) -> Rows:
     """Return the nodes that had denied the Pod's binding: they are asked about where no other one would do."""
     found = (snapshot.table.row_of.get(name) for name in body.notes.get("denied", ()))
     return np.array([row for row in found if row is not None], dtype=np.intp)
+
+
+def _not_denied(rows: Rows, denied: Rows) -> Rows:
+    """Return where the other nodes stand, if some that had denied the Pod's binding were asked about with them; else nothing."""
+    others = ~np.isin(rows, denied)
+    return _NOWHERE if others.all() else np.flatnonzero(others)
 
 
 def _check_others(answer: Answer, why: str) -> None:

@@ -331,6 +331,7 @@ class Loop:
             self._on_refusal(waiting, placement, seconds)
         else:
             self._last_node = placement.node
+            denied = {"denied": sorted(waiting.denied)} if waiting.denied else {}
             if placement.node in waiting.denied:  # no other one passes: all are tried again
                 waiting.denied = frozenset()
             _count_undecided(placement)
@@ -338,8 +339,7 @@ class Loop:
             self._live.assume(pod, placement.node)
             self._nominator.nominate(pod.uid, "", placed_on=placement.node)
             # On the spool before the binding that it tells of is sent.
-            left_out = {"denied": sorted(waiting.denied)} if waiting.denied else {}
-            placement.decision = self._record(placement, seconds, {"node": placement.node, **left_out})
+            placement.decision = self._record(placement, seconds, {"node": placement.node, **denied})
             self._api_calls.send(placement, now)
             BINDER_ATTEMPTS.labels("scheduled").inc()
 

@@ -305,8 +305,13 @@ def chosen_by(body: dict[str, Any]) -> list[str]:
         said.append(
             f"canary {name} {side}: the Pod's workload drew {canary['drawn']}, and {canary['percent']} % are those below"
         )
-    if denied := ", ".join(notes.get("denied") or ()):
-        said.append(f"left out, since the API server had refused the Pod's binding there: {denied}")
+    if denied := notes.get("denied") or ():
+        what = (
+            "asked about again, for no other node would do, though"
+            if notes.get("node") in denied
+            else "left out, since"
+        )
+        said.append(f"{what} the API server had refused the Pod's binding there: {', '.join(denied)}")
     params = ", ".join(f"{name} {json_text(value)}" for name, value in sorted((notes.get("params") or {}).items()))
     return [*said, f"the Assignment gives params: {params}"] if params else said
 

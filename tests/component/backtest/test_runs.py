@@ -417,6 +417,23 @@ def test_where_all_others_are_refused_the_nodes_that_denied_a_pod_would_be_looke
     assert [(line.kind, line.nodes) for line in result.pods] == [(Kind.NO_NODE, 5)]
 
 
+def test_a_node_that_passes_now_goes_before_those_that_had_denied_the_pod(corpus: Corpus) -> None:
+    Decision.objects.all().delete()
+    alone = {"name": "alone", "expression": "node.metadata.name == 'n0000'", "reason": "not this one"}
+    publish_all(make_rule_set("web", filters=[*FILTERS, alone], scores=SCORES))
+    Corpus(corpus.history, CompiledRevision(publishing.current_revision())).schedule("denied", denied=["n0000"])
+    corpus.history.settle()
+    decision = Decision.objects.get()
+    assert (decision.nodes, decision.feasible) == (6, 1)
+    result, _ = found_by(planting("node.metadata.name in ['n0000', 'n0003']"))
+    (line,) = result.pods
+    assert (line.kind, line.before, line.after, line.rule) == (Kind.OTHER_BEST, "n0000", "n0003", "alone")
+    result, _ = found_by(planting("node.metadata.name == 'n0000'"))
+    assert (result.pods, result.decided) == ([], 1)
+    result, _ = found_by(planting("false"))
+    assert [(line.kind, line.nodes) for line in result.pods] == [(Kind.NO_NODE, 1)]
+
+
 def test_a_node_made_free_for_a_pod_that_passes_now_is_the_one_that_it_would_get(corpus: Corpus) -> None:
     Decision.objects.all().delete()
     refusing = {"name": "other", "expression": "node.metadata.name != 'n0003'", "reason": "not this one"}

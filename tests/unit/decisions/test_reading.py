@@ -55,3 +55,8 @@ def test_pages_say_it_too(body: Any) -> None:
 def test_the_nodes_that_were_left_out_for_denying_the_binding_are_named() -> None:
     said = "left out, since the API server had refused the Pod's binding there: n1, n2"
     assert chosen_by({"notes": {"node": "n3", "denied": ["n1", "n2"]}}) == [said]
+
+
+def test_a_node_that_had_denied_the_binding_and_was_taken_all_the_same_is_not_said_to_be_left_out() -> None:
+    said = "asked about again, for no other node would do, though the API server had refused the Pod's binding there: n1, n2"
+    assert chosen_by({"notes": {"node": "n2", "denied": ["n1", "n2"]}}) == [said]
