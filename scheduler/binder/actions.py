@@ -1,6 +1,6 @@
-"""What Berth's own scheduler tells the API server about a Pod: its condition, and events. Bindings: `scheduler.cluster.bind`.
+"""What Berth's own scheduler writes to the API server about a Pod: its condition and events. Bindings: `scheduler.cluster.bind`.
 
-Events are told in the background and given up when there are too many: no Pod waits for them.
+Events are sent in the background and dropped when too many are queued: no Pod waits for them.
 """
 
 import logging
@@ -29,11 +29,11 @@ logger = logging.getLogger("berth.binding")
 
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
-# Bytes of an event's note, and characters of its name: a longer one isn't taken (k8s.io/kubernetes v1.36.3
+# Bytes of an event's note, and characters of its name: the API server rejects a longer one (k8s.io/kubernetes v1.36.3
 # pkg/apis/core/validation/events.go, and DNS1123SubdomainMaxLength of apimachinery).
 LONGEST_NOTE = 1024
 LONGEST_NAME = 253
-# What stands at the end of a note that was cut (pkg/scheduler/schedule_one.go, truncateMessage).
+# The suffix of a truncated note (pkg/scheduler/schedule_one.go, truncateMessage).
 _CUT = " ..."
 
 _TIMEOUT_SECONDS = 5.0
@@ -74,14 +74,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Events:
-    """Tells events in the background. Safe to use from several threads; `post` never waits."""
+    """Sends events in the background. Safe to use from several threads; `post` never waits."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._instance = f"berth-{socket.gethostname()}"[:128]
 
     def post(self, event: Event) -> None:
-        """Queue an event to be sent; when too many wait, or it isn't taken, it is given up and counted."""
+        """Queue an event to be sent; it is dropped and counted when too many are queued or the API server rejects it."""
         path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
         body = self._encode(event, datetime.now(UTC))
         if not self._dispatcher.send_later(APIRequest(path, body, _on_posted)):
@@ -150,7 +150,7 @@ def failed_scheduling(pod: Pod, message: str, scheduler_name: str) -> Event:
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """The condition PodScheduled of a Pod that was not placed, and the node that is being made free for it."""
+    """The condition PodScheduled of a Pod that was not placed, and the node that preemption is freeing for it."""
 
     reason: str
     message: str
@@ -158,7 +158,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def condition_of(pod: Pod) -> Condition | None:
-    """Return the condition as the Pod has it; None when it has none, or is said to be scheduled."""
+    """Return the condition in the Pod's status; None when it has none, or its PodScheduled condition is True."""
     found = _not_scheduled(pod)
     if not found:
         return None
@@ -174,14 +174,14 @@ def _not_scheduled(pod: Pod) -> dict[str, Any]:
 
 
 def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
-    """Write the condition PodScheduled=False of exactly this Pod, and its nominatedNodeName. False when it can't be written.
+    """Write the condition PodScheduled=False and nominatedNodeName of the Pod with this UID. False when they can't be written.
 
     Raises:
-        APIUnavailableError: it couldn't be written for now: the API server is away or busy. Not where it said nothing in time: what
-            it waits for, such as an admission webhook, would hold up others again.
+        APIUnavailableError: the condition couldn't be written for now: the API server is unavailable or busy. Not raised on a
+            timeout: whatever delayed the call, such as an admission webhook, would delay others again.
 
-    A strategic merge patch, as kube-scheduler v1.36.3 writes it (util/utils.go, PatchPodStatus); the time of the transition stays
-    while it is False (k8s.io/kubernetes v1.36.3 pkg/api/v1/pod/util.go, UpdatePodCondition).
+    A strategic merge patch, as kube-scheduler v1.36.3 writes it (util/utils.go, PatchPodStatus); lastTransitionTime is kept
+    while the condition is False (k8s.io/kubernetes v1.36.3 pkg/api/v1/pod/util.go, UpdatePodCondition).
     """
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     body = msgspec.json.encode(

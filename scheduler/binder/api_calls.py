@@ -1,8 +1,8 @@
-"""What follows from a decision: bindings, conditions and preemptions on their way to the API server, and what becomes of them.
+"""API calls that follow from a decision: bindings, conditions and preemptions, and how their outcomes are handled.
 
-The deciding thread hands them over here and never waits. The dispatcher sends bindings; threads that may wait write conditions, remove
-Pods, and look into bindings that were not simply confirmed. What they hear goes back to the deciding thread, by `tell`: it alone
-changes the queue and what is under way.
+The deciding thread hands the calls over to this module and never waits. The dispatcher sends bindings; threads that may block write
+conditions, delete Pods, and look up bindings that were not simply confirmed. They return outcomes to the deciding thread by `tell`:
+that thread alone changes the queue and the calls in flight.
 """
 
 import heapq
@@ -50,33 +50,33 @@ from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECOND
 
 logger = logging.getLogger("berth.binding")
 
-# Those that wait for answers: conditions, and bindings that were not simply confirmed.
+# Threads that wait for responses: to conditions, and to look-ups of bindings that were not simply confirmed.
 BINDING_THREADS = 4
 
-# For each call: with the look-up afterwards well below the 5 s between a holder's last moment and the next one's first.
+# For each call. With the look-up that follows, it stays well below the 5 s between the end of one leader and the start of the next.
 BIND_TIMEOUT_SECONDS = 3.0
 
-# How soon a binding is sent again of which nobody knows what became; twice as long after each time, up to the longest.
-# One that hangs for an admission webhook takes a connection each time.
+# How soon a binding with an unknown outcome is sent again; the delay doubles each time, up to the longest.
+# A binding that hangs on an admission webhook takes up a connection each time.
 LOOK_AGAIN_SECONDS = 0.5
 LONGEST_AGAIN_SECONDS = 8.0
-# So many are sent again at a time: half of the dispatcher's connections are left to the others. Once so many Pods of a namespace
-# hang, its others are sent among them.
+# The most bindings that are resent at a time: half of the dispatcher's connections are left for others. Once this many Pods of a
+# namespace hang, the namespace's other Pods are sent from among these.
 MOST_AGAIN = CONNECTIONS // 2
-# So many conditions are sent again at a time: where a webhook is away that they have to pass, none of them gets through.
+# The most conditions that are resent at a time: while an admission webhook for them is down, none of them succeeds.
 MOST_SAID_AGAIN = 100
-# What isn't answered so often hangs; once it may only be lost.
+# A binding that gets no answer this many times counts as hanging; a single one may just be lost.
 _HANGS = 2
-# So often until it is told: an API server that is overloaded for a moment needn't be sent an event of each Pod as well.
+# Unknown outcomes before an event is sent: an API server that is overloaded for a moment shouldn't get an event for each Pod too.
 _TELLS = 4
 
-# Of how many nodes that denied it a Pod is kept away: where there are more, it's not about nodes.
+# The most nodes a Pod avoids because they denied its binding: if more do, the node isn't the reason.
 _MOST_DENIED = 100
 
-# What is said of a Pod whose binding won't be done as it is, though nothing of the Pod has changed.
+# Messages for a Pod whose binding won't succeed as it stands, though nothing about the Pod has changed.
 _NOT_DONE = {Outcome.DENIED: BINDING_REFUSED, Outcome.FAILED: BINDING_FAILED}
 
-# What the deciding thread is to do; it is called with the moment.
+# Work for the deciding thread; it is called with the current time.
 Message = Callable[[float], None]
 
 
@@ -85,7 +85,7 @@ def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with
 
 
 class _Binding(NamedTuple):
-    """A Pod on its way to a node. Not the Placement, whose Snapshot has all nodes: one that hangs is kept for long."""
+    """A Pod being bound to a node. It holds no Placement, whose Snapshot has all nodes: a hanging binding is kept for long."""
 
     pod: Pod
     target: Target
@@ -94,17 +94,17 @@ class _Binding(NamedTuple):
 
 
 class APICalls:
-    """What is under way for Pods that were decided on. All that is public is for the deciding thread.
+    """The API calls in flight for Pods that were decided on. All public members are for the deciding thread.
 
     Args:
         client: to the API server.
         dispatcher: sends bindings.
-        post: tells an event.
-        leads: says whether this process may act; asked before each act.
+        post: sends an event.
+        leads: returns whether this process may act; called before each action.
         tell: hands a message to the deciding thread.
         queue: the Pods that wait.
-        live: where they are counted.
-        nominator: the nodes that are made free for them, and for whom.
+        live: the live Snapshot, where assumed Pods are counted on their nodes.
+        nominator: the nodes that preemption frees, and the Pods they are freed for.
     """
 
     def __init__(
@@ -130,16 +130,16 @@ class APICalls:
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
-        # Those that couldn't be written for now, by the Pod's UID.
+        # Conditions that couldn't be written for now, by the Pod's UID.
         self._unwritten: dict[str, Condition] = {}
-        # What was told last of each Pod that waits, whether or not its condition could be written.
+        # The message of the last event of each waiting Pod, whether or not its condition could be written.
         self._told: dict[str, str] = {}
         # The Pods that are being bound, by UID, each with its node.
         self.in_flight: dict[str, str] = {}
-        # Bindings of which nobody knows what became, each with when to send it again and a number of its own: a heap.
+        # Bindings with an unknown outcome, each with the time to send it again and a unique number: a heap.
         self.again: list[tuple[float, int, _Binding]] = []
         self._numbers = count()
-        # How often each was sent of which that isn't known, by the Pod's UID; and how many of a namespace's Pods hang.
+        # How many times each of these bindings was sent, by the Pod's UID; and how many of each namespace's Pods hang.
         self._unknown: Counter[str] = Counter()
         self._hanging: Counter[str] = Counter()
         self._sent_again: set[str] = set()
@@ -151,12 +151,12 @@ class APICalls:
         ]
 
     def start(self) -> None:
-        """Start the threads that may wait."""
+        """Start the threads that may block."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Let the threads finish what they were given, and end."""
+        """Let the threads finish their queued work, then end them."""
         deadline = time.monotonic() + timeout_seconds
         for _ in self._threads:
             self._work.put(None)
@@ -173,17 +173,17 @@ class APICalls:
     # Bindings
 
     def send(self, placement: Placement, now: float) -> None:
-        """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait."""
-        # First: what it refuses must not count as being bound.
+        """Bind a Pod. The threads that may block look up a binding that isn't simply confirmed."""
+        # First: a Pod whose target is refused here must not count as being bound.
         binding = _Binding(placement.pod, _target_of(placement), placement.node_uid, now)
         if self._hanging[placement.pod.namespace] < MOST_AGAIN:
             self._send(binding)
-        else:  # it would hang as well, most likely, and take a connection from others
+        else:  # it would most likely hang too, and take a connection from others
             self.in_flight[placement.pod.uid] = placement.node
             self._send_later(binding, now)
 
     def _send(self, binding: _Binding, *, may_be_done: bool = False) -> None:
-        """Send a binding; `may_be_done` says that it was sent before, and nobody knows what became of that."""
+        """Send a binding; `may_be_done` means that it was sent before with an unknown outcome."""
         target = binding.target
         self.in_flight[binding.pod.uid] = target.node_name
 
@@ -191,7 +191,7 @@ class APICalls:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
                 self._tell(lambda now: self._on_outcome(binding, Outcome.BOUND, now))
             elif status == HTTPStatus.TOO_MANY_REQUESTS:
-                # Nothing was done. To ask at once again, and look, would be two more requests of a server that has too many.
+                # Nothing was done. Retrying at once, with a look-up, would send two more requests to an overloaded server.
                 self._tell(lambda now: self._on_outcome(binding, Outcome.UNKNOWN, now, request.retry_after_seconds))
             elif status == UNANSWERED:
                 self._work.put(lambda: self._look_into(binding, look_up))
@@ -204,9 +204,9 @@ class APICalls:
         self._dispatcher.send(request)
 
     def send_again(self, now: float) -> None:
-        """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done.
+        """Resend bindings with an unknown outcome. Each goes to the same node, so it does no harm if the Pod is bound already.
 
-        Where the node went meanwhile, or another has its name, the Pod is decided on anew: there is no room to be kept any more.
+        If the node was deleted meanwhile, or replaced under the same name, the Pod is scheduled anew: no room is reserved any more.
         """
         while self.again and self.again[0][0] <= now and len(self._sent_again) < MOST_AGAIN:
             *_, binding = heapq.heappop(self.again)
@@ -218,7 +218,7 @@ class APICalls:
             self._send(binding, may_be_done=True)
 
     def again_at(self) -> float | None:
-        """Return when the next binding is to be sent again; None when that depends on an answer."""
+        """Return when to resend the next binding; None when that depends on an answer."""
         return self.again[0][0] if self.again and len(self._sent_again) < MOST_AGAIN else None
 
     def _send_later(self, binding: _Binding, at: float) -> None:
@@ -226,17 +226,17 @@ class APICalls:
 
     @property
     def awaited(self) -> int:
-        """How many bindings are on their way; without those that are sent again later, which hang or were lost."""
+        """How many bindings are in flight, not counting those that wait to be resent because they hang or were lost."""
         return len(self.in_flight) - len(self.again)
 
     def _no_longer_in_flight(self, pod: Pod) -> None:
         self.in_flight.pop(pod.uid, None)
         if self._unknown.pop(pod.uid, 0) >= _HANGS:
             self._hanging[pod.namespace] -= 1
-            self._hanging = +self._hanging  # without those of which none hangs any more
+            self._hanging = +self._hanging  # drops the namespaces that have no hanging Pod any more
 
     def is_binding(self, uid: str) -> bool:
-        """Return whether a Pod is being bound, or is bound and only not seen on its node yet, however long that takes."""
+        """Return whether a Pod is being bound, or is bound but not yet seen on its node, however long that takes."""
         return uid in self.in_flight or uid in self._unseen
 
     def take_back(self, uid: str, now: float) -> None:
@@ -279,8 +279,8 @@ class APICalls:
         uid = binding.pod.uid
         self._sent_again.discard(uid)
         if may_be_done and uid in self._queue:
-            # The API server may have the Pod on its node, and the watch may be late. Were it counted there no more, its room
-            # would be used twice by this process, once it leads again.
+            # The Pod may be bound in the API server, and the watch may be late. If the Pod were no longer counted on the node,
+            # this process would use its room twice once it leads again.
             self._send_later(binding, now + LOOK_AGAIN_SECONDS)
             return
         self._no_longer_in_flight(binding.pod)
@@ -289,7 +289,7 @@ class APICalls:
     def _on_outcome(self, binding: _Binding, outcome: Outcome, now: float, retry_after_seconds: float = 0.0) -> None:
         uid = binding.pod.uid
         self._sent_again.discard(uid)
-        # Taken back meanwhile, since this process doesn't lead any more.
+        # The Pod was taken back meanwhile because this process no longer leads.
         if uid not in self.in_flight:
             return
         BINDER_BINDINGS.labels(outcome.value).inc()
@@ -310,7 +310,7 @@ class APICalls:
             self._hanging[pod.namespace] += 1
         waiting = self._queue.get(uid)
         if self._unknown[uid] == _TELLS and waiting is not None:
-            # No condition: the Pod may be bound in the same moment, and would say that it isn't.
+            # No condition is written: the Pod may be bound at the same moment, and its condition would deny that.
             waiting.message = BINDING_UNCONFIRMED
             self._post(failed_scheduling(pod, BINDING_UNCONFIRMED, pod.spec.scheduler_name))
         self._send_later(binding, now + wait)
@@ -340,21 +340,21 @@ class APICalls:
             self.take_back(uid, now)
             waiting = self._queue.get(uid)
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
-                self._queue.activate(uid, now)  # it was changed since it was decided on
+                self._queue.activate(uid, now)  # the Pod changed after the decision
             elif outcome in _NOT_DONE and waiting is not None:
                 if outcome is Outcome.DENIED and len(waiting.denied) < _MOST_DENIED:
                     waiting.denied |= {binding.target.node_name}
                 waiting.message = _NOT_DONE[outcome]
                 self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
-        # What was refused before the Pod had the room finds nothing that wasn't there then.
+        # A Pod refused before this one took the room gains nothing: that room was free then too.
         self._queue.requeue(POD_GONE, now, refused_since=binding.decided_at)
 
     # Conditions
 
     def say(self, waiting: Waiting, condition: Condition, then: Callable[[bool], None] = _nothing) -> None:
-        """Write the condition and tell the event, when it isn't what the Pod says already.
+        """Write the condition and send the event, unless the Pod has that condition already.
 
-        `then` is called by a thread that may wait, with whether the Pod says so now.
+        `then` is called in a thread that may block, with whether the Pod has the condition now.
         """
         pod = waiting.pod
         self._unwritten.pop(pod.uid, None)
@@ -369,8 +369,8 @@ class APICalls:
         self._work.put(lambda: then(self._write_condition(pod, condition)))
 
     def say_again(self) -> None:
-        """Write the conditions that couldn't be written, of the Pods that would else say nothing until their next refusal."""
-        if not self._work.empty():  # once the threads have nothing else to do
+        """Retry conditions that couldn't be written, for Pods that would otherwise have none until their next refusal."""
+        if not self._work.empty():  # only when the threads have nothing else to do
             return
         for uid in list(islice(self._unwritten, MOST_SAID_AGAIN)):
             condition, waiting = self._unwritten.pop(uid), self._queue.get(uid)
@@ -378,7 +378,7 @@ class APICalls:
                 self.say(waiting, condition)
 
     def note_said(self, pod: Pod) -> None:
-        """Go by what a Pod says itself once what was written is seen at it: others may overwrite that."""
+        """Trust a Pod's own condition once the watch shows the one that was written: others may overwrite it later."""
         said = self._conditions_written.get(pod.uid)
         if said is not None and said == condition_of(pod):
             del self._conditions_written[pod.uid]
@@ -396,7 +396,7 @@ class APICalls:
         return written
 
     def _unsay(self, uid: str, condition: Condition, *, may_be_written_later: bool) -> None:
-        """Write a condition that could not be written after the next refusal, or by the next `say_again`."""
+        """Let a failed condition be written again, after the next refusal or by the next `say_again`."""
         if self._conditions_written.get(uid) == condition:
             del self._conditions_written[uid]
             if may_be_written_later:
@@ -405,9 +405,9 @@ class APICalls:
     # Preemptions
 
     def preempt(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
-        """Remove the victims once the nomination is written, and let those that yield look elsewhere.
+        """Delete the victims once the nomination is written, and let the Pods that yield be scheduled elsewhere.
 
-        So whoever takes over after a crash knows for whom they were removed, and removes no others.
+        So the process that takes over after a crash knows which Pod the victims were deleted for, and deletes no others.
         """
         pod = waiting.pod
         self._nominator.begin(pod, preemption)
@@ -448,7 +448,7 @@ class APICalls:
 
 
 def _target_of(placement: Placement) -> Target:
-    """Return what is to be bound: the very version of the Pod that was decided on."""
+    """Return the binding's target: the exact version of the Pod that was decided on."""
     pod = placement.pod
     return Target(
         pod.namespace, pod.name, pod.uid, placement.node, pod.metadata.resource_version, decision=placement.decision

@@ -1,7 +1,7 @@
-"""How Celery runs Berth's own scheduler: as a step of a worker of its own.
+"""Berth's own scheduler as a Celery bootstep, in a dedicated worker.
 
-Celery starts, stops and inspects it. The broker holds no state of it: what is waiting is known by the API server, and a scheduler
-that is started anew asks there. So neither a broker that is away nor one that delivers twice has a say.
+Celery starts, stops and inspects the scheduler. The broker holds none of its state: the API server knows which Pods are waiting,
+and a restarted scheduler lists them there. So a broker that is down or delivers twice has no effect.
 """
 
 import logging
@@ -22,8 +22,8 @@ class BindingLoop(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has n
         self._runtime: Any = None
 
     def start(self, parent: Any) -> None:
-        """Start it; what it needs and isn't there yet is waited for in its own threads."""
-        # Imported here: it needs Django's apps, and no other worker needs it.
+        """Start the scheduler; its own threads wait for whatever isn't available yet."""
+        # Imported here: the runtime needs Django's apps, and no other worker needs the runtime.
         from scheduler.binder.runtime import Runtime
         from scheduler.serving.memory import shorten_pauses
 
@@ -32,11 +32,11 @@ class BindingLoop(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has n
         shorten_pauses()
 
     def stop(self, parent: Any) -> None:
-        """Stop deciding, finish what was sent."""
+        """Stop deciding and finish the bindings that were sent."""
         self._end()
 
     def terminate(self, parent: Any) -> None:
-        """Stop at once too: stopping takes seconds at most, and the next process finds what is left half done."""
+        """Stop as `stop` does: that takes seconds at most, and the next process finds whatever is left half done."""
         self._end()
 
     def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""One scheduling cycle: a Pod, a Revision and a Snapshot lead to a node, or to why there is none. Pure: time is an argument."""
+"""One scheduling cycle: from a Pod, a Revision and a Snapshot to a node, or to the reason for none. Pure: time is an argument."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -28,17 +28,17 @@ RESERVED = "node(s) are reserved for another scheduler"
 # What preemption reads, whatever the rules are.
 BUDGETS = frozenset({DISRUPTION_BUDGETS})
 
-# Rule sets without the rules that are out of force for a Pod, which are kept beside whole ones.
+# The most rule sets that are cached beside the whole ones: variants without the rules that are suspended for a Pod.
 _MOST_VARIANTS = 64
 
-# What the kubelet writes anew at each heartbeat.
+# The field that the kubelet rewrites at each heartbeat.
 _HEARTBEAT: Path = ("status", "conditions")
 
 _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What a rule set said of a Pod."""
+    """A rule set's answer for a Pod."""
 
     assignment: Assignment | None
     rule_set: CompiledRuleSet
@@ -46,16 +46,16 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, kw_only=True):
-    """What a cycle came to.
+    """The result of a cycle.
 
     Attributes:
         rows: the nodes that could be used, as rows of the Snapshot's table.
-        enforced: what decided; None when the rule set chose not to decide for now, see `refusal`.
-        row: of the node that the Pod gets; -1 when there is none.
-        refusal: why nothing was decided: something is away, and the rule set chose to refuse then.
-        shadows: the rule sets with rules in mode shadow, or all of it, that are to be asked as well, see `judge_shadow`.
-        draws: what canaries drew for the Pod, as `Choice` has it.
-        suspended_by: what has rules out of force that would apply to the Pod.
+        enforced: the rule set that decided, with its answer; None when the rule set refuses to decide for now, see `refusal`.
+        row: the row of the node that the Pod gets; -1 when there is none.
+        refusal: why nothing was decided: a dependency is unavailable, and the rule set's choice for that case is to refuse.
+        shadows: the rule sets to evaluate as well, wholly or partly in mode shadow, see `judge_shadow`.
+        draws: the canaries' draws for the Pod, as in `Choice`.
+        suspended_by: the suspensions of rules that would otherwise apply to the Pod.
         decision: the id under which the cycle is recorded; "" before it is.
     """
 
@@ -79,12 +79,12 @@ class Placement(msgspec.Struct, kw_only=True):
 
     @property
     def node_uid(self) -> str:
-        """The uid of that node: after it another may have its name."""
+        """The UID of that node: a later node may have the same name."""
         return self.snapshot.table.infos[self.row].node.parsed.metadata.uid if self.row >= 0 else ""
 
 
 class Profile:
-    """A Revision as this scheduler goes by it: each rule set behind the default set's filters. For one thread."""
+    """A Revision as this scheduler applies it: each rule set runs after the default set's filters. For one thread."""
 
     def __init__(self, revision: CompiledRevision) -> None:
         self.revision = revision
@@ -97,7 +97,7 @@ class Profile:
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
-        """Return one of the Revision's rule sets, with the default filters: the same object, as long as few are asked for."""
+        """Return one of the Revision's rule sets with the default filters: the same object each time, while few are in use."""
         key = rule_set.key
         if key not in self._with_default_filters:  # with an Assignment's params, or without rules that are out of force
             while len(self._with_default_filters) >= self._most_kept:
@@ -106,7 +106,7 @@ class Profile:
         return self._with_default_filters[key]
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
-        """Make the columns that new rule sets read: the first decision on a big cluster takes seconds otherwise."""
+        """Make the columns that new rule sets read: otherwise the first decision on a big cluster takes seconds."""
         for rule_set in [default_profile(), *map(self.of, self.revision.to_warm)]:
             cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
@@ -124,19 +124,19 @@ class Profile:
         denied: Collection[str] = (),
         give_way: Callable[[], None] = go_on,
     ) -> Placement:
-        """Decide on one Pod. The node that was made free for it is tried before all others are looked at, those that denied it last.
+        """Decide on one Pod. Its nominated node is tried first; nodes that denied its binding are tried last.
 
         Args:
             pod: the Pod, with its JSON.
-            snapshot: what is there, with the Pods that are being bound on their nodes, and with `nominated`.
+            snapshot: the cluster, with the Pods that are being bound on their nodes, and with `nominated`.
             rows: the nodes that may be used.
-            now: the moment.
+            now: the current time.
             after: the node that was picked last, see `pick`.
-            conditions: what is away; None for nothing.
-            nominated: the name of the node that was made free for it; "" for none. As in kube-scheduler v1.36.3
+            conditions: the dependencies that are unavailable; None when all are available.
+            nominated: the name of the Pod's nominated node; "" for none. As in kube-scheduler v1.36.3
                 (schedule_one.go, evaluateNominatedNode).
-            denied: the names of the nodes to which its binding was denied. kube-scheduler would go on trying the best of them.
-            give_way: as of a Cycle. Where it ends a rule, the rule set's `failures.deadline` decides.
+            denied: the names of the nodes that denied the Pod's binding. kube-scheduler would go on trying the best of them.
+            give_way: as for a Cycle. Where it ends a rule, the rule set's `failures.deadline` decides.
         """
         row_of = snapshot.table.row_of
         rest = rows[~np.isin(rows, [row_of.get(name, -1) for name in denied])] if denied else rows
@@ -184,14 +184,14 @@ class Profile:
 
 
 def _node_paths_of(revision: CompiledRevision) -> frozenset[Path]:
-    """Return what enforced filters read of nodes, but for what every heartbeat changes: it would have all Pods tried again."""
+    """Return the node fields that enforced filters read, except those that each heartbeat changes: they would retry all Pods."""
     rules = [found for rule_set in revision.rule_sets.values() for found in rule_set.filters]
     paths = frozenset[Path]().union(*(made.node_paths for rule, made in rules if rule.mode == "enforce"))
     return frozenset(path for path in paths if path[: len(_HEARTBEAT)] != _HEARTBEAT[: len(path)])
 
 
 def _shadows_of(choice: Choice, decided: CompiledRuleSet) -> Iterable[tuple[Assignment, CompiledRuleSet]]:
-    """Iterate over what is asked after a cycle: rule sets in mode shadow, and the one that decided if rules of it are."""
+    """Iterate over the rule sets to evaluate after a cycle: those in mode shadow, and the deciding one if it has shadow rules."""
     yield from choice.shadows
     if choice.enforced is None or decided is default_profile():
         return
@@ -203,7 +203,7 @@ def _shadows_of(choice: Choice, decided: CompiledRuleSet) -> Iterable[tuple[Assi
 def judge_shadow(
     placement: Placement, assignment: Assignment, rule_set: CompiledRuleSet, give_way: Callable[[], None]
 ) -> Judged:
-    """Return what a rule set in mode shadow would have said in this cycle. Takes as long as the rule set does."""
+    """Return what a rule set in mode shadow would have answered in this cycle. Takes as long as the rule set does."""
     cycle = Cycle(
         pod=placement.pod, snapshot=placement.snapshot, now=placement.now, params=rule_set.params, give_way=give_way
     )
@@ -211,13 +211,13 @@ def judge_shadow(
 
 
 def always_read() -> frozenset[str]:
-    """Return the kinds of objects that are read whatever the Revision is, besides Nodes, Pods and Namespaces."""
+    """Return the kinds of objects that every Revision reads, besides Nodes, Pods and Namespaces."""
     return default_profile().reads | BUDGETS
 
 
 def requeued_by(placement: Placement) -> frozenset[str]:
-    """Return what can help a Pod that no node takes: the events of `rule`, kinds of objects by name, and that what was away is back."""
-    # By the labels of its Namespace another Assignment may take the Pod.
+    """Return the events that can help an unschedulable Pod: those of `rule`, kinds by name, and a recovered dependency."""
+    # A label change on its Namespace may put the Pod under another Assignment.
     always = frozenset({NODE, NAMESPACE})
     if placement.refusal is not None:
         return always | {placement.refusal.reason}
@@ -228,7 +228,7 @@ def requeued_by(placement: Placement) -> frozenset[str]:
 
 
 def opens_at(placement: Placement) -> datetime | None:
-    """Return when time alone may help a Pod that no node takes; None when it can't."""
+    """Return when time alone may help an unschedulable Pod; None when it can't."""
     moments = [_rules_change_at(placement), placement.revision.suspensions_end_at(placement.now)]
     return min((moment for moment in moments if moment is not None), default=None)
 
@@ -245,7 +245,7 @@ def _rules_change_at(placement: Placement) -> datetime | None:
 
 
 def message_of(placement: Placement) -> str:
-    """Return why a Pod has no node, as kube-scheduler v1.36.3 words it (framework/types.go, FitError.Error)."""
+    """Return why a Pod is unschedulable, as kube-scheduler v1.36.3 words it (framework/types.go, FitError.Error)."""
     total = len(placement.snapshot.table)
     if not total:
         return f"0/0 nodes are available: {NO_NODES}."
@@ -270,7 +270,7 @@ def _counts_of(answer: Answer) -> Counter[str]:
 
 
 def _reasons(text: str) -> Iterable[str]:
-    """Take apart what one node lacks of several resources: kube-scheduler counts each of them."""
+    """Split a reason that names several insufficient resources: kube-scheduler counts each of them."""
     parts = text.split(", ")
     return parts if all(part.startswith(_INSUFFICIENT) or part == _TOO_MANY for part in parts) else [text]
 

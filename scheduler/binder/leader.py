@@ -1,8 +1,8 @@
 """One active scheduler at a time, by a coordination.k8s.io Lease, as k8s.io/client-go v0.36.3 tools/leaderelection does it.
 
-Time is judged by this process's own monotonic clock: a Lease that another holds is free once it was *seen* unchanged for its whole
-duration, and a holder stops believing in its own well before that. An identity belongs to a host and a state folder, and a
-lock on a file there sees to it that one process has it at a time: so the one that follows a killed one takes its Lease at once.
+Time is measured by this process's own monotonic clock: another process's Lease is free once it was *seen* unchanged for its whole
+duration, and a holder stops relying on its own Lease well before that. An identity belongs to a host and a state folder, and a
+file lock there ensures that only one process uses it at a time: so the successor of a killed process takes its Lease at once.
 """
 
 import fcntl
@@ -23,25 +23,25 @@ from scheduler.metrics import BINDER_LEADER
 logger = logging.getLogger("berth.binding")
 
 DURATION_SECONDS = 15.0
-# A holder that could not renew its Lease for this long leads no more: whatever it sent is answered before others take
-# over.
+# A holder that could not renew its Lease for this long no longer leads: all its requests are answered before another process
+# takes over.
 RENEW_WITHIN_SECONDS = 10.0
 
 RETRY_SECONDS = 2.0
 _CALL_TIMEOUT_SECONDS = 3.0
-# How soon is asked again when the API server didn't answer: it may be back in a moment.
+# How soon to retry when the API server didn't answer: it may be back in a moment.
 _AWAY_RETRY_SECONDS = 0.25
 
 
 class StateLock:
-    """The lock on a state folder: one process has it, and the kernel gives it back when that ends, however it ends."""
+    """The lock on a state folder: one process holds it, and the kernel releases it when that process ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "binder.lock"
         self._file: IO[str] | None = None
 
     def take(self) -> bool:
-        """Take the lock, or say that another process has it."""
+        """Take the lock. False when another process holds it."""
         if self._file is not None:
             return True
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,16 +55,16 @@ class StateLock:
         return True
 
     def give_back(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def identity_of(folder: Path) -> str:
-    """Return the identity of whoever has the lock of a state folder of this host.
+    """Return the identity of the process that holds the lock of a state folder on this host.
 
-    The folder holds it. Its path doesn't do: containers may share the name of their host, and have others at the same path.
+    The folder stores the identity. The folder's path wouldn't do: containers may share a host name and use the same path.
     """
     path = folder / "binder.id"
     kept = made = uuid4().hex[:12]
@@ -88,8 +88,8 @@ class Elector:
         client: to the API server.
         namespace: where the Lease is, or is made.
         name: of the Lease.
-        identity: of this process; no other that runs has it.
-        lock: what makes the identity its own; None where it is anyway.
+        identity: of this process; no other running process has it.
+        lock: makes the identity unique; None where it is unique anyway.
         clock: monotonic seconds.
         on_change: called in the elector's thread with whether it leads now.
     """
@@ -117,7 +117,7 @@ class Elector:
         self._said_failing = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-elector", daemon=True)
-        # Who had the Lease when it was looked at last.
+        # The Lease's holder when it was last read.
         self.holder = ""
 
     def leads(self) -> bool:
@@ -125,11 +125,11 @@ class Elector:
         return self._clock() < self._until
 
     def start(self) -> None:
-        """Begin to try."""
+        """Start the elector's thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Lead no more, and give the Lease back, so that another takes over at once."""
+        """Stop leading and release the Lease, so that another process takes over at once."""
         self._stopping.set()
         self._thread.join(timeout=2 * _CALL_TIMEOUT_SECONDS)
         led, self._until = self.leads(), float("-inf")
@@ -181,7 +181,7 @@ class Elector:
 
     def _try(self) -> bool:
         found = self._store.read()
-        # It is written into the database, and PostgreSQL takes no NUL, which the API server does.
+        # The holder is written to the database, and PostgreSQL rejects NUL, which the API server allows.
         self.holder = (found.spec.holder_identity or "").replace("\0", "") if found else ""
         if not self._store.is_free(found, self.identity, default_seconds=DURATION_SECONDS):
             return False
@@ -196,7 +196,7 @@ class Elector:
         now = timestamp()
         spec: dict[str, Any] = {
             "holderIdentity": holder,
-            # As client-go releases: whoever looks at it by the clock of its duration doesn't wait either.
+            # As client-go releases a Lease: a candidate that waits for its duration doesn't wait long either.
             "leaseDurationSeconds": int(DURATION_SECONDS) if holder else 1,
             "renewTime": now,
             "acquireTime": now,

@@ -1,8 +1,8 @@
 """Berth's own scheduler: one thread decides, others act.
 
-The deciding thread takes the Pod that is next, decides on the live Snapshot, counts the Pod on its node from then on, and has the
-Decision recorded; it never waits for the API server. What follows from a decision is handed over to `APICalls`, and what comes of it is
-heard between two Pods. The watch has the last word on where a Pod is: queue and Snapshot follow it, and a sweep mends what was missed.
+The deciding thread takes the next Pod, decides on the live Snapshot, counts the Pod on its node from then on, and has the Decision
+recorded; it never waits for the API server. It hands the resulting calls over to `APICalls`, and handles their outcomes between two
+Pods. The watch is authoritative on where a Pod is: queue and Snapshot follow it, and a sweep repairs whatever was missed.
 """
 
 import logging
@@ -43,10 +43,10 @@ from scheduler.metrics import BINDER_ATTEMPTS, BINDER_CYCLE_SECONDS, BINDER_QUEU
 
 logger = logging.getLogger("berth.binding")
 
-# What a Pod may take, and the search for a node to free for it: the others wait meanwhile. Rules cost 1 s together at 5,000 nodes.
+# The time limit of one Pod's rules, and of its preemption search: others wait meanwhile. Rules cost 1 s together at 5,000 nodes.
 MOST_SECONDS = 5.0
 
-# Pods that are being bound at a time: more would only wait for the API server.
+# The most Pods that are being bound at a time: more would only wait for the API server.
 MOST_IN_FLIGHT = 128
 
 SWEEP_SECONDS = 10.0
@@ -57,15 +57,15 @@ _CORE = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
 
 class Nomination(msgspec.Struct, frozen=True):
-    """What `Loop.after_refusal` came to.
+    """The result of `Loop.after_refusal`.
 
     Attributes:
-        node: the node that is being made free for the Pod; "" for none.
-        message: what is said behind the message of the refusal.
-        notes: what the Decision says of it.
-        requeued_by: what else can help the Pod now.
-        preemption: who has to go for that; None for nobody.
-        met_too_large: whether something was too large for a rule about victims to be evaluated.
+        node: the node that is being freed for the Pod; "" for none.
+        message: text to append to the refusal's message.
+        notes: the Decision's notes on the preemption.
+        requeued_by: further events that can help the Pod now.
+        preemption: the victims and their node; None when no Pod has to be removed.
+        met_too_large: whether an object was too large for a rule about victims to be evaluated.
     """
 
     node: str = ""
@@ -77,9 +77,9 @@ class Nomination(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What the loop is doing, for pages. `pods`: those that wait, at most `Loop.shown` of them, the longest first.
+    """What the loop is doing, for pages. `pods`: the Pods that wait, at most `Loop.shown` of them, the longest-waiting first.
 
-    `last_node` is the one that was picked last by this process; "" for none.
+    `last_node` is the node that this process picked last; "" for none.
     """
 
     counts: dict[str, int]
@@ -89,7 +89,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_node: str = ""
 
 
-# Records a cycle: the placement, the seconds it took, notes. Called before anything is done about it; returns the Decision's id.
+# Records a cycle: the placement, the seconds it took, notes. Called before the placement is acted on; returns the Decision's id.
 Record = Callable[[Placement, float, dict[str, Any]], str]
 
 
@@ -99,18 +99,18 @@ def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -
 
 
 class Loop:
-    """The queue and the deciding thread, with the threads that do what follows.
+    """The queue and the deciding thread, with the threads that make the API calls.
 
     Args:
         client: to the API server.
         live: watches the cluster; its Pods are read as `scheduler.cluster.waiting` says.
-        scheduler_names: whose Pods are scheduled.
-        leads: says whether this process may bind; asked before each binding.
+        scheduler_names: Pods with one of these in `schedulerName` are scheduled.
+        leads: returns whether this process may bind; called before each binding.
         dispatcher: sends bindings.
-        post: tells an event.
+        post: sends an event.
         record: records Decisions.
-        deciding: surrounds what is done about a Pod, for what gives way to it.
-        conditions: what is away at the moment.
+        deciding: a context manager around each Pod's cycle, so that background work gives way to it.
+        conditions: returns the dependencies that are unavailable at the moment.
         node_label: key and value of the label that nodes must have to be used; None for all nodes.
         clock: monotonic seconds.
     """
@@ -138,7 +138,7 @@ class Loop:
         self._record = record
         self._deciding = deciding
         self._conditions = conditions
-        # As they were when they were looked at last.
+        # The conditions when they were last checked.
         self._known_conditions: Conditions | None = None
         self._node_label = node_label
         self._clock = clock
@@ -161,14 +161,14 @@ class Loop:
         self._stopping = False
         self._swept_at = float("-inf")
         self._published_at = float("-inf")
-        # How often the state of the queue was published with every Pod decided on that was there before.
+        # How often the queue's state was published after every Pod known before had been decided on.
         self.passes = 0
         self.status = Status(counts={}, in_flight=0, pods=[], now=clock())
         self._decider = threading.Thread(target=self._run, name="berth-decider", daemon=True)
         live.observe(self._observe)
 
     def start(self) -> None:
-        """Begin to schedule, as soon as there is a Revision, a Snapshot and the lead."""
+        """Start scheduling as soon as there is a Revision and a Snapshot and this process leads."""
         self._api_calls.start()
         self._decider.start()
 
@@ -196,7 +196,7 @@ class Loop:
         self._tell(take_up)
 
     def wake(self, uids: Collection[str]) -> None:
-        """Try refused Pods at once, whatever is left of their backoff. May be called by any thread."""
+        """Retry refused Pods at once, regardless of their backoff. May be called by any thread."""
 
         def activate(now: float) -> None:
             for uid in uids:
@@ -205,10 +205,10 @@ class Loop:
         self._tell(activate)
 
     def look(self) -> None:
-        """Wake the deciding thread to look whether there is something to do: what it waited for may be there."""
+        """Wake the deciding thread to check for work: what it waited for may be available."""
         self._heard.set()
 
-    # What comes from other threads
+    # Messages from other threads
 
     def _tell(self, message: Message) -> None:
         self._inbox.append(message)
@@ -244,7 +244,7 @@ class Loop:
         self._requeue(events, now)
 
     def _let_nominated_try(self, node_name: str, now: float) -> None:
-        """Let the Pods that a node is kept free for try it at once: while they sat out a backoff, another scheduler would fill it."""
+        """Retry at once the Pods that are nominated to a node: during their backoff, another scheduler could fill it."""
         for pod in self._nominator.nominated.get(node_name, ()):
             self._queue.activate(pod.uid, now)
 
@@ -265,13 +265,13 @@ class Loop:
             try:
                 self._turn()
             except Exception:
-                # The last guard of a thread that must not end: the sweep puts right what is left half done.
+                # The last guard of a thread that must not end: the sweep repairs whatever is left half done.
                 logger.exception("scheduling broke off")
                 self._swept_at = float("-inf")
                 time.sleep(_IDLE_SECONDS)
 
     def _turn(self) -> None:
-        # Before the inbox is read: what comes meanwhile sets it again, and isn't waited for.
+        # Before the inbox is read: a message that arrives meanwhile sets the event again, so the wait below ends at once.
         self._heard.clear()
         now = self._clock()
         self._hear(now)
@@ -281,7 +281,7 @@ class Loop:
             self._sweep(now)
         if now - self._published_at >= _PUBLISH_SECONDS:
             self._publish(now)
-        # While the API server is away none is sent again: each would only be said to have failed again.
+        # While the API server is unavailable no binding is resent: each would only fail again.
         if self._api_calls.again and not self._is_away():
             self._api_calls.send_again(now)
         if self._may_decide():
@@ -306,7 +306,7 @@ class Loop:
         )
 
     def _is_away(self) -> bool:
-        """Return whether the API server couldn't be watched when that was tried last."""
+        """Return whether the last attempt to watch the API server failed."""
         return bool(self._live.failing() & _CORE)
 
     def _pause(self, now: float) -> float:
@@ -335,7 +335,7 @@ class Loop:
             if placement.node in waiting.denied:  # no other one passes: all are tried again
                 waiting.denied = frozenset()
             _count_undecided(placement)
-            # Before the binding is sent: the next Pod is decided on with this one on its node.
+            # Before the binding is sent: the next decision counts this Pod on its node.
             self._live.assume(pod, placement.node)
             self._nominator.nominate(pod.uid, "", placed_on=placement.node)
             # On the spool before the binding that it tells of is sent.
@@ -344,7 +344,7 @@ class Loop:
             BINDER_ATTEMPTS.labels("scheduled").inc()
 
     def _place(self, waiting: Waiting, now: float) -> Placement | None:
-        """Decide on a Pod; None when that can't be done, which is said at the Pod."""
+        """Decide on a Pod; None when that fails, which the Pod's condition then says."""
         if self._profile is None:
             return None
         snapshot = self._snapshot()
@@ -361,7 +361,7 @@ class Loop:
                 give_way=TimeLimit(MOST_SECONDS).give_way,
             )
         except Exception:
-            # A fault in one Pod's data, or in a rule: the others must go on.
+            # A fault in one Pod's data, or in a rule: scheduling of other Pods must go on.
             logger.exception("a Pod can't be decided on: %s/%s", waiting.pod.namespace, waiting.pod.name)
             BINDER_ATTEMPTS.labels("error").inc()
             message = "Berth could not decide on the Pod; its log says why"
@@ -369,7 +369,7 @@ class Loop:
             return None
 
     def _look_at_conditions(self, now: float) -> Conditions | None:
-        """Return what is away, and let the Pods be tried again that were refused because of what isn't any more."""
+        """Return the unavailable dependencies, and requeue the Pods refused because of one that is available again."""
         before, self._known_conditions = self._known_conditions, self._conditions()
         if before is not None and self._known_conditions is not None:
             self._requeue(came_back(before, self._known_conditions), now)
@@ -385,14 +385,14 @@ class Loop:
     def _rows(self, snapshot: Snapshot) -> Rows:
         return usable_rows(snapshot.table, self._node_label)
 
-    # What becomes of a refused Pod
+    # Refused Pods
 
     def after_refusal(self, waiting: Waiting, placement: Placement) -> Nomination:
-        """Help a Pod that no node takes, where something can: this is where preemption comes in.
+        """Try to help an unschedulable Pod by preemption.
 
         Args:
-            waiting: the Pod in the queue, with the node that was nominated for it before.
-            placement: the cycle: `enforced` has the rule set and its Answer, `snapshot` what was decided on, with `nominated`.
+            waiting: the Pod in the queue, with its previous nominated node.
+            placement: the cycle: `enforced` has the rule set and its Answer, `snapshot` the cluster, with `nominated`.
         """
         found = self._nominator.search(placement, waiting.nominated, TimeLimit(MOST_SECONDS).give_way)
         if found is None:
@@ -431,10 +431,10 @@ class Loop:
         else:
             self._api_calls.preempt(waiting, nomination.preemption, condition)
 
-    # What mends
+    # Repairs
 
     def _sweep(self, now: float) -> None:
-        """Compare the queue with what the watch knows: nothing is lost for good by an event that was missed."""
+        """Compare the queue with the watch's Pods, so that no missed event has a lasting effect."""
         self._swept_at = now
         there = {pod.uid: pod for pod in self._live.pods() if is_waiting(pod, self._names)}
         for uid in [waiting.pod.uid for waiting in self._queue.waiting() if waiting.pod.uid not in there]:
@@ -449,7 +449,7 @@ class Loop:
             self._api_calls.say_again()
 
     def _is_stuck(self, known: Waiting, now: float) -> bool:
-        """Return whether deciding on a Pod broke off."""
+        """Return whether the decision on a Pod was aborted."""
         being_bound = self._api_calls.is_binding(known.pod.uid)
         return known.state is State.TAKEN and not being_bound and now - known.since > SWEEP_SECONDS
 
@@ -468,7 +468,7 @@ class Loop:
 
 
 def _helps(change: Change[Node], read: Collection[Path]) -> bool:
-    """Return whether a change of a node can help a Pod (k8s.io/kubernetes v1.36.3 framework/events.go), also by what rules read."""
+    """Return whether a node's change can help a Pod: as k8s.io/kubernetes v1.36.3 framework/events.go, or in a field rules read."""
     before, after = change.before, change.object
     return (
         change.kind == "deleted"
@@ -501,7 +501,7 @@ def _left_node(change: Change[Pod]) -> str:
 
 
 def _note_events(change: Change[Pod], events: set[str]) -> None:
-    """Note what a change of a Pod can mean to others that wait."""
+    """Add the events that a Pod's change can mean for other waiting Pods."""
     pod, before = change.object, change.before
     if change.kind == "deleted" or not pod.is_live:
         if _left_node(change):
@@ -518,7 +518,7 @@ def _note_events(change: Change[Pod], events: set[str]) -> None:
 
 
 def _count_undecided(placement: Placement, nomination: Nomination | None = None) -> None:
-    """Count a cycle once in which a rule wasn't evaluated: time was up, or what it reads is larger than its cost was estimated for."""
+    """Count once a cycle in which a rule wasn't evaluated: time was up, or an object exceeded the rule's cost estimate."""
     judged = placement.enforced
     if judged is None:
         return

@@ -1,7 +1,7 @@
-"""Preemption as the loop goes through it: when it looks for Pods to remove, and until when it waits for them to go.
+"""Preemption as the loop performs it: when to look for victims, and how long to wait until they leave.
 
-Between the decision and the watch that shows the victims leaving there is a moment in which nothing shows that room is being made.
-A Pod that is tried again in that moment would have others removed as well: so it is remembered here.
+After a decision, it takes a moment until the watch shows the victims leaving, and until then nothing shows that room is being made.
+A Pod that is retried in that moment would remove more Pods. So this module remembers the preemption.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ class Nominator:
         self._nominations: dict[str, tuple[str, Pod]] = {}
         self._gave_back = False
         self._searches = 0
-        # By the uid of the Pod that they should go for: the uids of those that the API server refused to delete.
+        # By the preemptor's UID: the UIDs of the victims that the API server refused to delete.
         self._kept: dict[str, set[str]] = {}
-        # The Pods that each node is kept free for, by the node's name. Another object whenever that changes.
+        # The Pods nominated to each node, by the node's name. Replaced by a new dict at each change.
         self.nominated: dict[str, list[Pod]] = {}
 
     def nominate(self, uid: str, node_name: str, pod: Pod | None = None, *, placed_on: str = "") -> None:
-        """Note which node is kept free for a Pod that waits; "" for none. `placed_on` is where the Pod counts from now on."""
+        """Note a waiting Pod's nominated node; "" for none. `placed_on` is the node where the Pod is counted from now on."""
         known = self._nominations.pop(uid, None)
         if known is not None and known[0] not in {node_name, placed_on}:
             self._gave_back = True
@@ -41,30 +41,30 @@ class Nominator:
         self.nominated = nominated
 
     def gave_room_back(self) -> bool:
-        """Return whether a node isn't kept free for a Pod any more, since this was asked last: others may fit there now."""
+        """Return whether a nomination ended since the last call: other Pods may fit on that node now."""
         gave_back, self._gave_back = self._gave_back, False
         return gave_back
 
     def begin(self, pod: Pod, preemption: Preemption) -> None:
-        """Note that these Pods are being removed for that one."""
+        """Note that the preemption's victims are being removed for the Pod."""
         self._begun[pod.uid] = preemption
 
     def end(self, uid: str) -> None:
-        """Note that nobody is being removed any more for a Pod."""
+        """Note that no more victims are being removed for a Pod."""
         self._begun.pop(uid, None)
 
     def keep(self, uid: str, victim_uid: str) -> None:
-        """Note that the API server refuses to delete a victim of a Pod: it is left alone until no node can be freed without it."""
+        """Note that the API server refuses to delete a Pod's victim. It is spared until no node can be freed without it."""
         self._kept.setdefault(uid, set()).add(victim_uid)
 
     def forget(self, uid: str) -> None:
-        """Note that a Pod waits no more."""
+        """Note that a Pod no longer waits."""
         self.end(uid)
         self._kept.pop(uid, None)
         self.nominate(uid, "")
 
     def is_under_way(self, uid: str, snapshot: Snapshot) -> bool:
-        """Return whether victims of a Pod were not seen to leave yet."""
+        """Return whether some of a Pod's victims have not been seen leaving yet."""
         begun = self._begun.get(uid)
         if begun is None:
             return False
@@ -76,15 +76,15 @@ class Nominator:
         return False
 
     def search(self, placement: Placement, nominated: str, give_way: Callable[[], None] = go_on) -> Search | None:
-        """Look for the node to free for a Pod that no node takes.
+        """Look for a node to free for an unschedulable Pod.
 
         Args:
-            placement: the cycle that found none.
-            nominated: the node that was made free for the Pod before; "" for none.
-            give_way: as of a Cycle.
+            placement: the cycle that found no node.
+            nominated: the Pod's previous nominated node; "" for none.
+            give_way: as for a Cycle.
 
         Returns:
-            None when there is nothing to do: nothing was decided, victims are about to leave, or budgets aren't seen yet.
+            None when there is nothing to do: nothing was decided, victims are about to leave, or budgets aren't listed yet.
         """
         judged, snapshot = placement.enforced, placement.snapshot
         objects = snapshot.knowing(BUDGETS)
@@ -103,6 +103,6 @@ class Nominator:
             kept=self._kept.get(placement.pod.uid, ()),
             give_way=give_way,
         )
-        if found.preemption is None:  # next time all are asked for again
+        if found.preemption is None:  # next time, spared victims are candidates again
             self._kept.pop(placement.pod.uid, None)
         return found

@@ -1,4 +1,4 @@
-"""One pass of the scheduler without Celery: each Pod that waits is decided on once."""
+"""One pass of the scheduler without Celery: each waiting Pod is decided on once."""
 
 import os
 import socket
@@ -23,18 +23,18 @@ class NotReadyError(Exception):
 
 
 class Passed(msgspec.Struct):
-    """What came of it. `waiting`: the Pods that wait still, as `scheduler.binder.state` shows them."""
+    """The result of a pass. `waiting`: the Pods that still wait, as `scheduler.binder.state` shows them."""
 
     bound: int
     waiting: list[dict[str, Any]]
 
 
 def schedule_once(wait_seconds: float) -> Passed:
-    """Bind what can be bound.
+    """Bind the Pods that can be bound.
 
     Raises:
         LeaseHeldError: another process holds the Lease, and is alive.
-        NotReadyError: the API server or a Revision could not be had in time.
+        NotReadyError: the API server or a Revision was not available in time.
     """
     deadline = time.monotonic() + wait_seconds
     runtime = Runtime(identity=f"berth-schedule@{socket.gethostname()}:{os.getpid()}")
@@ -52,7 +52,7 @@ def schedule_once(wait_seconds: float) -> Passed:
 
 
 def _wait_for_lead(runtime: Runtime, deadline: float) -> None:
-    """Wait until everything is there; as long as a dead holder's Lease takes to run out, if need be."""
+    """Wait until everything is ready; if need be, until a dead holder's Lease expires."""
     deadline_of_lease = time.monotonic() + DURATION_SECONDS + 5.0
     while not (runtime.elector.leads() and not runtime.unready()):
         if time.monotonic() > min(deadline, deadline_of_lease):

@@ -1,7 +1,7 @@
-"""Nodes with more Pods than they have room for: what two schedulers that fill the same nodes can come to.
+"""Nodes with more Pods than they have room for, which can happen when two schedulers fill the same nodes.
 
-The API server checks no room when a Pod is bound, so another scheduler's binding can reach a node in the moment between Berth's
-decision and its own. The kubelet then refuses the Pod that came last.
+The API server doesn't check a node's capacity when a Pod is bound, so another scheduler's binding can reach a node between Berth's
+decision and Berth's binding. The kubelet then refuses the Pod that came last.
 """
 
 import logging
@@ -19,7 +19,7 @@ _MOST_NAMED = 100
 
 
 def overcommitted(snapshot: Snapshot) -> list[str]:
-    """Name the nodes whose Pods ask for more of cpu, memory, ephemeral storage or Pod slots than there is."""
+    """Return the names of nodes whose Pods request more cpu, memory, ephemeral storage or Pod slots than is allocatable."""
     table = snapshot.table
     over: Mask = pod_count(table) > allocatable(table, PODS)
     for name in (CPU, MEMORY, EPHEMERAL):
@@ -28,16 +28,16 @@ def overcommitted(snapshot: Snapshot) -> list[str]:
 
 
 class Overcommits:
-    """Notices when a node comes to be overcommitted. For one thread."""
+    """Notices when a node becomes overcommitted. For one thread."""
 
     def __init__(self) -> None:
         self._known: frozenset[str] = frozenset()
         self._looked_at: Snapshot | None = None
-        # How often one was found.
+        # How many times a node was newly found to be overcommitted.
         self.found = 0
 
     def look(self, snapshot: Snapshot) -> list[str]:
-        """Return the overcommitted nodes, some of them where they are many; count and log those that are new."""
+        """Return the overcommitted nodes, up to a limit; count and log the new ones."""
         if snapshot is not self._looked_at:
             self._looked_at = snapshot
             now = frozenset(overcommitted(snapshot))

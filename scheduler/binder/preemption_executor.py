@@ -1,6 +1,6 @@
-"""Preemption carried out: Pods are removed from a node to make room for a more important one.
+"""Carries out preemption: removes Pods from a node to make room for one of higher priority.
 
-Which Pods, and from which node, is decided in `policies.engine.preemption.dry_run`. Source of what is done, and of its words:
+`policies.engine.preemption.dry_run` decides which Pods, and from which node. Source of the steps and of the messages:
 k8s.io/kubernetes v1.36.3 pkg/scheduler/framework/preemption/executor.go.
 """
 
@@ -34,7 +34,7 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class RemovalRefusedError(APIError):
-    """The API server refuses to remove a victim: a right or an admission is in the way. `uid` is the victim's."""
+    """The API server refuses to delete a victim: RBAC or an admission controller forbids it. `uid` is the victim's."""
 
     def __init__(self, victim: Pod, error: APIError) -> None:
         super().__init__(str(error), status=error.status, reason=error.reason)
@@ -50,21 +50,21 @@ def act(
     post: Callable[[Event], None],
     leads: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Make room on the node: who yields to the Pod loses the nomination, then one victim after another is deleted.
+    """Make room on the node: Pods that yield to this one lose their nomination, then the victims are deleted one by one.
 
-    Nobody is, where the API server says beforehand that it would refuse one of them: the others would go in vain. Victims that are
-    leaving already are left alone, and so is a Pod that has taken the name of one. Nothing is done twice when this is repeated.
+    No victim is deleted if a dry run shows that the API server would refuse one of them: the others would be deleted in vain.
+    Victims that are already terminating are left alone, and so is a new Pod with a victim's name. Repeating this does nothing twice.
 
     Args:
         client: to the API server.
-        preemption: what was chosen.
+        preemption: the chosen node, victims and yielding Pods.
         pod: the Pod that needs the room.
-        scheduler_name: who says so, in conditions and events.
-        post: tells an event.
-        leads: whether this process may still act; asked before each victim.
+        scheduler_name: the scheduler's name in conditions and events.
+        post: sends an event.
+        leads: returns whether this process may still act; called before each victim.
 
     Returns:
-        False when it was broken off because this process doesn't lead any more.
+        False when it stopped because this process no longer leads.
 
     Raises:
         RemovalRefusedError: a victim may not be deleted.
@@ -107,7 +107,7 @@ def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Eve
 
 
 def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
-    """Write the condition DisruptionTarget of exactly this Pod, then delete it, with its own grace period. False when it is gone already."""
+    """Write the condition DisruptionTarget of the Pod with this UID, then delete it with its own grace period. False if it is gone."""
     condition = {
         "type": DISRUPTED,
         "status": "True",
@@ -128,17 +128,17 @@ def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
 
 
 def _ask_whether_it_would_go(client: Client, victim: Pod) -> None:
-    """Ask admission and rights about a deletion without doing it.
+    """Check a deletion against RBAC and admission with a dry run.
 
     Raises:
-        APIError: it would be refused, or can't be asked about.
+        APIError: the deletion would be refused, or the dry run failed.
     """
     try:
         _delete(client, victim, dryRun=["All"])
     except (APINotFoundError, APIConflictError) as error:
         logger.debug("a victim is gone already: %s", error)
     except APIInvalidError as error:
-        if error.status != HTTPStatus.BAD_REQUEST:  # so it answers where a webhook isn't made for being asked
+        if error.status != HTTPStatus.BAD_REQUEST:  # the answer where a webhook doesn't support dry run
             raise
 
 
@@ -148,7 +148,7 @@ def _delete(client: Client, pod: Pod, **more: Any) -> None:
 
 
 def _take_nomination(client: Client, pod: Pod) -> None:
-    """Take a Pod's nomination away. Where that fails it's not critical: the node is refused to the Pod all the same."""
+    """Clear a Pod's nomination. A failure isn't critical: the Pod doesn't get the node anyway."""
     try:
         _patch_status(client, pod, {"nominatedNodeName": None})
     except APIError as error:
@@ -166,7 +166,7 @@ def _path(pod: Pod) -> str:
 
 
 def notes_of(found: Search) -> dict[str, Any]:
-    """Return what a Decision says of a search: preemptor's node, victims, the candidates they were chosen from, vetoes; as JSON."""
+    """Return a search as a Decision notes it, as JSON: the preemptor's node, its victims, the candidate nodes, vetoes."""
     said: dict[str, Any] = {}
     if found.preemption is not None:
         chosen = found.preemption

@@ -1,7 +1,7 @@
-"""Which Pod is next: the queue of the Pods that wait for Berth's own scheduler. Pure: time is an argument.
+"""The queue of the Pods that wait for Berth's own scheduler. Pure: time is an argument.
 
-Pods are taken by priority, then by how long ago they came or were refused. One that was refused waits until something happens that can
-help it, and at least as long as its backoff; so does one whose binding failed. Source of the order and of the times:
+Pods are taken by priority, then by how long ago they arrived or were refused. A refused Pod waits until an event that can help it,
+and at least until its backoff ends; a Pod whose binding failed waits for its backoff. Source of the order and of the times:
 kube-scheduler v1.36.3 backend/queue/scheduling_queue.go and backoff_queue.go, framework/plugins/queuesort.
 """
 
@@ -16,11 +16,11 @@ from policies.engine.objects.pod import Pod
 
 FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 10.0
-# A refused Pod is tried again after this time though nothing happened.
+# A refused Pod is retried after this time even if nothing happened.
 LONGEST_WAIT_SECONDS = 300.0
 
-# What can help a refused Pod, besides the events of `policies.engine.rule`, kinds of objects by their names, and the causes of
-# `policies.engine.failures` that are gone.
+# A further event that can help a refused Pod. The others are those of `policies.engine.rule`, kinds of objects by their names, and
+# causes of `policies.engine.failures` that have ended.
 REVISION = "revision"
 
 
@@ -31,7 +31,7 @@ class State(StrEnum):
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
-    # It is decided or bound right now.
+    # It is being decided on or bound right now.
     TAKEN = "taken"
 
 
@@ -40,16 +40,17 @@ class Waiting(msgspec.Struct):
 
     Attributes:
         pod: as last seen.
-        since: when it was put where it is.
-        tried_at: when it came, or was put back last; what the order goes by. So a Pod that something helps comes before those
-            that came after its refusal.
-        attempts: how often it was refused, or could not be bound, since something else of it changed.
-        until: the end of its backoff; for a refused one also the moment from which time alone may help it.
-        requeued_by: what can help it.
+        since: when it entered its current state.
+        tried_at: when it arrived or was last put back; the queue is ordered by this. So a requeued Pod comes before Pods
+            that arrived after its refusal.
+        attempts: how often it was refused, or could not be bound, since anything but its status changed.
+        until: the end of its backoff.
+        opens_at: for a refused Pod, the moment from which time alone may help it; None when it can't.
+        requeued_by: the events that can help it.
         message: why it was refused last.
-        first_at: when it came.
-        nominated: the node that was made free for it.
-        denied: the nodes to which its binding was denied, since it was last sent to one of these again.
+        first_at: when it arrived.
+        nominated: its nominated node.
+        denied: the nodes that denied its binding, since it was last sent to one of these again.
     """
 
     pod: Pod
@@ -68,7 +69,7 @@ class Waiting(msgspec.Struct):
 
 
 class Queue:
-    """The Pods that wait. For one thread; every moment is in seconds of the same clock, which never goes back."""
+    """The Pods that wait. For one thread; all times are in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Waiting] = {}
@@ -89,7 +90,7 @@ class Queue:
         return self._pods.get(uid)
 
     def counts(self) -> dict[State, int]:
-        """Return how many Pods are where."""
+        """Return how many Pods are in each state."""
         return {state: self._counts[state] for state in State}
 
     def waiting(self) -> Iterator[Waiting]:
@@ -97,7 +98,7 @@ class Queue:
         return iter(self._pods.values())
 
     def put(self, pod: Pod, now: float) -> Waiting:
-        """Take in a Pod that waits for a node, or what has become of one that is here already."""
+        """Add a Pod that waits for a node, or update one that is in the queue already."""
         known = self._pods.get(pod.uid)
         if known is None:
             known = self._pods[pod.uid] = Waiting(pod, now, now, now, nominated=pod.parsed.status.nominated_node_name)
@@ -106,7 +107,7 @@ class Queue:
             return known
         before, known.pod = known.pod, pod
         nominated = pod.parsed.status.nominated_node_name
-        if nominated != before.parsed.status.nominated_node_name:  # by who led meanwhile, or by a person
+        if nominated != before.parsed.status.nominated_node_name:  # another leader changed it meanwhile, or a person
             known.nominated = nominated
         if known.state is State.GATED:
             if not pod.is_gated:
@@ -117,7 +118,7 @@ class Queue:
         return known
 
     def forget(self, uid: str) -> bool:
-        """Let go of a Pod: it is bound, deleted, or another scheduler's. False when it isn't here."""
+        """Remove a Pod: it is bound, deleted, or another scheduler's. False when it isn't in the queue."""
         known = self._pods.pop(uid, None)
         if known is None:
             return False
@@ -126,24 +127,24 @@ class Queue:
         return True
 
     def take(self, now: float) -> Waiting | None:
-        """Return the Pod that is next, None when none is ready. It stays in the queue, as TAKEN, until something becomes of it."""
+        """Return the next Pod, None when none is ready. It stays in the queue, as TAKEN, until its outcome is known."""
         self._release(now)
         while self._active:
             *_, turn, uid = heapq.heappop(self._active)
             found = self._pods.get(uid)
-            # Entries stay in the heap when their Pod moves on: they are known by an old turn.
+            # Entries stay in the heap when their Pod changes state: their old turn shows that they are stale.
             if found is not None and found.turn == turn and found.state is State.ACTIVE:
                 self._move(found, State.TAKEN, now)
                 return found
         return None
 
     def refuse(self, uid: str, now: float, *, requeued_by: Iterable[str], opens_at: float | None = None) -> None:
-        """Put back a Pod that no node takes.
+        """Put back an unschedulable Pod.
 
         Args:
             uid: the Pod.
-            now: the moment.
-            requeued_by: what can help it.
+            now: the current time.
+            requeued_by: the events that can help it.
             opens_at: when time alone may help it.
         """
         known = self._pods.get(uid)
@@ -157,7 +158,7 @@ class Queue:
         self._move(known, State.GATED if known.pod.is_gated else State.UNSCHEDULABLE, now)
 
     def retry(self, uid: str, now: float) -> None:
-        """Put back a Pod whose binding failed: it is tried again after its backoff, whatever happens."""
+        """Put back a Pod whose binding failed: it is retried after its backoff, whatever happens."""
         known = self._pods.get(uid)
         if known is None:
             return
@@ -167,12 +168,12 @@ class Queue:
         self._move(known, State.BACKOFF, now)
 
     def requeue(self, event: str, now: float, *, refused_since: float = float("-inf")) -> int:
-        """Let the refused Pods be tried again that an event can help, each after its backoff. Return how many.
+        """Requeue the refused Pods that an event can help, each after its backoff. Return how many.
 
         Args:
             event: what happened.
-            now: the moment.
-            refused_since: those that were refused before it aren't helped.
+            now: the current time.
+            refused_since: Pods that were refused before this time are not requeued.
         """
         waiting = [self._pods[uid] for uid in self._by_event.get(event, ())]
         requeued = [found for found in waiting if found.tried_at >= refused_since]
@@ -181,13 +182,13 @@ class Queue:
         return len(requeued)
 
     def activate(self, uid: str, now: float) -> None:
-        """Let a refused Pod be tried again at once."""
+        """Move a refused Pod to the active queue at once."""
         known = self._pods.get(uid)
         if known is not None and known.state in {State.UNSCHEDULABLE, State.BACKOFF}:
             self._move(known, State.ACTIVE, now)
 
     def next_at(self) -> float | None:
-        """Return when a Pod becomes ready by time alone; None when none does. A moment that is past means now."""
+        """Return when the next Pod becomes ready by time alone; None when none does. A time in the past means now."""
         while self._timed:
             at, turn, uid = self._timed[0]
             found = self._pods.get(uid)
@@ -208,7 +209,7 @@ class Queue:
         self._turns += 1
         known.state, known.turn, known.since = state, self._turns, now
         if state is State.ACTIVE:
-            # The smallest comes first, so the highest priority does.
+            # The heap's smallest entry comes first, so the highest priority does.
             heapq.heappush(self._active, (-known.pod.priority, known.tried_at, known.turn, known.pod.uid))
         elif state is State.BACKOFF:
             heapq.heappush(self._timed, (known.until, known.turn, known.pod.uid))
@@ -232,7 +233,7 @@ class Queue:
 
 
 def backoff_seconds(attempts: int) -> float:
-    """Return how long a Pod waits at least after so many attempts."""
+    """Return the backoff of a Pod after this many attempts."""
     return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(attempts - 1, 10), LONGEST_BACKOFF_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""A scheduling cycle as Decisions of verb `schedule`: the one that counts, then one of each rule set in mode shadow."""
+"""A scheduling cycle as Decisions of verb `schedule`: the enforced one, then one for each rule set in mode shadow."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -17,12 +17,12 @@ VERB = "schedule"
 
 
 def cycle_entry(placement: Placement, seconds: float, notes: Mapping[str, Any]) -> Entry:
-    """Return what is to be recorded of a cycle.
+    """Return the record of a cycle.
 
     Args:
-        placement: what it came to.
-        seconds: how long it took.
-        notes: facts beside: the chosen node, what preemption did.
+        placement: the cycle's result.
+        seconds: how long the cycle took.
+        notes: further facts: the chosen node, what preemption did.
     """
     error = placement.refusal.reason if placement.refusal else ""
     return _entry(
@@ -33,14 +33,14 @@ def cycle_entry(placement: Placement, seconds: float, notes: Mapping[str, Any]) 
 def shadow_entry(
     placement: Placement, assignment: Assignment, rule_set: CompiledRuleSet, answered: str, give_way: GiveWay
 ) -> Entry:
-    """Decide by a rule set in mode shadow; return what is to be recorded of that.
+    """Decide by a rule set in mode shadow; return the record of that.
 
     Args:
-        placement: what the cycle came to.
-        assignment: whose rule set it is.
+        placement: the cycle's result.
+        assignment: the Assignment of the rule set.
         rule_set: the rule set, with the default filters.
-        answered: the id of the Decision that counts.
-        give_way: asked between evaluations.
+        answered: the id of the enforced Decision.
+        give_way: called between evaluations.
     """
     judged = judge_shadow(placement, assignment, rule_set, give_way)
     is_inside = placement.enforced is not None and placement.enforced.assignment is assignment
@@ -54,14 +54,14 @@ def shadow_entry(
 
 
 def offer_shadows(shadows: Shadows, placement: Placement, answered: str) -> None:
-    """Queue what rule sets in mode shadow would have said in a cycle, once it is over.
+    """Queue the evaluation of rule sets in mode shadow, once a cycle is over.
 
     Args:
-        shadows: decides on them.
-        placement: what the cycle came to.
-        answered: the id of the Decision that counts.
+        shadows: evaluates them.
+        placement: the cycle's result.
+        answered: the id of the enforced Decision.
     """
-    # Without room nothing is put together that would be thrown away: Pods that come at once drop most of them.
+    # Without room, nothing is prepared only to be dropped: when many Pods arrive at once, most shadows are dropped.
     if placement.shadows and not shadows.has_room:
         shadows.pass_over(placement.revision, VERB, placement.shadows)
         return

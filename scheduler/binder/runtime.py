@@ -38,9 +38,9 @@ logger = logging.getLogger("berth.binding")
 
 LEASE = "berth-binder"
 POOL_SIZE = 32
-# A deciding thread that wasn't heard of for this long is taken for stuck.
+# A deciding thread that was silent for this long counts as stuck.
 SILENT_SECONDS = 30.0
-# Pods that are woken with one heartbeat; SQLite takes no more values in a statement than 32,766.
+# The most Pods that are woken with one heartbeat; SQLite allows at most 32,766 values in a statement.
 MOST_WOKEN = 1_000
 
 LISTED_WITHIN_SECONDS = 3.0
@@ -53,7 +53,7 @@ class Runtime:
         """Put the parts together.
 
         Args:
-            identity: in the Lease; that of the state folder when it isn't given.
+            identity: in the Lease; by default the state folder's identity.
         """
         configured = settings.BERTH
         client = Client.connect(configured.kubeconfig, pool_size=POOL_SIZE)
@@ -107,11 +107,11 @@ class Runtime:
         self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-heartbeats", daemon=True)
 
     def conditions(self) -> Conditions:
-        """Return what this process can know at this moment."""
+        """Return which of its dependencies this process can reach and trust at this moment."""
         return conditions_of(self.live, self.recorder, database_reachable=self.revisions.reachable)
 
     def start(self) -> None:
-        """Start everything. What isn't there yet is taken up when it comes."""
+        """Start everything. Parts that aren't available yet are used once they are."""
         self.recorder.start()
         self.shadows.start()
         self.dispatcher.start()
@@ -122,7 +122,7 @@ class Runtime:
         self._heartbeats.start()
 
     def stop(self) -> None:
-        """Stop deciding, finish the bindings that were sent, give the Lease back, ship Decisions."""
+        """Stop deciding, finish the bindings that were sent, release the Lease, ship Decisions."""
         self._stopping.set()
         self.loop.stop()
         self.dispatcher.stop(BIND_TIMEOUT_SECONDS)
@@ -136,15 +136,15 @@ class Runtime:
             self._probes.stop()
 
     def unready(self) -> list[str]:
-        """Name what isn't there yet; empty when Pods can be scheduled as soon as this process leads."""
+        """Return the names of missing parts; empty when Pods can be scheduled as soon as this process leads."""
         return missing_parts(self.revisions, self.live)
 
     def is_alive(self) -> bool:
-        """Return whether the deciding thread gets round."""
+        """Return whether the deciding thread makes progress."""
         return time.monotonic() - self.loop.status.now < SILENT_SECONDS
 
     def _prepare(self, revision: CompiledRevision) -> None:
-        """Watch what a Revision reads, and decide once by each rule set, so that its columns are there before a Pod waits."""
+        """Watch the kinds that a Revision reads, and decide once by each rule set, so that its columns exist before a Pod waits."""
         profile = Profile(revision)
         former = self.revisions.current.reads if self.revisions.current else frozenset()
         self.live.require(profile.reads | former)
@@ -202,14 +202,14 @@ class Runtime:
         }
 
     def _wake(self) -> None:
-        """Try the Pods at once that people asked for; who doesn't lead leaves them to who does."""
+        """Retry at once the Pods that users asked for; a process that doesn't lead leaves them to the leader."""
         uids = list(Wake.objects.values_list("uid", flat=True)[:MOST_WOKEN]) if self.elector.leads() else []
         if uids:
             self.loop.wake(uids)
             Wake.objects.filter(uid__in=uids).delete()
 
     def waiting(self) -> list[dict[str, Any]]:
-        """Return the Pods that wait, as pages show them."""
+        """Return the waiting Pods, as pages show them."""
         status, now = self.loop.status, datetime.now(UTC)
         return [shown(waiting, status.now, now) for waiting in status.pods]
 

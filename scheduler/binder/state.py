@@ -13,8 +13,8 @@ def shown(waiting: Waiting, at: float, now: datetime) -> dict[str, Any]:
 
     Args:
         waiting: the Pod.
-        at: the moment, by the queue's clock.
-        now: the same moment, aware of its time zone.
+        at: the current time, by the queue's clock.
+        now: the same time, with a time zone.
     """
 
     def moment(seconds: float) -> str:
