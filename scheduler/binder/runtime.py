@@ -107,7 +107,7 @@ class Runtime:
         self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-heartbeats", daemon=True)
 
     def conditions(self) -> Conditions:
-        """Return which of its dependencies this process can reach and trust at this moment."""
+        """Return which dependencies work at this moment, as far as this process can tell."""
         return conditions_of(self.live, self.recorder, database_reachable=self.revisions.reachable)
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
-"""Who called, with which verb, and when last: noted in memory by each call, written to the database with the heartbeat.
+"""The last call of each caller and verb: noted in memory by each call, written to the database with the heartbeat.
 
-A call must not wait for the database, and a row a call would be far too many: what people ask is whether a
+A call must not wait for the database, and one row per call would be far too many: users only ask whether a
 kube-scheduler's calls arrive at all, from whom, and how long ago the last one came.
 """
 
@@ -13,14 +13,14 @@ import msgspec
 
 from scheduler.models import Caller
 
-# Pairs of caller and verb that are remembered; the one that was silent for longest is forgotten first.
+# The most pairs of caller and verb that are remembered; the pair that was silent longest is dropped first.
 MAX_CALLERS = 256
 
 _MAX_LENGTH = 256
 
 
 class Call(msgspec.Struct, frozen=True):
-    """The last call of a caller with a verb. `address` is where it came from, "" when nobody said."""
+    """A caller's last call of a verb. `address` is its client's address, "" when unknown."""
 
     verb: str
     identity: str
@@ -29,7 +29,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Callers:
-    """The last call of everybody. Any thread may note; one saves."""
+    """The last calls of all callers. Any thread may call `note`; one thread saves."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,12 +37,12 @@ class Callers:
         self._saved: dict[tuple[str, str], datetime] = {}
 
     def note(self, verb: str, identity: str, address: str = "") -> None:
-        """Note a call that was let in.
+        """Note a permitted call.
 
         Args:
             verb: filter, prioritize, bind or preempt.
-            identity: who called: the name in the client certificate, or what stands for callers without one.
-            address: where the call came from.
+            identity: the caller: the name in its client certificate, or a placeholder for callers without one.
+            address: the client's address.
         """
         key = (identity[:_MAX_LENGTH], verb)
         with self._lock:
@@ -58,10 +58,10 @@ class Callers:
         return [Call(verb, who, address, datetime.fromtimestamp(at, UTC)) for (who, verb), (at, address) in found]
 
     def save(self, process: str) -> None:
-        """Write what is new since the last time. `process` is the one that was called.
+        """Write the calls that are new since the last save. `process` is the process that was called.
 
         Raises:
-            django.db.DatabaseError: the database is away; the next time writes it.
+            django.db.DatabaseError: the database is unavailable; the next save writes these calls.
         """
         fresh = [row for row in self.rows() if self._saved.get((row.identity, row.verb)) != row.last_at]
         if not fresh:

@@ -1,4 +1,4 @@
-"""Who calls, whether they may, and how often: by client certificate with TLS, else by being on this machine."""
+"""Authenticates, authorizes and rate-limits callers: by client certificate with TLS, otherwise callers on this machine only."""
 
 import math
 import ssl
@@ -32,10 +32,10 @@ class _Peer(msgspec.Struct, frozen=True):
 
 
 def caller_of(environ: Mapping[str, Any]) -> str | None:
-    """Name who may call, by what the WSGI environ says of the connection; None for whoever may not.
+    """Return the name of a permitted caller, from the connection in the WSGI environ; None for a caller that isn't permitted.
 
-    With TLS, the first name of the certificate, in alphabetical order, that BERTH_EXTENDER_CLIENTS holds, as long as
-    the certificate holds: connections outlive it. Without TLS, anybody on this machine.
+    With TLS, this is the first name of the certificate, in alphabetical order, that is in BERTH_EXTENDER_CLIENTS, while the
+    certificate is valid: connections can outlive it. Without TLS, any caller on this machine is permitted.
     """
     if not settings.BERTH.extender_tls_cert_file:
         return _ON_THIS_MACHINE if is_this_machine(str(environ.get("REMOTE_ADDR", ""))) else None
@@ -47,7 +47,7 @@ def caller_of(environ: Mapping[str, Any]) -> str | None:
 
 
 def _peer_of(connection: Connection) -> _Peer | None:
-    """Return who is at the other end. A certificate is the connection's: it is decoded once, at the first call."""
+    """Return the connection's peer. The certificate belongs to the connection: it is decoded once, at the first call."""
     if "peer" not in connection.kept and isinstance(connection.sock, ssl.SSLSocket):
         certificate, der = connection.sock.getpeercert(), connection.sock.getpeercert(binary_form=True)
         connection.kept["peer"] = (
@@ -60,13 +60,13 @@ def _peer_of(connection: Connection) -> _Peer | None:
 
 
 class AllowedCaller(BasePermission):
-    """Lets through whom `caller_of` names. The text of the refusal is constant and names nobody."""
+    """Permits the callers that `caller_of` names. The refusal's text is constant and names nobody."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Return whether the caller may call.
 
         Raises:
-            NotFound: on the listener of the probes there are no verbs, for nobody.
+            NotFound: the probes' listener serves no verbs to anyone.
         """
         if request.META.get(ONLY_PROBES):
             message = "only probes are served here"
@@ -80,21 +80,21 @@ class AllowedCaller(BasePermission):
 
 
 class TooManyCalls(exceptions.APIException):
-    """The caller is over its rate."""
+    """The caller exceeds its rate."""
 
     status_code = status.HTTP_429_TOO_MANY_REQUESTS
     default_detail = "too many calls; BERTH_EXTENDER_CALLS_PER_SECOND sets the limit"
 
 
 class Bucket:
-    """A token bucket: full, it holds one second's calls."""
+    """A token bucket: when full, it holds one second's calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._level, self._at = math.inf, 0.0
 
     def take(self, *, per_second: float, now: float) -> bool:
-        """Take a call out; False when it is empty. `now` is in seconds of a clock that never goes back."""
+        """Take one token; False when the bucket is empty. `now` is in seconds of a monotonic clock."""
         with self._lock:
             level = min(max(per_second, 1.0), self._level + (now - self._at) * per_second)
             taken = level >= 1
@@ -102,19 +102,19 @@ class Bucket:
         return taken
 
 
-# By name; as many as there are names in BERTH_EXTENDER_CLIENTS, at most. On this machine all have one name: its bucket is
-# for the first calls of connections, and a connection that was answered has one of its own.
+# By the caller's name; at most as many as BERTH_EXTENDER_CLIENTS has names. All callers on this machine share one name: its
+# bucket is for the first calls of connections; a connection that was answered has a bucket of its own.
 _buckets: defaultdict[str, Bucket] = defaultdict(Bucket)
 
 
 class CallRate(BaseThrottle):
-    """Holds each caller to BERTH_EXTENDER_CALLS_PER_SECOND. Comes after AllowedCaller."""
+    """Limits each caller to BERTH_EXTENDER_CALLS_PER_SECOND. Runs after AllowedCaller."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Let a call through.
 
         Raises:
-            TooManyCalls: the caller is over its rate.
+            TooManyCalls: the caller exceeds its rate.
         """
         name = caller_of(request.META) or ""
         bucket = _own_bucket(request.META) if name == _ON_THIS_MACHINE else None

@@ -1,8 +1,8 @@
-"""Whether a call can be a web page's. A browser on the extender's machine calls from loopback, too, for any page it shows.
+"""Refuses calls that a web page may have sent. A browser on the extender's machine also calls from loopback, for any page.
 
-A page can't send `application/json` to another origin without asking first (Fetch 3.2.2, CORS-preflight), and browsers
-name the page's origin in each POST. A page whose own name was made to lead to loopback needn't ask; its calls have its
-name in Host. kube-scheduler's client sends neither Origin nor Sec-Fetch-Site, and the host of urlPrefix in Host.
+A page can't send `application/json` to another origin without a preflight (Fetch 3.2.2, CORS-preflight), and browsers
+send the page's origin in each POST. A page whose own name was made to resolve to loopback needs no preflight; its calls have
+that name in Host. kube-scheduler's client sends neither Origin nor Sec-Fetch-Site, and the host of urlPrefix in Host.
 """
 
 import socket
@@ -22,8 +22,8 @@ from scheduler.http_server.hosts import is_this_machine, name_of
 def is_known_host(host: str, known: tuple[str, ...], *, with_tls: bool) -> bool:
     """Return whether a Host header names this extender.
 
-    Loopback's names and addresses and this machine's own name (in a Pod, the Pod's) always do, and what `known` names.
-    With TLS and nothing in `known` any host does: the client has compared it with the server's certificate.
+    Loopback's names and addresses, this machine's own name (in a Pod, the Pod's) and the names in `known` always do.
+    With TLS and an empty `known`, any host does: the client has compared it with the server's certificate.
     """
     name = name_of(host)
     if not name:
@@ -35,7 +35,7 @@ def is_known_host(host: str, known: tuple[str, ...], *, with_tls: bool) -> bool:
 
 
 def refusal_of(environ: Mapping[str, Any]) -> str:
-    """Return why a request isn't taken, by its headers; "" when it is. Nothing of the request is in it."""
+    """Return why a request's headers refuse it; "" when they don't. The text repeats nothing from the request."""
     if "HTTP_ORIGIN" in environ or "HTTP_SEC_FETCH_SITE" in environ:
         return "web pages can't call the extender: a header Origin or Sec-Fetch-Site came along"
     ours = settings.BERTH
@@ -45,10 +45,10 @@ def refusal_of(environ: Mapping[str, Any]) -> str:
 
 
 class FromNoPage(BasePermission):
-    """Lets through what no web page can have sent."""
+    """Permits requests that no web page can have sent."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Return whether the request is none of a page's."""
+        """Return whether the request can't be a web page's."""
         del view
         self.message = refusal_of(request.META)
         return not self.message

@@ -1,4 +1,4 @@
-"""What one extender process holds: the Revision, the live Snapshot, the recorder, and its heartbeat in the database."""
+"""The parts of one extender process: the Revision, the live Snapshot, the recorder, and its heartbeat in the database."""
 
 import logging
 import math
@@ -29,15 +29,15 @@ from scheduler.serving.watched_kinds import WatchedKinds
 
 logger = logging.getLogger("berth.extender")
 
-# Connections to the API server that are kept: one for each watch, and one for each Pod that is being bound.
+# Connections to the API server that are kept open: one for each watch, and one for each Pod that is being bound.
 POOL_SIZE = 64
 
-# The Lease under which Pods are bound whose rules count other Pods.
+# The Lease that is held while binding Pods whose rules count other Pods.
 BINDING_LEASE = "berth-binding"
 
-# A process that hasn't written a heartbeat for this long is taken off the list.
+# A process that hasn't written a heartbeat for this long is removed from the list.
 FORGET_SECONDS = 3600.0
-# A caller that was silent for this long is taken off the list when a process starts.
+# A caller that was silent for this long is removed from the list when a process starts.
 FORGET_CALLERS = timedelta(days=30)
 
 
@@ -100,13 +100,13 @@ class Runtime:
         )
 
     def conditions(self) -> Conditions:
-        """Return what this process can know at this moment."""
+        """Return which dependencies work at this moment, as far as this process can tell."""
         return conditions_of(self.live, self.recorder, database_reachable=self.revisions.reachable)
 
     def start(self) -> None:
-        """Start everything. What isn't there yet is taken up when it comes.
+        """Start everything. Parts that aren't available yet are used once they are.
 
-        A Revision that was kept on disk waits for the first lists of what it reads, see `watched_kinds.LISTED_WITHIN_SECONDS`.
+        A Revision that was kept on disk waits for the first lists of the kinds it reads, see `watched_kinds.LISTED_WITHIN_SECONDS`.
         """
         self.recorder.start()
         self.shadows.start()
@@ -115,7 +115,7 @@ class Runtime:
         self._heartbeats.start()
 
     def stop(self) -> None:
-        """Stop everything; Decisions that wait are shipped first."""
+        """Stop everything; queued Decisions are shipped first."""
         self._stopping.set()
         self._changed.set()
         self.live.stop()
@@ -125,7 +125,7 @@ class Runtime:
         self._heartbeats.join(timeout=5)
 
     def unready(self) -> list[str]:
-        """Name what isn't there yet; empty when calls can be answered."""
+        """Return the names of missing parts; empty when calls can be answered."""
         return missing_parts(self.revisions, self.live)
 
     def _prepare(self, revision: CompiledRevision) -> None:
@@ -174,7 +174,7 @@ class Runtime:
         self.shadows.write_counts()
 
     def _forget_the_dead(self) -> None:
-        """Take processes off the list that were killed long ago; one that ends in order takes itself off."""
+        """Remove processes from the list that were killed long ago; a process that exits normally removes itself."""
         try:
             Process.objects.filter(heartbeat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
             Caller.objects.filter(last_at__lt=datetime.now(UTC) - FORGET_CALLERS).delete()

@@ -1,4 +1,4 @@
-"""The extender's own URLs: the verbs, without and with a slash at the end, and health. Nothing else is here."""
+"""The extender's own URLs: the verbs, with and without a trailing slash, and the health endpoints."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -8,12 +8,12 @@ from scheduler.extender.request.wire import encode_error
 from scheduler.extender.runtime import Runtime
 from scheduler.extender.views import HealthView, VerbView
 
-# This process's; started by `scheduler.extender.wsgi`.
+# This process's runtime; started by `scheduler.extender.wsgi`.
 runtime = Runtime()
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return what is served here. kube-scheduler shows no body, but who tries by hand sees it."""
+    """Return a 404 that lists the paths served here. kube-scheduler shows no body, but a person who tries by hand sees it."""
     del request, exception
     message = "no such verb; Berth's extender serves /filter, /prioritize, /bind and /preempt"
     return HttpResponse(encode_error(message), status=404, content_type="application/json")
@@ -24,7 +24,7 @@ verb_views = {
     verb: VerbView.as_view(answers=runtime.answers, callers=runtime.callers, verb=verb)
     for verb in ("filter", "prioritize", "bind", "preempt")
 }
-# Before the verbs: what callers have to know, where something is set.
+# The secret path in front of the verbs, where one is set.
 verb_prefix = f"{settings.BERTH.extender_secret_path}/" if settings.BERTH.extender_secret_path else ""
 urlpatterns = [
     *(re_path(rf"^{verb_prefix}{verb}/?$", view, name=verb) for verb, view in verb_views.items()),

@@ -30,13 +30,13 @@ logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
 NO_ROOM = "Berth has no room to record its Decisions"
-# Names the Decision in the history. It isn't in `Error`: a text that varies makes kube-scheduler try again at once.
+# The response header with the Decision's id. The id isn't in `Error`: a text that varies makes kube-scheduler retry at once.
 DECISION_HEADER = "Berth-Decision"
 
-# The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well.
+# The verbs whose result has a field for an error. kube-scheduler treats any status but 200 as an error as well.
 HAS_ERROR = frozenset({"filter", "bind"})
 _SECONDS = {verb: SECONDS.labels(verb) for verb in ("filter", "prioritize", "bind", "preempt")}
-# Shown from 0 on, so that an alert rings at the first one: Prometheus sees no rise in a counter that begins above 0.
+# Exported from 0 on, so that an alert fires at the first one: Prometheus sees no increase in a counter that begins above 0.
 _OUTCOMES = ("answered", "refused", "not_ready", "failed")
 _CALLS = {(verb, outcome): CALLS.labels(verb, outcome) for verb in _SECONDS for outcome in _OUTCOMES}
 _JSON = "application/json"
@@ -54,12 +54,12 @@ class BodyTooLarge(exceptions.APIException):
 def _body_of(request: HttpRequest) -> Sent:
     """Return the body, refusing one that is over the limit.
 
-    The extender's worker has read it already. Elsewhere it is read here: one over the limit is thrown away first,
-    within reason, for a client that is still writing would see a broken connection and not the answer.
+    The extender's worker has read the body already. Under other servers it is read here: a body over the limit is first read
+    and discarded, up to a bound, because a client that is still writing would see a broken connection and not the answer.
 
     Raises:
-        UnsupportedMediaType: it isn't said to be JSON. Any other type, or none, is what a web page can send.
-        BodyTooLarge: it is over the limit.
+        UnsupportedMediaType: the Content-Type isn't JSON. A web page can send any other type, or none.
+        BodyTooLarge: the body is over the limit.
     """
     content_type = request.META.get("CONTENT_TYPE", "")
     if content_type != _JSON and content_type.partition(";")[0].strip().lower() != _JSON:
@@ -89,9 +89,9 @@ def _message(data: Any) -> str:
 
 
 class VerbView(APIView):
-    """A verb. `answers` is the process's; `verb` names the method of it."""
+    """A verb. `answers` is the process's VerbHandlers; `verb` names its method."""
 
-    # Of OPTIONS, REST framework would make an answer that describes the class.
+    # To OPTIONS, REST framework would answer with a description of the class.
     http_method_names = ("post",)
     permission_classes = (AllowedCaller, FromNoPage)
     throttle_classes = (CallRate,)
@@ -101,20 +101,20 @@ class VerbView(APIView):
 
     @property
     def default_response_headers(self) -> dict[str, str]:
-        """None: DRF would look at all methods of the view for each answer, to say which it has."""
+        """None: for each answer, DRF would look through the view's methods to list the allowed ones."""
         return {}
 
     def initialize_request(self, request: HttpRequest, *_: Any, **__: Any) -> Any:
-        """Return the request as it is: users, parsers to choose from and renderers, which DRF's own brings, are no use here."""
+        """Return Django's request: the users, parsers and renderers of DRF's own Request are of no use here."""
         return request
 
     def initial(self, request: Any, *_: Any, **__: Any) -> None:
-        """Ask who calls and how often; there is nothing to negotiate, and the connection says who calls, see `caller_of`."""
+        """Check permissions and throttles only: there is nothing to negotiate, and the connection identifies the caller."""
         self.check_permissions(request)
         self.check_throttles(request)
 
     def permission_denied(self, request: Any, message: str | None = None, code: str | None = None) -> NoReturn:
-        """Refuse, whoever calls."""
+        """Refuse any caller in the same way."""
         raise exceptions.PermissionDenied(message, code)
 
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -166,7 +166,7 @@ class VerbView(APIView):
 
 
 class _Call(WSGIRequest):
-    """The request of a call: nothing of what Django works out of an environ for other views."""
+    """The request of a call, without the attributes that Django derives from an environ for other views."""
 
     def __init__(self, environ: dict[str, Any]) -> None:
         self.environ = self.META = environ
@@ -175,12 +175,12 @@ class _Call(WSGIRequest):
 
 
 def request_of(environ: dict[str, Any]) -> WSGIRequest:
-    """Return what a verb is asked, with the environ as the extender's worker has made it, or another server."""
+    """Return the request to a verb; the environ is from the extender's worker or another server."""
     return _Call(environ) if BODY in environ else WSGIRequest(environ)
 
 
 class Pieces(HttpResponse):
-    """An answer in pieces that nobody puts together, unless its `content` is asked for."""
+    """An answer in pieces that are joined only when its `content` is read."""
 
     def __init__(self, pieces: list[bytes], **more: Any) -> None:
         self._pieces = pieces
@@ -188,12 +188,12 @@ class Pieces(HttpResponse):
 
     @property
     def content(self) -> bytes:
-        """The whole."""
+        """The whole body."""
         return b"".join(self._pieces)
 
     @content.setter
     def content(self, value: object) -> None:
-        """Take no notice of the empty content that HttpResponse begins with."""
+        """Ignore the empty content that HttpResponse begins with."""
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the pieces."""
@@ -214,7 +214,7 @@ class HealthView(View):
     probe = ""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Answer the probe, but under no name that a web page can have."""
+        """Answer the probe, unless its Host is a name that a web page can have."""
         if not may_probe(request.META.get("HTTP_HOST"), settings.BERTH.extender_hosts):
             return HttpResponse(NOT_OURS, status=403, content_type="text/plain")
         if self.probe == "metrics":

@@ -17,7 +17,7 @@ from django.db import close_old_connections, reset_queries
 from django.http.response import HttpResponseBase
 
 _django = get_wsgi_application()
-# Calls never use the database; threads that do look after their connection. What Django does about connections around
+# Calls never use the database; threads that do manage their own connection. Django's handling of connections around
 # each request takes a fifth of its time for a call.
 for receiver in (close_old_connections, reset_queries):
     signals.request_started.disconnect(receiver)
@@ -33,7 +33,7 @@ _views: dict[str, Callable[[WSGIRequest], HttpResponseBase]] = {
 
 
 class _Answer(list[bytes]):
-    """The pieces of an answer. The server closes it when they are sent: shadows are decided from then on."""
+    """The pieces of an answer. The server closes it when they are sent: shadows are evaluated from then on."""
 
     def __init__(self, pieces: Iterable[bytes], end: Callable[[], None]) -> None:
         super().__init__(pieces)
@@ -41,10 +41,10 @@ class _Answer(list[bytes]):
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request: a verb's by its view at once, any other by Django's handler.
+    """Answer a request: a verb's directly by its view, any other by Django's handler.
 
-    A verb needs nothing of what the handler does around a view: there is no middleware, no path to be resolved, and
-    nobody listens to its signals.
+    A verb needs nothing that the handler does around a view: there is no middleware and no path to resolve, and
+    nothing listens to its signals.
     """
     view = _views.get(environ["PATH_INFO"])
     if view is None or environ["REQUEST_METHOD"] != "POST":

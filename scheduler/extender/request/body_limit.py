@@ -1,4 +1,4 @@
-"""A call's body on its way in: compared with what was sent before as it comes, within the room that all bodies have."""
+"""Reads a call's body: compares it with earlier bodies as it arrives, within the memory budget of all bodies."""
 
 from typing import Any
 
@@ -7,29 +7,29 @@ from scheduler.extender.request.wire import reading
 from scheduler.http_server.body import Budget
 from scheduler.http_server.head import RefusedError
 
-# Key of the WSGI environ: the body as the worker has read it; None for one that is over the limit, or wasn't kept.
+# Key of the WSGI environ: the body as the worker has read it; None for a body that is over the limit or wasn't kept.
 BODY = "berth.body"
 
-# Where bytes go that nobody reads.
+# A buffer for bytes that are discarded.
 _WASTE = bytearray(1 << 16)
-# What a stranger's body takes up before anything has come.
+# The memory reserved for an unknown client's body before any of it has arrived.
 _STRANGERS_WINDOW = 1 << 16
-# So many times the limit is read of a body that is too large: a client that still writes doesn't see the answer.
+# Up to this many times the limit is read of a body that is too large: a client that is still writing doesn't see the answer.
 _INGEST_FACTOR = 4
 
 
 class IncomingBody:
-    """A body of which nothing is kept where it is over the limit, or where the call is refused whatever is in it.
+    """A body that is discarded if it is over the limit, or if the call is refused whatever its content.
 
     Args:
         budget: the bytes that all bodies share.
-        length: in bytes, as the client says; None where it doesn't.
+        length: in bytes, as the client declares it; None where it doesn't.
         limit_bytes: for a body that is kept.
-        keep: whether it is to be kept.
-        leave: so much of the room is for others, and some for small bodies. 0 for who was answered before.
+        keep: whether to keep the body.
+        leave: the bytes of the budget to leave to others, besides a part for small bodies. 0 for a client that was answered before.
 
     Raises:
-        RefusedError: there is no room.
+        RefusedError: the budget is used up.
     """
 
     def __init__(self, budget: Budget, length: int | None, *, limit_bytes: int, keep: bool, leave: int = 0) -> None:
@@ -44,10 +44,10 @@ class IncomingBody:
         return memoryview(_WASTE) if self._reading is None else self._reading.space()
 
     def filled(self, size: int) -> None:
-        """Take notice of so many bytes.
+        """Count this many bytes as received.
 
         Raises:
-            RefusedError: there is no room for them, or no end of them.
+            RefusedError: the budget is used up, or the body doesn't end.
         """
         self._size += size
         if self._size > _INGEST_FACTOR * self._limit:
@@ -61,11 +61,11 @@ class IncomingBody:
             self._reading.filled(size)
 
     def end(self, environ: dict[str, Any]) -> None:
-        """Put what came into the environ."""
+        """Put the body into the environ."""
         environ[BODY] = self._reading.end() if self._reading is not None else None
         environ["CONTENT_LENGTH"] = str(self._size)
 
     def close(self) -> None:
-        """Forget it, and give its room back."""
+        """Drop the body, and release its share of the budget."""
         self._budget.give(self._taken)
         self._taken, self._reading = 0, None

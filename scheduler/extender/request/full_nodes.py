@@ -1,7 +1,7 @@
-"""Full nodes of bodies on the live Snapshot: nearly always each is the very version that the watch has shown.
+"""Maps the full nodes of bodies to the live Snapshot: nearly always, each is the same version that the watch has shown.
 
-So a node's text, once read, stands for a row of the table, as long as neither changes. Only where a body knows another
-version of a node than the watch is its own node put in place of the live one, and stays there until something changes.
+So a node's text, once read, maps to a row of the table, as long as neither changes. Only when a body has a different
+version of a node than the watch does its node replace the live one, and stays there until something changes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _UNKNOWN = -1
 
 
 class NamesOfRows(Sequence[str]):
-    """The names of rows of a table, each looked up when it is asked for."""
+    """The names of a table's rows, each looked up on access."""
 
     def __init__(self, names: Sequence[str], rows: Rows) -> None:
         self._names = names
@@ -37,7 +37,7 @@ class NamesOfRows(Sequence[str]):
     @overload
     def __getitem__(self, position: slice) -> Sequence[str]: ...
     def __getitem__(self, position: int | slice) -> str | Sequence[str]:
-        """Return the name at a position, or the names of a part."""
+        """Return the name at a position, or the names of a slice."""
         if isinstance(position, slice):
             return NamesOfRows(self._names, self._rows[position])
         return self._names[int(self._rows[position])]
@@ -64,30 +64,30 @@ class FullNodes:
     def __init__(self) -> None:
         self._cache = NodeCache()
         self._lock = Lock()
-        # The Snapshot with the nodes of bodies in it: the live one itself as long as none of them differs.
+        # The Snapshot with the nodes of bodies in it: the live one itself while none of them differs.
         self._live = self._snapshot = Snapshot({})
-        # Nodes of bodies that stand in place of the live ones, or that the watch doesn't know.
+        # Nodes of bodies that replace the live ones, or that the watch doesn't know.
         self._strange: set[str] = set()
-        # Those of them that aren't newer: the live one stands there again when a body comes without it.
+        # The strange nodes that aren't newer: the live one is restored when a body comes without the node.
         self._passing: set[str] = set()
         self._texts: list[bytes] = []
         # By the number of a text: the row of its node.
         self._row_of: Rows = np.empty(0, dtype=np.intp)
-        # By row: the number of the text that stands there. The last one is no row's: an unknown row finds it.
+        # By row: the number of the text of its node. The last entry belongs to no row: an unknown row (-1) finds it.
         self._number_at: Rows = np.full(1, _UNKNOWN, dtype=np.intp)
 
     def on(self, live: Snapshot, sent: SentNodes, *, anew: bool = True) -> tuple[Snapshot, Sequence[str], Rows]:
-        """Return the Snapshot of these nodes and the other ones known, the names sent, and their rows.
+        """Return the Snapshot of the sent nodes and all other known ones, the names sent, and their rows.
 
-        Of a node that wasn't sent the newest version that is known counts, be it from the watch or from a body.
+        For a node that wasn't sent, the newest known version counts, whether from the watch or from a body.
 
         Args:
-            live: what the watch has shown.
+            live: the Snapshot from the watch.
             sent: the nodes of the body.
-            anew: whether a Pod's cycle begins. Where one goes on, nodes that were refused meanwhile stay as they were sent.
+            anew: whether a Pod's cycle begins. When one continues, nodes that were refused meanwhile stay as they were sent.
 
         Raises:
-            WireError: one isn't a Node.
+            WireError: an item isn't a Node.
         """
         with self._lock:
             self._turn_to(sent.texts)
@@ -101,16 +101,16 @@ class FullNodes:
             return self._snapshot, NamesOfRows(self._snapshot.table.names, rows), rows
 
     def names(self, sent: SentNodes) -> list[str]:
-        """Return the names of a body's nodes alone.
+        """Return only the names of a body's nodes.
 
         Raises:
-            WireError: one isn't a Node.
+            WireError: an item isn't a Node.
         """
         with self._lock:
             return [node.name for node in self._cache.read(sent.at())]
 
     def _put(self, live: Snapshot, sent: SentNodes, positions: npt.NDArray[np.intp], unasked: set[str]) -> None:
-        """Put the nodes at these positions in their places, and the live ones in the places of others."""
+        """Put the nodes at these positions into the Snapshot, and restore the live version of those in `unasked`."""
         numbers = sent.numbers[positions]
         texts = list(map(self._texts.__getitem__, numbers.tolist()))
         nodes = [self._cache.read_one(text, at) for text, at in zip(texts, positions.tolist(), strict=True)]
@@ -118,14 +118,14 @@ class FullNodes:
         self._strange.difference_update(changes)
         changes |= {node.name: self._placed(node, text, live) for node, text in zip(nodes, texts, strict=True)}
         if not self._change(live, changes):
-            # Rows are other ones now: all that were sent are looked up again.
+            # The rows have changed: all sent nodes are looked up again.
             numbers, nodes = sent.numbers, self._cache.read(sent.at())
         places = self._snapshot.table.rows(node.name for node in nodes)
         self._row_of[numbers] = places
         self._number_at[places] = numbers
 
     def _unasked(self, rows: Rows) -> set[str]:
-        """Return which nodes that aren't newer than the live ones weren't sent, and forget them."""
+        """Return the passing nodes that this body didn't send, and forget them."""
         names = self._snapshot.table.names
         unasked = self._passing.difference(map(names.__getitem__, rows[rows >= 0].tolist()))
         self._passing -= unasked
@@ -133,7 +133,7 @@ class FullNodes:
         return unasked
 
     def _placed(self, node: Node, text: bytes, live: Snapshot) -> NodeInfo:
-        """Return what is to stand in a node's place."""
+        """Return the NodeInfo to put into the Snapshot for a node."""
         known = live.node(node.name)
         self._strange.discard(node.name)
         self._passing.discard(node.name)
@@ -152,7 +152,7 @@ class FullNodes:
             self._snapshot = live
         else:
             changes = {name: info for name, info in changes.items() if last.node(name) is not info}
-            # Off the live one for a while: it is gone back to, and its columns shouldn't be left behind meanwhile.
+            # Based on the live Snapshot only for a while: it will be used again, and its columns should stay up to date meanwhile.
             self._snapshot = (
                 live.branched(changes)
                 if last is live
@@ -186,7 +186,7 @@ class FullNodes:
         self._row_of.fill(_UNKNOWN)
 
     def _turn_to(self, texts: list[bytes]) -> None:
-        """Make a place for each text."""
+        """Reserve an entry for each text."""
         if texts is not self._texts:
             self._texts = texts
             self._row_of = np.full(len(texts), _UNKNOWN, dtype=np.intp)
@@ -198,7 +198,7 @@ class FullNodes:
 
 
 def is_same_version(one: Node, other: Node) -> bool:
-    """Return whether two readings are of one version: the API server gives each change of an object a number of its own."""
+    """Return whether both are the same version of a node: the API server gives each change of an object its own number."""
     first, second = one.metadata, other.metadata
     numbered = first.resource_version and (first.uid, first.resource_version) == (second.uid, second.resource_version)
     return one is other or bool(numbered)

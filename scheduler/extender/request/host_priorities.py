@@ -1,7 +1,7 @@
-"""Writing /prioritize's answer from rows and points, without going through the names one by one.
+"""Writes /prioritize's answer from rows and points, without iterating over the names.
 
-Each node has a line of the same length, filled up with spaces: whoever reads JSON passes over them. An answer is those
-lines that were asked for, with the points put in, in two operations over arrays.
+Each node has a line of the same length, padded with spaces, which JSON readers skip. An answer consists of the
+requested lines with the points filled in, in two array operations.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class PriorityLines:
     """The lines of a table's nodes."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Write them; names that Kubernetes allows need no escaping."""
+        """Write the lines; names that Kubernetes allows need no escaping."""
         encoded = [_BEFORE + name.encode("ascii") + _BETWEEN for name in names]
         width = max(map(len, encoded), default=0)
         text = b"".join(line.rjust(width) + _BEHIND for line in encoded)
@@ -39,7 +39,7 @@ class PriorityLines:
             return [b"[]"]
         lines = self._lines.take(rows, axis=0)
         width = lines.shape[1]
-        # The two bytes for the points of each line, as one number: written at once, wherever that stands.
+        # The two bytes for each line's points, as one number: written in one operation, at any offset.
         written = np.ndarray((len(rows),), np.uint16, lines, width - len(_BEHIND), (width,))
         written[:] = _POINTS.take(points)
         lines[-1, -1] = _END
@@ -50,7 +50,7 @@ _lines: WeakKeyDictionary[NodeNames, PriorityLines | None] = WeakKeyDictionary()
 
 
 def lines_of(table: Table) -> PriorityLines | None:
-    """Return the lines of a table's nodes, written once for tables with the same nodes; None where they are too long."""
+    """Return the lines of a table's nodes, written once for all tables with the same nodes; None if they are too long."""
     names = names_of(table)
     if names not in _lines:
         longest = max(map(len, names.listed), default=0) + len(_BEFORE + _BETWEEN + _BEHIND)

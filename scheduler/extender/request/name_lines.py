@@ -1,7 +1,7 @@
-"""Names of nodes of one length, found and written by the thousand without a look at each.
+"""Finds and writes thousands of node names of equal length in array operations.
 
-Clouds name a pool's nodes alike: their names stand in a body at equal distances, so that rows of an array are what separate
-texts would be. A hash of all names at once says where in the table each one may stand; that they do is seen by comparing the whole.
+Clouds name a pool's nodes alike: their names are at equal distances in a body, so the rows of one array hold the names. Hashing
+all names at once gives each one's possible place in the table; comparing whole arrays confirms them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,37 +16,37 @@ from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.extender.request.node_bytes import MAX_NODES
 
 BETWEEN = b'","'
-# Numbers that texts are hashed by have so many bytes.
+# Bytes of each integer that names are hashed by.
 _WORD = 8
-# Fewer names are sooner looked up one by one, and take fewer bytes than so many do.
+# Fewer names are faster to look up one by one, and take fewer bytes.
 _FEWEST = 64
 _FEWEST_BYTES = _FEWEST * (_WORD + len(BETWEEN)) - len(BETWEEN)
 # Odd, and without a pattern: 2^64 through the golden ratio, and its powers (Knuth, The Art of Computer Programming 6.4).
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _BITS = 64
-# Of the places for hashes, so many for each name, at most twice that: of a hundred names six to twelve find theirs taken.
+# Hash table slots for each name, at most twice that: of a hundred names, six to twelve collide.
 _PLACES = 4
-# Places are memory that a call reads here and there.
+# Slots are memory that a call reads in random order.
 _MOST_NAMES = 200_000
 
 
 class WrittenNames:
-    """Names as they stand in JSON, the same number of bytes each, with what separates two behind them."""
+    """Names as written in JSON, each of the same number of bytes, followed by the separator."""
 
     def __init__(self, lines: npt.NDArray[np.uint8]) -> None:
         self._lines = lines
 
     def chosen(self, are_chosen: npt.NDArray[np.bool_]) -> Self:
-        """Return those of them that are chosen."""
+        """Return the chosen names."""
         return type(self)(self._lines.take(are_chosen.nonzero()[0], axis=0))
 
     def written(self) -> bytes:
-        """Return how they stand between the first quote and the last."""
+        """Return the names as JSON text, from after the first quote to before the last."""
         return self._lines.reshape(-1)[: -len(BETWEEN)].tobytes()
 
 
 class NameLines:
-    """Those of a table's names that have one length, and where their hashes lead."""
+    """The names of one length in a table, and their hash table."""
 
     def __init__(self, names: Sequence[bytes], rows: Rows) -> None:
         """Take names of the same length, of at least eight bytes that JSON doesn't escape, and their rows in the table."""
@@ -60,13 +60,13 @@ class NameLines:
         self._hashes = self._hashes_in(text, len(names))
         self._line_at = np.zeros(1 << bits, dtype=np.int32)
         self._line_at[self._hashes >> self._shift] = np.arange(len(names))
-        # Lines that found their place taken, by their hashes in order.
+        # Lines whose slot was taken, sorted by their hashes.
         others = (self._line_at[self._hashes >> self._shift] != np.arange(len(names))).nonzero()[0]
         self._others = others[self._hashes[others].argsort()]
         self._hashes_of_others = self._hashes[self._others]
 
     def _telling_words(self) -> list[tuple[int, np.uint64]]:
-        """Return where the eight bytes stand that aren't the same in all names, and by what each number is multiplied."""
+        """Return the offsets of the eight-byte words that differ between names, and each word's multiplier."""
         length = self._width - len(BETWEEN)
         differ = (self._lines != self._lines[0]).any(axis=0)
         starts = sorted({min(start, length - _WORD) for start in range(0, length, _WORD)})
@@ -81,7 +81,7 @@ class NameLines:
         return hashes
 
     def find(self, written: bytes) -> tuple[WrittenNames, Rows] | None:
-        """Return the names that stand between a first quote and a last, and their rows; None where one isn't a node's."""
+        """Return the names between a first quote and a last, and their rows; None if one isn't a node's."""
         count, rest = divmod(len(written) + len(BETWEEN), self._width)
         if rest or not _FEWEST <= count <= MAX_NODES:
             return None
@@ -100,7 +100,7 @@ _lines: WeakKeyDictionary[NodeNames, Mapping[int, NameLines]] = WeakKeyDictionar
 
 
 def find(table: Table, written: bytes) -> tuple[WrittenNames, Rows] | None:
-    """Return the names that stand between a first quote and a last, and their rows; None where that takes a look at each."""
+    """Return the names between a first quote and a last, and their rows; None if they have to be looked up one by one."""
     if len(written) < _FEWEST_BYTES:
         return None
     lines = lines_of(table).get(written.find(b'"'))
@@ -108,7 +108,7 @@ def find(table: Table, written: bytes) -> tuple[WrittenNames, Rows] | None:
 
 
 def lines_of(table: Table) -> Mapping[int, NameLines]:
-    """Return the names of a table's nodes by their length, where many have it; made once for tables with the same nodes."""
+    """Return the names of a table's nodes by length, for lengths that many have; made once for all tables with the same nodes."""
     names = names_of(table)
     if names not in _lines:
         _lines[names] = _by_length([name.encode() for name in names.listed])
@@ -127,6 +127,6 @@ def _by_length(names: Sequence[bytes]) -> dict[int, NameLines]:
 
 
 def _is_plain(names: Sequence[bytes]) -> bool:
-    """Return whether JSON has names as they are. The watch's are; where one weren't, texts in a body would be others than names."""
+    """Return whether no name needs escaping in JSON. Names from the watch don't; escaped text would differ from the name."""
     text = b"".join(names)
     return b'"' not in text and b"\\" not in text and text.isascii()

@@ -1,12 +1,12 @@
-"""Nodes of full bodies, recognised instead of decoded, while the body still comes in. No Django.
+"""Recognises the nodes of full bodies instead of decoding them, while the body is still arriving. No Django.
 
 kube-scheduler sends every node whole, in an order that differs from call to call, and hardly any of them has changed.
-Finding where a node ends means to scan all of it; comparing it with what stood under its UID the last time takes a
-third of that, and gives the very same bytes object, under which more can be kept. Compared as it arrives, a body of
-many megabytes never stands in memory as a whole, and the comparison is done when its last byte comes.
+Finding where a node ends means scanning all of it; comparing it with the last text under its UID takes a third of that
+time, and gives the same bytes object, which can serve as a key for more. Because it is compared as it arrives, a body of
+many megabytes is never in memory as a whole, and the comparison is done when its last byte arrives.
 
-Only the nodes are read here, in whatever order the members stand and with whatever white space. What is around them is
-left to the decoder, with a mark in place of the nodes; so is the whole body where this doesn't find its way.
+Only the nodes are read here, with the members in any order and any white space. The rest of the body is left to the
+decoder, with a mark in place of the nodes; so is the whole body if its nodes can't be recognised.
 """
 
 import re
@@ -21,31 +21,31 @@ import numpy.typing as npt
 
 _NODES = b'"Nodes"'
 _NO_NODES = b'"Nodes":null'
-# A NodeList up to its first item. Whether it is the body's own, the decoder finds out: see `Body.around`.
+# A NodeList up to its first item. The decoder finds out whether it is the body's own: see `Body.around`.
 _START = re.compile(rb'"Nodes"\s*:\s*\{[^\[\]]{0,300}?"items"\s*:\s*\[\s*(?=[{\]])')
 _MOST_START = 400
-# What nodes are told apart by, the first that there is: nothing depends on it but time.
+# The members that identify nodes; the first one present is used. Only speed depends on it.
 _MARKERS = re.compile(rb'"uid"\s*:\s*"'), re.compile(rb'"name"\s*:\s*"')
 _MOST_VALUE = 300
 # The length of a UID.
 _USUAL_VALUE = 36
-# How far from a node's begin that is looked for.
+# How far from the start of a node that member is searched for.
 _FAR = 32 << 10
-# What stands behind a node: a comma and another one, or the end of the list.
+# The text after a node: a comma and another node, or the end of the list.
 _BEHIND = re.compile(rb"(\s*,\s*)\{|\s*\]")
 _MOST_SPACE = 1000
-# Stands in place of the nodes for the decoder; no body can hold it.
+# Replaces the nodes for the decoder; no body can contain it.
 MARK = secrets.token_hex().encode().join([b'"', b'"'])
 
 # Bytes that are read at a time: they are compared while the processor's cache has them.
 _WINDOW = 512 << 10
 _LEAST_READ = 64 << 10
 
-# Of one body, twenty times what Kubernetes is made for (kubernetes.io/docs/setup/best-practices/cluster-large: 5,000).
+# In one body, twenty times what Kubernetes supports (kubernetes.io/docs/setup/best-practices/cluster-large: 5,000).
 MAX_NODES = 100_000
 _NO_NODE = "nodes are objects with a comma between"
 _check = msgspec.json.Decoder(msgspec.Raw).decode
-# The only word of msgspec on where a value ends: the first byte behind it, counted from 1.
+# The only way that msgspec tells where a value ends: the first byte after it, counted from 1.
 _TRAILING = re.compile(r"JSON is malformed: trailing characters \(byte (\d+)\)")
 _TRUNCATED = "Input data was truncated"
 
@@ -53,12 +53,12 @@ _TRUNCATED = "Input data was truncated"
 class SentNodes:
     """The nodes of a body, in order, each as it was sent.
 
-    What is looked at for each of thousands of nodes is a number in an array: following as many objects all over the
-    memory takes longer than deciding.
+    For each of thousands of nodes, only a number in an array is read: following that many objects through memory
+    takes longer than deciding.
 
     Args:
-        texts: where the nodes stand; it only grows.
-        numbers: their places in it.
+        texts: the texts of nodes; it only grows.
+        numbers: the nodes' indices in it.
     """
 
     def __init__(self, texts: list[bytes], numbers: npt.NDArray[np.intp]) -> None:
@@ -78,10 +78,10 @@ class Body(NamedTuple):
     """A body whose nodes were recognised.
 
     Attributes:
-        before: what stands before the nodes.
-        nodes: they themselves.
-        gap: what stands between each two of them.
-        behind: what stands behind them.
+        before: the text before the nodes.
+        nodes: the nodes.
+        gap: the text between each two nodes.
+        behind: the text after the nodes.
     """
 
     before: bytes
@@ -92,8 +92,8 @@ class Body(NamedTuple):
     def around(self) -> bytes:
         """Return the body with `MARK` in place of the nodes.
 
-        Where a decoder finds the mark as the only item of the NodeList, the nodes that were recognised are its items:
-        the body is the same but for them, and each of them is an object.
+        If a decoder finds the mark as the only item of the NodeList, the recognised nodes are its items:
+        the rest of the body is the same, and each node is an object.
         """
         return self.before + MARK + self.behind
 
@@ -102,19 +102,19 @@ class Body(NamedTuple):
         return self.before + self.gap.join(self.nodes.at()) + self.behind
 
 
-# What keeping a node takes beside its text: the object, its place in a dict and in a list. `{"":0}` takes forty times its text.
+# The memory of a kept node beside its text: the object, its dict and list entries. `{"":0}` takes forty times its text.
 _BESIDE_TEXT = 250
 
 
 class InternedNodes:
     """Nodes as they were sent, each under a number of its own. Threads may share it.
 
-    A node that has changed gets another number; what stood under the first stays, for a body may be in hand that
-    refers to it.
+    A node that has changed gets a new number; the text under its old number stays, because a body in progress may
+    refer to it.
     """
 
     def __init__(self) -> None:
-        # By the UID, or what else tells nodes apart.
+        # By the UID, or by the other member that identifies nodes.
         self.number_under: dict[bytes, int] = {}
         self.all: list[bytes] = []
         self.live_bytes = 0
@@ -122,7 +122,7 @@ class InternedNodes:
         self._lock = Lock()
 
     def keep(self, key: bytes, node: bytes) -> int:
-        """Keep a node instead of what stood under its key; returns its number."""
+        """Keep a node in place of the former one under its key; returns its number."""
         with self._lock:
             before = self.number_under.get(key)
             stale = 0 if before is None else len(self.all[before]) + _BESIDE_TEXT
@@ -148,8 +148,8 @@ class KnownNodes:
     """The nodes as they were last sent. Threads may share it.
 
     Args:
-        most_bytes: what is kept in all, with what keeping takes; beyond it all is forgotten, and learnt anew.
-        most_stale_bytes: how much of that may be of nodes that have changed since.
+        most_bytes: the limit of everything kept, overhead included; beyond it, all nodes are forgotten and learnt anew.
+        most_stale_bytes: how much of that may belong to nodes that have changed since.
     """
 
     def __init__(self, most_bytes: int = 300_000_000, most_stale_bytes: int = 50_000_000) -> None:
@@ -158,7 +158,7 @@ class KnownNodes:
         self._texts = InternedNodes()
 
     def texts(self) -> InternedNodes:
-        """Return what a body is compared with from its first byte to its last."""
+        """Return the nodes that a body is compared with, from its first byte to its last."""
         texts = self._texts
         if texts.live_bytes > self._most_bytes:
             self._texts = texts = InternedNodes()
@@ -176,37 +176,37 @@ class KnownNodes:
 
 
 class Reading:
-    """One body on its way in: `space` to put bytes into, `filled` when they are there, `end` when no more come.
+    """A body while it arrives: `space` to put bytes into, `filled` once they are there, `end` when no more come.
 
     Args:
         known: the nodes that were sent before.
-        size: of the body in bytes, as far as it is known.
+        size: of the body in bytes; 0 if unknown.
     """
 
     def __init__(self, known: KnownNodes, size: int = 0) -> None:
         self._texts = known.texts()
         self._buffer = bytearray(min(size + 1, _WINDOW) if size else _LEAST_READ)
-        # Where what has come ends in the buffer.
+        # The end of the received bytes in the buffer.
         self._until = 0
-        # Where what isn't recognised yet begins.
+        # The start of the bytes that aren't recognised yet.
         self._at = 0
-        # What was searched in vain isn't searched again.
+        # Bytes that were searched in vain aren't searched again.
         self._looked_until = 0
-        # What stood before the first node; empty until that was found.
+        # The text before the first node; empty until that is found.
         self._before = b""
         self._numbers: list[int] = []
-        # What stood between the first two nodes, and has to stand between all.
+        # The text between the first two nodes; it has to be the same between all.
         self._gap = b""
-        # What stands before the value that tells nodes apart; empty until the first node shows it.
+        # The text before the value that identifies nodes; empty until the first node shows it.
         self._marker = b""
-        # So many bytes from a node's begin on were too few for its end.
+        # This many bytes from a node's start did not reach its end.
         self._too_few = 0
         # Whether the list of nodes has ended.
         self._is_closed = False
         self._is_usual = True
 
     def space(self) -> memoryview:
-        """Return the memory that the next bytes belong into. Release it before anything else is asked."""
+        """Return the memory for the next bytes. Release it before any other call."""
         if self._at and len(self._buffer) - self._until < _LEAST_READ:
             self._drop_what_is_recognised()
         if self._until == len(self._buffer):
@@ -219,13 +219,13 @@ class Reading:
         self._at, self._until = 0, len(rest)
 
     def filled(self, size: int) -> None:
-        """Take notice of so many bytes that were put into the space."""
+        """Process this many bytes that were put into the space."""
         self._until += size
         self._go_on(is_all=False)
 
     def end(self) -> Body | bytes:
-        """Return what the body holds; or the body as it is, where its nodes weren't found."""
-        self._too_few = 0  # there is no later
+        """Return the body with its nodes recognised; or the body as it is, if its nodes weren't found."""
+        self._too_few = 0  # no more bytes will come
         self._go_on(is_all=True)
         rest = bytes(memoryview(self._buffer)[self._at : self._until])
         if not self._before:
@@ -248,7 +248,7 @@ class Reading:
             self._is_usual = False
 
     def _find_start(self, *, is_all: bool) -> bool:
-        """Look for where nodes begin."""
+        """Look for the start of the nodes."""
         find, until = self._buffer.find, self._until
         found = find(_NODES, self._looked_until, until)
         while found >= 0:
@@ -268,24 +268,24 @@ class Reading:
         return False
 
     def _cut(self, *, is_all: bool) -> None:
-        """Cut off nodes; a node is whole when what stands behind it is there.
+        """Cut off nodes; a node is complete when the text after it has arrived.
 
-        An object shows where it ends, so one that is known, or decodes, is cut where it has to be.
+        An object shows where it ends, so a node that is known, or that decodes, is cut at the right place.
 
         Raises:
-            msgspec.DecodeError: something else than nodes stands there.
+            msgspec.DecodeError: the list contains something other than nodes.
         """
         texts, buffer, at, until = self._texts.all, self._buffer, self._at, self._until
         if not self._marker and not self._find_marker(is_all=is_all):
             return
         find, begins, add = buffer.find, buffer.startswith, self._numbers.append
         number_of, gap, marker, size = self._texts.number_under.get, self._gap, self._marker, len(self._marker)
-        # A gap of one byte, which nearly all are, is compared as a number: half as long as by a method.
+        # A gap of one byte, the usual case, is compared as a number, which takes half as long as a method call.
         comma = gap[0] if len(gap) == 1 else -1
-        # How far from a node's begin its value stands, where it did the last time: as far in most, where names have one length.
+        # The offset of the identifying value in the last node: the same in most nodes, if their names have one length.
         far = 0
         while at < until:
-            # Most values are UIDs, all of one length. Whose text it is shows in comparing.
+            # Most values are UIDs, all of one length. The comparison shows whether the text is that node's.
             number = number_of(bytes(buffer[at + far : at + far + _USUAL_VALUE]))
             if number is None or not begins(text := texts[number], at):
                 start = find(marker, at, at + _FAR) + size
@@ -317,12 +317,12 @@ class Reading:
         self._at = at
 
     def _number_at(self, start: int, until: int) -> int | None:
-        """Return the number of the next node; `start` is where what tells it apart begins. None if its end isn't there yet.
+        """Return the number of the next node; `start` is where its identifying value begins. None if its end hasn't arrived yet.
 
         Raises:
-            msgspec.DecodeError: none begins there.
+            msgspec.DecodeError: no node begins there.
         """
-        # Where no value ends, as in `{}`, the key is short as well: it is copied, and kept.
+        # If no value ends here, as in `{}`, the key must be short as well: it is copied and kept.
         stop = self._buffer.find(b'"', start, start + _MOST_VALUE)
         key = bytes(self._buffer[start : stop if stop >= 0 else start + _MOST_VALUE])
         number = self._texts.number_under.get(key)
@@ -342,10 +342,10 @@ class Reading:
         return True
 
     def _look_behind(self, end: int, until: int) -> bool:
-        """Read on behind a node that ends there. Return False where it can't be seen yet what stands behind it.
+        """Read on after a node that ends there. Return False if the text after it hasn't arrived yet.
 
         Raises:
-            msgspec.DecodeError: something else than another node, or the end of the list.
+            msgspec.DecodeError: neither another node nor the end of the list follows.
         """
         behind = _BEHIND.match(self._buffer, end, until)
         if behind is None:
@@ -365,15 +365,15 @@ class Reading:
         return True
 
     def _learn(self, key: bytes, at: int, until: int) -> int | None:
-        """Find the end of the object that begins there; None if it isn't there yet.
+        """Find the end of the object that begins there; None if it hasn't arrived yet.
 
         Raises:
-            msgspec.DecodeError: none begins there.
+            msgspec.DecodeError: no object begins there.
         """
         if not self._buffer.startswith(b"{", at):
             raise msgspec.DecodeError(_NO_NODE)
         if until - at < 2 * self._too_few:
-            return None  # scanned again with each window, a large object would take time by its square
+            return None  # scanning a large object again with each window would take quadratic time
         try:
             with memoryview(self._buffer) as view, view[at:until] as rest:
                 _check(rest)

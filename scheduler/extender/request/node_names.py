@@ -1,7 +1,7 @@
-"""Bodies that name their nodes, read from their bytes: names that are nodes' are looked up as they stand, not decoded.
+"""Reads bodies that name their nodes directly from their bytes: names of known nodes are looked up, not decoded.
 
-What kube-scheduler sends a second time isn't even looked up: /prioritize comes with the Pod that /filter came with, and
-with the names that /filter answered with. Nothing depends on that but time: what isn't recognised is read by a decoder.
+Data that kube-scheduler sends a second time isn't even looked up: /prioritize has the same Pod as /filter, and the
+names that /filter answered with. Only speed depends on that: a decoder reads whatever isn't recognised.
 """
 
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ class RecentPods:
         self._lock = Lock()
 
     def read(self, raw: msgspec.Raw) -> Pod:
-        """Return the Pod of its JSON.
+        """Return the Pod from its JSON.
 
         Raises:
-            WireError: it isn't a Pod.
+            WireError: the JSON isn't a Pod.
         """
         if len(raw) > _MOST_POD_BYTES:
             return read_pod(raw)
@@ -60,11 +60,11 @@ class Texts(list[bytes]):
     """Names one by one."""
 
     def chosen(self, are_chosen: npt.NDArray[np.bool_]) -> "Texts":
-        """Return those of them that are chosen."""
+        """Return the chosen names."""
         return Texts(compress(self, are_chosen.tobytes()))
 
     def written(self) -> bytes:
-        """Return how they stand between the first quote and the last."""
+        """Return the names as JSON text, from after the first quote to before the last."""
         return BETWEEN.join(self)
 
 
@@ -77,21 +77,21 @@ class Names(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A body, and the names in it, of which each is a node's."""
+    """A body and its names, each of which is a node's."""
 
     args: ExtenderArgs
     names: Names
 
 
 class ByName:
-    """Reads such bodies, and remembers the names that were answered last. Threads may share it."""
+    """Reads bodies with names, and remembers the last answered names. Threads may share it."""
 
     def __init__(self) -> None:
-        # The names as they were written, without what stands around them.
+        # The names as they were written, without the surrounding JSON.
         self._answered: tuple[tuple[bytes, Names], ...] = ()
 
     def read(self, body: bytes, table: Table) -> Asked | None:
-        """Read a body; None where it isn't spelled as kube-scheduler spells it, or names what isn't in the table."""
+        """Read a body; None if it isn't spelled as kube-scheduler spells it, or a name isn't in the table."""
         start = body.find(_START)
         if start < 0 or not body.endswith(_END):
             return None
@@ -109,25 +109,25 @@ class ByName:
         """Return the names that passed, as JSON in pieces, and remember them.
 
         Args:
-            names: those asked about.
-            passed: of each, whether it did; None where all did.
+            names: the names in the call.
+            passed: for each, whether it passed; None if all did.
         """
         if passed is not None:
             names = Names(names.texts.chosen(passed), names.rows[passed], names.row_of)
         if not len(names.rows):
             return [b"[]"]
         written = names.texts.written()
-        if len(names.rows) <= len(names.row_of):  # else names come twice, and could come any number of times
+        if len(names.rows) <= len(names.row_of):  # otherwise names are repeated, and could be repeated any number of times
             self._answered = ((written, names), *self._answered[: _MOST_LISTS - 1])
         return [b'["', written, b'"]']
 
 
 def _found(written: bytes, table: Table) -> Names | None:
-    """Return the names that stand between a first quote and a last; None where one isn't a node's."""
+    """Return the names between a first quote and a last; None if one isn't a node's."""
     # A text that is a node's name has no escapes and no quotes in it, so it is a name here too.
     if found := find(table, written):
         return Names(*found, table.row_of)
-    # Behind too many stands the rest as one, which is no name: the decoder refuses them.
+    # Beyond the limit, the rest is one text, which is no name: the decoder refuses it.
     texts = Texts(written.split(BETWEEN, MAX_NODES - 1))
     rows = names_of(table).rows_of(texts)
     return None if rows is None else Names(texts, rows, table.row_of)

@@ -1,6 +1,6 @@
-"""Wire JSON to engine objects. No Django.
+"""Converts wire JSON to engine objects. No Django.
 
-Nodes of full bodies are the same from call to call, so a decoded Node is kept under the bytes it came from.
+Nodes of full bodies are the same from call to call, so a decoded Node is cached under the bytes it was decoded from.
 """
 
 import re
@@ -15,31 +15,31 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from scheduler.extender.request.wire import WireError, decode_json, pieces
 
-# No Kubernetes object is: its schema ends. The decoder's own limit lies above what reading by recursion can take.
+# No Kubernetes object is nested this deeply: its schema ends before. The decoder's own limit is above what recursion can handle.
 _TOO_DEEP = "lists and objects are nested too deeply"
-# A Pod's JSON. The API server takes no larger object (k8s.io/apiserver v0.36.3 pkg/server/config.go, MaxRequestBodyBytes), and etcd
-# keeps none of more than half of it.
+# The limit of a Pod's JSON. The API server accepts no larger object (k8s.io/apiserver v0.36.3 pkg/server/config.go,
+# MaxRequestBodyBytes), and etcd stores no object of more than half of it.
 MAX_POD_BYTES = 3 * 2**20
-# Commas and opening brackets in a Pod: there are as many values. Each takes some 100 bytes when it is read, up to forty times
-# its text. A Pod of 300 containers has 30,000.
+# The limit of commas and opening brackets in a Pod, which equals its number of values. Each takes some 100 bytes when it is decoded,
+# up to forty times its text. A Pod of 300 containers has 30,000.
 MAX_POD_PIECES = 150_000
-# Where the name of a Node mostly stands.
+# The usual place of a Node's name.
 _NAME = re.compile(rb'"name"\s*:\s*"([a-z0-9.-]+)"')
 _FAR = 300
-# A Pod of fewer bytes can't have too many values to be borne.
+# A Pod of fewer bytes can't have too many values.
 _FEW_BYTES = 100_000
-# Longer ones Kubernetes doesn't take (RFC 1123's subdomains). They are kept as keys after the call.
+# Kubernetes accepts no longer name (RFC 1123's subdomains). Names are kept as keys after the call.
 MAX_NAME_LENGTH = 253
-# What a Pod takes beside its text: itself, and each of its values.
+# The memory of a Pod beside its text: of the object itself, and of each of its values.
 _POD_BYTES = 2_000
 _PIECE_BYTES = 100
 
 
 def read_pod(raw: msgspec.Raw) -> Pod:
-    """Make a Pod of its JSON.
+    """Make a Pod from its JSON.
 
     Raises:
-        WireError: it isn't a Pod, or larger than any.
+        WireError: the JSON isn't a Pod, or is larger than any Pod can be.
     """
     _check_size(raw)
     try:
@@ -56,7 +56,7 @@ def read_pod(raw: msgspec.Raw) -> Pod:
 
 
 def kept_bytes(raw: msgspec.Raw | bytes) -> int:
-    """Return about what a Pod takes as long as it is kept, by its JSON."""
+    """Return the approximate memory of a Pod while it is kept, estimated from its JSON."""
     text = bytes(raw)
     return _POD_BYTES + len(text) + _PIECE_BYTES * pieces(text)
 
@@ -74,14 +74,14 @@ def _check_size(raw: msgspec.Raw) -> None:
 
 
 def _without_content(error: ObjectError, kind: str) -> str:
-    """Keep the body out of the answer: the engine quotes a quantity that it can't read, for authors of documents."""
+    """Keep the body out of the answer: the engine's messages, written for authors of documents, quote unreadable quantities."""
     return f"{kind}: a quantity in it can't be read" if isinstance(error.__cause__, QuantityError) else str(error)
 
 
 class NodeCache:
-    """Nodes of full bodies by their bytes: of each name the version that came last, of at most `size` names.
+    """Nodes of full bodies by their bytes: the latest version for each name, for at most `size` names.
 
-    `scheduler.extender.request.wire` gives the same object for bytes that it has seen before: Python has its hash, and compares nothing.
+    `scheduler.extender.request.wire` gives the same bytes object for bytes seen before: its hash is cached, and Python needn't compare.
     """
 
     def __init__(self, size: int = 40_000) -> None:
@@ -91,10 +91,10 @@ class NodeCache:
         self._lock = Lock()
 
     def read(self, items: Sequence[bytes]) -> list[Node]:
-        """Make Nodes of their JSON, in order.
+        """Make Nodes from their JSON, in order.
 
         Raises:
-            WireError: one isn't a Node, or has no name.
+            WireError: an item isn't a Node, or has no name.
         """
         nodes = list(map(self._nodes.get, items))
         if None in nodes:
@@ -103,15 +103,15 @@ class NodeCache:
         return cast("list[Node]", nodes)
 
     def read_one(self, item: bytes, index: int) -> Node:
-        """Make a Node of its JSON; `index` is its place in the body.
+        """Make a Node from its JSON; `index` is its place in the body.
 
         Raises:
-            WireError: it isn't a Node, or has no name.
+            WireError: the item isn't a Node, or has no name.
         """
         return self._nodes.get(item) or self._learn(item, index)
 
     def share(self, item: bytes, known: Node) -> None:
-        """Let a Node that was read from this text share what was read of the same version elsewhere."""
+        """Let the Node decoded from this text share the values already decoded from the same version elsewhere."""
         with self._lock:
             node = self._nodes.get(item)
             if node is not None:
@@ -129,15 +129,15 @@ class NodeCache:
         return node
 
     def _after_heartbeat(self, item: bytes) -> Node | None:
-        """Return the Node where nothing but a heartbeat is new since it came last."""
-        # The name may stand elsewhere, and this be another's: then more differs.
+        """Return the Node if only a heartbeat has changed since its last version."""
+        # This may be another member's name, and not the Node's: then more than a heartbeat differs.
         named = _NAME.search(item, 0, _FAR)
         before = self._nodes.get(self._latest.get(named[1].decode("ascii", "replace"), b"")) if named else None
         return before.after_heartbeat(item) if before is not None else None
 
 
 def _read_node(item: bytes, index: int) -> Node:
-    decode_json(item)  # what no rule has read yet shall be JSON too, when one reads it
+    decode_json(item)  # parts that no rule has read yet must be valid JSON too, for when one reads them
     try:
         node = Node.from_text(item)
     except ObjectError as error:

@@ -1,7 +1,7 @@
-"""The scheduler extender's wire: what kube-scheduler sends and what it accepts. No Django.
+"""The scheduler extender's wire format: what kube-scheduler sends and what it accepts. No Django.
 
-Source: k8s.io/kube-scheduler v0.36.3 extender/v1/types.go, whose structs carry no JSON tags: so the members are sent
-under their Go names (NodeNames), and read back whatever their case. Kubernetes objects inside are plain v1 JSON.
+Source: k8s.io/kube-scheduler v0.36.3 extender/v1/types.go, whose structs carry no JSON tags: so members are sent
+under their Go names (NodeNames), and read case-insensitively. Kubernetes objects inside are plain v1 JSON.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from scheduler.extender.request.node_bytes import MARK, MAX_NODES, Body, KnownNo
 
 
 class WireError(ValueError):
-    """A body that kube-scheduler can't have sent. The message is for a person and holds nothing of the body."""
+    """A body that kube-scheduler can't have sent. The message is for people and repeats nothing from the body."""
 
 
 class ExtenderArgs(msgspec.Struct):
     """The body of /filter and /prioritize.
 
-    One of `nodes` and `node_names` is None: nodeCacheCapable says which.
+    One of `nodes` and `node_names` is None, depending on nodeCacheCapable.
     """
 
     pod: msgspec.Raw
@@ -29,7 +29,7 @@ class ExtenderArgs(msgspec.Struct):
 
 
 class BindingArgs(msgspec.Struct):
-    """The body of /bind: which Pod is to be bound to which node."""
+    """The body of /bind: the Pod, and the node to bind it to."""
 
     pod_name: str
     pod_namespace: str
@@ -45,14 +45,14 @@ class SentVictim(msgspec.Struct):
 
 
 class SentVictims(msgspec.Struct):
-    """What kube-scheduler would preempt on a node, the most important Pod first."""
+    """The Pods that kube-scheduler would preempt on a node, the most important one first."""
 
     pods: list[SentVictim]
     pdb_violations: int = 0
 
 
 class PreemptionArgs(msgspec.Struct):
-    """The body of /preempt: the Pod that waits, and what would be preempted on each candidate node."""
+    """The body of /preempt: the preemptor, and the victims on each candidate node."""
 
     pod: msgspec.Raw
     victims: dict[str, SentVictims]
@@ -70,7 +70,7 @@ class _Body(msgspec.Struct):
 
 
 class _ByNames(msgspec.Struct):
-    """What kube-scheduler sends when it sends names."""
+    """The body as kube-scheduler sends it with node names."""
 
     Pod: msgspec.Raw
     Nodes: None
@@ -78,7 +78,7 @@ class _ByNames(msgspec.Struct):
 
 
 class _PodWithoutNodes(msgspec.Struct, forbid_unknown_fields=True):
-    """What stands before the names when kube-scheduler sends names."""
+    """The part of such a body before the node names."""
 
     Pod: msgspec.Raw
     Nodes: None
@@ -89,15 +89,15 @@ class _HostPriority(msgspec.Struct, gc=False):
     Score: int
 
 
-# A call's body as it came in: recognised, or as it is.
+# A call's body as received: with its nodes recognised, or as plain bytes.
 Sent = bytes | Body
 
-# A Binding's arguments are four names.
+# /bind's arguments are four short texts.
 _MAX_BINDING_BYTES = 64 << 10
-# Commas and opening brackets of a body whose nodes weren't recognised: there are as many values, which take up to 160 bytes each.
-# A million nodes by name have half as many.
+# The limit of commas and opening brackets in a body whose nodes weren't recognised, which equals its number of values. Each takes up
+# to 160 bytes. A million nodes by name have half as many.
 MAX_BODY_PIECES = 2_000_000
-# A body of fewer bytes can't have too many values to be borne.
+# A body of fewer bytes can't have too many values.
 _FEW_BYTES = 1 << 20
 
 _known_nodes = KnownNodes()
@@ -107,19 +107,19 @@ _decode_body = msgspec.json.Decoder(_Body).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
-# Go's int64, which NumPDBViolations is; larger ones can't be answered either.
+# The range of Go's int64, the type of NumPDBViolations; larger numbers couldn't be answered either.
 _decode_number = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
 
 
 def reading(size: int = 0) -> Reading:
-    """Begin to read a body of this many bytes; 0 where that isn't known."""
+    """Start reading a body of this many bytes; 0 if the size isn't known."""
     return Reading(_known_nodes, size)
 
 
 def receive(body: bytes) -> Sent:
-    """Read a body that is there as a whole."""
+    """Read a body that has arrived completely."""
     coming = reading(len(body))
     rest = memoryview(body)
     while rest:
@@ -132,7 +132,7 @@ def receive(body: bytes) -> Sent:
 
 
 def decode_args(body: Sent) -> ExtenderArgs:
-    """Read the body of /filter or /prioritize. Unknown members are passed over, members match whatever their case.
+    """Read the body of /filter or /prioritize. Unknown members are ignored; names of members are case-insensitive.
 
     Raises:
         WireError: it isn't such a body.
@@ -152,7 +152,7 @@ def _check_pieces(body: bytes) -> None:
 
 
 def pieces(text: bytes) -> int:
-    """Return how many commas and opening brackets there are. Each value but the first of a list or an object stands behind one."""
+    """Return the number of commas and opening brackets. Each value of a list or an object follows one of them."""
     return len(text) - len(text.translate(None, b",[{"))
 
 
@@ -164,7 +164,7 @@ def _with_bounds(args: ExtenderArgs) -> ExtenderArgs:
 
 
 def _args(sent: _Body, nodes: SentNodes | None) -> ExtenderArgs:
-    """Read the members of a body, and its nodes where nobody has recognised them."""
+    """Read the members of a body, and its nodes if they weren't recognised before."""
     if nodes is None and (listed := _present(sent.Nodes)) is not None:
         nodes = _known_nodes.intern([bytes(item) for item in _node_items(listed)])
     names = _present(sent.NodeNames)
@@ -181,7 +181,7 @@ def _usual(body: bytes) -> ExtenderArgs | None:
 
 
 def pod_before(body: bytes, end: int) -> msgspec.Raw | None:
-    """Return the Pod of a body with names, of which `end` is where the names begin; None where more stands before them."""
+    """Return the Pod of a body with names, which begin at `end`; None if there is more than the Pod before them."""
     try:
         found = _decode_before_names(body[:end] + b"}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -290,7 +290,7 @@ def _members(body: bytes) -> _Body:
         try:
             sent = _decode_body(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            sent = _Body()  # Read again below, where the fault is named.
+            sent = _Body()  # The body is read again below, where the fault is reported.
         if _present(sent.Pod) and (_present(sent.Nodes) or _present(sent.NodeNames)):
             return sent
     by_fold = _folded(body, "ExtenderArgs")
@@ -330,7 +330,7 @@ def _node_names(names: msgspec.Raw) -> list[str]:
 
 
 def _without_content(error: Exception) -> str:
-    """Keep the body out of logs: msgspec's messages name types, positions and paths; Python's could quote the body."""
+    """Keep the body out of logs: msgspec's messages give types, positions and paths; Python's could quote the body."""
     return str(error) if isinstance(error, msgspec.DecodeError) else type(error).__name__
 
 
@@ -361,14 +361,14 @@ def encode_filter_result(
 ) -> list[bytes]:
     """Write ExtenderFilterResult, in pieces.
 
-    Only the member that kube-scheduler reads in this nodeCacheCapable mode is written, and never a null. Nodes are
-    megabytes, so they are pieces as they are: putting them together would take as long as deciding.
+    Only the member that kube-scheduler reads in this nodeCacheCapable mode is written, and never a null. Nodes take
+    megabytes, so each is a piece of its own: joining them would take as long as deciding.
 
     Args:
-        nodes: those that passed, where nodes were sent.
-        names: where names were sent, those that passed, as JSON in pieces, see `encode_names`.
+        nodes: the nodes that passed, if nodes were sent.
+        names: the names of nodes that passed, if names were sent: JSON in pieces, see `encode_names`.
         failed: name -> reason.
-        unresolvable: name -> reason, where preemption can't help.
+        unresolvable: name -> reason, for nodes where preemption can't help.
     """
     reasons = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
     if nodes is None:
@@ -380,12 +380,12 @@ def encode_filter_result(
 
 
 def encode_error(message: str) -> bytes:
-    """Write a result that has nothing but an error."""
+    """Write a result with only an error."""
     return _encode({"Error": message})
 
 
 def encode_priorities(names: Sequence[str], points: Sequence[int]) -> bytes:
-    """Write HostPriorityList from names and, beside them, whole numbers 0..10."""
+    """Write HostPriorityList from names and their points, whole numbers from 0 to 10."""
     return _encode(list(starmap(_HostPriority, zip(names, points, strict=True))))
 
 
@@ -397,8 +397,8 @@ def encode_binding_result(error: str) -> bytes:
 def encode_preemption_result(kept: Sequence[tuple[str, Sequence[str], int]]) -> bytes:
     """Write ExtenderPreemptionResult from (node, UIDs of its victims in order, PDB violations).
 
-    Always by UIDs, whatever nodeCacheCapable says, and never a null: kube-scheduler reads no other form, and a null
-    ends its process (k8s.io/kubernetes v1.36.3 pkg/scheduler/extender.go, convertToVictims). No node is a veto.
+    Victims are always given by UID, whatever nodeCacheCapable is, and never as null: kube-scheduler reads no other form, and a
+    null crashes it (k8s.io/kubernetes v1.36.3 pkg/scheduler/extender.go, convertToVictims). A result without nodes is a veto.
     """
     return _encode(
         {

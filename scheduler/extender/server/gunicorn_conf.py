@@ -1,4 +1,4 @@
-"""gunicorn for the extender: one process, connections kept longer than kube-scheduler keeps them, TLS when it is set."""
+"""gunicorn's configuration for the extender: one process, connections kept longer than kube-scheduler keeps them, TLS if set."""
 
 import os
 from pathlib import Path
@@ -19,23 +19,23 @@ _SET = settings.BERTH
 bind = [address for address in (_SET.extender_bind, _SET.extender_health_bind) if address]
 workers = 1
 worker_class = "scheduler.extender.server.worker.ExtenderWorker"
-# Calls answered at once. More than there are cores: a call that binds waits for the API server most of the time.
+# Concurrent calls. More than there are cores: a call that binds waits for the API server most of the time.
 threads = 32
 worker_connections = 512
-# The kernel takes as many as net.core.somaxconn says.
+# The kernel caps this at net.core.somaxconn.
 backlog = 4096
-# kube-scheduler's transport drops an idle connection after 90 s; it must be the one to do so, or a call is lost.
+# kube-scheduler's transport drops an idle connection after 90 s. It must close first, or a call is lost.
 keepalive = 120
 timeout = 60
-# 8 s for calls in hand (the server's GRACE_SECONDS), ten for shipping Decisions.
+# 8 s for calls in progress (the server's GRACE_SECONDS), ten for shipping Decisions.
 graceful_timeout = 20
-# kube-scheduler sends five header fields and a short path.
+# Enough: kube-scheduler sends five header fields and a short path.
 limit_request_line = 2048
 limit_request_fields = 32
 limit_request_field_size = 4096
-# Another process of the same user would be hindered by the socket that newer versions open.
+# Newer versions open a control socket, which would get in the way of another process of the same user.
 control_socket_disable = True
-# A line of its log is one as all others, also of a worker that was killed or hangs.
+# gunicorn's own log lines have the same format as all others, also those about a worker that was killed or hangs.
 logconfig_dict = settings.LOGGING
 
 credentials: Credentials | None = None
@@ -48,7 +48,7 @@ if _SET.extender_tls_cert_file:
 
 
 def on_starting(server: Any) -> None:
-    """Refuse listeners that the settings don't allow; `-b` sets them past the settings.
+    """Refuse listeners that the settings don't allow; `-b` bypasses the settings.
 
     Raises:
         RuntimeError: other machines would reach the verbs without a client certificate.
@@ -68,13 +68,13 @@ def on_starting(server: Any) -> None:
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Set up the process before anything is loaded into it."""
+    """Set up the process before anything is imported into it."""
     del server, worker
     keep_freed_memory()
 
 
 def post_worker_init(worker: Any) -> None:
-    """Watch the TLS files, and set up the process when all is loaded."""
+    """Watch the TLS files, and set up the process once everything is imported."""
     del worker
     if credentials is not None:
         credentials.watch()

@@ -1,6 +1,6 @@
-"""The extender's side of TLS: its certificate and the authority of its clients, from files, read again when they change.
+"""The extender's side of TLS: its certificate and its clients' CA, from files that are read again when they change.
 
-A connection keeps the context with which it was made. So a new file is for new handshakes; existing connections go on.
+A connection keeps the context with which it was made. So a new file applies to new handshakes; existing connections go on.
 """
 
 import logging
@@ -13,7 +13,7 @@ from scheduler.metrics import TLS_EXPIRES_AT, TLS_RELOAD_FAILURES
 
 logger = logging.getLogger("berth.tls")
 
-# How often the files are looked at when there is no handshake, so that metrics and log tell of a bad file in time.
+# How often the files are checked without a handshake, so that metrics and log report a bad file in time.
 WATCH_SECONDS = 5.0
 
 _Stamp = tuple[tuple[int, int, int, int] | None, ...]
@@ -24,13 +24,13 @@ class CredentialsError(RuntimeError):
 
 
 class Credentials:
-    """Certificate, key and client authority. The newest that could be used are the ones in use."""
+    """Certificate, key and client CA. The newest usable files are in use."""
 
     def __init__(self, *, certificate: Path, key: Path, clients: Path) -> None:
         """Load the files.
 
         Raises:
-            CredentialsError: they can't be used.
+            CredentialsError: the files can't be used.
         """
         self._certificate, self._key, self._clients = certificate, key, clients
         self._lock = threading.Lock()
@@ -38,13 +38,13 @@ class Credentials:
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next handshake. Looks whether the files changed, which takes three system calls."""
+        """Return the context for the next handshake. Checks whether the files changed, which takes three system calls."""
         with self._lock:
             self._refresh()
             return self._context
 
     def watch(self) -> None:
-        """Look at the files from now on, in a thread of its own that ends with the process."""
+        """Watch the files from now on, in a daemon thread."""
         threading.Thread(target=self._run, name="berth-tls", daemon=True).start()
 
     def _run(self) -> None:
@@ -53,7 +53,7 @@ class Credentials:
             self.context()
 
     def _refresh(self) -> None:
-        # Taken before the files are read: what changes meanwhile shows at the next look.
+        # Taken before the files are read: the next check notices a change that happens meanwhile.
         stamp = self._stamp()
         if stamp == self._seen:
             return
@@ -67,14 +67,14 @@ class Credentials:
             logger.info("the TLS files changed and are in use for new connections")
 
     def _stamp(self) -> _Stamp:
-        """Return what tells files apart. Follows links: Kubernetes swaps the link `..data` of a mounted Secret."""
+        """Return a stamp of the files' versions. Follows links: Kubernetes swaps the link `..data` of a mounted Secret."""
         return tuple(_stamp_of(path) for path in (self._certificate, self._key, self._clients))
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_REQUIRED
-        # A resumed session isn't checked against the authority again; kube-scheduler keeps its connections anyway.
+        # A resumed session isn't checked against the CA again; kube-scheduler keeps its connections anyway.
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
         context.num_tickets = 0
         context.set_alpn_protocols(["http/1.1"])
@@ -83,7 +83,7 @@ class Credentials:
             context.load_verify_locations(cafile=self._clients)
             client_ca_expires_at = expires_at(self._clients.read_bytes())
             step = f"BERTH_EXTENDER_TLS_CERT_FILE {str(self._certificate)!r} or BERTH_EXTENDER_TLS_KEY_FILE {str(self._key)!r}"
-            # Without a password of our own, OpenSSL would ask the terminal for one.
+            # Without a password argument, OpenSSL would ask the terminal for one.
             context.load_cert_chain(self._certificate, self._key, password="")
             certificate_expires_at = expires_at(self._certificate.read_bytes())
         except (OSError, CertificateError) as error:

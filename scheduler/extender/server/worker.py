@@ -1,6 +1,6 @@
-"""The extender's process: TLS by listener, bodies compared as they come in, and a takeover from a former master.
+"""The extender's process: TLS by listener, bodies compared while they arrive, and a takeover from a former master.
 
-No line of the log and no answer repeats anything that a client sent.
+No log line and no answer repeats anything that a client sent.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from scheduler.http_server.connection import CONNECTION, Listener
 from scheduler.http_server.listeners import base_environ
 from scheduler.http_server.worker import Worker
 
-# So many bodies of the largest size fit into memory together.
+# The memory budget, in bodies of the largest size.
 BODIES_AT_ONCE = 4
-# How long a new master's worker waits to be ready before it takes over all the same.
+# How long a new master's worker waits to become ready before it takes over anyway.
 READY_SECONDS = 60.0
 
 
@@ -36,7 +36,7 @@ class ExtenderWorker(Worker):
         self._budget = Budget(BODIES_AT_ONCE * self._most_bytes)
 
     def listener(self, listening: socket.socket) -> Listener:
-        """Return what is served on a socket: the verbs, with TLS when it is set, or nothing but probes."""
+        """Return the listener for a socket: it serves the verbs, with TLS if set, or only probes."""
         only_probes = str(listening.getsockname()[1]) == settings.BERTH.extender_health_bind.rpartition(":")[2]
         secured = None if only_probes else credentials
         return Listener(
@@ -51,12 +51,12 @@ class ExtenderWorker(Worker):
 
     def _incoming(self, environ: dict[str, Any], length: int | None) -> Body:
         may_call = not environ[ONLY_PROBES] and caller_of(environ) is not None
-        # Who was never answered leaves half of the room to others.
+        # A client that was never answered leaves half of the budget to others.
         leave = 0 if environ[CONNECTION].is_known else BODIES_AT_ONCE * self._most_bytes // 2
         return IncomingBody(self._budget, length, limit_bytes=self._most_bytes, keep=may_call, leave=leave)
 
     def run(self) -> None:
-        """Serve until told to stop; a new master's worker (SIGUSR2) begins when it is ready, and ends the former master."""
+        """Serve until told to stop; a new master's worker (SIGUSR2) starts once it is ready, and ends the former master."""
         if predecessor := _predecessor(self.ppid):
             self._wait_until_ready()
             if self.alive:
@@ -66,7 +66,7 @@ class ExtenderWorker(Worker):
         super().run()
 
     def _wait_until_ready(self) -> None:
-        from scheduler.extender.urls import runtime  # can't be loaded before Django
+        from scheduler.extender.urls import runtime  # can't be imported before Django is set up
 
         deadline = time.monotonic() + READY_SECONDS
         while self.alive and runtime.unready() and time.monotonic() < deadline:
@@ -75,7 +75,7 @@ class ExtenderWorker(Worker):
 
 
 def _predecessor(master: int) -> int:
-    """Return the old master's pid when `master` was started by it (SIGUSR2), else 0. gunicorn says so by GUNICORN_PID."""
+    """Return the old master's pid if it started `master` (SIGUSR2), else 0. gunicorn passes it as GUNICORN_PID."""
     former = os.environ.get("GUNICORN_PID", "")
     try:
         stat = Path(f"/proc/{master}/stat").read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Answering /bind: bind the Pod, after checking once more what other Pods can have changed since it was filtered.
+"""Answers /bind: binds the Pod, after rechecking the rules whose result other Pods can have changed since /filter.
 
-Only rules that count Pods are checked again, and only for their Pods a lock is taken that holds across replicas: the
-holder leaves the resourceVersion of the Pod that it bound last, and the next holder waits until its own watch has seen
-that, so that it counts every Pod that was bound under the lock, by whichever replica.
+Only rules that count Pods are rechecked, and only their Pods take a lock across replicas: the holder leaves the
+resourceVersion of the Pod that it bound last, and the next holder waits until its own watch has reached that version,
+so that it counts every Pod that was bound under the lock, by any replica.
 """
 
 import logging
@@ -27,11 +27,11 @@ from scheduler.metrics import BINDINGS
 
 logger = logging.getLogger("berth.extender")
 
-# For each call of the API server while a Pod is bound.
+# For each API call while a Pod is bound.
 BIND_TIMEOUT_SECONDS = 1.0
 
 LOCK_WAIT_SECONDS = 1.2
-# For a node that kube-scheduler has seen before Berth.
+# How long to wait for a node that kube-scheduler has seen before Berth.
 NODE_WAIT_SECONDS = 0.5
 
 _ERRORS = {
@@ -51,14 +51,14 @@ NOT_NOW = "Berth can't see the cluster well enough to count Pods; kube-scheduler
 
 
 class Checked(msgspec.Struct):
-    """What was checked before a Pod is bound, and on what.
+    """The check before a Pod is bound, and its input.
 
     Attributes:
-        snapshot: what the rules saw, without `assumed`.
-        answer: what the rules that count Pods said of the node; None where no rule set takes the Pod.
+        snapshot: the Snapshot that the rules read, without `assumed`.
+        answer: the answer for the node of the rules that count Pods; None if no rule set applies to the Pod.
         assumed: the Pods that are being bound, each with its node.
-        fallback: what the rule set chose where Berth couldn't know, instead of asking its rules; "" when they were asked.
-        cause: of that.
+        fallback: the rule set's fallback when a dependency was unavailable; "" when the rules were evaluated.
+        cause: the reason for the fallback.
     """
 
     snapshot: Snapshot
@@ -69,18 +69,18 @@ class Checked(msgspec.Struct):
 
     @property
     def refused(self) -> list[dict[str, str]]:
-        """What the rules that were asked again refused, for the record."""
+        """The refusals of the rechecked rules, for the record."""
         found = self.answer.refused() if self.answer is not None else ()
         return [{"node": name, "code": status.code.value, "reason": status.reason} for name, status in found]
 
 
 class Bound(msgspec.Struct):
-    """What became of a /bind.
+    """The outcome of a /bind.
 
     Attributes:
         error: "" when the Pod is bound; else a constant text.
-        checked: what was checked; None where it didn't come to that.
-        decision: the Decision under which it was sent to the API server; "" when it wasn't sent.
+        checked: the check; None if there was none.
+        decision: the id of the Decision recorded before the binding was sent; "" when it wasn't sent.
     """
 
     error: str
@@ -107,18 +107,18 @@ class Binder:
     def bind(
         self, pod: Pod, target: Target, rule_set: CompiledRuleSet | None, *, now: datetime, record: Record
     ) -> Bound:
-        """Bind the Pod, or say why not.
+        """Bind the Pod, or return why not.
 
         Args:
             pod: the Pod.
-            target: where it is to be.
-            rule_set: whose rules apply; None for none.
-            now: the moment that rules see.
+            target: the node to bind it to.
+            rule_set: the rule set that applies; None for none.
+            now: the current time, as rules see it.
             record: called before the binding is sent, so that no Pod is bound without its Decision.
         """
         counting = rule_set.only_counting() if rule_set is not None else None
         if self._live.synced and not self._live.wait_for_nodes([target.node_name], NODE_WAIT_SECONDS):
-            # The API server binds to any name: the Pod would never run, and nothing would try again.
+            # The API server accepts any node name: the Pod would never run, and nothing would retry.
             BINDINGS.labels("unknown_node").inc()
             bound = Bound(UNKNOWN_NODE)
         elif counting is None or not counting.filters:
@@ -172,7 +172,7 @@ class Binder:
         return bound
 
     def _count_again(self, pod: Pod, target: Target, counting: CompiledRuleSet, now: datetime) -> Checked | None:
-        """Ask the counting rules about the one node, with every Pod on it that is bound or being bound."""
+        """Evaluate the counting rules for the one node, with every Pod on it that is bound or being bound."""
         binding = self._in_flight.placements(pod.uid, only_binding=True)
         checked = Checked(self._live.snapshot(), assumed=binding)
         checked.answer = _ask(pod, checked.snapshot.assume_all(binding), counting, target.node_name, now)
@@ -187,9 +187,9 @@ class Binder:
         return Bound(_ERRORS[outcome], checked, decision)
 
     def _version_of(self, target: Target) -> str:
-        """Return the version in which the bound Pod can be seen.
+        """Return the resourceVersion in which the Pod is bound.
 
-        Where it can't be read, the time is given in which a watch that works has seen it.
+        If it can't be read, this waits long enough for a working watch to have seen it.
         """
         try:
             return read_placed(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS).metadata.resource_version
@@ -204,7 +204,7 @@ class Binder:
 
 
 def _ask(pod: Pod, snapshot: Snapshot, counting: CompiledRuleSet, node_name: str, now: datetime) -> Answer:
-    """Ask rules about one node; about none where the Snapshot doesn't have it."""
+    """Evaluate rules for one node; for none if the Snapshot doesn't have it."""
     rows = snapshot.table.rows([node_name])
     cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=counting.params)
     return decide(counting, cycle, rows[rows >= 0], scoring=False)

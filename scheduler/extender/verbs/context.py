@@ -1,4 +1,4 @@
-"""From a call's body to what is to be decided: the Pod, what applies to it, the Snapshot and the nodes asked about."""
+"""From a call's body to the input of a decision: the Pod, the rule sets that apply, the Snapshot and the candidate nodes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,16 +28,16 @@ from scheduler.serving.revisions import Pins, RevisionHolder
 
 NO_REVISION = "Berth has not read any Revision yet"
 NO_SNAPSHOT = "Berth has not seen the cluster yet"
-# How long a name that kube-scheduler knows already is waited for: its watch and ours run side by side.
+# How long to wait for a node that kube-scheduler knows already: its watch and ours are independent.
 KNOWN_WITHIN_SECONDS = 0.25
 
 
 class NotReadyError(Exception):
-    """Berth can't answer yet. The message is constant, for kube-scheduler puts it into the Pod's condition.
+    """Berth can't answer yet. The message is constant, because kube-scheduler puts it into the Pod's condition.
 
     Attributes:
-        pod: whom it was about, where that was read.
-        decision: the id under which that is recorded; "" before it is.
+        pod: the Pod of the call, if it was read.
+        decision: the id of the Decision that records this; "" before it is recorded.
     """
 
     def __init__(self, message: str, pod: Pod | None = None) -> None:
@@ -50,20 +50,20 @@ class RequestContext(msgspec.Struct):
     """A decoded call and what applies to it.
 
     Attributes:
-        is_seen: whether the cluster was seen yet; where nothing is enforced, a Pod passes without that.
-        sent_names: the names as they were sent, where each is known to be a node's.
+        is_seen: whether the watch has shown the cluster yet; if nothing is enforced, a Pod passes without it.
+        sent_names: the names as they were sent, if each is known to be a node's.
         base: the Snapshot without the assumed Pods. A full body's own nodes stand in it.
         assumed: the assumed Pods, each with its node.
-        snapshot: `base` with the assumed Pods on their nodes: what is decided on.
-        names: the nodes asked about, in order.
-        draws: what canaries drew for the Pod, as `Choice` has it.
-        all_rows: the same as rows of the Snapshot's table, -1 for a name that isn't known.
-        action: whether the rule set decides, or which answer it chose for the case that Berth can't know.
-        cause: why it doesn't decide; "" when it does.
+        snapshot: `base` with the assumed Pods on their nodes: the input of the decision.
+        names: the candidate nodes, in order.
+        draws: the canaries' draws for the Pod, as in `Choice`.
+        all_rows: `names` as rows of the Snapshot's table, -1 for a name that isn't known.
+        action: "decide", or the rule set's fallback while a dependency is unavailable.
+        cause: why the rule set doesn't decide; "" when it does.
         started: `time.perf_counter()` when the call came.
-        until: when its time is up.
-        now: the moment that rules see.
-        suspended_by: what has rules out of force that would apply to the Pod.
+        until: when the answer is due.
+        now: the current time, as rules see it.
+        suspended_by: the suspensions of rules that would otherwise apply to the Pod.
     """
 
     args: ExtenderArgs
@@ -93,11 +93,11 @@ class RequestContext(msgspec.Struct):
             raise DeadlineError
 
     def knows_all(self) -> bool:
-        """Return whether every name asked about is a node's."""
+        """Return whether every name in the call is a known node's."""
         return self.sent_names is not None or not len(self.all_rows) or bool(self.all_rows.min() >= 0)
 
     def shadows_for(self, verb: str) -> list[tuple[Assignment, CompiledRuleSet]]:
-        """Return what is decided after the answer: rule sets in mode shadow, and the enforced one if rules of it are."""
+        """Return the rule sets to evaluate after the answer: those in mode shadow, and the enforced one if it has shadow rules."""
         if self.assignment is None or self.rule_set is None:
             return self.shadows
         if not self.rule_set.has_shadows(scoring=verb == "prioritize"):
@@ -105,22 +105,22 @@ class RequestContext(msgspec.Struct):
         return [*self.shadows, (self.assignment, self.rule_set)]
 
     def without_body(self) -> "RequestContext":
-        """Return what deciding takes, without the body that it came in, which may have megabytes."""
+        """Return this context without the call's body, which can take megabytes."""
         args = ExtenderArgs(self.args.pod.copy(), nodes=None, node_names=None)
         return msgspec.structs.replace(self, args=args, sent_names=None)
 
     def rows(self) -> Rows:
-        """Return the rows of the nodes that are asked about and known, in order."""
+        """Return the rows of the call's known nodes, in order."""
         return self.all_rows if self.knows_all() else self.all_rows[self.all_rows >= 0]
 
 
 class RequestContexts:
-    """Makes RequestContexts. One object a process, used by all its threads.
+    """Makes RequestContexts. One object per process, used by all its threads.
 
     Args:
-        conditions: what Berth can and can't know at this moment.
+        conditions: returns which dependencies work at this moment.
         deadline_seconds: how long an answer may take.
-        pass_without_revision: let Pods pass as long as no Revision was ever read, instead of failing the call.
+        pass_without_revision: let Pods pass while no Revision was ever read, instead of failing the call.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class RequestContexts:
         self._pins = Pins()
 
     def first(self, body: Sent) -> RequestContext:
-        """Read a call that begins a Pod's cycle: it is answered by the Revision that is served now.
+        """Read a call that begins a Pod's cycle: the current Revision answers it.
 
         Raises:
             WireError: the body isn't one of kube-scheduler's.
@@ -158,7 +158,7 @@ class RequestContexts:
         return context
 
     def next(self, body: Sent) -> RequestContext:
-        """Read a call that goes on with a Pod's cycle: it is answered by the Revision that answered the first.
+        """Read a call that continues a Pod's cycle: the Revision that answered the first call answers it.
 
         Raises:
             WireError: the body isn't one of kube-scheduler's.
@@ -167,11 +167,11 @@ class RequestContexts:
         return self._read(body, anew=False)
 
     def answer_names(self, names: Names, passed: npt.NDArray[np.bool_] | None) -> list[bytes]:
-        """Write the names that /filter answers with, see `ByName.answer`: /prioritize is asked about them next."""
+        """Write the names that /filter answers with, see `ByName.answer`: they come back with /prioritize."""
         return self._by_name.answer(names, passed)
 
     def revision_of(self, pod: Pod) -> CompiledRevision:
-        """Return the Revision by which a Pod's cycle goes on.
+        """Return the Revision that continues a Pod's cycle.
 
         Raises:
             NotReadyError: there is none.
@@ -179,7 +179,7 @@ class RequestContexts:
         return self._pins.of(pod.uid) or self._current(pod)
 
     def drop_old_pins(self) -> None:
-        """Let go of Revisions that no Pod's cycle goes on by any more. Called every second: Pods may have stopped coming."""
+        """Drop Revisions that no Pod's cycle uses any more. Called every second: there may be no more calls to trigger it."""
         self._pins.drop_old()
 
     def _current(self, pod: Pod) -> CompiledRevision:
@@ -193,7 +193,7 @@ class RequestContexts:
         return started + self._deadline_seconds
 
     def fallback(self, rule_set: CompiledRuleSet) -> Fallback:
-        """Return what the rule set chose for what is known at this moment, and the cause where it doesn't decide."""
+        """Return the rule set's choice under the current conditions, and the cause if it doesn't decide."""
         return choose_fallback(rule_set.failures, self._conditions())
 
     def cycle(
@@ -204,7 +204,7 @@ class RequestContexts:
         end_in_time: Callable[[], None] = go_on,
         now: datetime | None = None,
     ) -> Cycle:
-        """Return the cycle of a Pod under a rule set, now where no moment is given; one that waits for nobody."""
+        """Return the cycle of a Pod under a rule set, at the given time or now; it never gives way to other work."""
         params = rule_set.params
         return Cycle(
             pod=pod,
@@ -267,13 +267,13 @@ class RequestContexts:
     def _look(
         self, args: ExtenderArgs, known: Names | None, *, applies: bool, waits: bool, anew: bool
     ) -> tuple[Snapshot, Sequence[str], Rows]:
-        """Return the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it.
+        """Return the Snapshot to decide on, the names in the call, and their rows. The Snapshot has a full body's own nodes.
 
         Args:
             args: the call.
-            known: its names, where each is a node's.
-            applies: whether any rule set is asked.
-            waits: whether names that aren't known are waited for.
+            known: its names, if each is a known node's.
+            applies: whether any rule set is evaluated.
+            waits: whether to wait for unknown names.
             anew: whether the Pod's cycle begins.
         """
         snapshot = self._live.snapshot()

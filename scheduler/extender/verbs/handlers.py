@@ -1,4 +1,4 @@
-"""Answering kube-scheduler's verbs from memory: decode, decide, record, encode. No Django request in sight."""
+"""Answers kube-scheduler's verbs from memory: decode, decide, record, encode. Uses no Django request."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -58,19 +58,19 @@ from scheduler.serving.shadows import GiveWay, Shadows, subject_of
 
 GONE = "the Pod is gone"
 UNREADABLE = "Berth can't read the Pod from the API server"
-# How long a Revision waits at most until the columns of its new rule sets are made.
+# How long a Revision waits at most for the columns of its new rule sets.
 WARM_SECONDS = 2.0
 
 
 class Reply(msgspec.Struct):
-    """An answer's body, whole or in pieces, and the Decision's id in the history; "" where none was recorded."""
+    """An answer's body, whole or in pieces, and the Decision's id in the history; "" if none was recorded."""
 
     body: bytes | list[bytes]
     decision: str = ""
 
 
 class VerbHandlers:
-    """Answers the verbs. One object a process, used by all its threads."""
+    """Answers the verbs. One object per process, used by all its threads."""
 
     def __init__(
         self,
@@ -120,8 +120,8 @@ class VerbHandlers:
     def prioritize(self, body: Sent) -> Reply:
         """Answer /prioritize, by the Revision that filtered the Pod.
 
-        A Pod that no Assignment takes gets no score at all: a score of 0 would make kube-scheduler break ties by
-        chance, where without Berth it doesn't.
+        A Pod that no Assignment matches gets no scores at all: scores of 0 would make kube-scheduler break ties at
+        random, which it doesn't do without Berth.
 
         Raises:
             WireError: the body isn't one of kube-scheduler's.
@@ -231,11 +231,11 @@ class VerbHandlers:
         return Reply(encode_preemption_result(kept), entry.id)
 
     def warm(self, revision: CompiledRevision, rest: Callable[[], None]) -> None:
-        """Decide once by each rule set that is new, so that its columns are there before the first Pod is asked about.
+        """Decide once by each new rule set, so that its columns exist before the first call.
 
-        Where that takes long the rest is left to the first calls: a publish should be served soon.
+        If that takes long, the rest is left to the first calls: a publish should take effect soon.
         """
-        self._live.snapshot().table.placed()  # where each Pod is: what `assume_all` asks
+        self._live.snapshot().table.placed()  # where each Pod is: `assume_all` reads it
         until = time.monotonic() + WARM_SECONDS
         for rule_set in revision.to_warm:
             if time.monotonic() > until:
@@ -246,14 +246,14 @@ class VerbHandlers:
             rest()
 
     def serving(self, revision: CompiledRevision) -> None:
-        """Take notice of the Revision that is served from now on."""
+        """Note the Revision that is served from now on."""
         VERDICTS.forget_others(revision)
 
     def _read_pod(self, target: Target) -> Pod:
-        """Read a Pod that another process was asked about.
+        """Read a Pod that another process filtered.
 
         Raises:
-            NotReadyError: it can't be read.
+            NotReadyError: the Pod can't be read.
         """
         try:
             return read_pod(msgspec.Raw(self._client.get(path=target.path, timeout_seconds=BIND_TIMEOUT_SECONDS)))
@@ -280,7 +280,7 @@ class VerbHandlers:
     def _answer(
         self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
     ) -> tuple[Answer, str]:
-        """Decide, or give what the rule set chose for the case that Berth can't know. Gives the Decision's id as well."""
+        """Return the rule set's answer, or its fallback while a dependency is unavailable, with the Decision's id."""
         if context.action == "decide":
             return self._decide(context, assignment, rule_set, verb=verb)
         FALLBACKS.labels(rule_set.name, context.cause, context.action).inc()
@@ -295,18 +295,18 @@ class VerbHandlers:
         return answer, decision
 
     def _offer_shadows(self, context: RequestContext, verb: str, answer: Answer | None, decision: str) -> None:
-        """Queue shadows to be decided once the answer is sent, on what it is made on; not where rules aren't asked at all.
+        """Queue shadows to be evaluated on the same input once the answer is sent; not if no rules are evaluated at all.
 
         Args:
-            context: what was asked.
-            verb: how.
-            answer: what they are compared with; None where no Assignment took the Pod.
+            context: the call.
+            verb: the call's verb.
+            answer: the answer to compare them with; None if no Assignment matches the Pod.
             decision: the answer's id in the history.
         """
         shadows = context.shadows_for(verb)
         if not shadows:
             return
-        # Without room nothing is put together that would be thrown away: calls that never end drop most of them.
+        # Without room, nothing is prepared only to be dropped: under a constant stream of calls, most shadows are dropped.
         if context.action != "decide" or not context.is_seen or not self._shadows.has_room:
             self._shadows.pass_over(context.revision, verb, shadows)
             return
@@ -320,7 +320,7 @@ class VerbHandlers:
     ) -> tuple[Answer, str]:
         cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set, context.end_in_time, context.now)
         scoring = verb == "prioritize"
-        # What /prioritize is asked about has passed all filters: it is scored whole.
+        # The nodes of /prioritize have passed all filters: all of them are scored.
         answer = decide(
             rule_set.enforced,
             cycle,
@@ -339,7 +339,7 @@ class VerbHandlers:
         return self._write_filter(context, None, None, {}, {})
 
     def _encode_filter(self, context: RequestContext, answer: Answer) -> list[bytes]:
-        """Answer each node that was asked about by name, in the form that it was asked in."""
+        """Write the answer for each node of the call, as names or nodes as in the call."""
         passed = answer.refusal == PASSED
         passing, refused = passed.nonzero()[0], (~passed).nonzero()[0]
         names, codes = context.names, answer.refusal[refused].tolist()
@@ -369,7 +369,7 @@ class VerbHandlers:
         failed: dict[str, str],
         unresolvable: dict[str, str],
     ) -> list[bytes]:
-        """Write /filter's answer. `passing` are the positions of nodes that passed, None for all; `passed` tells it of each."""
+        """Write /filter's answer. `passing`: the positions of nodes that passed, None for all; `passed`: the same as a mask."""
         nodes, names = context.args.nodes, [b"[]"]
         if context.sent_names is not None:
             names = self._contexts.answer_names(context.sent_names, passed)
@@ -413,13 +413,13 @@ class VerbHandlers:
         return entry.id
 
     def _record_passed(self, context: RequestContext, verb: str) -> str:
-        """Record that no Assignment takes the Pod, or by a Pause none of its rules are in force: all nodes pass."""
+        """Record that all nodes pass: no Assignment matches the Pod, or a Pause suspends all of its rules."""
         entry = NodesEntry(**_asked(context, verb), **_about_nodes(context), notes=_notes(context, {}))
         self._recorder.record(entry)
         return entry.id
 
     def _recorded(self, error: NotReadyError, verb: str) -> NotReadyError:
-        """Record that there was no answer, where it is known for which Pod."""
+        """Record that there was no answer, if the Pod is known."""
         if error.pod is not None:
             entry = Entry(verb=verb, pod=error.pod, now=self._contexts.clock(), error=str(error))
             self._recorder.record(entry)
@@ -440,7 +440,7 @@ def _asked(context: RequestContext, verb: str) -> dict[str, Any]:
 
 
 def _notes(context: RequestContext, notes: dict[str, Any]) -> dict[str, Any]:
-    """Return the notes of a Decision, with what had rules out of force."""
+    """Return the notes of a Decision, with the suspensions of rules."""
     return notes | notes_of_suspensions(context.suspended_by) if context.suspended_by else notes
 
 
@@ -449,7 +449,7 @@ def _about_nodes(context: RequestContext) -> dict[str, Any]:
 
 
 class _Kept(NamedTuple):
-    """What a shadow takes that is decided after the answer: what was asked and answered, and how."""
+    """The input of a shadow that is evaluated after the answer: the call, its verb and the answer."""
 
     context: RequestContext
     verb: str
@@ -458,7 +458,7 @@ class _Kept(NamedTuple):
 
 
 def _shadow(kept: _Kept, assignment: Assignment, rule_set: CompiledRuleSet, give_way: GiveWay) -> Entry:
-    """Decide by a rule set in mode shadow, or the one that is enforced with its shadow rules, on what the answer was made on."""
+    """Decide by a rule set in mode shadow, or by the enforced one with its shadow rules, on the answer's input."""
     context, verb = kept.context, kept.verb
     snapshot = context.base.assume_all(context.assumed) if context.assumed else context.base
     cycle = Cycle(pod=context.pod, snapshot=snapshot, now=context.now, params=rule_set.params, give_way=give_way)
@@ -480,7 +480,7 @@ def _shadow(kept: _Kept, assignment: Assignment, rule_set: CompiledRuleSet, give
 
 
 class _BindAsked(NamedTuple):
-    """What /bind was asked."""
+    """A call of /bind."""
 
     pod: Pod
     node_name: str
@@ -490,19 +490,19 @@ class _BindAsked(NamedTuple):
     started: float
 
     def entry(self, checked: Checked) -> Entry:
-        """Return what is recorded before the Pod is bound: that the node was checked, and what the rules said."""
+        """Return the record made before the Pod is bound: that the node was checked, and the rules' answer."""
         common = self._common(checked)
         if checked.fallback:
-            # The rules weren't asked, and the Pod is bound all the same.
+            # The rules weren't evaluated, and the Pod is bound anyway.
             notes = common.pop("notes") | {"fallback": checked.fallback, "cause": checked.cause}
             return Entry(**common, notes=notes, nodes=1, feasible=1, best=self.node_name, error=checked.cause)
         return self._of_nodes(common, checked, best=self.node_name)
 
     def refusal(self, bound: Bound) -> Entry:
-        """Return what is recorded of a Pod that wasn't bound."""
+        """Return the record of a Pod that wasn't bound."""
         common = self._common(bound.checked) | {"error": bound.error}
         if bound.decision:
-            # It was sent to the API server: what the rules said stands in that Decision.
+            # The binding was sent to the API server: that Decision has the rules' answer.
             return Entry(**common | {"notes": common["notes"] | {"follows": bound.decision}}, nodes=1)
         if bound.checked is None:
             return Entry(**common, nodes=1)
@@ -542,12 +542,12 @@ def _microseconds_since(started: float) -> int:
 
 
 def _only(names: Sequence[str]) -> str:
-    """Return the one node that kube-scheduler can choose; "" when there are more."""
+    """Return the only node that kube-scheduler can choose; "" when there are more."""
     return names[0] if len(names) == 1 else ""
 
 
 def _clearly_best(answer: Answer) -> str:
-    """Return the node with more points than every other; "" when several have as many."""
+    """Return the node with more points than every other; "" on a tie."""
     if not len(answer.points):
         return ""
     most = answer.are_best.nonzero()[0]
@@ -555,7 +555,7 @@ def _clearly_best(answer: Answer) -> str:
 
 
 def _encode_priorities(context: RequestContext, answer: Answer) -> bytes | list[bytes]:
-    """Return each node that was asked about its points; one that isn't known has none."""
+    """Return the points of each node in the call; an unknown node has none."""
     points = answer.points
     if not _is_about_all(context, answer):
         points = np.zeros(len(context.names), dtype=np.int64)
@@ -565,7 +565,7 @@ def _encode_priorities(context: RequestContext, answer: Answer) -> bytes | list[
 
 
 def _is_about_all(context: RequestContext, answer: Answer) -> bool:
-    """Return whether the answer is about the names that aren't known too, as one that was chosen beforehand is."""
+    """Return whether the answer also covers unknown names, as a fallback does."""
     return len(answer.refusal) == len(context.names)
 
 

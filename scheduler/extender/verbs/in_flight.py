@@ -1,12 +1,12 @@
-"""Pods in flight: those between Berth's answer and their place on a node.
+"""Pods in flight: between Berth's answer and the watch's report of their node.
 
-kube-scheduler binds in the background and asks about the next Pod at once, so the next call can come before the
-watch shows the last Pod on its node; and it never says which node it chose, unless Berth binds. So each Pod that was
-let pass stays here until the watch tells its outcome: bound, changed, or gone. Until then it is assumed on a node
-(the one named in /bind; else the only one that was left; else the one that Berth alone scored highest).
-Rules that count Pods wait a moment as well: kube-scheduler may choose another node than the one that scored highest.
+kube-scheduler binds in the background and schedules the next Pod at once, so the next call can come before the
+watch shows the last Pod on its node; and it never says which node it chose, unless Berth binds. So each Pod that
+passed stays here until the watch shows its outcome: bound, changed, or gone. Until then it is assumed on a node
+(the one named in /bind; else the only one left; else the single one with Berth's highest score).
+Rules that count Pods also wait a moment: kube-scheduler may choose another node than the one with the highest score.
 
-What is kept is bounded: where Pods take more, those answered longest ago are forgotten before their time.
+Memory is bounded: beyond the limit, the Pods answered longest ago are forgotten early.
 """
 
 import threading
@@ -24,10 +24,10 @@ from scheduler.metrics import IN_FLIGHT_FORGOTTEN
 # How long a call waits at most for the outcome of Pods in flight.
 SETTLE_SECONDS = 1.0
 
-# An assumed Pod of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this.
+# An assumed Pod that the watch never reports (kube-scheduler gave up on it silently) counts no longer than this.
 FORGET_SECONDS = 30.0
 
-# What all of them may take. A Pod of 5 kB takes some 50 kB, so these are thousands.
+# The memory limit of all assumed Pods. A Pod of 5 kB takes some 50 kB, so this holds thousands.
 MOST_BYTES = 256_000_000
 
 
@@ -35,10 +35,10 @@ class AssumedPod(msgspec.Struct):
     """One Pod in flight.
 
     Attributes:
-        node: where it is counted; "" while nobody can say.
-        binding: Berth itself binds it, so the node is sure.
+        node: where it is counted; "" while the node is unknown.
+        binding: whether Berth itself binds it, so that the node is certain.
         at: monotonic seconds, of the last answer.
-        size_bytes: about what it takes in memory.
+        size_bytes: its approximate size in memory.
     """
 
     pod: Pod
@@ -63,9 +63,9 @@ class InFlight:
         self._forget_seconds = forget_seconds
         self._most_bytes = most_bytes
         self._clock = clock
-        # By UID, those answered longest ago first: a call must not look at all of them.
+        # By UID, those answered longest ago first: a call must not scan all of them.
         self._assumed: dict[str, AssumedPod] = {}
-        # Those of them that count on a node.
+        # The assumed Pods that are counted on a node.
         self._placed: dict[str, AssumedPod] = {}
         self._bytes = 0
         self._changed = threading.Condition()
@@ -74,12 +74,12 @@ class InFlight:
         return len(self._assumed)
 
     def passed(self, pod: Pod, node: str = "", sent: msgspec.Raw | None = None) -> None:
-        """Note that a Pod was told which nodes it may use. Where it was assumed before is void.
+        """Note that nodes passed for a Pod. This replaces its previous assumed node.
 
         Args:
-            pod: as it was asked about.
-            node: the only one, where there was only one.
-            sent: the Pod's JSON, where that is at hand.
+            pod: as in the call.
+            node: the only node that passed, if there was only one.
+            sent: the Pod's JSON, if available.
         """
         size_bytes = _size_of(pod, sent)
         with self._changed:
@@ -87,13 +87,13 @@ class InFlight:
             self._keep(AssumedPod(pod, self._clock(), size_bytes, node))
 
     def refused(self, uid: str) -> None:
-        """Note that a Pod was refused everywhere, or that it could not be bound: it goes nowhere now."""
+        """Note that a Pod was refused on every node, or that it could not be bound: it is no longer in flight."""
         with self._changed:
             if self._drop(uid):
                 self._changed.notify_all()
 
     def scored(self, uid: str, node: str) -> None:
-        """Note where a Pod that passed is expected now; "" where several nodes are equally good."""
+        """Note the node where a Pod that passed is now expected; "" on a tie."""
         with self._changed:
             assumed = self._assumed.get(uid)
             if assumed is not None:
@@ -109,7 +109,7 @@ class InFlight:
             self._changed.notify_all()
 
     def observe(self, event: PodEvent) -> None:
-        """Take notice of what the watch says of a Pod: on a node, changed since it was answered, or gone."""
+        """Follow the watch's report of a Pod: on a node, changed since it was answered, or gone."""
         with self._changed:
             assumed = self._assumed.get(event.uid)
             if assumed is not None and _is_settled(assumed, event):
@@ -119,10 +119,10 @@ class InFlight:
     def settle(self, uid: str, timeout_seconds: float | None = None) -> bool:
         """Wait until no Pod but this one was answered a moment ago.
 
-        A Pod that Berth binds isn't waited for: its node is sure.
+        It doesn't wait for a Pod that Berth binds: its node is certain.
 
         Returns:
-            False when the time ran out. The Pods that were waited for count where they are assumed, until their
+            False when the time ran out. The Pods that were waited for are counted on their assumed nodes until their
             outcome is known.
         """
         with self._changed:
@@ -131,7 +131,7 @@ class InFlight:
             newest = self._newest(uid, since)
             if newest is None:
                 return True
-            # The newest one's time runs out last.
+            # The newest Pod's time runs out last.
             wait = newest - since if timeout_seconds is None else min(timeout_seconds, newest - since)
             return self._changed.wait_for(lambda: self._newest(uid, since) is None, timeout=wait)
 
@@ -148,12 +148,12 @@ class InFlight:
             ]
 
     def pod(self, uid: str) -> Pod | None:
-        """Return an assumed Pod as it was asked about."""
+        """Return an assumed Pod as it was in the call."""
         assumed = self._assumed.get(uid)
         return assumed.pod if assumed else None
 
     def _newest(self, uid: str, since: float) -> float | None:
-        """Return when the last Pod but this one was answered whose node isn't sure; None when that was before `since`."""
+        """Return when the last other Pod with an uncertain node was answered; None when that was before `since`."""
         for other, assumed in reversed(self._assumed.items()):
             if assumed.at <= since:
                 return None
@@ -193,12 +193,12 @@ def _size_of(pod: Pod, sent: msgspec.Raw | None = None) -> int:
 def _is_settled(assumed: AssumedPod, event: PodEvent) -> bool:
     if event.kind == "deleted" or event.node_name:
         return True
-    # A Pod that Berth has bound can still be told of in its state before that.
+    # The watch can still report an older state of a Pod that Berth has bound.
     answered = assumed.pod.parsed.metadata.resource_version
     return not assumed.binding and _is_newer(event.resource_version, answered)
 
 
 def _is_newer(version: str, than: str) -> bool:
-    """Return whether a resource version is the newer one, or another one where that can't be told."""
+    """Return whether a resource version is newer than another, or just different if their order is unknown."""
     later = is_later_version(version, than)
     return version != than if later is None else later

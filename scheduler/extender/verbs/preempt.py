@@ -1,4 +1,4 @@
-"""Answering /preempt: which of the candidates may be preempted for a Pod, see `policies.engine.preemption.narrowing`."""
+"""Answers /preempt: which candidates may be preempted for a Pod, see `policies.engine.preemption.narrowing`."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ NOT_NOW = "Berth can't see the cluster well enough to judge"
 
 
 def keep_all(args: PreemptionArgs) -> Narrowing:
-    """Return the narrowing of a Pod that no rule set takes."""
+    """Return the narrowing for a Pod that no rule set applies to."""
     return Narrowing(list(args.victims))
 
 
@@ -42,13 +42,13 @@ def read_candidates(snapshot: Snapshot, sent: Sequence[SentCandidate]) -> list[C
     """Return the candidates with their victims.
 
     Raises:
-        WireError: a victim isn't a Pod, or larger than any.
+        WireError: a victim isn't a Pod, or is larger than any Pod can be.
     """
     return candidates_on(snapshot, sent, lambda json: read_pod(msgspec.Raw(json.encode())))
 
 
 def deadline(until: float) -> Callable[[], None]:
-    """Return what ends an evaluation when time is up. `until` is in seconds of `time.perf_counter()`."""
+    """Return a function that ends an evaluation when time is up. `until` is in seconds of `time.perf_counter()`."""
 
     def end_in_time() -> None:
         if time.perf_counter() > until:

@@ -15,9 +15,9 @@ _NAMES = ("pass", "refuse", "fault")
 
 
 class Verdicts(Collector):
-    """Counts what each rule said of nodes. Label values are names of the Revision in use, so they stay few.
+    """Counts each rule's verdicts on nodes. Label values are names from the Revision in use, so there are few.
 
-    It is its own collector: a Counter's children each have a lock, and there are three for each rule of an answer.
+    It is its own collector: each child of a Counter has a lock, and there are three children for each rule of an answer.
     """
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class Verdicts(Collector):
         self._lock = threading.Lock()
 
     def count(self, rule_set: CompiledRuleSet, answer: Answer, *, only_shadows: bool = False) -> None:
-        """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whatever became of it.
+        """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whether or not it passed.
 
         Args:
-            rule_set: whose rules they are.
-            answer: what they said.
-            only_shadows: whether rules that are enforced were counted already.
+            rule_set: the rule set.
+            answer: its answer.
+            only_shadows: whether the enforced rules were counted already.
         """
         left = len(answer.refusal)
         with self._lock:
             for rule, codes, _, faults, is_silent in answer.filters:
-                # Nearly all rules refuse nobody: theirs needn't be counted, they pass as many as are left.
+                # Nearly all rules refuse no node: counting isn't needed, all nodes that are left pass.
                 passed, refused = left, 0
                 if not is_silent:
                     passed, refused = int(np.count_nonzero(codes == PASSED)), int(np.count_nonzero(codes >= 0))
@@ -66,6 +66,6 @@ class Verdicts(Collector):
         yield family
 
 
-# The process's.
+# The process's instance.
 VERDICTS = Verdicts()
 REGISTRY.register(VERDICTS)
