@@ -1,4 +1,4 @@
-"""A request's body on its way in: where its bytes go, how many may come, and how a body in chunks is read."""
+"""Reads a request's body: where its bytes go, how many are allowed, and how a chunked body is decoded."""
 
 import io
 import threading
@@ -9,39 +9,39 @@ import h11
 
 from scheduler.http_server.head import RefusedError
 
-# Of a chunk's line, and of the fields behind the last chunk.
+# The limit of a chunk's size line, and of the trailer section.
 _MOST_CHUNK_LINE = 1024
 _WINDOW = 1 << 16
-# The part of all room that large bodies leave to small ones, and how much of that one body may have: as many as a server has
-# connections have it together.
+# Large bodies leave one eighth of the budget to small ones. A small body takes at most 1/512 of that: a server has as many
+# connections.
 _SMALL_SHARE, _SMALL_BODIES = 8, 512
-# Chunks that a body may have whatever is in them, and the bytes that each one more has to have: a chunk takes 5 µs to be found.
+# Chunks that a body may have of any size, and the least bytes of each further chunk: it takes 5 µs to find a chunk.
 _MOST_SMALL_CHUNKS, _LEAST_CHUNK = 256, 32
 _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nHost: any\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Body(Protocol):
-    """Takes the bytes of one body."""
+    """Receives the bytes of one body."""
 
     def space(self) -> AbstractContextManager[memoryview]:
         """Return memory for the next bytes. It is released before `filled` is called."""
 
     def filled(self, size: int) -> None:
-        """Take notice of so many bytes that were put into the space.
+        """Process this many bytes that were put into the space.
 
         Raises:
-            RefusedError: they are too many.
+            RefusedError: there are too many bytes.
         """
 
     def end(self, environ: dict[str, Any]) -> None:
-        """Put what came into the environ."""
+        """Put the body into the environ."""
 
     def close(self) -> None:
-        """Forget it: the request was answered, or its connection has ended."""
+        """Drop the body: the request was answered, or its connection has ended."""
 
 
 class Budget:
-    """Bytes that all bodies may take up together while they are in memory."""
+    """The bytes that all bodies together may take while they are in memory."""
 
     def __init__(self, most_bytes: int) -> None:
         self._left = most_bytes
@@ -49,10 +49,10 @@ class Budget:
         self._lock = threading.Lock()
 
     def take(self, size: int, *, leave: int = 0) -> None:
-        """Take up room, but none of the last `leave` bytes, which are for others.
+        """Reserve bytes, but none of the last `leave` bytes, which are for others.
 
         Raises:
-            RefusedError: there isn't as much.
+            RefusedError: fewer bytes are left.
         """
         with self._lock:
             if size > self._left - leave:
@@ -60,11 +60,11 @@ class Budget:
             self._left -= size
 
     def for_small(self, size: int) -> int:
-        """Return the bytes that a body which has come to this size leaves to small ones; 0 where it is one of them."""
+        """Return the bytes that a body of this size leaves to small bodies; 0 if it is small itself."""
         return self._for_small if size > self._for_small // _SMALL_BODIES else 0
 
     def give(self, size: int) -> None:
-        """Release room."""
+        """Release bytes."""
         with self._lock:
             self._left += size
 
@@ -73,7 +73,7 @@ class WholeBody:
     """Keeps a body in memory, up to a limit.
 
     Raises:
-        RefusedError: the client says that it is longer.
+        RefusedError: the declared length is over the limit.
     """
 
     def __init__(self, budget: Budget, length: int | None, *, most: int) -> None:
@@ -88,25 +88,25 @@ class WholeBody:
         return memoryview(self._window)
 
     def filled(self, size: int) -> None:
-        """Take notice of so many bytes."""
+        """Process this many bytes."""
         if len(self._body) + size > self._most:
             raise RefusedError(413, "Content Too Large")
         self._budget.take(size, leave=self._budget.for_small(len(self._body) + size))
         self._body += memoryview(self._window)[:size]
 
     def end(self, environ: dict[str, Any]) -> None:
-        """Put the body into the environ as WSGI has it."""
+        """Put the body into the environ as `wsgi.input`."""
         environ["CONTENT_LENGTH"] = str(len(self._body))
         environ["wsgi.input"] = io.BytesIO(self._body)
 
     def close(self) -> None:
-        """Forget it."""
+        """Drop the body."""
         self._budget.give(len(self._body))
         self._body = bytearray()
 
 
 class Chunks:
-    """Reads a body in chunks, by h11. What stands behind it is `rest`."""
+    """Decodes a chunked body with h11. `rest` is the data after it."""
 
     def __init__(self) -> None:
         self._reader = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_CHUNK_LINE)
@@ -116,10 +116,10 @@ class Chunks:
         self.rest = b""
 
     def take(self, came: bytes, body: Body) -> bool:
-        """Read what came into the body; returns whether that is the end.
+        """Decode received bytes into the body; returns whether it is complete.
 
         Raises:
-            RefusedError: it isn't in chunks, is too large, or in chunks that are too small.
+            RefusedError: the body isn't chunked correctly, is too large, or has chunks that are too small.
         """
         try:
             self._reader.receive_data(came)
@@ -140,7 +140,7 @@ def put(came: bytes | bytearray, body: Body) -> None:
     """Put bytes into a body.
 
     Raises:
-        RefusedError: they are too many.
+        RefusedError: there are too many bytes.
     """
     rest = memoryview(came)
     while rest:

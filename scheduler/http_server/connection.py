@@ -1,7 +1,7 @@
-"""One client's connection: what it has sent, and what it is still to get. Nothing in here waits.
+"""One client's connection: the data received, and the answer still to be sent. Nothing in this module blocks.
 
-`go_on` does what can be done at this moment and returns what has to be waited for. So the server's loop, which waits for all
-connections, and a thread that stays with one it has just answered, do the same.
+`go_on` does what is possible without blocking and returns what to wait for. So the server's loop, which waits for all
+connections, and a thread that stays with the one it has just answered, both use it.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ from typing import Any, NamedTuple
 from scheduler.http_server.body import Body, Chunks, put
 from scheduler.http_server.head import END, HeadLimits, RefusedError, parse, refuse_unfinished
 
-# For a handshake, and for a request's head from its first byte on.
+# The time limit of a handshake, and of a request's head from its first byte on.
 HEAD_SECONDS = 5.0
-# For a request's body, and for an answer, or each piece of one that is made as it is sent. kube-scheduler itself gives up after its
-# httpTimeout, 5 s at most by default.
+# The time limit of a request's body, and of an answer, or of each piece of a streamed answer. kube-scheduler itself gives up after
+# its httpTimeout, 5 s at most by default.
 BODY_SECONDS = 20.0
-# For the client to close after the last answer.
+# The time for the client to close after the last answer.
 LINGER_SECONDS = 2.0
 # Key of the WSGI environ: the Connection that a request came on.
 CONNECTION = "berth.connection"
 
 _AT_ONCE = 1 << 14
-# Steps of reading a body before somebody else's turn.
+# Steps of reading a body before another connection's turn.
 _STEPS = 8
-# Pieces for one sendmsg; Linux takes 1024.
+# Pieces for one sendmsg; Linux accepts 1024.
 _MOST_PIECES = 1000
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 _ENDED = {errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH}
@@ -51,13 +51,13 @@ class Wants(IntEnum):
 
 
 class Listener(NamedTuple):
-    """A socket that takes connections, and what is served on it.
+    """A listening socket, and what is served on it.
 
     Attributes:
         tls: returns the context for the next handshake; None for a plain listener.
-        body: makes what takes a request's body, from its environ and its length; RefusedError where it may not come.
-        environ: stands in the environ of each request.
-        may_be_known: whether callers that were answered come before others.
+        body: makes a request's Body from its environ and its length; raises RefusedError if the body isn't accepted.
+        environ: is merged into the environ of each request.
+        may_be_known: whether callers that were answered have priority over others.
         keepalive_seconds: how long a connection may be silent between requests.
     """
 
@@ -74,15 +74,15 @@ class Connection:
     """A connection. One thread at a time works with it.
 
     Attributes:
-        deadline: by when its next step has to be done, by `time.monotonic`.
-        origin: what counts as one address, on one listener.
-        is_known: whether its last request was a call that was answered well.
-        is_new: whether none was answered yet.
-        is_regular: whether its last two requests were calls that were answered well.
-        spent_seconds: what the loop has given it as a stranger.
-        kept: what the application wants to remember as long as the connection lasts.
-        more: makes the rest of the answer that is being sent; None where nothing has to be made.
-        refused: why the client was told off or let go, for the metrics; "" where it wasn't.
+        deadline: when its next step has to be done, by `time.monotonic`.
+        origin: its client's address or network, with the listener.
+        is_known: whether its last request was a call that was answered successfully.
+        is_new: whether none of its requests was answered yet.
+        is_regular: whether its last two requests were calls that were answered successfully.
+        spent_seconds: the loop's time spent on it while its client was a stranger.
+        kept: data that the application keeps for the connection's lifetime.
+        more: makes the rest of the answer that is being sent; None if there is no more.
+        refused: why the client was refused or disconnected, for the metrics; "" if it wasn't.
     """
 
     def __init__(self, sock: socket.socket, address: Any, listener: Listener) -> None:
@@ -99,7 +99,7 @@ class Connection:
         self.more: Iterator[bytes] | None = None
         self.refused = ""
         self._buffer = b""
-        # Bytes of it in which no head ends: to look through 64 KiB again for each byte that comes costs 0.1 ms.
+        # The bytes already searched for the end of a head: to search 64 KiB again for each received byte costs 0.1 ms.
         self._looked_through = 0
         self._body: Body | None = None
         self._chunks: Chunks | None = None
@@ -115,16 +115,16 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the client has said nothing since its last answer."""
+        """Whether the client has sent nothing since its last answer."""
         return self._state == self._read_head and not self._buffer
 
     @property
     def has_begun(self) -> bool:
-        """Whether something of a handshake or of a request has come."""
+        """Whether part of a handshake or of a request has arrived."""
         return not self.is_idle and self._state != self._begin_tls
 
     def go_on(self) -> Wants:
-        """Read and write as far as that needs no waiting. Return what has to be waited for."""
+        """Read and write without blocking. Return what to wait for."""
         try:
             while (wants := self._state()) is None:
                 pass
@@ -139,7 +139,7 @@ class Connection:
             return self.go_on()
         except ssl.SSLError as error:
             if self._state != self._shake_hands or isinstance(error, ssl.SSLEOFError):
-                return Wants.END  # somebody looked whether the port is open
+                return Wants.END  # a client that only checked whether the port is open
             self.refused = f"tls: {_tls_reason(error)}"
             self._begin_to_linger()
             return self.go_on()
@@ -150,7 +150,7 @@ class Connection:
         return wants
 
     def is_there_within(self, seconds: float, wants: Wants) -> bool:
-        """Wait for what is wanted, at most so long; returns whether it came, or the connection ended."""
+        """Wait until the socket is ready, at most this long; returns whether it is, or the connection ended."""
         if self._poll is None:
             self._poll = select.poll()
         self._poll.register(self.fd, select.POLLIN if wants is Wants.READ else select.POLLOUT)
@@ -159,7 +159,7 @@ class Connection:
     # TLS
 
     def _begin_tls(self) -> Wants | None:
-        # Not before the client has said something: who says nothing costs nothing.
+        # Not before the client has sent something: a silent client costs nothing.
         assert self.listener.tls is not None  # noqa: S101 - what brought us here
         if not self.sock.recv(1, socket.MSG_PEEK):
             return Wants.END
@@ -171,7 +171,7 @@ class Connection:
     def _shake_hands(self) -> None:
         assert isinstance(self.sock, ssl.SSLSocket)  # noqa: S101 - what brought us here
         self.sock.do_handshake()
-        # A client may shake hands ahead of its first request.
+        # A client may complete the handshake long before its first request.
         self.deadline = time.monotonic() + self.listener.keepalive_seconds
         self._state = self._read_head
 
@@ -222,9 +222,9 @@ class Connection:
                 return Wants.END
             self._left -= size
             self._body.filled(size)
-        if not self._left:  # by the last of the steps: nothing more comes that would wake anybody
+        if not self._left:  # the last step read the rest: no further data would wake the loop
             return self._end_body(self._body)
-        # What TLS has decrypted already shows at no selector.
+        # A selector doesn't see data that TLS has decrypted already.
         return None if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() else Wants.READ
 
     def _read_chunks(self) -> Wants | None:
@@ -249,7 +249,7 @@ class Connection:
     # Answers
 
     def note(self, *, is_good: bool) -> None:
-        """Take notice of what the application thinks of the client. Only calls make known, which are posted."""
+        """Note whether the application answered successfully. Only calls, which are POSTs, make a client known."""
         self.is_new = False
         was_known = self.is_known
         self.is_known = is_good and self.listener.may_be_known and self.environ["REQUEST_METHOD"] == "POST"
@@ -265,15 +265,15 @@ class Connection:
         on_end: Callable[[], object] | None = None,
         more: Iterator[bytes] | None = None,
     ) -> None:
-        """Prepare an answer to be sent; the connection goes on behind it, unless it is the last.
+        """Prepare an answer to be sent; the connection stays open after it, unless it is the last.
 
         Args:
-            status: its code and what that is called.
-            fields: its head. They say its length where there is `more`.
+            status: its status code and reason phrase.
+            fields: its header fields. They include its length if there is `more`.
             pieces: its body.
-            is_last: whether nothing else is answered on the connection.
-            on_end: called once, when all is sent or the connection is closed, by the thread that does it.
-            more: makes what comes behind the pieces, each when the one before is sent. Such an answer is the last.
+            is_last: whether this is the connection's last answer.
+            on_end: called once, when everything is sent or the connection is closed, in the thread that does it.
+            more: makes further pieces, each when the one before is sent. Such an answer is the last.
         """
         self._forget_body()
         self._keeps_open = self._keeps_open and not is_last and more is None
@@ -287,7 +287,7 @@ class Connection:
             ]
         )
         is_head = self.environ.get("REQUEST_METHOD") == "HEAD"
-        # The head goes with the body: sent on its own, it costs the client a look at half an answer.
+        # The head is sent together with the body: on its own, it would wake the client for half an answer.
         self._pieces = [head.encode("latin-1"), *(() if is_head else pieces)]
         self._sent, self._rest = 0, memoryview(b"")
         self.environ = {}
@@ -297,7 +297,7 @@ class Connection:
         self.more = None if is_head else more
 
     def answer_more(self) -> None:
-        """Prepare the next piece of an answer that is made as it is sent. What making it raises has to end the connection."""
+        """Prepare the next piece of a streamed answer. An exception raised here has to end the connection."""
         assert self.more is not None  # noqa: S101 - what brought us here
         self._pieces = [piece] if (piece := next(self.more, None)) is not None else ()
         if not self._pieces:
@@ -307,7 +307,7 @@ class Connection:
         self._state = self._send
 
     def refuse(self, status: int, reason: str) -> None:
-        """Prepare a refusal as the last answer. Its text is constant: nothing of the request is in it."""
+        """Prepare a refusal as the last answer. Its text is constant: it repeats nothing from the request."""
         self.refused = {408: "slow", 503: "crowded", 500: "failed"}.get(status, "malformed")
         self.is_known = False
         body = b'{"Error":"%s"}' % reason.encode()
@@ -331,7 +331,7 @@ class Connection:
     def _send_some(self) -> None:
         group = self._pieces[self._sent : self._sent + _MOST_PIECES]
         if isinstance(self.sock, ssl.SSLSocket):
-            # TLS has no way to take pieces: each would become a record of its own.
+            # TLS has no vectored write: each piece would become a record of its own.
             if not self._rest:
                 self._rest = memoryview(b"".join(group))
                 self._sent += len(group)
@@ -361,7 +361,7 @@ class Connection:
             socket.socket.shutdown(self.sock, socket.SHUT_WR)
 
     def _linger(self) -> Wants:
-        """Read what still comes: a client that writes when its connection is closed may not see the last answer."""
+        """Read and discard incoming data: a client that is writing when its connection is closed may not see the last answer."""
         for _ in range(_STEPS):
             if not socket.socket.recv(self.sock, _AT_ONCE):
                 return Wants.END
@@ -370,7 +370,7 @@ class Connection:
     # The end
 
     def expire(self) -> None:
-        """Prepare to say that it took too long, where the client waits for an answer; otherwise nothing is sent."""
+        """Prepare an answer that the time is up, if the client waits for one; otherwise send nothing."""
         begun = self._state in {self._read_body, self._read_chunks} or (self._state == self._read_head and self._buffer)
         if begun:
             self.refuse(408, "Request Timeout")
@@ -379,11 +379,11 @@ class Connection:
 
     @property
     def has_expired(self) -> bool:
-        """Whether the connection is to be closed: its time is over, and nobody has to be told."""
+        """Whether to close the connection now: its time is up, and the client expects no answer."""
         return self.deadline <= time.monotonic()
 
     def close(self, *, at_once: bool = False) -> None:
-        """End the connection; at once: without the kernel's remembering it for a minute."""
+        """Close the connection; `at_once` resets it, so that it leaves no TIME_WAIT in the kernel for a minute."""
         self._forget_body()
         with contextlib.suppress(OSError):
             if at_once:
@@ -404,14 +404,14 @@ class Connection:
 
 @lru_cache(maxsize=1)
 def _date(second: int) -> str:
-    """Return a second as HTTP writes it; all answers of one second have the same."""
+    """Return a second as an HTTP date; all answers of one second share it."""
     return formatdate(second, usegmt=True)
 
 
 def network_of(host: str) -> str:
-    """Return what counts as one address: an IPv6 machine has as many as it wants of a /64.
+    """Return the network that counts as one address: the /64 for IPv6, because one machine can use all of its addresses.
 
-    A listener for both has all of IPv4 in one /64 (::ffff:192.0.2.1): each counts as what it is.
+    A dual-stack listener shows all IPv4 addresses in one /64 (::ffff:192.0.2.1): each counts as its IPv4 address.
     """
     if ":" not in host:
         return host
@@ -420,10 +420,10 @@ def network_of(host: str) -> str:
 
 
 def _origin(address: Any, listener: Listener) -> str:
-    """Return what counts as one address, on one listener."""
+    """Return the network that counts as one address, with the listener."""
     return f"{network_of(str(address[0]))} {listener.environ['SERVER_PORT']}"
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    """Return OpenSSL's words, which are constants: nothing of a certificate is in them."""
+    """Return OpenSSL's reason, which is a constant: it repeats nothing from a certificate."""
     return getattr(error, "verify_message", "") or (error.reason or "unknown reason").lower().replace("_", " ")

@@ -1,7 +1,8 @@
-"""Reading a request's head, strictly: what two readers could take for two things is refused, not guessed.
+"""Parses a request's head strictly: anything that two parsers could read differently is refused, not guessed.
 
-A head has one form for everybody: lines end in CR LF, a field stands on one line, there is one Host, which a target with a host names
-too, and the body's length is said once, in digits, or is said to be `chunked`. RFC 9112 lets servers accept more. tests/unit/http_server compares with h11 what is taken.
+A head has one accepted form: lines end in CR LF, a field is on one line, there is one Host, which must equal the host of an
+absolute target, and the body's length is given once, in digits, or is `chunked`. RFC 9112 lets servers accept more.
+tests/unit/http_server compares the accepted heads with h11's.
 """
 
 import re
@@ -12,20 +13,20 @@ from urllib.parse import unquote_to_bytes
 END = b"\r\n\r\n"
 
 _LINE = re.compile(rb"([A-Z]{1,20}) (?:https?://([!-.0-~]+))?(/[!-~]*|\*) HTTP/1\.([01])")
-# One way to match, whatever it is: blanks that two parts of it could take cost 0.1 s for a field of 4 KiB.
+# There is only one way to match any input: if two parts could match the same blanks, a field of 4 KiB would cost 0.1 s.
 _FIELD = re.compile(rb"([!#$%&'*+\-.^`|~0-9A-Za-z_]+):([\t -~\x80-\xff]*)")
 _LENGTH = re.compile("[0-9]{1,15}")
-# The heads of a client's requests differ in this field alone. As Go and Python spell it: what isn't recognised is read anew.
+# The heads of a client's requests differ only in this field. As Go and Python spell it: any other spelling is parsed anew.
 _LENGTH_FIELD = re.compile(rb"\r\nContent-Length: ([0-9]{1,15})(?=\r\n|\Z)")
-# So many heads without it are remembered, of so many bytes at most: who floods can have no more.
+# The number of heads without that field that are cached, and the largest size of each: a flood can't use more memory.
 _MOST_HEADS = 64
 _MOST_HEAD_BYTES = 1 << 10
-# Where a second one would be another request's, or another body's, to some other reader.
+# Fields of which another parser could take a second one for another request's, or for another body's.
 _ONCE = frozenset({"HTTP_HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_TRANSFER_ENCODING", "HTTP_EXPECT"})
 
 
 class RefusedError(Exception):
-    """A request is answered by the server itself, and the connection closed. Its text is constant."""
+    """The server itself answers the request, and closes the connection. The error's text is constant."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -41,7 +42,7 @@ class HeadLimits(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """Bytes of the largest head, without the empty line at its end."""
+        """The size of the largest head in bytes, without the empty line at its end."""
         return min(self.line + self.fields * self.field, 1 << 16)
 
 
@@ -49,8 +50,8 @@ class Head(NamedTuple):
     """A request's head.
 
     Attributes:
-        environ: what it says, as WSGI names it.
-        length: of the body in bytes; None where it comes in chunks.
+        environ: its content, as WSGI's variables.
+        length: of the body in bytes; None if it is chunked.
         keeps_open: whether the client wants to send another request on the connection.
         waits: whether the client waits for `100 Continue` before it sends the body.
     """
@@ -62,12 +63,12 @@ class Head(NamedTuple):
 
 
 def refuse_unfinished(begun: bytes, limits: HeadLimits) -> None:
-    """Refuse a head that has grown too large before it ended.
+    """Refuse an incomplete head that is already too large.
 
     Raises:
-        RefusedError: it has.
+        RefusedError: the head is too large.
     """
-    # What ends the line, or the head, may have come but for its last byte.
+    # The end of the line, or of the head, may have arrived except for its last byte.
     if len(begun) >= limits.line + 2 and b"\r\n" not in begun[: limits.line + 2]:
         raise RefusedError(414, "URI Too Long")
     if len(begun) >= limits.whole + len(END):
@@ -75,10 +76,10 @@ def refuse_unfinished(begun: bytes, limits: HeadLimits) -> None:
 
 
 def parse(head: bytes, limits: HeadLimits) -> Head:
-    """Read a head that came whole; `head` is without the empty line at its end.
+    """Parse a complete head; `head` is without the empty line at its end.
 
     Raises:
-        RefusedError: it is too large, or not as it should be.
+        RefusedError: the head is too large or malformed.
     """
     found = _LENGTH_FIELD.search(head) if len(head) <= min(limits.whole, _MOST_HEAD_BYTES) else None
     if found is None or head.count(b"\r\n") > limits.fields or len(found[0]) > limits.field:
@@ -87,7 +88,7 @@ def parse(head: bytes, limits: HeadLimits) -> Head:
         known = _parse_known(head[: found.start()] + head[found.end() :], limits)
     except RefusedError:
         return _parse(head, limits)
-    if known.length != 0 or "CONTENT_LENGTH" in known.environ:  # the length is said twice
+    if known.length != 0 or "CONTENT_LENGTH" in known.environ:  # the length is given twice
         return _parse(head, limits)
     said = found[1].decode()
     return Head({**known.environ, "CONTENT_LENGTH": said}, int(said), known.keeps_open, known.waits)
@@ -114,7 +115,7 @@ def _parse(head: bytes, limits: HeadLimits) -> Head:
     }
     for text in lines:
         _read_field(text, environ)
-    # To readers that go by RFC 9112, 3.2.2, the target's host is the request's; others look at Host.
+    # To parsers that follow RFC 9112, 3.2.2, the target's host is the request's; others read Host.
     host = environ.get("HTTP_HOST", "")
     if authority is not None and authority.decode().lower() != host.lower():
         raise RefusedError(400, "Bad Request")
@@ -130,7 +131,7 @@ def _read_field(text: bytes, environ: dict[str, Any]) -> None:
         raise RefusedError(400, "Bad Request")
     name, value = field[1].decode(), field[2].decode("latin-1").strip(" \t")
     if "_" in name:
-        return  # WSGI can't tell it from the one with "-"
+        return  # WSGI can't distinguish its name from the one with "-"
     key = name.upper().replace("-", "_")
     if key not in {"CONTENT_LENGTH", "CONTENT_TYPE"}:
         key = f"HTTP_{key}"
@@ -142,7 +143,7 @@ def _read_field(text: bytes, environ: dict[str, Any]) -> None:
 
 
 def _framed(environ: dict[str, Any], *, is_1_1: bool) -> Head:
-    """Return the head with what it says of its body and of its connection."""
+    """Return the head with the framing of its body and its connection options."""
     said, coding = environ.get("CONTENT_LENGTH", "0"), environ.get("HTTP_TRANSFER_ENCODING")
     if _LENGTH.fullmatch(said) is None or (is_1_1 and "HTTP_HOST" not in environ):
         raise RefusedError(400, "Bad Request")

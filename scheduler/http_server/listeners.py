@@ -1,4 +1,4 @@
-"""What is said of a listener to applications, and closing one so that no connection is lost."""
+"""A listener's WSGI environ, and closing a listener without losing connections."""
 
 import ctypes
 import os
@@ -30,15 +30,15 @@ _INSTRUCTION_BYTES = 8
 def refuse_beginnings(listener: socket.socket) -> None:
     """Ask the kernel to drop the first packet of new connections; handshakes that have begun are finished.
 
-    A client sends that packet again after a second. By then the listener is closed, and it is told so. Without this, a
-    connection that is made between the last accept and the close is reset. It is the listener's for good, for every
-    process that has it. Linux only; elsewhere nothing happens, nor where the kernel refuses it.
+    A client sends that packet again after a second. By then the listener is closed, and the client is refused. Without this, a
+    connection that is made between the last accept and the close is reset. The filter is permanent, for every process
+    that shares the listener. Linux only; elsewhere, or if the kernel refuses it, nothing happens.
     """
     if sys.platform != "linux":
         return
     program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
     filters = struct.pack("HP", len(_PROGRAM) // _INSTRUCTION_BYTES, ctypes.addressof(program))
-    # Some kernels refuse it to processes without rights, as where all programs of the machine take more than bpf_jit_limit.
+    # Some kernels refuse it to unprivileged processes, for example when the machine's BPF programs exceed bpf_jit_limit.
     with suppress(PermissionError):
         listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
 
@@ -51,7 +51,7 @@ def take_beginnings(listener: socket.socket) -> None:
 
 
 def is_shared(master: int) -> bool:
-    """Return whether another child of `master` has its listeners: a next worker (SIGHUP) or a next master (SIGUSR2)."""
+    """Return whether another child of `master` shares its listeners: a new worker (SIGHUP) or a new master (SIGUSR2)."""
     try:
         children = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii").split()
     except OSError:
@@ -60,7 +60,7 @@ def is_shared(master: int) -> bool:
 
 
 def base_environ(listener: socket.socket, scheme: str = "http") -> dict[str, Any]:
-    """Return what stands in the WSGI environ of each request on a listener."""
+    """Return the part of the WSGI environ that all requests on a listener share."""
     host, port, *_ = listener.getsockname()
     return {
         "SERVER_NAME": host,

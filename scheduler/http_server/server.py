@@ -1,10 +1,13 @@
-"""A server for WSGI applications that strangers can't stop: one loop waits for all connections, a few threads answer.
+"""A WSGI server that resists overload by strangers: one loop waits for all connections, a few threads answer.
 
-- The loop accepts, makes handshakes, and reads heads and bodies, a step at a time. A thread gets requests that are there whole.
+A client is *known* after a call of it was answered successfully; before that, it is a *stranger*.
+
+- The loop accepts, does handshakes, and reads heads and bodies, a step at a time. Threads get only complete requests.
 - A thread that has answered stays with the connection for a moment: kube-scheduler's next call comes within milliseconds.
-- Who was answered well comes before strangers: its requests, its connection when there are too many, and a thread reads for it.
-- Connections are limited in number, in all and of strangers from one address. Who has been silent longest goes, but not before
-  what it has sent is looked at.
+- Known clients have priority over strangers: for their requests, and for their connection when there are too many. A thread reads
+  their requests.
+- Connections are limited in number, in total and for strangers from one address. The one that was silent longest is closed, but
+  not before the data it has sent is read.
 """
 
 import contextlib
@@ -31,33 +34,33 @@ from scheduler.metrics import CONNECTIONS_REFUSED
 logger = logging.getLogger("berth.server")
 
 MOST_CONNECTIONS = 512
-# Of strangers, from one address; of IPv6 from one /64, which is what one machine has.
+# The most connections of strangers from one address; for IPv6 from one /64, which is what one machine has.
 MOST_STRANGERS = 128
-# Connections taken in one go, and how long strangers are served, before those who are known come again.
+# Connections accepted in one go, and how long strangers are served, before it is the known clients' turn again.
 ACCEPT_AT_ONCE = 64
 STRANGERS_SECONDS = 0.005
-# How long a thread stays with a connection that it has answered, and how many threads may; half of all at most, for who sends a byte
-# now and then keeps one.
+# How long a thread stays with a connection that it has answered, and how many threads may do so: half of all at most, because a
+# client that sends a byte now and then keeps one busy.
 STAY_SECONDS = 0.02
 STAYING_AT_ONCE = 16
-# That one thread answers. Where processors are short, the kernel makes a thread wait that has worked much.
+# Calls that one thread answers in a row. When CPU is scarce, the kernel makes a thread wait that has run for long.
 CALLS_IN_A_ROW = 16
-# Turns that others wait behind who is known: a connection's first request, and one on a connection whose last wasn't answered well.
+# Turns to wait behind known clients: for a connection's first request, and for one after an unsuccessful request.
 NEW_WAIT, OTHERS_WAIT = 64, 256
-# How long an address is trusted whose caller was answered, and how many such are remembered.
+# How long an address is trusted after a caller from it was answered, and how many addresses are remembered.
 TRUST_SECONDS = 600.0
 MOST_TRUSTED = 256
-# Of an answer that isn't a list, so much is held at once; the rest is made as the client takes it.
+# The part of a streamed answer that is held in memory; the rest is made as the client reads it.
 HELD_BYTES = 1 << 20
-# For calls in hand when the server is told to stop.
+# The time for calls in progress when the server is told to stop.
 GRACE_SECONDS = 8.0
-# How long TCP handshakes that have begun get to be finished, when the listeners are to be closed.
+# The time for unfinished TCP handshakes before the listeners are closed.
 HANDSHAKE_SECONDS = 0.1
 
 _SWEEP_SECONDS = 0.25
 _TICK_SECONDS = 1.0
 _LATER_SECONDS = 0.001
-# Connections looked at to find the one that goes.
+# Connections that are compared to find the one to close.
 _LOOK_AT = 32
 _OF_THE_MOMENT = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOBUFS}
 _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
@@ -71,12 +74,12 @@ class Server:
     """Serves listeners until it is told to stop. `serve` is the loop; `stop` may be called by any thread and signal handler.
 
     Args:
-        listeners: what is served.
-        application: answers.
+        listeners: the sockets to serve.
+        application: the WSGI application.
         threads: how many requests are answered at once.
-        most_connections: how many there may be.
+        most_connections: the limit of connections.
         tick: called each second.
-        shares_listeners: returns whether another process goes on with the listeners.
+        shares_listeners: returns whether another process continues to use the listeners.
     """
 
     def __init__(
@@ -95,11 +98,11 @@ class Server:
         self._tick, self._shares_listeners = tick, shares_listeners
         self._selector = selectors.DefaultSelector()
         self._open = 0
-        # In the loop's hands; who has been there longest comes first.
+        # Connections that the loop handles, the longest-held first.
         self._held: dict[Connection, None] = {}
         self._strangers: dict[str, dict[Connection, None]] = {}
         self._trusted: dict[str, float] = {}
-        # For the threads, by turn.
+        # Requests for the threads, by turn.
         self._ready: queue.PriorityQueue[tuple[int, int, Connection | None]] = queue.PriorityQueue()
         self._turn = itertools.count()
         self._staying: set[int] = set()
@@ -115,7 +118,7 @@ class Server:
     # The loop
 
     def serve(self) -> None:
-        """Serve until `stop` is called and what is in hand is done, within `GRACE_SECONDS`."""
+        """Serve until `stop` is called and requests in progress are answered, within `GRACE_SECONDS`."""
         for thread in self._threads:
             thread.start()
         for listener in self._listeners:
@@ -139,13 +142,13 @@ class Server:
         self._ring()
 
     def _ring(self) -> None:
-        with contextlib.suppress(OSError):  # full, or at the end closed
+        with contextlib.suppress(OSError):  # the pipe is full, or closed already
             self._wake.send(b".")
 
     _next_tick_at = _next_sweep_at = 0.0
 
     def _turn_round(self, most_seconds: float = _SWEEP_SECONDS) -> None:
-        """Wait, and serve those who have something: who is known before strangers, and these before new ones."""
+        """Wait, and serve connections with data: known clients first, then strangers, then new connections."""
         known: list[Connection] = []
         strangers: list[Connection] = []
         new: list[Listener] = []
@@ -159,12 +162,12 @@ class Server:
             self._serve(connection)
         now = time.monotonic()
         until = now + STRANGERS_SECONDS
-        # Who has taken least of the loop's time comes first: who sends what is dear to read waits behind who doesn't.
+        # The connection that took least of the loop's time comes first: data that is expensive to read has to wait.
         for connection in sorted(strangers, key=_SPENT):
             self._serve(connection)
             began, now = now, time.monotonic()
             connection.spent_seconds += now - began
-            # After one at least: threads may keep the loop waiting as long. Who isn't served shows at the next look.
+            # After one at least: threads may have kept the loop waiting that long. The selector reports the others again.
             if now >= until:
                 break
         for listener in new:
@@ -187,7 +190,7 @@ class Server:
             self._route(connection, wants)
 
     def _serve(self, connection: Connection) -> None:
-        """Go on with a connection that has something: by a thread where it is known, else by a step here."""
+        """Continue a connection with data: in a thread if the client is known, else by one step here."""
         self._let_go(connection)
         if connection.is_known and not connection.has_expired and len(self._staying) < self._most_staying:
             self._hand_over(connection)
@@ -241,7 +244,7 @@ class Server:
                 self._say(connection, reason, detail)
 
     def _say(self, connection: Connection, reason: str, detail: str) -> None:
-        """Log what any client can cause: a line a second at most, of constant texts."""
+        """Log an event that any client can cause: at most one line a second, with constant texts."""
         now = time.monotonic()
         if now < self._next_line_at:
             return
@@ -252,7 +255,7 @@ class Server:
             logger.warning("a request from %s is not HTTP as it should be", connection.address[0])
 
     def _sweep(self) -> None:
-        """Let those go whose time is over, but none on which something has just come."""
+        """Close connections whose time is up, but none on which data has just arrived."""
         latest = time.monotonic() + GRACE_SECONDS
         for connection in list(self._held):
             if self._is_stopping:
@@ -269,13 +272,13 @@ class Server:
     # New connections
 
     def _accept_some(self, listener: Listener, until: float = 0.0) -> None:
-        """Take new connections, and until then read what they sent."""
+        """Accept new connections, and read their data until the given time."""
         for _ in range(ACCEPT_AT_ONCE):
             if self._open >= self._most_connections:
                 if not _is_readable(listener.socket):
-                    return  # nobody is closed for nobody
+                    return  # no connection is closed if no new one waits
                 if not self._make_room():
-                    time.sleep(_LATER_SECONDS)  # all have something to be answered
+                    time.sleep(_LATER_SECONDS)  # all connections have requests to be answered
                     return
             try:
                 sock, address = listener.socket.accept()
@@ -288,17 +291,17 @@ class Server:
                 return
             self._open += 1
             connection = Connection(sock, address, listener)
-            # Where many come it has stood in the kernel's queue: what it has to say is there, or it has gone again.
+            # If many connect, this one was in the kernel's queue: its data is there, or it is closed again.
             self._route(connection, self._step(connection) if time.monotonic() < until else Wants.READ)
             of_the_same = self._strangers.get(connection.origin, {})
             if len(of_the_same) > MOST_STRANGERS and not is_this_machine(address[0]):
                 self._make_room(of_the_same)
 
     def _make_room(self, among: dict[Connection, None] | None = None) -> bool:
-        """Close one of these, or of the address with most strangers: who has said nothing first, then who waits longest.
+        """Close one of these, or of the address with most strangers: silent connections first, then the one that waits longest.
 
-        Whoever has sent a whole request meanwhile is served instead. Without strangers callers make room for each other, but only
-        where they have most of the places; else strangers' requests are in hand, and will be done.
+        A connection that has sent a complete request meanwhile is served instead. Without strangers, known clients make room for
+        each other, but only if they hold most of the connections; otherwise strangers' requests are in progress, and will end.
         """
         while found := self._crowd() if among is None else among:
             connection = self._least(found)
@@ -311,12 +314,12 @@ class Server:
         return False
 
     def _crowd(self) -> dict[Connection, None]:
-        """Return those of whom one goes. Asked for each time: those with a request are handed over, and aren't held any more."""
+        """Return the connections of which to close one. Computed each time: those with a request are handed over to threads."""
         callers = self._held if len(self._held) * 2 > self._most_connections else {}
         return max(self._strangers.values(), key=len, default=callers)
 
     def _least(self, found: dict[Connection, None]) -> Connection:
-        """Return who is worth least of those that were there first; the first of no worth at all ends the search."""
+        """Return the least valuable of the oldest connections; the first one without any value ends the search."""
         worths: list[tuple[tuple[bool, bool, bool], int, Connection]] = []
         for connection in itertools.islice(found, _LOOK_AT):
             worths.append((self._worth(connection), len(worths), connection))
@@ -325,15 +328,15 @@ class Server:
         return min(worths)[2]
 
     def _worth(self, connection: Connection) -> tuple[bool, bool, bool]:
-        # A burst of callers that call once is over soon; who calls again and again would be missed.
+        # A burst of one-time callers is over soon; closing a regular caller would hurt.
         return not self._is_stranger(connection), connection.is_regular, connection.has_begun
 
     def _is_stranger(self, connection: Connection) -> bool:
-        """Whether neither it nor another connection from its address was answered lately."""
+        """Whether neither this connection nor another one from its address was answered lately."""
         return not connection.is_known and self._trusted.get(connection.address[0], 0.0) < time.monotonic()
 
     def _trust(self, connection: Connection) -> None:
-        """Remember whose address this is."""
+        """Remember the connection's address as trusted."""
         address = connection.address[0]
         if not is_this_machine(address):
             self._trusted.pop(address, None)
@@ -344,7 +347,7 @@ class Server:
     # The end
 
     def _stop_listening(self) -> None:
-        """Take the connections that are being made, and close the listeners: a client that comes later finds the next process."""
+        """Accept pending connections, and close the listeners: later clients reach the next process."""
         for listener in self._listeners:
             self._selector.unregister(listener.socket)
         if not self._shares_listeners():
@@ -394,7 +397,7 @@ class Server:
         return connection.go_on()
 
     def _stay(self, connection: Connection) -> Wants:
-        """Wait for the connection's next request, a moment at most; returns what it still wants."""
+        """Wait a moment for the connection's next request; returns what to wait for next."""
         wants = connection.go_on()
         if wants in (Wants.END, Wants.ANSWER):
             return wants
@@ -406,7 +409,7 @@ class Server:
             while wants in (Wants.READ, Wants.WRITE) and connection.is_there_within(STAY_SECONDS, wants):
                 wants = connection.go_on()
                 if connection.has_expired:
-                    break  # the loop tells it so
+                    break  # the loop tells the client that its time is up
         finally:
             self._staying.discard(thread)
         return wants
@@ -422,7 +425,7 @@ class Server:
         try:
             answer = self._application(connection.environ, start_response)
             pieces, more = (answer, None) if isinstance(answer, list) else _begun(answer, fields)
-            # Asked now and not before: the stop may have come meanwhile.
+            # Checked only now: the stop may have come meanwhile.
             connection.note(is_good=int(status[:3]) < _OK)
             on_end = getattr(answer, "close", None)
             connection.answer(status, fields, pieces, is_last=self._is_stopping, on_end=on_end, more=more)
@@ -434,13 +437,13 @@ class Server:
         connection.go_on()
 
     def _log_fault(self, error: Exception) -> None:
-        # The error's text may quote the request; where it happened says enough.
+        # The error's text may quote the request; the traceback is enough.
         where = "".join(traceback.format_tb(error.__traceback__))
         logger.error("a request failed: %s\n%s", type(error).__name__, where)
 
 
 def _begun(answer: Iterable[bytes], fields: Sequence[tuple[str, str]]) -> tuple[list[bytes], Iterator[bytes] | None]:
-    """Return what an answer begins with, and what makes the rest; the whole where it is small, or doesn't say how long it is."""
+    """Return an answer's first pieces and an iterator over the rest; all pieces if it is small or has no Content-Length."""
     rest = iter(answer)
     if not any(name == "Content-Length" for name, _ in fields):
         return list(rest), None

@@ -1,4 +1,4 @@
-"""A process of gunicorn's around the server: gunicorn starts it, watches it, and ends it, by its documented worker class."""
+"""A gunicorn worker around the server: gunicorn starts, watches and ends it, through its documented worker class."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from scheduler.http_server.head import HeadLimits
 from scheduler.http_server.listeners import base_environ, is_shared
 from scheduler.http_server.server import Server
 
-# Of one body, and of all together while they are read and answered.
+# The limit of one body, and the limit of all bodies together while they are read and answered.
 BODY_BYTES = 16 << 20
 ALL_BODIES_BYTES = 64 << 20
 
@@ -36,7 +36,7 @@ class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
         )
 
     def listener(self, listening: socket.socket) -> Listener:
-        """Return what is served on a socket."""
+        """Return the listener for a socket."""
         return Listener(
             listening,
             self._body,

@@ -20,7 +20,7 @@ _TOO_DEEP = "lists and objects are nested too deeply"
 # The limit of a Pod's JSON. The API server accepts no larger object (k8s.io/apiserver v0.36.3 pkg/server/config.go,
 # MaxRequestBodyBytes), and etcd stores no object of more than half of it.
 MAX_POD_BYTES = 3 * 2**20
-# The limit of commas and opening brackets in a Pod, which equals its number of values. Each takes some 100 bytes when it is decoded,
+# The limit of commas and opening brackets in a Pod, which equals its number of values. Each takes some 100 bytes when decoded,
 # up to forty times its text. A Pod of 300 containers has 30,000.
 MAX_POD_PIECES = 150_000
 # The usual place of a Node's name.
@@ -81,7 +81,7 @@ def _without_content(error: ObjectError, kind: str) -> str:
 class NodeCache:
     """Nodes of full bodies by their bytes: the latest version for each name, for at most `size` names.
 
-    `scheduler.extender.request.wire` gives the same bytes object for bytes seen before: its hash is cached, and Python needn't compare.
+    For bytes seen before, `scheduler.extender.request.wire` returns the same bytes object: Python has its hash, and compares nothing.
     """
 
     def __init__(self, size: int = 40_000) -> None:

@@ -94,8 +94,8 @@ Sent = bytes | Body
 
 # /bind's arguments are four short texts.
 _MAX_BINDING_BYTES = 64 << 10
-# The limit of commas and opening brackets in a body whose nodes weren't recognised, which equals its number of values. Each takes up
-# to 160 bytes. A million nodes by name have half as many.
+# The limit of commas and opening brackets in a body whose nodes weren't recognised, which equals its number of values. Each takes
+# up to 160 bytes. A million nodes by name have half as many.
 MAX_BODY_PIECES = 2_000_000
 # A body of fewer bytes can't have too many values.
 _FEW_BYTES = 1 << 20
