@@ -1,7 +1,7 @@
-"""Binding a Pod to a node, and finding out what became of it.
+"""Binds a Pod to a node, and looks up the outcome.
 
-The API server is the only truth: what it confirmed is done, and what it didn't confirm is looked up before anyone is
-told. Source: k8s.io/kubernetes v1.36.3 pkg/registry/core/pod/storage/storage.go (BindingREST).
+The API server is the only source of truth: a binding that it confirmed is done, and one that it didn't confirm is looked
+up before it is reported. Source: k8s.io/kubernetes v1.36.3 pkg/registry/core/pod/storage/storage.go (BindingREST).
 """
 
 import logging
@@ -23,12 +23,12 @@ from scheduler.cluster.errors import (
 
 logger = logging.getLogger("berth.cluster")
 
-# What is said of a Pod that isn't bound. Why stands in the log: it may differ from try to try.
+# The messages about a Pod that isn't bound. The cause is in the log: it may differ from attempt to attempt.
 BINDING_REFUSED = "the API server refused the binding"
 BINDING_FAILED = "the API server failed to do the binding"
 BINDING_UNCONFIRMED = "the API server doesn't confirm the binding, which is sent again"
 
-# Of a bound Pod: the id of the Decision that its binding followed from.
+# The annotation of a bound Pod with the id of the Decision behind its binding.
 DECISION_ANNOTATION = "berth/decision"
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -36,23 +36,23 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def is_name(text: str) -> bool:
-    """Return whether Kubernetes gives such names, so that it may become part of a path."""
+    """Return whether a text is a valid Kubernetes name, so that it may become part of a path."""
     return _NAME.fullmatch(text) is not None
 
 
 def decision_named(annotations: Mapping[str, str] | None) -> str:
-    """Return the id of the Decision that a Pod's annotations name; "" where there is none, or no id."""
+    """Return the id of the Decision in a Pod's annotations; "" if there is none, or it isn't an id."""
     named = (annotations or {}).get(DECISION_ANNOTATION, "")
     return named if _ID.fullmatch(named) else ""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Which Pod is to be on which node; with a resource version, only as long as it is still the Pod's.
+    """A Pod and the node to bind it to. If there is a resource version, the Pod must still have it.
 
-    `decision` is the id of the Decision that the binding follows from; the API server writes it to the Pod.
+    `decision` is the id of the Decision behind the binding; the API server writes it to the Pod.
 
     Raises:
-        ValueError: a name isn't one that Kubernetes gives; it would become part of a path.
+        ValueError: a name isn't a valid Kubernetes name; it would become part of a path.
     """
 
     namespace: str
@@ -76,10 +76,10 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Outcome(StrEnum):
-    """What became of a binding.
+    """The outcome of a binding.
 
-    REFUSED: the Pod is another one by now. DENIED: nobody may bind it, or not to this node. FAILED: the API server met a fault with
-    this request and said so, mostly an admission webhook that is away.
+    REFUSED: the Pod has changed or was replaced. DENIED: nobody may bind it, or not to this node. FAILED: the API server reported
+    an error with this request, mostly an admission webhook that is unavailable.
     """
 
     BOUND = "bound"
@@ -101,14 +101,14 @@ class _Spec(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """Where the API server says that a Pod is."""
+    """A Pod's node according to the API server."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
 
 def binding_of(target: Target) -> bytes:
-    """Return the Binding to be posted to the Pod's path and `/binding`."""
+    """Return the Binding to POST to the Pod's path with `/binding`."""
     metadata: dict[str, Any] = {"name": target.name, "namespace": target.namespace, "uid": target.uid}
     if target.resource_version:
         metadata["resourceVersion"] = target.resource_version
@@ -126,15 +126,15 @@ def binding_of(target: Target) -> bytes:
 
 
 def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
-    """Bind a Pod, if need be finding out afterwards whether that was done. Safe to repeat.
+    """Bind a Pod, and look up the outcome if it isn't confirmed. Safe to repeat.
 
-    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node: what was sent may
-    still be done.
+    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node: the request may
+    still be carried out.
     """
     try:
         client.post(path=f"{target.path}/binding", body=binding_of(target), timeout_seconds=timeout_seconds)
     except (APINotFoundError, APIConflictError) as error:
-        # Gone, bound already, being deleted, gated, or another Pod under this name; or an admission webhook's own words.
+        # Gone, bound already, being deleted, gated, or another Pod under this name; or an admission webhook's own message.
         otherwise = Outcome.DENIED if isinstance(error, APINotFoundError) else Outcome.REFUSED
         outcome = _look(client, target, timeout_seconds=timeout_seconds, otherwise=otherwise)
         if outcome is Outcome.DENIED:
@@ -152,12 +152,12 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
 
 
 def look_up(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
-    """Return what became of a binding that was sent and not answered, without sending it again; UNKNOWN when it can still be done."""
+    """Return the outcome of a binding that got no answer, without sending it again; UNKNOWN while it can still be carried out."""
     return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.UNKNOWN)
 
 
 def read_placed(client: Client, target: Target, *, timeout_seconds: float) -> Placed:
-    """Read where a Pod is.
+    """Read a Pod's node.
 
     Raises:
         APIError: as Client.
@@ -187,5 +187,5 @@ def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: 
 
 
 def _said_of(target: Target) -> dict[str, str]:
-    """Return what a log line about a binding says beside: the Decision that it follows from."""
+    """Return the extra fields of a log line about a binding: the Decision behind it."""
     return {"decision": target.decision} if target.decision else {}

@@ -1,6 +1,6 @@
-"""What the watches show, put together as Snapshots as it changes: no threads, no sockets.
+"""Builds Snapshots from the changes that watches report: no threads, no sockets.
 
-A change costs the same however many Pods there are; the next Snapshot costs a copy of the dict of nodes.
+The cost of a change doesn't depend on the number of Pods; the next Snapshot costs a copy of the dict of nodes.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from scheduler.cluster.reflection import Change
 
 
 class SnapshotBuilder:
-    """Follows changes and gives the Snapshot they lead to. For one thread at a time."""
+    """Applies changes and builds the resulting Snapshot. For one thread at a time."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
@@ -31,7 +31,7 @@ class SnapshotBuilder:
         self._outdated = self._namespaces_stale = False
         self._assumed: dict[str, str] = {}
         self._joining: dict[str, list[Pod]] = {}
-        # In the order of the changes, so that nodes stand in the same order wherever the same is seen.
+        # In the order of the changes, so that every process that sees the same changes has nodes in the same order.
         self._stale: dict[str, None] = {}
 
     def has_nodes(self, names: Iterable[str]) -> bool:
@@ -39,12 +39,12 @@ class SnapshotBuilder:
         return all(name in self._nodes for name in names)
 
     def node_uid(self, name: str) -> str | None:
-        """Return the uid of a node; None when it isn't known."""
+        """Return the UID of a node; None when it isn't known."""
         node = self._nodes.get(name)
         return None if node is None else node.parsed.metadata.uid
 
     def on_nodes(self, changes: Iterable[Change[Node]]) -> None:
-        """Follow changes of Nodes."""
+        """Apply changes of Nodes."""
         for change in changes:
             if change.kind == "deleted":
                 self._nodes.pop(change.key, None)
@@ -55,14 +55,14 @@ class SnapshotBuilder:
             self._touch(change.key)
 
     def on_pods(self, changes: Iterable[Change[Pod]]) -> None:
-        """Follow changes of Pods. Those without a node, and those that ended, take up no room."""
+        """Apply changes of Pods. Pods without a node and terminated Pods use no resources."""
         for change in changes:
             old_name = change.before.spec.node_name if change.before else ""
             counts = change.kind != "deleted" and change.object.is_live
             new_name = change.object.spec.node_name if counts else ""
             if not old_name and change.key in self._assumed:
                 if not new_name and counts:
-                    continue  # it was seen before its binding was
+                    continue  # the event is older than the Pod's binding
                 old_name = self._assumed.pop(change.key)
                 if old_name == new_name and self._confirm(new_name, change.key, change.object):
                     continue
@@ -73,40 +73,40 @@ class SnapshotBuilder:
                 self._touch(new_name)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Count a waiting Pod on a node from here on, until a change says where it is, or `forget`."""
+        """Count a waiting Pod on a node from now on, until a change shows where it is, or `forget` is called."""
         if self._assumed.get(pod.uid) != node_name:
             self.forget(pod.uid)
             self._assumed[pod.uid] = node_name
             self._pods_on.setdefault(node_name, {})[pod.uid] = pod
-            # A node that is made anew anyway takes its Pods from `_pods_on`; else this one is added to what is there.
+            # A node that is rebuilt anyway takes its Pods from `_pods_on`; otherwise this Pod is added to the existing NodeInfo.
             if node_name not in self._stale:
                 self._joining.setdefault(node_name, []).append(pod)
             self._outdated = True
 
     def forget(self, uid: str) -> None:
-        """Count a Pod no more that was assumed to be on a node. Nothing when it isn't, or when it was seen there."""
+        """Stop counting a Pod on its assumed node. Does nothing if it isn't assumed, or was seen on the node."""
         node_name = self._assumed.pop(uid, None)
         if node_name is not None:
             self._take(node_name, uid)
 
     @property
     def assumed(self) -> dict[str, str]:
-        """The Pods that are assumed to be on a node: uid -> name of the node. Not to be changed."""
+        """The Pods that are assumed to be on a node: UID -> name of the node. Don't modify it."""
         return self._assumed
 
     def _confirm(self, node_name: str, uid: str, pod: Pod) -> bool:
-        """Put the Pod that was seen in place of the one assumed; True when that makes no difference to any rule."""
+        """Replace the assumed Pod by the observed one; True when that makes no difference to any rule."""
         pods = self._pods_on.get(node_name, {})
         before = pods.get(uid)
         if before is None or before.is_deleting != pod.is_deleting or before.requests != pod.requests:
             return False
         if before.labels != pod.labels:
-            return False  # a binding can bring labels
+            return False  # a binding can add labels
         pods[uid] = pod
         return True
 
     def on_namespaces(self, changes: Iterable[Change[Namespace]]) -> None:
-        """Follow changes of Namespaces."""
+        """Apply changes of Namespaces."""
         for change in changes:
             if change.kind == "deleted":
                 self._namespaces.pop(change.key, None)
@@ -115,19 +115,19 @@ class SnapshotBuilder:
             self._namespaces_stale = self._outdated = True
 
     def on_objects(self, kind: str, changes: Iterable[Change[ClusterObject]]) -> None:
-        """Follow changes of another kind, which is known from here on: the first ones are a complete list."""
+        """Apply changes of another kind, which is known from now on: the first changes are a complete list."""
         if kind not in self._known:
             self._known.add(kind)
             self._objects_stale = self._outdated = True
         for change in changes:
             after = None if change.kind == "deleted" else change.object
-            # Most changes are of a status that no rule reads.
+            # Most changes are in a status that no rule reads.
             if change.before is None or after is None or differs(change.before, after):
                 self._objects.setdefault(kind, []).append((change.before, after))
                 self._objects_stale = self._outdated = True
 
     def give_up(self, kind: str) -> None:
-        """Forget all objects of a kind: it isn't known any more."""
+        """Forget all objects of a kind, which is no longer known."""
         self._objects.pop(kind, None)
         if kind in self._known:
             self._known.discard(kind)
@@ -136,11 +136,11 @@ class SnapshotBuilder:
 
     def current(self) -> Snapshot | None:
         """Return the last Snapshot when nothing changed since. May be called by any thread."""
-        # Without the lock: `build` puts the new Snapshot there before it says that nothing is outdated.
+        # Without the lock: `build` stores the new Snapshot before it resets `_outdated`.
         return None if self._outdated else self._last
 
     def build(self) -> Snapshot:
-        """Return the Snapshot of now: a new one when something changed, with new NodeInfos where needed."""
+        """Return the current Snapshot: a new one if something changed, with new NodeInfos where needed."""
         if self._outdated:
             changed = {name: self._info(name) for name in self._stale} | self._joined()
             namespaces = dict(self._namespaces) if self._namespaces_stale else None
@@ -151,19 +151,19 @@ class SnapshotBuilder:
         return self._last
 
     def _next_objects(self) -> ClusterObjects | None:
-        """Return the other objects as they are now; None when they are as they were."""
+        """Return the other objects as they are now; None if they haven't changed."""
         if not self._objects_stale:
             return None
         objects = self._last.objects or ClusterObjects.unknown()
         if self._given_up:
-            # Apart from what follows: a kind may have been listed anew since.
+            # Separate from the step below: the kind may have been listed again since.
             objects = objects.changed({}, known=objects.known - self._given_up)
         objects = objects.changed(self._objects, known=frozenset(self._known))
         self._objects, self._given_up, self._objects_stale = {}, set(), False
         return objects
 
     def _joined(self) -> dict[str, NodeInfo | None]:
-        """Return the nodes to which Pods were only added: their sums needn't be worked out anew."""
+        """Return the nodes to which Pods were only added: their sums needn't be recomputed."""
         found: dict[str, NodeInfo | None] = {}
         for name, pods in self._joining.items():
             info = self._last.node(name) if name not in self._stale else None

@@ -1,9 +1,9 @@
 """Requests to the API server, as raw bytes. The only module that imports `kubernetes`.
 
-The kubernetes package loads configuration and credentials (also those that must be renewed) and makes the
+The kubernetes package loads configuration and credentials (including those that must be renewed) and makes the
 urllib3 pool. Nothing else of it is used: its models and its watch are slow and have faults (docs/adr/0004-kubernetes-client.md).
-It is imported by the functions that need it: that takes as long as all of Django, and most commands ask no API server.
-What doesn't belong here: what the bytes mean, except for the few conveniences at the end.
+Functions import it when they need it: that takes as long as importing Django, and most commands call no API server.
+This module doesn't interpret the bytes, except in the few convenience functions at the end.
 """
 
 import socket
@@ -39,10 +39,10 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 POOL_SIZE = 32
 PAGE_SIZE = 500
-# How long an Authorization header is used before the kubernetes package is asked again.
+# How long an Authorization header is used before it is read from the kubernetes package again.
 CREDENTIALS_KEPT_SECONDS = 10.0
 
-# Never reached through a proxy of the environment: what Go's clients do, and so kubectl.
+# Never reached through a proxy from the environment, as in Go's clients and so in kubectl.
 LOOPBACK = "localhost,127.0.0.0/8,::1"
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -66,13 +66,13 @@ class _PodPage(msgspec.Struct, frozen=True):
 
 
 class OwnSocket(NamedTuple):
-    """A connection of its own to the API server.
+    """A dedicated connection to the API server.
 
     Attributes:
-        socket: with TLS where that is spoken.
-        host: what the header Host says.
-        prefix: what stands before each path: where a gateway has several clusters behind one address, a part of `server` in
-            the kubeconfig; mostly "".
+        socket: with TLS if the API server uses it.
+        host: the value of the Host header.
+        prefix: the prefix of each path: part of `server` in the kubeconfig if a gateway serves several clusters at one
+            address; usually "".
     """
 
     socket: socket.socket
@@ -85,7 +85,7 @@ class _CredentialsError(OSError):
 
 
 class _Access:
-    """One loaded configuration, its connections, and the Authorization header that is valid now."""
+    """One loaded configuration, its connections, and the current Authorization header."""
 
     def __init__(self, configuration: "Configuration") -> None:
         from kubernetes.client.rest import RESTClientObject
@@ -100,7 +100,7 @@ class _Access:
         self._header_at = float("-inf")
 
     def authorization(self) -> str | None:
-        """Return the Authorization header, renewed by the kubernetes package where it says so."""
+        """Return the Authorization header, which the kubernetes package renews when needed."""
         with self._lock:
             if time.monotonic() - self._header_at > CREDENTIALS_KEPT_SECONDS:
                 self._header = self._read_header()
@@ -118,10 +118,10 @@ class _Access:
 
 
 def _tls(configuration: "Configuration") -> ssl.SSLContext:
-    """Return how certificates are checked; urllib3 puts the configuration's own to it.
+    """Return the SSLContext that checks certificates; urllib3 adds the configuration's own settings.
 
-    From Python 3.13 on urllib3 refuses certificates that don't say whose key signed them (RFC 5280). Those of many clusters don't, and
-    Go's clients take them.
+    From Python 3.13 on, urllib3 refuses certificates without an Authority Key Identifier (RFC 5280). Those of many clusters have
+    none, and Go's clients accept them.
     """
     context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if configuration.verify_ssl else ssl.CERT_NONE)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -131,18 +131,18 @@ def _tls(configuration: "Configuration") -> ssl.SSLContext:
 
 
 class LineStream(Iterator[bytes]):
-    """The lines of an answer that stays open. Iterated by one thread; any other may `abort` it.
+    """The lines of a streaming response. One thread iterates; any other may `abort` it.
 
-    Iterating ends when the server ends the answer, or after `abort`; it raises APITimeoutError when nothing
-    came for `read_timeout` seconds, and APIUnavailableError when the connection broke. A last line without
-    its line feed is never given: a broken connection cuts lines short.
+    Iteration ends when the server ends the response, or after `abort`; it raises APITimeoutError when nothing
+    arrived for `read_timeout` seconds, and APIUnavailableError when the connection broke. A last line without
+    a line feed is never yielded: a broken connection cuts lines short.
     """
 
     def __init__(self, response: urllib3.BaseHTTPResponse, *, context: str) -> None:
         self._response = response
         self._context = context
         self._aborted = False
-        # When what is given now came from the server.
+        # When the current line arrived from the server.
         self.received_at = time.monotonic()
         self._lines = self._read()
 
@@ -153,7 +153,7 @@ class LineStream(Iterator[bytes]):
         rest = b""
         try:
             for chunk in self._response.stream(None, decode_content=False):
-                # What is read while `abort` ends the connection is TLS's own bytes: shutting it takes TLS off first.
+                # Data read while `abort` closes the connection is raw TLS: the shutdown removes the TLS layer first.
                 if self._aborted:
                     return
                 self.received_at = time.monotonic()
@@ -165,35 +165,35 @@ class LineStream(Iterator[bytes]):
             if not self._aborted:
                 raise _fault(error, self._context) from error
         finally:
-            # Half an answer may be left on the connection, so it is never used again.
+            # Part of a response may be left on the connection, so it is never reused.
             self._response.close()
 
     def abort(self) -> None:
-        """End the iteration now, from any thread, also while it waits for data."""
+        """End the iteration now, from any thread, even while it waits for data."""
         self._aborted = True
         try:
             self._response.shutdown()
         except (OSError, ValueError, RuntimeError):
-            return  # It had ended already.
+            return  # The iteration had ended already.
 
     def close(self) -> None:
-        """Close the connection; for the thread that iterates."""
+        """Close the connection; only for the thread that iterates."""
         self._response.close()
 
 
 class Client:
     """Requests to one API server. May be used by any number of threads.
 
-    Every method raises an APIError: the class says which HTTP status it was. Nothing is tried again here,
-    except once after a 401, which means that nothing was done and that credentials may be read anew.
+    Every method raises an APIError, whose class depends on the HTTP status. Nothing is retried here, except once
+    after a 401, which means that nothing was done and that the credentials should be read again.
     """
 
     def __init__(self, *, load: "Callable[[], Configuration]", source: str, pool_size: int = POOL_SIZE) -> None:
-        """Note how to load the configuration; that is done when it is first needed. See `connect`.
+        """Note how to load the configuration; it is loaded on first use. See `connect`.
 
         Args:
-            load: gives a new configuration; called again when credentials are refused.
-            source: where it is looked for, in words that follow "configuration".
+            load: returns a new configuration; called again when credentials are refused.
+            source: where it is looked for, as words that follow "configuration".
             pool_size: connections that are kept open; more are made when needed.
         """
         self._load = load
@@ -204,12 +204,12 @@ class Client:
 
     @classmethod
     def connect(cls, kubeconfig: Path | str | None, *, pool_size: int = POOL_SIZE) -> "Client":
-        """Make a client; neither the API server nor the file need be there yet.
+        """Make a client; neither the API server nor the file need exist yet.
 
-        Without a usable configuration every call raises APIConfigurationError, and the next one looks again.
+        Without a usable configuration, every call raises APIConfigurationError, and the next call tries to load it again.
 
         Args:
-            kubeconfig: a kubeconfig file (its current context is used); without one, as BERTH_KUBECONFIG by default, the
+            kubeconfig: a kubeconfig file (its current context is used); None, the default of BERTH_KUBECONFIG, means the
                 in-cluster configuration.
             pool_size: connections that are kept open; each watch holds one.
         """
@@ -241,7 +241,7 @@ class Client:
             raise APIConfigurationError(message) from error
         configuration.connection_pool_maxsize = self._pool_size
         configuration.retries = False
-        # A peer that is gone without a word is noticed after about 25 s.
+        # A peer that disappeared silently is noticed after about 25 s.
         configuration.socket_options = tcp_keepalive_socket_options(idle=10, interval=5, count=3)
         configuration.no_proxy = ",".join(filter(None, (configuration.no_proxy, LOOPBACK)))
         return _Access(configuration)
@@ -254,13 +254,13 @@ class Client:
         return access
 
     def _doubt(self, access: _Access) -> None:
-        """Let the configuration be read again after a broken connection: the server may have moved."""
+        """Let the next call read the configuration again after a broken connection: the server may have moved."""
         with self._lock:
             if self._access is access and time.monotonic() - access.loaded_at > CREDENTIALS_KEPT_SECONDS:
                 self._access = None
 
     def _renewed(self, refused: _Access) -> _Access | None:
-        """Load the configuration again after a 401; None when that was just done."""
+        """Reload the configuration after a 401; None if it was just reloaded."""
         with self._lock:
             if self._access is refused:
                 if time.monotonic() - refused.loaded_at < CREDENTIALS_KEPT_SECONDS:
@@ -334,10 +334,10 @@ class Client:
             raise _fault(error, f"{method} {path}") from error
 
     def open_socket(self) -> OwnSocket:
-        """Open a connection of its own for who writes requests himself. Through a proxy it is a tunnel, as for every other request.
+        """Open a dedicated connection for a caller that writes its own requests. Through a proxy it is a tunnel, like all others.
 
         Raises:
-            APIError: the API server can't be reached, or only through a proxy that makes no tunnel that a socket could be.
+            APIError: the API server can't be reached, or only through a proxy whose tunnel isn't a plain socket.
         """
         access = self._current()
         context, address = "connecting", urlsplit(access.host)
@@ -357,16 +357,16 @@ class Client:
             self._doubt(access)
             raise _fault(error, context) from error
         opened: socket.socket = connection.sock
-        # urllib3 closes the socket of a connection that is let go of.
+        # urllib3 closes the socket of a connection that is garbage-collected.
         connection.sock = None
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return OwnSocket(opened, address.netloc, address.path.rstrip("/"))
 
     def authorization(self) -> str | None:
-        """Return the Authorization header that is valid now; None without one.
+        """Return the current Authorization header; None without one.
 
         Raises:
-            APIError: the credentials can't be had.
+            APIError: the credentials can't be loaded.
         """
         try:
             return self._current().authorization()
@@ -377,8 +377,8 @@ class Client:
         """Read one object, or one page of a list.
 
         Args:
-            path: from the root: "/api/v1/nodes/n1". Names in it need no quoting: Kubernetes' own never do.
-            query: parameters, not yet quoted.
+            path: from the root: "/api/v1/nodes/n1". Names in it need no quoting: Kubernetes' names never do.
+            query: unquoted parameters.
             timeout_seconds: how long the server may be silent.
         """
         return self._send("GET", path, query=query, timeout_seconds=timeout_seconds)
@@ -387,7 +387,7 @@ class Client:
         """Iterate over the pages of a list, each a list object of at most `limit` items.
 
         Raises:
-            APIGoneError: the list took so long that its next page is gone; start again.
+            APIGoneError: the continue token of the next page has expired; list again.
         """
         token = ""
         while True:
@@ -399,7 +399,7 @@ class Client:
                 return
 
     def stream(self, *, path: str, query: Query, read_timeout: float) -> LineStream:
-        """Open a watch and give its lines, each one JSON object.
+        """Open a watch and return its lines, each one JSON object.
 
         Args:
             path: of the collection: "/api/v1/pods".
@@ -416,7 +416,7 @@ class Client:
         return self._send("POST", path, query=query, body=body, content_type=JSON, timeout_seconds=timeout_seconds)
 
     def put(self, *, path: str, body: bytes, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
-        """Replace an object. With its resourceVersion in it, only when it didn't change meanwhile."""
+        """Replace an object. If `body` has a resourceVersion, only if the object hasn't changed meanwhile."""
         return self._send("PUT", path, body=body, content_type=JSON, timeout_seconds=timeout_seconds)
 
     def patch(
@@ -431,7 +431,7 @@ class Client:
         """Change an object. `content_type` is MERGE_PATCH or another patch type of Kubernetes.
 
         Raises:
-            APIConflictError: also where the body names a UID that isn't the object's. It was not touched.
+            APIConflictError: also if the UID in `body` isn't the object's. The object was not changed.
         """
         try:
             return self._send(
@@ -445,12 +445,12 @@ class Client:
             raise APIConflictError(message, status=error.status, reason=error.reason) from error
 
     def delete(self, *, path: str, body: bytes | None = None, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
-        """Delete an object; `body` is a DeleteOptions, which may name the UID that it must have."""
+        """Delete an object; `body` is a DeleteOptions, which may have the UID as a precondition."""
         content_type = JSON if body is not None else None
         return self._send("DELETE", path, body=body, content_type=content_type, timeout_seconds=timeout_seconds)
 
     def list_pods(self, *, field_selector: str = "") -> list[dict[str, Any]]:
-        """Read the Pods of all namespaces that match, as decoded JSON (without kind and apiVersion)."""
+        """Read the matching Pods of all namespaces, as decoded JSON (without kind and apiVersion)."""
         path = "/api/v1/pods"
         query = {"fieldSelector": field_selector} if field_selector else {}
         pods: list[dict[str, Any]] = []
@@ -468,12 +468,12 @@ class Client:
         resource_version: str = "",
         timeout_seconds: float = READ_TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
-        """Set annotations of exactly this Pod (None takes one away) and give the Pod as it is then.
+        """Set annotations of the Pod with this UID (None removes one) and return the updated Pod.
 
-        With a resource version, only when it is still the Pod's.
+        With a resource version, only if the Pod still has it.
 
         Raises:
-            APIConflictError: another Pod has this name now, or it changed meanwhile. It was not touched.
+            APIConflictError: another Pod has this name now, or the Pod changed meanwhile. It was not modified.
             APINotFoundError: no Pod has this name.
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
@@ -486,7 +486,7 @@ class Client:
 
 
 def pending_pods(client: Client) -> list[dict[str, Any]]:
-    """Read the Pods that wait for a node, as decoded JSON."""
+    """Read the Pods without a node, as decoded JSON."""
     return client.list_pods(field_selector="spec.nodeName=,status.phase=Pending")
 
 

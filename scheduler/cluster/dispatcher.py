@@ -1,10 +1,10 @@
-"""Many small POSTs at once, by one thread over kept connections: what a scheduler tells the API server of each Pod.
+"""Sends many small POSTs concurrently, in one thread over persistent connections: a scheduler's API calls for each Pod.
 
-Threads that each wait for an answer hinder the one that decides: each answer makes it give up the interpreter. Here one thread
-writes requests as they come and reads answers as they arrive, several at a time. Nothing is tried again; what became of a request
-whose answer didn't come is for the caller to find out.
+Threads that each wait for an answer slow down the deciding thread: each answer makes it give up the interpreter lock. Here one
+thread writes requests as they come and reads answers as they arrive, several at a time. Nothing is retried; if no answer comes,
+the caller has to find out whether the request was carried out.
 
-Requests have one form and are written here. Answers have any form that HTTP/1.1 allows and are read by h11.
+Requests have one form and are written here. Answers may have any form that HTTP/1.1 allows and are parsed by h11.
 """
 
 import logging
@@ -27,29 +27,29 @@ from scheduler.cluster.errors import LONGEST_ASKED_SECONDS, APIConfigurationErro
 logger = logging.getLogger("berth.cluster")
 
 CONNECTIONS = 16
-# Requests that can wait are sent while no other is under way: they cost the API server as much as a binding does, so that of 2,000
-# Pods at once a seventh fewer were bound in a second when both went out side by side. Or when the first has waited for so long.
+# Deferrable requests are sent while no urgent one is in flight: they cost the API server as much as a binding does. With both sent
+# side by side, a seventh fewer of 2,000 Pods were bound per second. A deferrable request is also sent once it has waited this long.
 LATEST_SECONDS = 10.0
 
-# Requests that can wait, beyond which they are refused.
+# The most queued deferrable requests; further ones are refused.
 MOST_WAITING = 8192
 
-# For so long answers gather while requests that can't wait are under way, before they are read together: each time that this
-# thread wakes, the one that decides has to hand over the interpreter and to wait for it (docs/performance.md).
+# While urgent requests are in flight, answers are collected for this long before they are read together: each time this thread
+# wakes, the deciding thread has to give up the interpreter lock and wait for it (docs/performance.md).
 REST_SECONDS = 0.01
 
-# In place of a status: no answer came, or nothing was sent. Whether it was done isn't known.
+# Stands for a status: no answer came, or nothing was sent. It isn't known whether the request was carried out.
 UNANSWERED = 0
 
 _READ_BYTES = 1 << 16
-# Of a body. h11 has a limit of its own for heads.
+# The limit of an answer's body. h11 has its own limit for heads.
 _LONGEST_ANSWER = 1 << 20
 _AWAY_SECONDS = 0.2
 _CHECK_SECONDS = 0.25
 _WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
-# h11 reads an answer only when it knows of a request. It is told of this one each time: having it write the real one,
-# credentials and all, takes as long again as reading the answer.
+# h11 parses an answer only after a request. It gets this one each time: letting it write the real request, with credentials
+# and all, would take as long again as parsing the answer.
 _REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])
 _REQUEST_END = h11.EndOfMessage()
 
@@ -59,15 +59,15 @@ def _always() -> bool:
 
 
 class APIRequest(msgspec.Struct):
-    """A POST on its way.
+    """A POST request.
 
     Attributes:
         path: from the root.
         body: JSON.
         done: called once by the dispatcher's thread with the HTTP status and the answer's body; UNANSWERED without an answer.
-        ready: called just before it is sent; False keeps it back, and `done` isn't called then.
-        retry_after_seconds: how long the server asked to be left alone, 0 where it didn't; set before `done` is called.
-        late_at: of one that can wait, the moment from which on it waits no longer for others, by the monotonic clock; set by
+        ready: called just before the request is sent; if it returns False, the request isn't sent and `done` isn't called.
+        retry_after_seconds: the server's Retry-After, 0 without one; set before `done` is called.
+        late_at: for a deferrable request, the time by the monotonic clock from which it no longer waits for others; set by
             `Dispatcher.send_later`.
     """
 
@@ -80,11 +80,11 @@ class APIRequest(msgspec.Struct):
 
 
 class _Connection:
-    """One kept connection: a request at a time."""
+    """One persistent connection, for one request at a time."""
 
     def __init__(self, sock: socket.socket, begin: bytes, head: bytes) -> None:
         self.socket = sock
-        # What stands before the path and behind it.
+        # The parts of a request before and after its path.
         self.begin = begin
         self.head = head
         self.request: APIRequest | None = None
@@ -96,10 +96,10 @@ class _Connection:
         self._protocol = h11.Connection(h11.CLIENT)
 
     def send(self, data: bytes) -> None:
-        """Write a whole request; it is small, so that it hardly ever has to be waited for.
+        """Write a whole request; it is small, so that writing hardly ever blocks.
 
         Raises:
-            OSError: the connection is broken, or took nothing until the request's time was up.
+            OSError: the connection is broken, or accepted no data before the request's timeout.
         """
         self.status, self.retry_after_seconds, self.body = UNANSWERED, 0.0, bytearray()
         self._protocol.send(_REQUEST)
@@ -115,11 +115,11 @@ class _Connection:
                 select.select([], [self.socket], [], min(1.0, left))
 
     def receive(self) -> bool:
-        """Read what is there; whether `status` and `body` are the whole answer now.
+        """Read available data; returns whether `status` and `body` are complete now.
 
         Raises:
-            OSError: the connection is broken, or of no use any more.
-            h11.RemoteProtocolError: what came is no answer, or the connection ended before the answer did.
+            OSError: the connection is broken, or can't be used any more.
+            h11.RemoteProtocolError: the data is no answer, or the connection ended before the answer did.
         """
         while True:
             try:
@@ -148,7 +148,7 @@ class _Connection:
         return False
 
     def is_free_again(self) -> bool:
-        """Make ready for the next request; False when the server closes the connection, or said more than an answer."""
+        """Prepare for the next request; False when the server closes the connection, or sent more than one answer."""
         if self._protocol.their_state is not h11.DONE or self._protocol.trailing_data != (b"", False):
             return False
         self._protocol.start_next_cycle()
@@ -165,8 +165,8 @@ class Dispatcher:
     """Sends requests. `send` and `send_later` may be called by any thread, and never wait.
 
     Args:
-        client: knows the API server and the credentials.
-        timeout_seconds: how long an answer is waited for.
+        client: has the API server's address and the credentials.
+        timeout_seconds: how long to wait for an answer.
     """
 
     def __init__(self, client: Client, *, timeout_seconds: float, connections: int = CONNECTIONS) -> None:
@@ -178,11 +178,11 @@ class Dispatcher:
         self._free: list[_Connection] = []
         self._busy: set[_Connection] = set()
         self._later_busy = 0
-        # The others are left to what can't wait.
+        # The other connections are left to urgent requests.
         self._most_later = max(1, connections // 2)
         self._away_until = float("-inf")
         self._selector = selectors.DefaultSelector()
-        # Written to by who sends, read by the thread that waits: made when it starts.
+        # A socket pair that wakes the dispatcher's thread: senders write to it. Made when the thread starts.
         self._ears: tuple[socket.socket, socket.socket] | None = None
         self._is_awake = False
         self._said = False
@@ -191,7 +191,7 @@ class Dispatcher:
         self._thread = threading.Thread(target=self._run, name="berth-dispatcher", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the dispatcher's thread."""
         ear, mouth = socket.socketpair()
         for end in (ear, mouth):
             end.settimeout(0)
@@ -200,7 +200,7 @@ class Dispatcher:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """Send what waits, wait for the answers, and end."""
+        """Send queued requests, wait for the answers, and stop."""
         self._stopping = True
         self._wake()
         self._thread.join(timeout_seconds)
@@ -215,7 +215,7 @@ class Dispatcher:
         self._wake()
 
     def send_later(self, request: APIRequest) -> bool:
-        """Send a request once nothing more urgent is under way, or is late itself; False when too many wait already."""
+        """Send a request once no urgent one is in flight, or its own time is up; False when too many are queued already."""
         if len(self._later) >= MOST_WAITING:
             return False
         request.late_at = time.monotonic() + LATEST_SECONDS
@@ -229,7 +229,7 @@ class Dispatcher:
             try:
                 self._ears[1].send(b"\0")
             except BlockingIOError:
-                return  # It has plenty to wake up by.
+                return  # The buffer is full: the thread will wake up anyway.
 
     def _run(self) -> None:
         while not (self._stopping and not self._waiting and not self._later and not self._busy):
@@ -249,7 +249,7 @@ class Dispatcher:
             time.sleep(REST_SECONDS)
         for key, _ in self._selector.select(_CHECK_SECONDS):
             if key.data is None:
-                # In this order, and before requests are looked for: one that comes meanwhile is found, or wakes again.
+                # In this order, before looking for requests: one that comes meanwhile is found, or wakes the thread again.
                 self._listen()
                 self._is_awake = False
             else:
@@ -257,7 +257,7 @@ class Dispatcher:
         now = time.monotonic()
         if now - self._checked_at > _CHECK_SECONDS:
             self._checked_at = now
-            # A list first: dropping one changes the set.
+            # A list first: dropping a connection changes the set.
             for connection in [late for late in self._busy if now > late.until]:
                 self._drop(connection)
 
@@ -278,7 +278,7 @@ class Dispatcher:
         return is_alone or self._stopping or self._later[0].late_at <= time.monotonic()
 
     def _connection(self, waiting: deque[APIRequest]) -> _Connection | None:
-        """Return a free connection, or make one; None while all are busy. What can't be sent at all is given back unanswered."""
+        """Return a free connection, or make one; None while all are busy. Requests that can't be sent at all end as UNANSWERED."""
         if self._free:
             return self._free.pop()
         if len(self._busy) >= self._most:
@@ -296,7 +296,7 @@ class Dispatcher:
         return None
 
     def _note(self, error: Exception) -> None:
-        """Log once that nothing can ever be sent as things are set; that the API server is away the watches log."""
+        """Log once that nothing can be sent with this configuration. The watches log that the API server is unavailable."""
         if isinstance(error, APIConfigurationError) and not self._said:
             self._said = True
             logger.warning("nothing can be sent to the API server: %s", error)
@@ -355,7 +355,7 @@ class Dispatcher:
         connection.request, connection.is_later, connection.until = None, False, float("inf")
 
     def _drop(self, connection: _Connection) -> None:
-        """Close a connection; what was sent on it stays unanswered."""
+        """Close a connection; its request stays unanswered."""
         request = connection.request
         if connection in self._busy:
             self._release(connection)

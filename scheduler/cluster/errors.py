@@ -1,4 +1,4 @@
-"""What can go wrong between Berth and the API server, by HTTP class.
+"""Errors between Berth and the API server, by HTTP status class.
 
 The client library's own exceptions never leave `scheduler.cluster`: they are chained as the cause.
 Source of Status and its reasons: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1/types.go.
@@ -12,8 +12,8 @@ import msgspec
 RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
 
 LONGEST_PLAIN_MESSAGE = 200
-# The longest pause that a server can ask for. kube-apiserver v1.36.3 asks for 32 s at most (flowcontrol's dropped_requests_tracker.go);
-# a proxy before it may say days, or more than a thread can wait for.
+# The longest Retry-After that is honoured. kube-apiserver v1.36.3 asks for 32 s at most (flowcontrol's dropped_requests_tracker.go);
+# a proxy before it may ask for days, or for more than a thread can wait.
 LONGEST_ASKED_SECONDS = 60.0
 
 
@@ -22,10 +22,10 @@ class APIError(Exception):
 
     Attributes:
         status: HTTP status; None when no answer came.
-        reason: Kubernetes' own word for it ("AlreadyExists"); "" when there is none.
+        reason: Kubernetes' reason ("AlreadyExists"); "" when there is none.
         causes: the reasons of `details.causes`.
-        fields: the fields that they name ("metadata.uid").
-        retry_after_seconds: how long the server asks to be left alone; None when it doesn't say.
+        fields: the fields of `details.causes` ("metadata.uid").
+        retry_after_seconds: the server's Retry-After; None without one.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class APIConfigurationError(APIError):
 
 
 class APIInvalidError(APIError):
-    """400, 422 and other 4xx: the request itself is wrong, and stays wrong when it is repeated."""
+    """400, 422 and other 4xx: the request itself is invalid; repeating it doesn't help."""
 
 
 class APIForbiddenError(APIError):
-    """401 and 403: who asks isn't known, or may not do this."""
+    """401 and 403: the client isn't authenticated, or isn't authorized to do this."""
 
 
 class APINotFoundError(APIError):
-    """404: the object (or the whole resource) isn't there."""
+    """404: the object (or the whole resource) doesn't exist."""
 
 
 class APIConflictError(APIError):
-    """409: the object exists already (`reason` AlreadyExists), changed meanwhile, or is another one (UID)."""
+    """409: the object exists already (`reason` AlreadyExists), changed meanwhile, or has another UID."""
 
 
 class APIGoneError(APIError):
@@ -71,18 +71,18 @@ class APIGoneError(APIError):
 
 
 class APIUnavailableError(APIError):
-    """Connection faults, 429 and 5xx: worth trying again later.
+    """Connection errors, 429 and 5xx: worth retrying later.
 
-    `status` is None when the connection failed. What was asked for may have been done all the same.
+    `status` is None when the connection failed. The request may have been carried out anyway.
     """
 
 
 class APIUnreadableError(APIError):
-    """A whole line of a watch is no event: asked for again, it comes again."""
+    """A complete line of a watch isn't an event; the same watch would return it again."""
 
 
 class APITimeoutError(APIUnavailableError):
-    """The server said nothing for as long as the timeout allows."""
+    """The server sent nothing within the timeout."""
 
 
 class StatusCause(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class StatusDetails(msgspec.Struct, rename="camel", frozen=True):
 
 
 class StatusObject(msgspec.Struct, frozen=True):
-    """Kubernetes' `Status`: the body of a refusal, and the object of an ERROR event."""
+    """Kubernetes' `Status`: the body of an error response, and the object of an ERROR event."""
 
     message: str = ""
     reason: str = ""
@@ -123,8 +123,8 @@ def error_of_status(status: StatusObject, *, context: str, retry_after_seconds: 
 
     Args:
         status: `code` is the HTTP status.
-        context: what was asked for; the beginning of the message.
-        retry_after_seconds: what the Retry-After header said; the Status' own value goes first.
+        context: the request; the beginning of the message.
+        retry_after_seconds: from the Retry-After header; the Status' own value takes precedence.
     """
     if status.details and status.details.retry_after_seconds > 0:
         retry_after_seconds = float(status.details.retry_after_seconds)
@@ -148,9 +148,9 @@ def error_of_answer(*, status: int, body: bytes, retry_after: str | None, contex
 
     Args:
         status: HTTP status.
-        body: what came with it.
-        retry_after: the Retry-After header. Seconds are read, dates are passed over.
-        context: what was asked for; the beginning of the message.
+        body: its body.
+        retry_after: the Retry-After header. Seconds are read, dates are ignored.
+        context: the request; the beginning of the message.
     """
     try:
         answer = msgspec.structs.replace(msgspec.json.decode(body, type=StatusObject), code=status)
@@ -161,5 +161,5 @@ def error_of_answer(*, status: int, body: bytes, retry_after: str | None, contex
 
 
 def seconds_of(retry_after: str | None) -> float | None:
-    """Return what a Retry-After header says in seconds; None where there is none, or a date."""
+    """Return the seconds of a Retry-After header; None if there is none, or it is a date."""
     return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None

@@ -1,7 +1,7 @@
-"""The kinds of objects that are watched, and how their JSON is read.
+"""The kinds of objects that are watched, and how their JSON is decoded.
 
-Each object is decoded once, straight to what rules read of it; of Nodes the text is kept too, for expressions may
-read anything. One object that can't be read is left out and logged; it must not stop all the others.
+Each object is decoded once, directly to the fields that rules read; for Nodes the text is kept too, because expressions may
+read any field. An object that can't be decoded is left out and logged; it must not stop the others.
 Source of lists, events and bookmarks: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1.
 """
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("berth.cluster")
 
 
 class Kept(Protocol):
-    """What a watch keeps: a Pod, a Node, a Namespace or another object."""
+    """An object that a watch keeps: a Pod, a Node, a Namespace or another kind."""
 
     @property
     def metadata(self) -> Metadata | NamedMetadata:
@@ -58,7 +58,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 class Seen(msgspec.Struct, Generic[T], frozen=True):
     """An ADDED, MODIFIED or DELETED event.
 
-    `object` is None when it couldn't be read; `deleted` is then True: what can't be read counts nowhere.
+    `object` is None when it couldn't be decoded; `deleted` is then True: such an object counts nowhere.
     """
 
     key: str
@@ -105,14 +105,14 @@ _ANY_OBJECT = msgspec.json.Decoder(_AnyObject)
 
 
 class Kind(Generic[T]):
-    """A kind of object: where it is listed, how it is read, what it is known by.
+    """A kind of object: where it is listed, how it is decoded, and its key.
 
     Args:
         name: plural, as in the path; for logs.
         path: of the collection.
-        query: parameters that every list and watch carries.
+        query: parameters of every list and watch.
         read: JSON of one object -> object. Raises msgspec.ValidationError, ObjectError or QuantityError.
-        key: its metadata -> what an object is known by.
+        key: an object's metadata -> its key.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Kind(Generic[T]):
         """Read a page of a list.
 
         Raises:
-            APIUnavailableError: these bytes are no list.
+            APIUnavailableError: the bytes are no list.
         """
         try:
             raw = _RAW_LIST.decode(page)
@@ -142,7 +142,7 @@ class Kind(Generic[T]):
             message = f"list of {self.name}: {error}"
             raise APIUnavailableError(message) from error
         if not raw.metadata.resource_version:
-            # Every list has one. Taken for an empty list, `{}` of something before the API server would be: all are gone.
+            # Every list has one. If a proxy's `{}` were taken for an empty list, all objects would be gone.
             message = f"list of {self.name}: the answer has no resourceVersion, so it is none"
             raise APIUnavailableError(message)
         objects: dict[str, T] = {}
@@ -156,7 +156,7 @@ class Kind(Generic[T]):
         """Read a line of a watch.
 
         Raises:
-            APIUnreadableError: it isn't an event.
+            APIUnreadableError: the line isn't an event.
         """
         try:
             event = _RAW_EVENT.decode(line)
@@ -190,22 +190,22 @@ def _read_node(raw: msgspec.Raw) -> Node:
 
 
 def _without_managed_fields(raw: msgspec.Raw) -> bytes:
-    """Return the same JSON without what may be a third of it; kube-scheduler v1.36.3 scheduler.go lets it go as well."""
+    """Return the JSON without managedFields, which may be a third of it; kube-scheduler v1.36.3 scheduler.go drops them as well."""
     members = _MEMBERS.decode(raw)
     try:
         metadata = _MEMBERS.decode(members.get("metadata", b"{}"))
     except msgspec.ValidationError:
-        return bytes(raw)  # What is wrong with it is said when it is read.
+        return bytes(raw)  # The error is reported when the JSON is decoded.
     if "managedFields" in metadata:
         del metadata["managedFields"]
         members["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
-    # A copy, for what was just encoded takes up half as much again: the encoder takes room ahead.
+    # A copy, because the encoder's own buffer is half as large again: it allocates in advance.
     return bytes(memoryview(msgspec.json.encode(members)))
 
 
 def _read_pod(raw: msgspec.Raw) -> Pod:
     pod = Pod(decode_object(raw, _POD))
-    # Worked out here, where a fault leaves out one Pod, and not in the middle of a decision.
+    # Computed here, where an error leaves out one Pod, and not in the middle of a decision.
     _ = pod.requests, pod.nonzero_requests
     return pod
 
@@ -256,7 +256,7 @@ _PATHS: Mapping[str, str] = {
     DISRUPTION_BUDGETS: "/apis/policy/v1",
 }
 
-# The kinds that are watched only where rules read them, by name.
+# The kinds that are watched only if rules read them, by name.
 OBJECTS: Mapping[str, Kind[ClusterObject]] = {
     name: Kind(name=name, path=f"{path}/{name}", read=_read_by(msgspec.json.Decoder(TYPES[name])), key=_full_name)
     for name, path in _PATHS.items()

@@ -1,6 +1,6 @@
-"""A coordination.k8s.io Lease: read, written by compare-and-set, and when somebody else's is free.
+"""Reads a coordination.k8s.io Lease, writes it by compare-and-set, and tells when another holder's Lease is free.
 
-Time is judged by this process's own monotonic clock: a Lease that someone holds is free once it was *seen* unchanged for
+Time is measured by this process's own monotonic clock: another holder's Lease is free once it was *seen* unchanged for
 its whole duration, as k8s.io/client-go v0.36.3 tools/leaderelection does it.
 """
 
@@ -15,19 +15,19 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
 from scheduler.cluster.texts import moment
 
-# The API server refuses a Lease that says to have changed hands more often.
+# The API server refuses a Lease with more transitions.
 MOST_TRANSITIONS = 2**31 - 1
 
 
 class Metadata(msgspec.Struct, rename="camel", frozen=True):
-    """What is read of a Lease's metadata."""
+    """The fields that are read of a Lease's metadata."""
 
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
 
 class Spec(msgspec.Struct, rename="camel", frozen=True):
-    """What is read of a Lease's spec."""
+    """The fields that are read of a Lease's spec."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -36,24 +36,24 @@ class Spec(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def transitions_and_one(self) -> int:
-        """How often the Lease has changed hands when it does once more; from 0 on again where the number would be refused."""
+        """The Lease's transitions, plus one; 0 if that number would be refused."""
         return ((self.lease_transitions or 0) + 1) % (MOST_TRANSITIONS + 1)
 
     @property
     def acquired_at(self) -> str:
-        """Since when its holder has it; "" where the Lease doesn't say it, or gives a time that the API server wouldn't take back."""
+        """The Lease's acquireTime; "" if there is none, or the API server wouldn't accept it back."""
         return self.acquire_time if self.acquire_time and moment(self.acquire_time) else ""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A Lease as the API server has it."""
+    """A Lease as read from the API server."""
 
     metadata: Metadata = Metadata()
     spec: Spec = Spec()
 
 
 def timestamp() -> str:
-    """Return the time as a Lease has it."""
+    """Return the current time in the format of a Lease."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
@@ -82,7 +82,7 @@ class LeaseStore:
         self._namespace, self._name = namespace, name
         self._timeout_seconds = call_timeout_seconds
         self._clock = clock
-        # The version that somebody else had last, and since when; "" for one that is gone.
+        # Another holder's last version, and since when it was seen; "" for a Lease that was deleted.
         self._seen: tuple[str, float] | None = None
 
     def read(self) -> Lease | None:
@@ -98,11 +98,11 @@ class LeaseStore:
             return None
 
     def write(self, version: str, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> Lease:
-        """Write the Lease over this version of it; make it where the version is "".
+        """Replace this version of the Lease; create the Lease if the version is "".
 
         Raises:
-            APIConflictError: somebody else was faster.
-            APIError: it can't be written.
+            APIConflictError: another process was faster.
+            APIError: the Lease can't be written.
         """
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
         if annotations is not None:
@@ -117,9 +117,9 @@ class LeaseStore:
         return _decode(self._client.post(path=self._collection, body=body, timeout_seconds=self._timeout_seconds))
 
     def is_free(self, found: Lease | None, identity: str, *, default_seconds: float) -> bool:
-        """Return whether whoever has this identity may take the Lease; `default_seconds` where it says no duration.
+        """Return whether the process with this identity may take the Lease; `default_seconds` if the Lease has no duration.
 
-        One that is gone is free at once only where nobody else was seen with it: who had it hears of that when it renews it.
+        A deleted Lease is free at once only if no other holder was seen: that holder notices the deletion when it renews it.
         """
         if found is None:
             found = Lease()

@@ -1,8 +1,8 @@
-"""A lock that holds across processes: a coordination.k8s.io Lease, taken and given back by compare-and-set.
+"""A lock across processes: a coordination.k8s.io Lease, taken and released by compare-and-set.
 
-Whoever binds needs the API server anyway, so the lock can't be away when it is needed. Time is judged by this
-process's own monotonic clock: a Lease that someone holds is free once it was *seen* unchanged for its whole duration
-(as k8s.io/client-go v0.36.3 tools/leaderelection does it), and a holder stops believing in its own before that.
+Binding needs the API server anyway, so the lock is available whenever it is needed. Time is measured by this
+process's own monotonic clock: another holder's Lease is free once it was *seen* unchanged for its whole duration
+(as k8s.io/client-go v0.36.3 tools/leaderelection does it), and a holder stops relying on its own Lease before that.
 """
 
 import logging
@@ -22,10 +22,10 @@ from scheduler.cluster.lease import Lease, LeaseStore, timestamp
 logger = logging.getLogger("berth.cluster")
 
 DURATION_SECONDS = 5
-# A holder acts no longer on a Lease that has less than this left: what it sent may take as long.
+# A holder no longer acts on a Lease with less than this left: its last request may take as long.
 MARGIN_SECONDS = 1.5
 
-# How long one process keeps the Lease for its own next ones while others may wait.
+# How long one process keeps the Lease for its own next threads while other processes may wait.
 LONGEST_HOLD_SECONDS = 0.5
 
 NOTE = "berth/note"
@@ -34,15 +34,15 @@ _CALL_TIMEOUT_SECONDS = 1.0
 
 
 class LockBusyError(Exception):
-    """The lock could not be had in time."""
+    """The lock could not be taken in time."""
 
 
 class Held(msgspec.Struct):
     """The lock while it is held.
 
     Attributes:
-        note: what the holder before left for the next; set it to leave something.
-        until: monotonic seconds up to which the lock may be relied upon.
+        note: the previous holder's note; set it to leave one for the next holder.
+        until: monotonic seconds until which the lock may be relied upon.
     """
 
     note: str
@@ -52,7 +52,7 @@ class Held(msgspec.Struct):
 
 
 class LeaseLock:
-    """One named lock. One object a process, used by all its threads.
+    """One named lock. One object per process, used by all its threads.
 
     Args:
         client: to the API server.
@@ -86,8 +86,8 @@ class LeaseLock:
         """Hold the lock for a `with` block.
 
         Raises:
-            LockBusyError: it could not be had within this time.
-            APIError: the API server can't be asked.
+            LockBusyError: the lock could not be taken within this time.
+            APIError: the API server can't be called.
         """
         deadline = self._clock() + timeout_seconds
         self._take_turn(timeout_seconds)
@@ -115,7 +115,7 @@ class LeaseLock:
         with self._turn:
             held = self._held
             if held is not None and self._waiting and self._may_keep(held):
-                # Not in a turn of its own: the thread that waits could go in between, and nobody would give the Lease back.
+                # Within this turn: otherwise a waiting thread could come in between, and nobody would release the Lease.
                 self._end_turn()
                 return
         if held is not None:
@@ -154,7 +154,7 @@ class LeaseLock:
             time.sleep(pause)
 
     def _write(self, found: Lease | None) -> str:
-        """Take the Lease; "" when someone else was faster."""
+        """Take the Lease; "" when another process was faster."""
         version, note, transitions = "", "", 0
         if found is not None:
             version = found.metadata.resource_version
@@ -167,11 +167,11 @@ class LeaseLock:
             return ""
 
     def _release(self, held: Held) -> None:
-        """Release the Lease, with the note. Whoever took it meanwhile keeps it; a lost call lets it run out."""
+        """Release the Lease, with the note. A process that took it meanwhile keeps it; if the call is lost, the Lease expires."""
         try:
             self._store.write(held.resource_version, _spec(""), {NOTE: held.note})
         except APIError as error:
-            # It runs out by itself; the others wait that long.
+            # The Lease expires by itself; the others wait that long.
             logger.warning("the Lease %s could not be given back: %s", self._name, error)
 
 

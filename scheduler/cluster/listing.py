@@ -1,4 +1,4 @@
-"""The cluster listed once, for who needs it now and then. The extender watches instead."""
+"""Lists the cluster once, for occasional use. The extender watches instead."""
 
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ def list_all(client: Client, kind: Kind[T]) -> dict[str, T]:
     """Read all objects of a kind, by their keys.
 
     Raises:
-        APIError: the API server is away, or refuses.
+        APIError: the API server is unavailable, or refuses.
     """
     found: dict[str, T] = {}
     for page in client.list_pages(path=kind.path, query=kind.query):
@@ -22,10 +22,10 @@ def list_all(client: Client, kind: Kind[T]) -> dict[str, T]:
 
 
 def list_snapshot(client: Client, *, pods: bool) -> Snapshot:
-    """Make a Snapshot of nodes and namespaces as they are now, with the Pods on nodes where they are needed.
+    """Make a Snapshot of the current nodes and namespaces, and of the Pods on nodes if they are needed.
 
     Raises:
-        APIError: the API server is away, or refuses.
+        APIError: the API server is unavailable, or refuses.
     """
     nodes = list_all(client, NODES).values()
     namespaces = {name: found.metadata.labels or {} for name, found in list_all(client, NAMESPACES).items()}

@@ -1,6 +1,6 @@
-"""The live Snapshot: what the watches of the API server show, as the engine reads it, without asking anyone.
+"""The live Snapshot: the cluster as its watches show it, in the form that the engine reads, without further calls.
 
-The API server may be away at start and at any time: the last Snapshot stays; `age_seconds` gives its age.
+The API server may be unavailable at start and at any time: the last Snapshot stays; `age_seconds` returns its age.
 """
 
 import logging
@@ -23,7 +23,7 @@ from scheduler.cluster.watch import JOIN_SECONDS, Reflector
 
 logger = logging.getLogger("berth.cluster")
 
-# The kinds that are watched whatever rules read.
+# The kinds that are always watched.
 ALWAYS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
 
@@ -31,11 +31,11 @@ class PodEvent(msgspec.Struct, frozen=True):
     """Something happened to a Pod.
 
     Attributes:
-        kind: "added", "modified" or "deleted". A Pod that Succeeded or Failed is "deleted": it takes no room.
+        kind: "added", "modified" or "deleted". A Pod that Succeeded or Failed is "deleted": it uses no resources.
         node_name: the node it is on; "" while it waits.
         resource_version: of the change, opaque.
-        deleting: whether its deletion was asked for.
-        placed: whether it waited until now and is on a node with this event.
+        deleting: whether its deletion was requested.
+        placed: whether it was waiting until this event and is on a node now.
     """
 
     kind: ChangeKind
@@ -49,13 +49,13 @@ class PodEvent(msgspec.Struct, frozen=True):
 
 
 class LiveSnapshot:
-    """The cluster as watches show it: Nodes, Pods, Namespaces, and what else is required.
+    """The cluster as watches show it: Nodes, Pods, Namespaces, and other required kinds.
 
     Every method may be called by any thread.
 
     Args:
-        client: where to ask.
-        pods: how Pods are read: `scheduler.cluster.waiting` has another way.
+        client: to the API server.
+        pods: how Pods are decoded: `scheduler.cluster.waiting` has an alternative.
     """
 
     def __init__(self, client: Client, *, pods: Kind[Pod] = PODS) -> None:
@@ -73,14 +73,14 @@ class LiveSnapshot:
                 client=client, kind=NAMESPACES, handler=self._on_namespaces, heard=self._on_heard
             ),
         }
-        # Held while the set of reflectors changes, or they start or stop.
+        # Held while the set of reflectors changes, or reflectors start or stop.
         self._requiring = Lock()
         self._required: dict[str, Reflector[Any]] = {}
         self._retired: list[Reflector[Any]] = []
         self._running = False
 
     def start(self) -> None:
-        """Begin to list and watch, in threads of their own. Once only; it waits for nothing."""
+        """Start to list and watch, in separate threads. Call it only once; it doesn't block."""
         with self._requiring:
             self._running = True
             for reflector in self._reflectors().values():
@@ -97,9 +97,9 @@ class LiveSnapshot:
                 reflector.join(JOIN_SECONDS)
 
     def require(self, kinds: frozenset[str]) -> None:
-        """Watch these kinds besides Nodes, Pods and Namespaces, and no others. Waits for nothing.
+        """Watch these kinds besides Nodes, Pods and Namespaces, and no others. Doesn't block.
 
-        Kinds that are watched already go on. The objects of those that are no longer required are given up.
+        Kinds that are already watched stay so. The objects of kinds that are no longer required are dropped.
 
         Args:
             kinds: by the names of `policies.engine.objects.cluster_kinds`.
@@ -118,21 +118,21 @@ class LiveSnapshot:
                 self._add(name)
 
     def missing(self, kinds: frozenset[str]) -> frozenset[str]:
-        """Return those of these kinds that haven't been listed yet, or aren't watched."""
+        """Return the kinds among these that haven't been listed yet, or aren't watched."""
         return kinds - self._listed
 
     def wait_until_listed(self, kinds: frozenset[str], timeout_seconds: float) -> frozenset[str]:
-        """Wait until these kinds are listed, or can't be: the API server refuses or is away.
+        """Wait until these kinds are listed, or can't be because the API server refuses or is unavailable.
 
         Returns:
-            Those that are missing.
+            The missing kinds.
         """
         with self._condition:
             self._condition.wait_for(lambda: self.missing(kinds) <= self.failing(), timeout_seconds)
             return self.missing(kinds)
 
     def snapshot(self) -> Snapshot:
-        """Return the Snapshot of now. It never changes; while nothing happens, it is the same one each time."""
+        """Return the current Snapshot. It is immutable; while nothing changes, this returns the same one each time."""
         current = self._builder.current()
         if current is not None:
             return current
@@ -140,7 +140,7 @@ class LiveSnapshot:
             return self._builder.build()
 
     def node_uid(self, name: str) -> str | None:
-        """Return the uid of the node that has this name now; None when there is none."""
+        """Return the UID of the node that has this name now; None when there is none."""
         with self._condition:
             return self._builder.node_uid(name)
 
@@ -162,7 +162,7 @@ class LiveSnapshot:
     def wait_for_pods_version(self, resource_version: str, timeout_seconds: float) -> bool:
         """Wait until all changes of Pods up to this resourceVersion are seen; False when the time is up.
 
-        Versions are compared as whole numbers (Kubernetes enhancement 5504); one that is none is never seen.
+        Versions are compared as whole numbers (Kubernetes enhancement 5504); a version that isn't a number is never reached.
         """
         if not resource_version.isdecimal():
             return False
@@ -171,19 +171,19 @@ class LiveSnapshot:
             return self._condition.wait_for(lambda: _number(self._pods.version) >= wanted, timeout_seconds)
 
     def pod(self, uid: str) -> Pod | None:
-        """Return a Pod as last seen, on a node or waiting for one; None when there is none, or it has ended.
+        """Return a Pod as last seen, on a node or waiting for one; None when there is none, or it has terminated.
 
-        As all Pods that are only counted, it has no `json`.
+        Like all Pods that are only counted, it has no `json`.
         """
         pod = self._pods.get(uid)
         return pod if pod is not None and pod.is_live else None
 
     def age_seconds(self) -> float:
-        """Return how long ago the watch of Nodes, Pods or Namespaces that is silent the longest proved itself alive.
+        """Return the time since the last sign of life of the most silent watch among Nodes, Pods and Namespaces.
 
-        A watch proves itself by an answer, an event or a bookmark. Where nothing changes, the API server sends no
-        bookmarks either; then the watch is opened anew after SILENCE_SECONDS, so up to 90 s are no sign of a fault.
-        Infinite until each has proved itself once.
+        A sign of life is an answer, an event or a bookmark. If nothing changes, the API server sends no bookmarks
+        either; then the watch is reopened after SILENCE_SECONDS, so up to 90 s are no sign of a fault.
+        Infinite until each watch has shown a first sign of life.
         """
         return max(reflector.age_seconds() for reflector in self._always.values())
 
@@ -192,15 +192,15 @@ class LiveSnapshot:
         return {name: reflector.age_seconds() for name, reflector in self._reflectors().items()}
 
     def failing(self) -> frozenset[str]:
-        """Return the kinds whose last request failed: the API server is away, or refuses."""
+        """Return the kinds whose last request failed: the API server is unavailable, or refuses."""
         return frozenset(name for name, reflector in self._reflectors().items() if reflector.failing)
 
     def subscribe(self, callback: Callable[[PodEvent], None]) -> Callable[[], None]:
-        """Call back with every Pod event from now on, in order; before `start`, also "added" for each Pod there is.
+        """Call back with every Pod event from now on, in order; if called before `start`, also "added" for each existing Pod.
 
         Args:
             callback: called in the watching thread once the Snapshot has the change, so it must be quick.
-                What it raises is logged.
+                Exceptions that it raises are logged.
 
         Returns:
             A function that ends the subscription.
@@ -215,7 +215,7 @@ class LiveSnapshot:
         return unsubscribe
 
     def observe(self, callback: Callable[[str, Changes[Any]], None]) -> None:
-        """Call back with the changes of every kind from now on, in order, once the Snapshot has them; to be called before `start`.
+        """Call back with the changes of every kind from now on, in order, once the Snapshot has them. Call it before `start`.
 
         Args:
             callback: gets the kind's name and its changes; called in the watching threads, so it must be quick.
@@ -227,17 +227,17 @@ class LiveSnapshot:
         return self._pods.objects()
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Count a waiting Pod on a node, until the watch says where it is or that it is gone, or `forget`."""
+        """Count a waiting Pod on a node, until the watch shows where it is or that it is gone, or `forget` is called."""
         with self._condition:
             self._builder.assume(pod, node_name)
 
     def forget(self, uid: str) -> None:
-        """Count a Pod no more that was assumed to be on a node; nothing when it was seen there."""
+        """Stop counting a Pod on its assumed node; does nothing if it was seen there."""
         with self._condition:
             self._builder.forget(uid)
 
     def assumed(self) -> dict[str, str]:
-        """Return the Pods that are assumed to be on a node, and not seen there yet: uid -> name of the node."""
+        """Return the Pods that are assumed to be on a node, and not seen there yet: UID -> name of the node."""
         with self._condition:
             return dict(self._builder.assumed)
 
@@ -280,7 +280,7 @@ class LiveSnapshot:
     def _add(self, name: str) -> None:
         def follow(changes: Changes[ClusterObject]) -> None:
             with self._condition:
-                if self._required.get(name) is reflector:  # else it was dropped in the middle of an answer
+                if self._required.get(name) is reflector:  # otherwise it was dropped in the middle of an answer
                     self._builder.on_objects(name, changes.changes)
                     self._note(name, changes.replaced)
             self._show(name, changes)

@@ -1,6 +1,6 @@
-"""What a list and watch has seen, and what it does next: no sockets, no threads, no clock.
+"""The state of a list and watch, and its next request: no sockets, no threads, no clock.
 
-`Reflection` is told each answer of the API server, and says what to ask next and how long to wait before.
+`Reflection` gets each answer of the API server, and returns the next request and how long to wait before it.
 Rules: client-go v0.36.3 tools/cache/reflector.go, and the faults of other clients that docs/adr/0004-kubernetes-client.md lists.
 """
 
@@ -22,12 +22,12 @@ from scheduler.cluster.kinds import Bookmark, Kept, Page, Seen
 
 SHORTEST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 30.0
-# The longest pause while no server answers at all: asking costs nobody anything, and it is missed when it is back.
+# The longest pause while no server answers at all: retrying costs nothing, and the server should be noticed soon when it is back.
 LONGEST_ABSENCE_SECONDS = 3.0
 SHORTEST_WATCH_SECONDS = 290
 LONGEST_WATCH_SECONDS = 590
-# A watch that stayed open this long worked. A shorter one counts as a fault, or a server that closes each
-# watch at once, or answers each with 410, would be asked without a pause.
+# A watch that stayed open this long worked. A shorter one counts as a fault. Otherwise, a server that closes each
+# watch at once, or answers each with 410, would be called without a pause.
 HEALTHY_AFTER_SECONDS = 5.0
 
 T = TypeVar("T", bound=Kept)
@@ -36,14 +36,14 @@ ChangeKind = Literal["added", "modified", "deleted"]
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):
-    """One object came, changed or went.
+    """One object was added, modified or deleted.
 
     Attributes:
         kind: "added", "modified" or "deleted".
-        key: what the object is known by; see Kind.
-        object: the last that was seen of it.
-        before: what was known until now; None when it was added.
-        resource_version: of the change. For an object that vanished while nobody watched, the last one known.
+        key: the object's key; see Kind.
+        object: the object as last seen.
+        before: the object before the change; None when it was added.
+        resource_version: of the change. For an object that was deleted while no watch was open, the last one known.
     """
 
     kind: ChangeKind
@@ -54,14 +54,14 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Changes(msgspec.Struct, Generic[T], frozen=True):
-    """What one answer changed. `replaced`: it was a complete list, and these are the differences."""
+    """The changes from one answer. `replaced`: it was a complete list, and these are the differences."""
 
     changes: list[Change[T]]
     replaced: bool = False
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """Next: ask for a page. `whole`: all in one, since the continue tokens were gone too soon."""
+    """Next: request a page. `whole`: the whole list in one page, since the continue tokens expired too soon."""
 
     continue_token: str
     whole: bool
@@ -75,11 +75,11 @@ class OpenWatch(msgspec.Struct, frozen=True):
 
 
 class Reflection(Generic[T]):
-    """The objects of one collection, as far as the answers so far show them.
+    """The objects of one collection, according to the answers so far.
 
     Attributes:
         objects: key -> object.
-        resource_version: up to where they are known; None when the next thing is a new list.
+        resource_version: the version up to which they are known; None if a new list comes next.
         delay_seconds: how long to wait before the next request.
         failing: whether the last request failed. (A 410, or a watch that ends in time, is no fault.)
     """
@@ -97,17 +97,17 @@ class Reflection(Generic[T]):
         self._whole = False
 
     def next_request(self) -> ListPage | OpenWatch:
-        """Return the request that comes next."""
+        """Return the next request."""
         if self.resource_version is None:
             return ListPage(self._continue_token, self._whole)
         seconds = self._jitter.randint(SHORTEST_WATCH_SECONDS, LONGEST_WATCH_SECONDS)
         return OpenWatch(self.resource_version, seconds)
 
     def on_page(self, page: Page[T]) -> Changes[T] | None:
-        """Take a page; after the last one, give how the list differs from what was known: deletions first."""
+        """Process a page; after the last one, return how the list differs from the known objects: deletions first."""
         self.delay_seconds = 0.0
         if not self._continue_token:
-            # All pages show the state at the first one's version; when they don't, the oldest is the safe
+            # All pages should show the state at the first page's version; if they don't, the oldest version is the safe
             # one.
             self._pages_version = page.resource_version
         self._pages.update(page.objects)
@@ -120,7 +120,7 @@ class Reflection(Generic[T]):
         return Changes(self._replace(listed), replaced=True)
 
     def on_event(self, event: Seen[T] | Bookmark) -> Change[T] | None:
-        """Take an event. Gives None when it changes nothing, as bookmarks and repeated events do."""
+        """Process an event. Returns None if it changes nothing, like a bookmark or a repeated event."""
         self.failing = False
         if event.resource_version:
             self.resource_version = event.resource_version
@@ -139,7 +139,7 @@ class Reflection(Generic[T]):
         return Change(kind, event.key, event.object, before, event.resource_version)
 
     def on_open(self) -> None:
-        """Note that the server took a request for a watch. It hasn't said anything yet."""
+        """Note that the server accepted a watch. It hasn't sent anything yet."""
         self.failing = False
 
     def on_end(self, *, lasted_seconds: float) -> None:
@@ -147,7 +147,7 @@ class Reflection(Generic[T]):
         self._back_off(lasted_seconds=lasted_seconds)
 
     def on_fault(self, error: APIError, *, lasted_seconds: float = 0.0) -> None:
-        """Note that a request failed, or that a watch broke off with this error after so many seconds."""
+        """Note that a request failed, or that a watch ended with this error after this many seconds."""
         absent = isinstance(error, APIConfigurationError) or (
             isinstance(error, APIUnavailableError) and error.status is None
         )
@@ -162,7 +162,7 @@ class Reflection(Generic[T]):
             self.list_anew()
 
     def list_anew(self) -> None:
-        """Trust only a new list from here on. The objects stay until it is there."""
+        """Trust only a new list from now on. The objects stay until it has arrived."""
         self.resource_version = None
         self._continue_token = ""
         self._pages = {}
@@ -180,7 +180,7 @@ class Reflection(Generic[T]):
             if before is None:
                 changes.append(Change("added", key, object_, None, version))
             elif _version(before) == version:
-                # The object that is known stays, and with it all that was worked out from it.
+                # The known object stays, and with it all values that were computed from it.
                 listed[key] = before
             else:
                 changes.append(Change("modified", key, object_, before, version))
@@ -197,7 +197,7 @@ class Reflection(Generic[T]):
 
 
 def why(error: APIError) -> str:
-    """Return in a word of a small fixed set why a request failed or a watch broke off, for counting."""
+    """Return why a request failed or a watch ended, as one of a few fixed words, for metrics."""
     if isinstance(error, APIGoneError):
         return "gone"
     if isinstance(error, APIUnavailableError | APIConfigurationError):
@@ -212,8 +212,8 @@ def _version(object_: Kept) -> str:
 
 
 def _needs_list(error: APIError) -> bool:
-    """Return whether asking the same again can't help, be it a watch's version or a list's next page.
+    """Return whether repeating the request can't help, whether for a watch's version or for a list's next page.
 
-    As client-go, which goes on only after connection faults, 429 and internal errors. A line that can't be read would come again.
+    As client-go, which repeats it only after connection errors, 429 and internal errors. An unreadable line would come again.
     """
     return not isinstance(error, APIUnavailableError) or RESOURCE_VERSION_TOO_LARGE in error.causes

@@ -1,23 +1,23 @@
-"""Texts of the cluster that whoever made an object could choose, as a database stores and indexes them. Pure."""
+"""Converts texts that an object's author can choose to what a database can store and index. Pure."""
 
 from datetime import MAXYEAR, MINYEAR, datetime
 
 import msgspec
 
-# As Kubernetes' own names have at most.
+# The longest name in Kubernetes.
 NAME_CHARACTERS = 253
 
 
 def stored(text: str, longest: int = NAME_CHARACTERS) -> str:
-    """Return what a database stores of a text: PostgreSQL takes no NUL, which the API server does, and an index none of any length."""
+    """Return a text as a database can store it: without NUL, which PostgreSQL rejects, and short enough for an index."""
     return text.replace("\0", "")[:longest]
 
 
 def moment(text: str) -> datetime | None:
-    """Return a time that an object gives; None where it gives none, or one of a year that no time here has.
+    """Return a time from an object; None if there is none, or its year is out of datetime's range.
 
-    kube-apiserver v1.36.3 takes 9999-12-31T23:59:59-12:00 and gives it as of the year 10000. The first year and the last are left out
-    as well: in another time zone they would be of the years beside them.
+    kube-apiserver v1.36.3 accepts 9999-12-31T23:59:59-12:00 and returns it with the year 10000. The first and the last year are
+    left out as well: in another time zone, the time would fall into the year before or after.
     """
     try:
         found = msgspec.convert(text, datetime)

@@ -1,4 +1,4 @@
-"""Pods as a scheduler of its own watches them: those that wait for it keep their JSON, for rules may read anything of it."""
+"""Pods as Berth's own scheduler watches them: Pods that wait for it keep their JSON, because rules may read any field."""
 
 from collections.abc import Callable, Collection
 
@@ -17,13 +17,13 @@ def is_waiting(pod: Pod, scheduler_names: Collection[str]) -> bool:
 
 
 def pods_waiting_for(scheduler_names: Collection[str]) -> Kind[Pod]:
-    """Return the kind of all Pods, of which those that wait for one of these schedulers have their JSON."""
+    """Return the kind for all Pods, in which Pods that wait for one of these schedulers keep their JSON."""
     names = frozenset(scheduler_names)
     return _pods(lambda pod: is_waiting(pod, names))
 
 
 def whole_pods() -> Kind[Pod]:
-    """Return the kind of all Pods, each with its JSON: for who decides on every one of them, once."""
+    """Return the kind for all Pods, each with its JSON: for callers that decide on all of them, once."""
     return _pods(lambda _: True)
 
 
@@ -32,7 +32,7 @@ def _pods(keeps_json: Callable[[Pod], bool]) -> Kind[Pod]:
         pod = Pod(decode_object(raw, _POD))
         if keeps_json(pod):
             pod = Pod(pod.parsed, _as_listed(msgspec.json.decode(raw)))
-        # Worked out here, where a fault leaves out one Pod, and not in the middle of a decision.
+        # Computed here, where an error leaves out one Pod, and not in the middle of a decision.
         _ = pod.requests, pod.nonzero_requests
         return pod
 
@@ -40,7 +40,7 @@ def _pods(keeps_json: Callable[[Pod], bool]) -> Kind[Pod]:
 
 
 def _as_listed(json: dict[str, object]) -> dict[str, object]:
-    """Leave out what a list leaves out of its items, and managedFields, as kube-scheduler does (scheduler.go v1.36.3)."""
+    """Leave out the fields that a list omits from its items, and managedFields, as kube-scheduler does (scheduler.go v1.36.3)."""
     json.pop("kind", None)
     json.pop("apiVersion", None)
     metadata = json.get("metadata")

@@ -1,6 +1,6 @@
 """The thread that lists and watches one kind of object for as long as the process lives.
 
-Only requests, waiting and logging are here; what the answers mean is decided in `reflection`.
+Only requests, waiting and logging are here; `reflection` interprets the answers.
 """
 
 import logging
@@ -19,9 +19,9 @@ from scheduler.metrics import WATCH_LAG, WATCH_LISTS, WATCH_RESTARTS
 
 logger = logging.getLogger("berth.cluster")
 
-# How long a watch may say nothing: 30 s above the cadence of bookmarks (apiserver v0.36.3 cacher.go).
+# How long a watch may be silent: 30 s above the interval of bookmarks (apiserver v0.36.3 cacher.go).
 #
-# A collection that doesn't change gets no bookmarks at all (none newer than its list), and so a new watch this often.
+# A collection that doesn't change gets no bookmarks at all (none newer than its list), so its watch is reopened this often.
 SILENCE_SECONDS = 90.0
 
 JOIN_SECONDS = 5.0
@@ -43,17 +43,17 @@ def _nothing() -> None:
 
 
 class Reflector(Generic[T]):
-    """Keeps a handler told of every change of one kind of object.
+    """Informs a handler of every change of one kind of object.
 
     Args:
-        client: where to ask.
-        kind: what to watch.
+        client: to the API server.
+        kind: the kind to watch.
         handler: called in the watching thread with the changes of each answer, in order. `replaced` is True
-            after each complete list, also when it changed nothing. What it raises is logged; a list follows.
-        heard: called in the watching thread after everything that the server said, or didn't: `version`, `failing` and
-            `get` give what follows from it.
-        jitter: where chance comes from; for tests.
-        silence_seconds: how long a watch may say nothing before its connection is taken for dead.
+            after each complete list, even if it changed nothing. Exceptions are logged; a new list follows.
+        heard: called in the watching thread after each answer or failure of the server: `version`, `failing` and
+            `get` are up to date then.
+        jitter: the source of randomness; for tests.
+        silence_seconds: how long a watch may be silent before its connection counts as dead.
     """
 
     def __init__(
@@ -78,33 +78,33 @@ class Reflector(Generic[T]):
         self._alive_at = -math.inf
         self._said_failing = False
         self._lag = WATCH_LAG.labels(kind.name)
-        # The resourceVersion up to which the handler has seen everything.
+        # The resourceVersion up to which the handler has seen all changes.
         self.version = ""
         self._thread = Thread(target=self._run, name=f"berth-watch-{kind.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin. Once only."""
+        """Start the thread. Call it only once."""
         self._thread.start()
 
     def ask_to_stop(self) -> None:
-        """End the watch, also while it waits for the server. Comes back at once."""
+        """End the watch, even while it waits for the server. Returns at once."""
         self._stopping.set()
         with self._stream_lock:
             if self._stream is not None:
                 self._stream.abort()
 
     def join(self, timeout_seconds: float = JOIN_SECONDS) -> None:
-        """Wait for the thread's end. One that hangs in a request longer than this ends with the process."""
+        """Wait for the thread's end. A thread that hangs in a request longer than this ends with the process."""
         if self._thread.ident is not None:
             self._thread.join(timeout_seconds)
 
     @property
     def ended(self) -> bool:
-        """Whether its thread is no more, or never was."""
+        """Whether its thread has ended, or was never started."""
         return not self._thread.is_alive()
 
     def age_seconds(self) -> float:
-        """Return the time since the server last proved that it is there: an answer, an event or a bookmark.
+        """Return the time since the server's last sign of life: an answer, an event or a bookmark.
 
         Infinite before the first one.
         """
@@ -116,11 +116,11 @@ class Reflector(Generic[T]):
         return self._reflection.failing
 
     def get(self, key: str) -> T | None:
-        """Return the object that is known by this key, as last seen; None when there is none."""
+        """Return the object with this key, as last seen; None when there is none."""
         return self._reflection.objects.get(key)
 
     def objects(self) -> list[T]:
-        """Return all objects that are known, as last seen."""
+        """Return all known objects, as last seen."""
         return list(self._reflection.objects.values())
 
     def _run(self) -> None:
@@ -134,7 +134,7 @@ class Reflector(Generic[T]):
             except APIError as error:
                 self._fault(error)
             except Exception:
-                # The last guard of a thread that must not end: everything known is checked by a new list.
+                # The last guard of a thread that must not end: a new list checks all known objects.
                 logger.exception("watch_broken kind=%s", self._kind.name)
                 self._reflection.on_end(lasted_seconds=0.0)
                 self._reflection.list_anew()
@@ -163,7 +163,7 @@ class Reflector(Generic[T]):
         stream = self._client.stream(path=self._kind.path, query=query, read_timeout=self._silence_seconds)
         with self._stream_lock:
             self._stream = stream
-            # It was asked to stop before there was a stream to end.
+            # The stop was requested before there was a stream to end.
             if self._stopping.is_set():
                 stream.abort()
         opened_at = self._alive_at = time.monotonic()
@@ -172,7 +172,7 @@ class Reflector(Generic[T]):
         try:
             self._follow(stream, opened_at)
         except APITimeoutError:
-            # A quiet server or a dead connection: opening the next watch tells which.
+            # A quiet server or a dead connection: opening the next watch shows which.
             self._reflection.on_end(lasted_seconds=time.monotonic() - opened_at)
             self._count_restart("silent")
         except APIError as error:

@@ -1,4 +1,4 @@
-"""How Celery runs a watch: beside the tasks of each worker."""
+"""A Celery bootstep that runs a watch beside the tasks of each worker."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from celery import bootsteps
 
 
 class WatchStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
-    """Runs a watch in the worker's main process. With several workers each has one, so what it leads to is idempotent."""
+    """Runs a watch in the worker's main process. Each of several workers has one, so its actions must be idempotent."""
 
     requires = {"celery.worker.components:Pool"}
 
@@ -15,11 +15,11 @@ class WatchStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no 
         self._watch: Any = None
 
     def reflector(self, client: Any) -> Any:
-        """Return the watch, which isn't started yet. What needs Django's apps is imported here."""
+        """Return the watch, not started yet. Imports that need Django's apps are made here."""
         raise NotImplementedError
 
     def start(self, parent: Any) -> None:
-        """Start it; an API server that isn't there yet is waited for in its own thread."""
+        """Start the watch; its own thread waits for an API server that isn't available yet."""
         from django.conf import settings
 
         from scheduler.cluster.client import Client
@@ -28,7 +28,7 @@ class WatchStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no 
         self._watch.start()
 
     def stop(self, parent: Any) -> None:
-        """End it."""
+        """Stop the watch."""
         if self._watch is not None:
             self._watch.ask_to_stop()
             self._watch.join()
