@@ -1,4 +1,4 @@
-"""When each Assignment last took a Pod: kept as Decisions are stored, so that nobody has to search a history for what isn't there."""
+"""When each Assignment last took a Pod: updated as Decisions are stored, because searching the history for no match is expensive."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -11,22 +11,22 @@ from policies.publishing import live_since
 from scheduler.decisions.record import NewDecision
 from scheduler.models import AssignmentUse, Decision
 
-# A time that is known so closely isn't written anew: a busy Assignment takes a Pod in every batch.
+# A stored time that is this recent isn't updated: a busy Assignment takes a Pod in every batch.
 _CLOSE = timedelta(minutes=1)
 
 
 class Idle(msgspec.Struct, frozen=True):
-    """An Assignment that took no Pod for a long time, and since when that is known."""
+    """An Assignment that took no Pod for a long time, and since when it is known to be idle."""
 
     name: str
     since: datetime
 
 
 def note_uses(decisions: Iterable[Decision | NewDecision]) -> None:
-    """Note that Assignments took Pods, in shadow too.
+    """Note that Assignments took Pods, also in shadow mode.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     newest: dict[str, datetime] = {}
     for row in decisions:
@@ -46,17 +46,17 @@ def note_uses(decisions: Iterable[Decision | NewDecision]) -> None:
 
 
 def last_uses(names: Iterable[str]) -> dict[str, datetime]:
-    """Return when each of these Assignments last took a Pod, as far as one did."""
+    """Return when each of these Assignments last took a Pod; those that never did are missing."""
     return dict(AssignmentUse.objects.filter(name__in=list(names)).values_list("name", "last_at"))
 
 
 def kept_since() -> datetime | None:
-    """Return from when on uses are kept."""
+    """Return since when uses are recorded."""
     return AssignmentUse.objects.filter(name=AssignmentUse.KEPT_SINCE).values_list("last_at", flat=True).first()
 
 
 def idle_now(now: datetime, names: Collection[str] | None = None) -> list[Idle]:
-    """Return the live Assignments that took no Pod for longer than the setting says; with names, of these alone."""
+    """Return the live Assignments that took no Pod for longer than the setting allows; with `names`, only among these."""
     kept = kept_since()
     since = live_since(RevisionPart.Kind.ASSIGNMENT, names)
     if kept is None or not since:
@@ -68,14 +68,14 @@ def idle_now(now: datetime, names: Collection[str] | None = None) -> list[Idle]:
 def idle(
     live_since: Mapping[str, datetime], last: Mapping[str, datetime], kept: datetime, now: datetime, longest: timedelta
 ) -> list[Idle]:
-    """Return the Assignments that took no Pod for longer than that, those idle longest first. Pure.
+    """Return the Assignments that took no Pod for longer than `longest`, those idle longest first. Pure.
 
     Args:
-        live_since: of each live Assignment, since when it is live as it is.
-        last: when each last took a Pod, as far as one did.
-        kept: from when on that is known.
-        now: the moment.
-        longest: how long is no sign of anything.
+        live_since: for each live Assignment, since when its current form is live.
+        last: when each last took a Pod; those that never did are missing.
+        kept: since when uses are recorded.
+        now: the current time.
+        longest: how long an Assignment may be idle.
     """
     found = [Idle(name, max(since, kept, last.get(name, kept))) for name, since in live_since.items()]
     return sorted((each for each in found if now - each.since > longest), key=lambda each: (each.since, each.name))

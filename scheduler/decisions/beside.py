@@ -1,4 +1,4 @@
-"""Two answers beside each other, node by node: nodes that both treat alike share a row. Pure."""
+"""Compares two answers node by node: nodes that both treat alike share a row. Pure."""
 
 from collections.abc import Iterator
 
@@ -14,24 +14,24 @@ _EVERY_ROW = 1_000_000
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What an answer said of a node: that it passes, or who refused it and why; and its points."""
+    """An answer's verdict on a node: that it passes, or the rule that refused it and why; and its points."""
 
     verdict: str
     points: int | None = None
 
     @property
     def mark(self) -> str:
-        """Return the sign of the verdict: ✓ of a node that passes, · of one not asked about, ✗ of a refused one."""
+        """Return the verdict's sign: ✓ for a node that passes, · for one that wasn't evaluated, ✗ for a refused one."""
         return {_PASSES: "✓", _NOT_ASKED: "·"}.get(self.verdict, "✗")
 
     @property
     def kind(self) -> str:
-        """Return what a page draws the verdict as."""
+        """Return the kind of cell that a page draws for the verdict."""
         return {_PASSES: "good", _NOT_ASKED: "none"}.get(self.verdict, "bad")
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Nodes of which both answers said the same two things."""
+    """Nodes with the same pair of verdicts."""
 
     first: Said
     second: Said
@@ -39,12 +39,12 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Whether the two said different things."""
+        """Whether the two verdicts differ."""
         return self.first != self.second
 
 
 def compared(first: Answer, second: Answer) -> list[Pair]:
-    """Return what two answers said, those nodes first of which it differs, the largest groups before others."""
+    """Return the verdicts of two answers; differing ones first, larger groups before smaller ones."""
     one, other = dict(_said(first)), dict(_said(second))
     nothing = Said(_NOT_ASKED)
     groups: dict[tuple[Said, Said], list[str]] = {}
@@ -69,15 +69,15 @@ def _said(answer: Answer) -> Iterator[tuple[str, Said]]:
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer comes to: who passes, who is best, who refuses; and its table.
+    """A summary of an answer: the nodes that pass, the best node, the refusing rules; and its table.
 
     Attributes:
-        names: the nodes asked about.
-        best: the feasible node with the highest total, of equals the first by name; empty without scores that count.
-        points: its points, 0..10.
-        ties: how many other nodes have its total.
+        names: the candidate nodes.
+        best: the feasible node with the highest total, on a tie the first by name; empty without scores that count.
+        points: the best node's points, 0..10.
+        ties: how many other nodes have the same total.
         scored: whether there are scores that count.
-        missed: the rules that there was no time for.
+        missed: the rules that weren't evaluated in time.
     """
 
     names: list[str]
@@ -111,7 +111,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Both(msgspec.Struct, frozen=True):
-    """Nodes that a draft treats alike, and so does what is live: their row of either table."""
+    """Nodes that the draft treats alike and the live rules treat alike: their row in each of the two tables."""
 
     nodes: list[str]
     draft: Row
@@ -119,7 +119,7 @@ class Both(msgspec.Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Whether the two come to something else: who may be used, with how many points, and who wins."""
+        """Whether the two rows differ in feasibility, points or winner."""
         live = self.live
         return live is not None and (
             (self.draft.feasible, self.draft.total, self.draft.best) != (live.feasible, live.total, live.best)
@@ -127,7 +127,7 @@ class Both(msgspec.Struct, frozen=True):
 
 
 def side_by_side(draft: Judged, live: Judged | None) -> list[Both]:
-    """Return two tables of the same nodes as one: rows that differ first, then those refused, the largest groups before others."""
+    """Return two tables of the same nodes as one: differing rows first, then refused ones, larger groups before smaller ones."""
     of_live = {name: row for row in live.matrix.rows for name in row.nodes} if live else {}
     found: list[Both] = []
     for row in draft.matrix.rows:

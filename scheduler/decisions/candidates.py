@@ -20,7 +20,7 @@ class SentVictim(msgspec.Struct, omit_defaults=True):
 
 
 class SentCandidate(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A node, and whom kube-scheduler would remove there."""
+    """A node, and the Pods that kube-scheduler would preempt there."""
 
     node: str
     victims: list[SentVictim]
@@ -31,7 +31,7 @@ def read_recorded(json: str) -> Pod:
     """Return a Pod that was recorded.
 
     Raises:
-        msgspec.DecodeError, ObjectError: it can't be read.
+        msgspec.DecodeError, ObjectError: the JSON can't be decoded.
     """
     return Pod.from_json(msgspec.json.decode(json))
 
@@ -39,12 +39,12 @@ def read_recorded(json: str) -> Pod:
 def candidates_on(
     snapshot: Snapshot, sent: Iterable[SentCandidate], read: Callable[[str], Pod] = read_recorded
 ) -> list[Candidate]:
-    """Return the candidates with their victims: as the Snapshot has them on the node, where they were named by UID.
+    """Return the candidates with their victims; victims that were named by UID are taken from the node in the Snapshot.
 
     Args:
-        snapshot: what is decided on.
-        sent: what kube-scheduler sent.
-        read: makes a Pod of its JSON; what it raises goes through.
+        snapshot: the Snapshot to decide on.
+        sent: the candidates that kube-scheduler sent.
+        read: makes a Pod from its JSON; its exceptions are passed on.
     """
     return [Candidate(each.node, _victims(snapshot, each, read), each.pdb_violations) for each in sent]
 
@@ -56,22 +56,22 @@ def _victims(snapshot: Snapshot, candidate: SentCandidate, read: Callable[[str],
 
 
 def notes_of_narrowing(found: Narrowing) -> dict[str, Any]:
-    """Return what a Decision says of a narrowing."""
+    """Return a Decision's notes about a narrowing."""
     said: dict[str, Any] = msgspec.to_builtins(found)
     timed_out = said.pop("timed_out")
     return {**said, "timedOut": timed_out} if timed_out else said
 
 
 def notes_of_candidates(sent: Sequence[SentCandidate]) -> dict[str, Any]:
-    """Return what a Decision says of what was asked."""
+    """Return a Decision's notes about the candidates in the call."""
     return {"candidates": msgspec.to_builtins(sent)}
 
 
 def read_candidates(notes: Mapping[str, Any]) -> list[SentCandidate] | None:
-    """Return what was asked; None where that isn't recorded.
+    """Return the candidates in the call; None if they weren't recorded.
 
     Raises:
-        msgspec.ValidationError: it isn't what `notes_of_candidates` writes.
+        msgspec.ValidationError: the notes aren't in the form that `notes_of_candidates` writes.
     """
     found = notes.get("candidates")
     return None if found is None else msgspec.convert(found, list[SentCandidate])

@@ -1,7 +1,7 @@
-"""What made the difference between two answers about a Pod: each decided anew with one thing taken from the other.
+"""Finds the causes of the difference between two answers about a Pod, by deciding again with single inputs exchanged.
 
-The Pod, the rules and the cluster are what an answer follows from, and the time where rules look at it. What alone leads from the
-first answer to the second made the difference; what the second can't do without had a part in it.
+An answer's inputs are the Pod, the rules, the cluster, and the time if rules read it. An input that alone turns the first answer
+into the second caused the difference; an input that is necessary for the second answer contributed to it.
 """
 
 from collections.abc import Mapping
@@ -32,9 +32,9 @@ ASSIGNMENT = "the Assignment that took it"
 
 
 class Causes(msgspec.Struct, frozen=True, kw_only=True):
-    """What made the difference. `alone` are those that each would have done; `needed` those that it took.
+    """The causes of a difference. `alone`: inputs that each suffice alone; `needed`: inputs that are necessary.
 
-    `fault` says why that can't be told; the others are empty then.
+    `fault` says why the causes can't be found; the others are empty then.
     """
 
     sentence: str = ""
@@ -44,14 +44,14 @@ class Causes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Verdict(NamedTuple):
-    """What counts of an answer."""
+    """The parts of an answer that are compared."""
 
     passing: frozenset[str]
     best: str
 
 
 class _Side(NamedTuple):
-    """What an answer followed from. Without a rule set every node passes."""
+    """The inputs of an answer. Without a rule set every node passes."""
 
     pod: Pod
     rule_set: CompiledRuleSet | None
@@ -61,7 +61,7 @@ class _Side(NamedTuple):
 
 
 def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
-    """Return what made the difference between two answers about a Pod, the older one first."""
+    """Return the causes of the difference between two answers about a Pod, the older one first."""
     if before.verb not in DECIDING or before.verb != after.verb:
         return Causes(fault=f"a {before.verb} and a {after.verb} answer different questions")
     replays, snapshots = Replays(), Snapshots()
@@ -94,7 +94,7 @@ def _reads_now(side: _Side) -> bool:
 
 
 def _told(verdicts: Mapping[tuple[str, ...], _Verdict], factors: tuple[str, ...]) -> Causes:
-    """Return what follows from the answers, by what was taken from the second."""
+    """Return the causes that follow from the verdicts; each key has the inputs that were taken from the second answer."""
     first, second = verdicts[()], verdicts[factors]
     if first == second:
         return Causes(sentence="Decided anew, both give the same nodes.")
@@ -114,10 +114,10 @@ def _told(verdicts: Mapping[tuple[str, ...], _Verdict], factors: tuple[str, ...]
 
 
 def _side_of(decision: Decision, replays: Replays, snapshots: Snapshots) -> _Side:
-    """Return what a Decision followed from.
+    """Return the inputs of a Decision.
 
     Raises:
-        ReplayError, ObjectError, ValueError: something of it isn't there, or can't be read.
+        ReplayError, ObjectError, ValueError: an input is missing, or can't be read.
     """
     body = read_body(bytes(decision.body))
     _check(decision, body)
@@ -129,10 +129,10 @@ def _side_of(decision: Decision, replays: Replays, snapshots: Snapshots) -> _Sid
 
 
 def _check(decision: Decision, body: Body) -> None:
-    """Refuse what wasn't decided by rules alone.
+    """Refuse a Decision that wasn't made by rules alone.
 
     Raises:
-        ReplayError: it wasn't.
+        ReplayError: the Decision wasn't made by rules alone.
     """
     message = ""
     if decision.error:
@@ -146,7 +146,7 @@ def _check(decision: Decision, body: Body) -> None:
 
 
 def _mixed(old: _Side, new: _Side, taken: tuple[str, ...]) -> _Side:
-    """Return the old side with some things of the new one; the nodes asked about go with the cluster."""
+    """Return the old side with some inputs of the new one; the candidate nodes are exchanged with the cluster."""
 
     def side(factor: str) -> _Side:
         return new if factor in taken else old

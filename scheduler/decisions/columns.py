@@ -1,7 +1,7 @@
-"""An Answer as columns of bytes, and back. Pure.
+"""Encodes an Answer as columns of bytes, and decodes it. Pure.
 
-What follows from the rest isn't written: totals and points follow from raw scores and weights, refusals from verdicts.
-Verdicts and scores are written in as few bytes a node as they need; a column in which all is the same, as one.
+Derived values aren't written: totals and points follow from raw scores and weights, refusals from verdicts.
+Verdicts and scores take as few bytes per node as they need; a column of equal values is written as one value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,16 @@ from policies.engine.ruleset import FilterRule, ScoreRule
 from policies.engine.status import PASSED, Code, Status
 
 _KINDS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
-# How many bytes numbers take that need so many bits beside the sign.
+# The bytes of a number, by its bits beside the sign.
 _WIDTHS = [1] * 8 + [2] * 8 + [4] * 16 + [8] * 32
-# Of a rule's codes, a byte each: -2 for a node that it refused, -1 for any other.
+# Maps a rule's codes, a byte each, to -2 for a node that it refused and -1 for any other.
 _LEFT = np.where(np.arange(256) < 0x80, NOT_EVALUATED, PASSED).astype(np.int8).tobytes()  # noqa: PLR2004 - from there on negative
 _PASSED = np.int8(PASSED).tobytes()
 _BYTE = 0x7F
 _SHORT = 0x7FFF
-# Runs that are shorter on the average take more bytes than the differences of all rows.
+# Shorter runs, on average, take more bytes than the differences of all rows.
 _SHORTEST_RUN = 3
-# Runs aren't looked for in fewer rows: a request would wait for that longer than for two bytes a row, which are compressed later.
+# Runs aren't searched for in fewer rows: a request would wait longer for that than for two bytes per row, which are compressed later.
 _FEWEST_FOR_RUNS = 2_000
 Integers = npt.NDArray[Any]
 
@@ -48,12 +48,12 @@ def pack(numbers: Integers) -> Packed:
     """Write whole numbers."""
     if not len(numbers):
         return Packed(1, 0, b"")
-    # The highest bit that is set in any of them tells how many they need; a negative one shows in the sign.
+    # The highest bit that is set in any number gives the width; a negative number shows in the sign.
     return _pack(numbers, int(np.bitwise_or.reduce(numbers)))
 
 
 def _pack_together(columns: Sequence[Integers]) -> list[Packed]:
-    """Write columns of the same length: nearly always each number of them takes a byte, which is seen and done for all at once."""
+    """Write columns of the same length: nearly always each number takes one byte, which is checked and done for all at once."""
     if len(columns) > 1 and len(columns[0]):
         together = np.concatenate(columns)
         bits = int(np.bitwise_or.reduce(together))
@@ -71,14 +71,14 @@ def _pack(numbers: Integers, together: int) -> Packed:
 
 
 def _packed(data: bytes, width: int, size: int) -> Packed:
-    # Compared with its own neighbours, after a look at both ends: nearly no column gets further than that.
+    # First the two ends are compared, then neighbours: few columns get further than the ends.
     if data[:width] == data[-width:] and data[width:] == data[:-width]:
         data = data[:width]
     return Packed(width, size, data)
 
 
 class StoredFilter(msgspec.Struct, array_like=True):
-    """What one filter rule said. `verdicts` is None where it refused nobody that was left."""
+    """One filter rule's verdicts. `verdicts` is None if it refused none of the remaining nodes."""
 
     rule: str
     mode: str
@@ -88,7 +88,7 @@ class StoredFilter(msgspec.Struct, array_like=True):
 
 
 class StoredScore(msgspec.Struct, array_like=True):
-    """What one score rule gave, beside the nodes that were scored."""
+    """One score rule's scores, in the order of the scored nodes."""
 
     rule: str
     mode: str
@@ -98,7 +98,7 @@ class StoredScore(msgspec.Struct, array_like=True):
 
 
 class StoredAnswer(msgspec.Struct, array_like=True):
-    """An Answer about `size` nodes. `scored` is None when all feasible ones were; else positions."""
+    """An Answer about `size` nodes. `scored` is None when all feasible nodes were scored; else their positions."""
 
     size: int
     filters: list[StoredFilter]
@@ -121,9 +121,9 @@ class Runs(msgspec.Struct, array_like=True, frozen=True):
 
 
 class StoredOrder(msgspec.Struct, array_like=True):
-    """The nodes asked about, in order, as rows of the table: by runs, or by their differences, or all from row 0 on.
+    """The candidate nodes, in order, as rows of the table: as runs, as differences, or all from row 0 on.
 
-    kube-scheduler sends runs: its workers take nodes in chunks. -1 stands for a name that the table doesn't have; these
+    kube-scheduler sends runs: its workers take nodes in chunks. -1 stands for a name that isn't in the table; such names
     are listed in `unknown`, in order.
     """
 
@@ -142,11 +142,11 @@ class StoredOrder(msgspec.Struct, array_like=True):
 
 
 def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
-    """Write down which nodes were asked about.
+    """Encode the candidate nodes.
 
     Args:
-        rows: of the table, -1 for a name that it doesn't have.
-        names: those asked about, beside `rows`.
+        rows: of the table, -1 for a name that isn't in it.
+        names: the candidates' names, parallel to `rows`.
     """
     size = len(rows)
     if size == 0:
@@ -154,7 +154,7 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     if size < _FEWEST_FOR_RUNS:
         return _store_differences(rows, names)
     steps = rows[1:] - rows[:-1]
-    # Where runs begin, and behind the last.
+    # The starts of runs, and the end of the last one.
     begins = np.empty(size + 1, dtype=np.bool_)
     begins[0] = begins[-1] = True
     np.not_equal(steps, 1, out=begins[1:-1])
@@ -164,7 +164,7 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     starts = bounds[:-1]
     firsts = rows.take(starts)
     together = int(np.bitwise_or.reduce(firsts))
-    # -1 follows no number of a run, so that it begins one.
+    # -1 never continues a run, so it begins one.
     unknown = _unknown(rows, names) if together < 0 else []
     if len(firsts) == 1 and not together:
         return StoredOrder(size, None, unknown)
@@ -179,7 +179,7 @@ def _store_differences(rows: Integers, names: Sequence[str]) -> StoredOrder:
     differences[1:] -= rows[:-1]
     if together < 0:
         return StoredOrder(len(rows), pack(differences), _unknown(rows, names))
-    # No difference of two numbers that aren't negative needs more bits than they do, beside the sign.
+    # The difference of two non-negative numbers needs no more bits than the numbers, beside the sign.
     width = _WIDTHS[together.bit_length()]
     return StoredOrder(len(rows), Packed(width, len(rows), differences.astype(_KINDS[width]).tobytes()), [])
 
@@ -189,26 +189,26 @@ def _unknown(rows: Integers, names: Sequence[str]) -> list[str]:
 
 
 def store_answer(answer: Answer) -> StoredAnswer:
-    """Write down what the rules said."""
+    """Encode the rules' answer."""
     filters = _store_filters(answer)
     raws = _pack_together([raw for _rule, raw, _faults in answer.scores])
     scores = [
         StoredScore(rule.key, rule.mode, rule.weight, faults, raw)
         for (rule, _raw, faults), raw in zip(answer.scores, raws, strict=True)
     ]
-    # What was refused for want of time stands in no column.
+    # Nodes that were refused for lack of time appear in no column.
     as_follows = not answer.scores or (len(answer.scored) == answer.feasible_count and not answer.missed)
     scored = None if as_follows else pack(answer.scored)
     return StoredAnswer(len(answer.refusal), filters, scores, scored)
 
 
 def _both(one: bytes, other: bytes) -> bytes:
-    """Return which nodes two rules have left: -1 for each, -2 for the others."""
+    """Return the nodes that two rules have left: -1 for each, -2 for the others."""
     return np.bitwise_and(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)).tobytes()
 
 
 def _store_filters(answer: Answer) -> list[StoredFilter]:
-    """Write down verdicts; what a rule that refused nobody says follows from the rules before it."""
+    """Encode verdicts; those of a rule that refused no node follow from the rules before it."""
     stored = []
     size = len(answer.refusal)
     as_bytes = nobody = _PASSED * size
@@ -219,7 +219,7 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
             continue
         if refused is not None:
             left = refused.translate(_LEFT)
-            # What no rule before had refused is left by this one alone.
+            # If no earlier rule refused a node, the remaining nodes follow from this rule alone.
             as_bytes = left if as_bytes is nobody else _both(as_bytes, left)
             refused = None
         width = 1 if len(statuses) <= _BYTE else 2 if len(statuses) <= _SHORT else 4
@@ -227,7 +227,7 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
         if data != as_bytes:
             verdicts = _packed(data, width, size)
             if rule.mode == "enforce":
-                # What is left is worked out where another rule needs it.
+                # The remaining nodes are computed when another rule needs them.
                 refused = data if width == 1 else np.sign(codes).astype(np.int8).tobytes()
         said: list[tuple[str, str]] = [(status.code, status.reason) for status in statuses]
         stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
@@ -235,14 +235,14 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
 
 
 def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
-    """Return the Answer back. Its rules hold key, mode and weight only.
+    """Decode an Answer. Its rules have only key, mode and weight.
 
     Args:
-        stored: what was written.
-        names: of the nodes, in the order asked; those that the table had.
+        stored: the encoded answer.
+        names: the candidates' names, in order; only those in the table.
     """
     answer = Answer(names)
-    # What rules say that refused nobody: the same until the next one that did.
+    # The verdicts of rules that refused no node: the same until the next rule that did.
     silent = None
     for column in stored.filters:
         if column.verdicts is None:

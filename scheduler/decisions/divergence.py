@@ -1,8 +1,8 @@
-"""How a shadow's answer differs from the one that was given, for the Pod. Pure.
+"""How a shadow's answer differs from the enforced one, for the Pod. Pure.
 
-Both are about the same nodes in the same order. What counts is what would have become of the Pod: whether it could have gone
-to the node that it got. Behind kube-scheduler that node isn't known yet when the shadow is decided: where it depends
-on the node, the comparison stays open until the Pod is seen on one.
+Both are about the same nodes in the same order. The comparison is about the Pod's outcome: whether it could have gone
+to the node that it got. Behind kube-scheduler, that node isn't known yet when the shadow is evaluated: if the result depends
+on the node, the comparison stays open until the watch shows the Pod on one.
 """
 
 from enum import StrEnum
@@ -18,24 +18,24 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class Divergence(StrEnum):
-    """What the shadow would have done, beside what was done."""
+    """What the shadow would have done, compared with what was done."""
 
-    # The Pod could have had the same node, or none, as it had none.
+    # The Pod could have had the same node; or it had none, and would have had none.
     AGREED = "agreed"
-    # No node, though there were some.
+    # No node passes, though some did.
     REFUSED_ALL = "refused all"
-    # Some nodes, but not the one that the Pod got.
+    # Some nodes pass, but not the one that the Pod got.
     REFUSED_NODE = "refused the node"
     # The Pod's node is allowed, but another is better.
     ANOTHER_NODE = "another node"
-    # Some node for a Pod that had none.
+    # Some node passes for a Pod that had none.
     LET_PASS = "let pass"  # noqa: S105 - no password
     # It depends on the node that the Pod gets.
     OPEN = "open"
 
 
 class Subject(msgspec.Struct, frozen=True, order=True):
-    """Whose shadow it is, and of which question: what divergences are counted by."""
+    """The shadow's Assignment, rule set and verb: the key by which divergences are counted."""
 
     revision: int
     assignment: str
@@ -45,11 +45,11 @@ class Subject(msgspec.Struct, frozen=True, order=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of two answers that are compared, beside the nodes asked about.
+    """One of two answers that are compared, as masks over the candidate nodes.
 
     Attributes:
-        passes: which nodes the Pod may use.
-        best: which of them it gets, or may get; None where the answer doesn't say.
+        passes: the nodes that the Pod may use.
+        best: the ones that it gets, or may get; None if the answer doesn't say.
     """
 
     passes: _Mask
@@ -57,11 +57,11 @@ class Side(msgspec.Struct, frozen=True):
 
 
 def given(answer: Answer | None, size: int) -> Side:
-    """Return the answer that kube-scheduler got: its one node, or the best ones, or any that pass.
+    """Return the answer that kube-scheduler got: its one node, or the best ones, or all that pass.
 
     Args:
-        answer: what the rules said; None where no Assignment took the Pod, so that all nodes passed.
-        size: how many nodes were asked about.
+        answer: the rules' answer; None if no Assignment matched the Pod, so that all nodes passed.
+        size: the number of candidate nodes.
     """
     if answer is None:
         passes = np.ones(size, dtype=np.bool_)
@@ -86,9 +86,9 @@ def would_be(answer: Answer, *, is_inside: bool, is_exact: bool) -> Side:
     """Return what a shadow would have answered, had it been enforced.
 
     Args:
-        answer: what its rules said.
-        is_inside: whether its rules in mode shadow are what is tried, of a rule set that is enforced. They would count too.
-        is_exact: whether nodes are ranked by their totals, as Berth's own scheduler does, or by points as kube-scheduler's.
+        answer: the answer of its rules.
+        is_inside: whether this is about the rules in mode shadow of an enforced rule set. They would count too.
+        is_exact: whether nodes are ranked by their totals, as in Berth's own scheduler, or by points, as in kube-scheduler.
     """
     passes = answer.refusal == PASSED
     totals, points = answer.totals, answer.points
@@ -106,7 +106,7 @@ def would_be(answer: Answer, *, is_inside: bool, is_exact: bool) -> Side:
 
 
 def compare(real: Side, shadow: Side) -> Divergence:
-    """Return what a shadow would have done, beside what was done."""
+    """Return what a shadow would have done, compared with what was done."""
     if not np.logical_or.reduce(real.passes):
         return Divergence.LET_PASS if np.logical_or.reduce(shadow.passes) else Divergence.AGREED
     if not np.logical_or.reduce(shadow.passes):
@@ -118,7 +118,7 @@ def compare(real: Side, shadow: Side) -> Divergence:
 
 
 def settled(shadow: Side, position: int) -> Divergence:
-    """Return what becomes of an open comparison once the Pod is on a node, by its position among those asked about."""
+    """Return the result of an open comparison once the Pod is on a node; `position` is the node's among the candidates."""
     node = np.zeros(len(shadow.passes), dtype=np.bool_)
     node[position] = True
     return _compare_best(node, shadow)
@@ -133,7 +133,7 @@ def _compare_best(best: _Mask, shadow: Side) -> Divergence:
 
 
 def _spread(of_scored: _Mask, answer: Answer) -> _Mask:
-    """Put what is known of the scored nodes beside all nodes."""
+    """Spread a mask over the scored nodes to all nodes."""
     spread = np.zeros(len(answer.refusal), dtype=np.bool_)
     spread[answer.scored] = of_scored
     return spread

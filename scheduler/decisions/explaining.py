@@ -1,7 +1,7 @@
-"""Why a Pod may use the nodes that it may, and why not the others: a recorded Decision in sentences.
+"""Explains a recorded Decision in sentences: why the Pod may use some nodes, and why not the others.
 
-What a rule read of nodes comes from the Snapshot that the Decision was made on, put together again. Where that isn't
-there any more, it is named, and its value isn't known.
+The values that a rule read come from the Decision's Snapshot, which is rebuilt. If the Snapshot was pruned, the
+fields are named, and their values are unknown.
 """
 
 from collections.abc import Iterator
@@ -42,13 +42,13 @@ from scheduler.models import Decision
 
 _PASSED, _NOT_EVALUATED = -1, -2
 _MAX_NAMES = 5
-# The verbs that are about nodes of which the best is looked for.
+# The verbs that look for the best of several nodes.
 _SCORING = ("filter", "prioritize", "schedule")
 _NOT_RECORDED = "(not recorded)"
 
 
 class Sentence(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """What one rule said of a group of nodes. `raw` is a score's, 0..100; `wanted` is empty for an unknown version."""
+    """One rule's verdict on a group of nodes. `raw`: a score, 0..100; `wanted` is empty if the rule set's version is unknown."""
 
     rule: str
     kind: str
@@ -63,7 +63,7 @@ class Sentence(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
 
 
 class _Recorded(NamedTuple):
-    """A Decision, its body, and what it was made on; None where that isn't there any more."""
+    """A Decision, its body, and its Snapshot; None if that was pruned."""
 
     decision: Decision
     body: dict[str, Any]
@@ -71,7 +71,7 @@ class _Recorded(NamedTuple):
 
 
 def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
-    """Return a Decision in words and as a table; of one node also what would change each rule's word on it."""
+    """Return a Decision in words and as a table; for one node also what would change each rule's verdict."""
     body = body_of(decision)
     own = _rule_set_of(decision, body)
     rule_set = _asked(decision, own)
@@ -106,13 +106,13 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
 
 
 def _of_node(own: RuleSet | None, recorded: _Recorded, cycle: Cycle, node: str) -> dict[str, Any]:
-    """Return what would change each rule's word on a node; or why that isn't worked out. `own` is without the default filters."""
+    """Return what would change each rule's verdict on a node, or why that is unknown. `own` is without the default filters."""
     limit, decision = TimeLimit(), recorded.decision
     rule_set = CompiledRuleSet(own) if own else default_profile()
     if own and decision.verb == "schedule":
         rule_set = with_default_filters(rule_set)
     names = list(recorded.body.get("nodes") or []) if decision.verb in _SCORING else []
-    # Scores are given over the nodes asked about; one that wasn't is scored beside these.
+    # Scores are normalized over the candidates; a node that wasn't one is scored together with them.
     rows = cycle.table.rows(names if node in names else [*names, node]) if names else cycle.table.all_rows()
     rows = rows[rows >= 0]
     cycle = Cycle(
@@ -122,7 +122,7 @@ def _of_node(own: RuleSet | None, recorded: _Recorded, cycle: Cycle, node: str) 
         if decision.verb == "schedule":
             answer = judge(rule_set, cycle, rows)
         else:
-            # /prioritize scores what it is asked about, whatever filters say; of another node these come first.
+            # /prioritize scores its candidates whatever filters say; for any other node, filters are evaluated first.
             is_only_scored = decision.verb == "prioritize" and node in names
             answer = decide(rule_set, cycle, rows, filtering=not is_only_scored)
         return {"node": msgspec.to_builtins(explain_node(rule_set, cycle, node, rows, answer))}
@@ -131,11 +131,11 @@ def _of_node(own: RuleSet | None, recorded: _Recorded, cycle: Cycle, node: str) 
 
 
 def sentences_of(decision: Decision, body: dict[str, Any]) -> list[Sentence]:
-    """Return what each rule said, without what it read of nodes: as quick as the body is read.
+    """Return each rule's verdicts, without the values it read from nodes: this takes no longer than reading the body.
 
     Args:
         decision: the Decision.
-        body: as `body_of` gives it.
+        body: as `body_of` returns it.
     """
     rule_set = _asked(decision, _in_force(body, _held(decision)))
     return list(_sentences(_Recorded(decision, body, None), rule_set, "", with_seen=False))
@@ -183,7 +183,7 @@ def _table(matrix: Matrix, node: str) -> dict[str, Any]:
 
 
 def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
-    """Return the rule set as it was, with the params in force; None when it isn't here any more."""
+    """Return the rule set as it was, with the params in force; None if it was deleted."""
     found = RuleSetVersion.objects.filter(rule_set__name=decision.rule_set, number=decision.rule_set_version)
     version = found.select_related("rule_set").prefetch_related("rules").first()
     try:
@@ -205,7 +205,7 @@ def _held(decision: Decision) -> RuleSet | None:
 
 
 def _in_force(body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:
-    """Return a rule set with the params that the Assignment gave, and without the rules that were out of force."""
+    """Return a rule set with the Assignment's params, and without the rules that were suspended."""
     if rule_set is not None and (given := (body.get("notes") or {}).get("params")):
         spec = msgspec.structs.replace(rule_set.spec, params=overridden(rule_set.spec.params, given))
         rule_set = msgspec.structs.replace(rule_set, spec=spec)
@@ -215,9 +215,9 @@ def _in_force(body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:
 
 
 def _asked(decision: Decision, rule_set: RuleSet | None) -> RuleSet | None:
-    """Return the document of all that was asked: Berth's own scheduler asks a rule set behind the classic default set.
+    """Return the document of all evaluated rules: Berth's own scheduler puts the classic default set before a rule set.
 
-    That one alone has no version.
+    The default set alone has no version.
     """
     is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
     return document_with_default_filters(rule_set) if is_behind else rule_set
@@ -236,13 +236,13 @@ def _sentences(
     refused: set[str] = set()
     missed = (body.get("notes") or {}).get("missed") or ()
     late = (each.get("rule", "") for each in body.get("filters") or [] if each.get("mode") == "enforce")
-    # The first that there was no time for, where the rule set refuses nodes then.
+    # The first rule without time to be evaluated, if the rule set refuses nodes then.
     in_vain = "" if recorded.decision.feasible else next((name for name in late if name in missed), "")
     asked: set[str] = set()
     for column in body.get("filters") or []:
         name = column.get("rule", "")
         head, verdicts = f"filter {name}{version}", column.get("verdicts") or []
-        # A second column is of Berth's own scheduler, which asks once more about nodes that Pods are nominated to.
+        # A second column of a rule is from Berth's own scheduler, which evaluates nodes with nominated Pods once more.
         where = ", beside the Pods nominated there" if name in asked else ""
         asked.add(name)
         wanted, expression = _wanted(filters.get(name))
@@ -267,7 +267,7 @@ def _sentences(
 
 
 def _unknown_sentences(recorded: _Recorded, only: str) -> Iterator[Sentence]:
-    """Iterate over what was said of nodes that Berth didn't know: /filter refuses them where rules decide. Of one node just it."""
+    """Iterate over the sentences about unknown nodes: /filter refuses them if rules decide. With `only`, just for that node."""
     names = [name for name in recorded.body.get("unknown") or [] if only in {"", name}]
     if names and recorded.decision.verb == "filter" and recorded.decision.rule_set:
         said = f"Berth hadn't seen {named(names)} yet when it was asked, and refused {_them(names)}"
@@ -283,7 +283,7 @@ def _unknown_sentences(recorded: _Recorded, only: str) -> Iterator[Sentence]:
 
 
 def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, list[str]]]:
-    """Return the nodes that have the same value, in the order in which values first come up; of one node just it."""
+    """Return the nodes grouped by value, in the order in which values first occur; with `only`, just that node."""
     groups: dict[Any, list[str]] = {}
     for node, value in zip(nodes, values, strict=False):
         if only in {"", node}:
@@ -292,7 +292,7 @@ def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, l
 
 
 def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None]:
-    """Return what a rule goes by, and its expression where it has one."""
+    """Return what a rule requires, and its expression if it has one."""
     if rule is None:
         return "", None
     if rule.builtin:
@@ -304,7 +304,7 @@ def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None
 def _seen(
     expression: Expression | None, recorded: _Recorded, params: dict[str, Any], nodes: list[str]
 ) -> dict[str, Any]:
-    """Return what an expression read. Where nodes differ in it, the values stand beside their names."""
+    """Return the values that an expression read. If nodes differ, each value comes with the nodes' names."""
     if expression is None:
         return {}
     if recorded.cycle is not None:
@@ -344,9 +344,9 @@ def _unasked(
     is_late: bool,
     is_refusal: bool,
 ) -> Iterator[Sentence]:
-    """Iterate over why a rule wasn't asked about nodes: `refused` are those that earlier rules had refused.
+    """Iterate over why a rule wasn't evaluated for nodes: `refused` are those that earlier rules had refused.
 
-    Of the others it says whether there was no time, and whether they are refused for that.
+    For the others it says whether there was no time, and whether they are refused for that.
     """
     before = [name for name in nodes if name in refused]
     others = [name for name in nodes if name not in refused]
@@ -354,7 +354,7 @@ def _unasked(
         said = f"wasn't asked about {named(before)}: an earlier rule had refused {_them(before)}"
         yield _filter_sentence(column, head, _NOT_EVALUATED, before, wanted, seen, said)
     if others:
-        # Berth's own scheduler asks once more about nodes that Pods are nominated to, and about no others.
+        # Berth's own scheduler evaluates only nodes with nominated Pods once more.
         said = f"wasn't asked once more about {named(others)}: no Pods nominated there count"
         if is_late:
             said = f"wasn't asked about {named(others)}: there was no time left for {_them(others)}"
@@ -435,7 +435,7 @@ def _score_sentence(
 
 
 def _veto_sentence(veto: Veto) -> Sentence:
-    """Return why preemption was kept off a node; a veto is recorded with its own sentence."""
+    """Return why preemption on a node was vetoed; a veto is recorded with its own sentence."""
     return Sentence(
         rule=veto.rule,
         kind="victims",

@@ -1,4 +1,4 @@
-"""What lists are narrowed by and only the body says: the Pod's owner, and the rules that refused nodes. Pure: bytes in, texts out."""
+"""Facts that lists filter by and only the body has: the Pod's owner, and the rules that refused nodes. Pure: bytes in, texts out."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from scheduler.decisions.columns import StoredFilter
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Who the Pod belongs to, and who refused nodes: names between line ends, so that a whole one is found."""
+    """The Pod's owner, and the rules that refused nodes: names between line ends, so that a search matches whole names."""
 
     owner_kind: str = ""
     owner_name: str = ""
@@ -28,7 +28,7 @@ class _Answer(msgspec.Struct, array_like=True):
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """The members of a Body up to the answer; the others are passed over."""
+    """The members of a Body up to the answer; the others are skipped."""
 
     pod: bytes
     namespace_labels: msgspec.Raw
@@ -43,7 +43,7 @@ _pods = msgspec.json.Decoder(_Object)
 
 
 def facts_in(encoded: bytes | memoryview) -> Facts:
-    """Return what is known of an encoded Body; nothing of one that can't be read."""
+    """Return the facts in an encoded Body; empty ones if it can't be decoded."""
     try:
         body = _decode_body(encoded)
         kind, name = owner_of(decode_object(body.pod, _pods).metadata)
@@ -53,7 +53,7 @@ def facts_in(encoded: bytes | memoryview) -> Facts:
 
 
 def owner_of(metadata: Metadata) -> tuple[str, str]:
-    """Return kind and name of what a Pod belongs to: the Deployment behind its ReplicaSet; empty for a Pod by itself."""
+    """Return kind and name of a Pod's owner: the Deployment behind its ReplicaSet; empty for a Pod without an owner."""
     owner = metadata.controller
     if owner is None:
         return "", ""
@@ -68,5 +68,5 @@ def as_lines(names: Iterable[str]) -> str:
 
 
 def _refusing(filters: Iterable[StoredFilter]) -> list[str]:
-    """Return the enforced rules that refused a node: those that have said a status of one."""
+    """Return the enforced rules that refused a node: those with a status."""
     return [column.rule for column in filters if column.mode == "enforce" and column.verdicts and column.statuses]

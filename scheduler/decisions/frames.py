@@ -1,8 +1,8 @@
-"""Frames: how records stand in a file of the spool. Pure: bytes in, bytes out.
+"""Frames: the format of records in the spool's files. Pure: bytes in, bytes out.
 
-A frame is a header (length of the payload, CRC-32, sequence, kind; little endian) and the payload. The CRC covers all
-the rest, so that neither zeroes after a loss of power nor a frame in the wrong place are taken for one. Nothing else
-says what a file holds: positions are found by reading it from the start.
+A frame is a header (length of the payload, CRC-32, sequence, kind; little endian) and the payload. The CRC covers
+everything else, so that neither zeroes after a power failure nor a misplaced frame are taken for a frame. There is no
+index: positions are found by reading a file from the start.
 """
 
 import struct
@@ -16,20 +16,20 @@ import msgspec
 _HEADER = struct.Struct("<IIQB")
 _CHECKED = struct.Struct("<IQB")
 HEADER_BYTES = _HEADER.size
-# The longest payload. A longer one stands in no file of ours.
+# The longest payload. The spool writes no longer one.
 MOST_BYTES = 1 << 30
 
 Buffer = bytes | bytearray | memoryview
 
-# Numbers that are read from records: a column of the database holds them, and the next one, too. A record with another is unreadable.
+# Numbers in records: a database column can hold them and their successor. A record with any other number is unreadable.
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 2)]
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 2)]
-# PostgreSQL takes no NUL: one writer with it would hold up all others for ever.
+# PostgreSQL rejects NUL: a writer's name with NUL would block all other writers for ever.
 Writer = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]{1,1000}\Z")]
 
 
 class Kind(IntEnum):
-    """What a frame holds. CORRUPT stands in no file: it says on the way to the database what could not be read."""
+    """A frame's content. CORRUPT is in no file: it reports unreadable bytes to the database."""
 
     DECISION = 1
     OUTCOME = 2
@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
-    """A frame that was read. `end` is the offset behind it."""
+    """A decoded frame. `end` is the offset after it."""
 
     kind: int
     sequence: int
@@ -65,7 +65,7 @@ def _checksum(length: int, sequence: int, kind: int, parts: Iterable[Buffer]) ->
 
 
 def length_at(data: Buffer) -> int | None:
-    """Return the length of the frame, header included, that begins here; None when the header is cut off."""
+    """Return the length, header included, of the frame that begins here; None when the header is truncated."""
     if len(data) < HEADER_BYTES:
         return None
     length: int = _HEADER.unpack_from(data)[0]
@@ -73,7 +73,7 @@ def length_at(data: Buffer) -> int | None:
 
 
 def read_frame(data: Buffer, start: int) -> Frame | None:
-    """Read the frame that begins at `start`; None when it is cut off or isn't what was written."""
+    """Read the frame that begins at `start`; None when it is truncated or damaged."""
     if start + HEADER_BYTES > len(data):
         return None
     length, checksum, sequence, kind = _HEADER.unpack_from(data, start)

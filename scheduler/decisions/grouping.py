@@ -1,6 +1,6 @@
-"""Decisions that were found, grouped by what people ask about first: the Pod, the rule, the reason, the node.
+"""Groups the Decisions of a search by Pod, rule, reason or node.
 
-Of as many as a search gives at once, newest first: nothing is counted by the database, and the next page has the groups of older ones.
+The groups cover one page of a search, newest first: the database counts nothing, and the next page has the groups of older Decisions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,14 @@ WAYS = {"pod": "Pod", "rule": "rule that refused", "reason": "reason", "node": "
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """Decisions that are alike in one way.
+    """Decisions with one value in common.
 
     Attributes:
-        narrows: the filters of a search that lead to them.
+        narrows: the search filters that select them.
         row: the newest of them.
-        decisions: how many.
-        refused: of these, how many found no node.
-        pods: the UIDs of the Pods that they are about.
+        decisions: their number.
+        refused: the number of them that found no node.
+        pods: the UIDs of their Pods.
         oldest: when the oldest was made.
     """
 
@@ -35,7 +35,7 @@ class Group(msgspec.Struct, kw_only=True):
     oldest: datetime
 
     def add(self, row: Decision) -> None:
-        """Take another one in."""
+        """Add a Decision."""
         self.decisions += 1
         self.refused += row.found_no_node
         self.pods.add(row.pod_uid)
@@ -43,9 +43,9 @@ class Group(msgspec.Struct, kw_only=True):
 
 
 def grouped(rows: Iterable[Decision], way: str) -> list[Group]:
-    """Return groups of Decisions that come newest first, the largest group first. Pure.
+    """Return groups of Decisions, which are given newest first; the largest group comes first. Pure.
 
-    One in which several rules refused nodes is in the group of each; one that has nothing of what is asked for is in none.
+    A Decision in which several rules refused nodes is in the group of each; one without a value to group by is in none.
 
     Args:
         rows: without their bodies.
@@ -75,11 +75,11 @@ def _narrowings(row: Decision, way: str) -> list[dict[str, str]]:
 
 
 def groups_of(search: Search, way: str) -> tuple[list[Group], Page]:
-    """Look for Decisions, MAX_LIMIT of them at most, and group them; returns the page that was grouped, too.
+    """Search for at most MAX_LIMIT Decisions and group them; also returns the page that was grouped.
 
     Raises:
         SearchError: there is no such way.
-        django.db.DatabaseError: the database is away, or took too long.
+        django.db.DatabaseError: the database is unavailable, or took too long.
     """
     if way not in WAYS:
         raise SearchError({"group": f"{way[:40]!r} is none of {', '.join(WAYS)}"})

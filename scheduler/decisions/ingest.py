@@ -1,8 +1,8 @@
-"""Moves records from Redis to the database, each once and in order. Safe to run twice at once.
+"""Moves records from Redis to the database, each once and in order. Safe to run concurrently.
 
-A batch is one transaction, with the checkpoint of each writer inside it: how far its records are stored. What the checkpoint has
-passed is dropped when it comes again; what lies further on than the next record is dropped too, and asked for again,
-for it is still on its writer's disk. So Redis may lose, repeat and mix up.
+A batch is one transaction, which includes each writer's checkpoint: how far its records are stored. A record before the
+checkpoint is a duplicate and is dropped; a record after a gap is dropped too, and requested again, because it is still
+on its writer's disk. So Redis may lose, repeat and reorder records.
 """
 
 import itertools
@@ -56,7 +56,7 @@ from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, Node
 
 logger = logging.getLogger("berth.decisions")
 
-# What a transaction takes besides its rows is shared by so many records.
+# The number of records that share a transaction's overhead.
 BATCH = 2_000
 MAX_BATCHES = 5
 _MISSING = "missing between two records of its writer"
@@ -70,13 +70,13 @@ _decode_part = msgspec.msgpack.Decoder(PartHead).decode
 
 
 def ingest(stream: DecisionStream | None = None) -> int:
-    """Store what waits, at most MAX_BATCHES batches of some BATCH records, and return the number of records handled.
+    """Store waiting records, at most MAX_BATCHES batches of some BATCH records, and return the number of records handled.
 
-    An entry leaves Redis only after what it holds is committed.
+    An entry leaves Redis only after its records are committed.
 
     Raises:
-        StreamError: Redis is away. What was stored stays stored and isn't stored again.
-        django.db.DatabaseError: the database is away. Nothing has left Redis.
+        StreamError: Redis is unavailable. Stored records stay stored and aren't stored again.
+        django.db.DatabaseError: the database is unavailable. Nothing has left Redis.
     """
     stream = stream or DecisionStream(settings.BERTH.redis_url)
     handled = 0
@@ -91,16 +91,16 @@ def ingest(stream: DecisionStream | None = None) -> int:
 
 
 def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
-    """Store entries in one transaction; give from where on writers' records are wanted again.
+    """Store entries in one transaction; return the positions from which writers' records are needed again.
 
     Raises:
-        django.db.DatabaseError: the database is away; nothing is stored.
+        django.db.DatabaseError: the database is unavailable; nothing is stored.
     """
     writers = sorted({each.shipment.writer for each in arrived if each.shipment})
     now = datetime.now(UTC)
     with transaction.atomic():
         hold_up_others(now)
-        # All are there before they are locked: a writer's heartbeat writes into its own row.
+        # All rows must exist before they are locked: a writer's heartbeat writes to its own row.
         Checkpoint.objects.bulk_create([Checkpoint(writer=writer, at=now) for writer in writers], ignore_conflicts=True)
         checkpoints = {
             checkpoint.writer: checkpoint
@@ -114,7 +114,7 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
 
 
 class _Batch:
-    """What the entries of one batch lead to."""
+    """The results of one batch's entries."""
 
     def __init__(self, checkpoints: dict[str, Checkpoint], now: datetime) -> None:
         self._checkpoints = checkpoints
@@ -128,7 +128,7 @@ class _Batch:
         self._gaps: list[DecisionGap] = []
         self._dead_letters: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
-        # By writer: what was shipped in the place of records that are missing, and the number of the last of them.
+        # By writer: the shipments in place of missing records, and the number of the last missing record.
         self._missing: dict[str, list[tuple[Shipment, int]]] = {}
 
     def take(self, arrived: Arrived) -> None:
@@ -185,7 +185,7 @@ class _Batch:
                 checkpoint.next_sequence = max(corrupt.next_sequence, shipment.sequence)
                 if not corrupt.data:
                     self._take_missing(shipment, corrupt.next_sequence)
-                # Damage that held no record has the number of the record behind it: it may come again.
+                # Damaged bytes without a record have the number of the record after them, which may still come.
                 elif not has_passed:
                     self._dead_letter(shipment, "it was corrupt, and with it the rest of its segment", corrupt.data)
             case unknown:
@@ -193,7 +193,7 @@ class _Batch:
                 raise ValueError(message)
 
     def _take_missing(self, shipment: Shipment, next_sequence: int) -> None:
-        """Remember records of which nothing is left. Decisions among them show as a gap, by their own numbers."""
+        """Note records that are lost. Decisions among them show as a gap, by their own numbers."""
         if next_sequence > shipment.sequence:
             self._missing.setdefault(shipment.writer, []).append((shipment, next_sequence - 1))
 
@@ -232,7 +232,7 @@ class _Batch:
         )
 
     def _take_unknown(self, arrived: Arrived) -> None:
-        """Take what no writer of this version sent: a Decision of version 0.1.0, or something else."""
+        """Take an entry that no writer of this version sent: a Decision of version 0.1.0, or something else."""
         try:
             fields = msgspec.json.decode(arrived.raw[b"d"])
             row = Decision(**{**fields, "at": datetime.fromisoformat(fields["at"]), "body": store_json(fields["body"])})
@@ -248,7 +248,7 @@ class _Batch:
                 self._leaves.append(leaf)
 
     def store(self) -> None:
-        """Write it all."""
+        """Write the batch."""
         for shipment, last in itertools.chain.from_iterable(self._missing.values()):
             self._dead_letter(
                 shipment, f"records {shipment.sequence} to {last} are missing: their file is gone, or was cut off", b""
@@ -264,7 +264,7 @@ class _Batch:
         shadow_counts.add(Counter((subject_of(row), row.divergence) for row in stored if row.divergence))
         settle_shadows(places)
         refused += self._store_outcomes()
-        # What was missing has come, or is known to be lost; the rest is noted again in seconds.
+        # Missing Decisions have come, or are known to be lost; the rest is noted again in seconds.
         DecisionGap.objects.filter(process__in=self._checkpoints, may_return=True).delete()
         gaps = insert(DecisionGap, self._gaps)
         refused += gaps
@@ -277,7 +277,7 @@ class _Batch:
             checkpoint.save()
 
     def _join_places(self) -> list[Known]:
-        """Join to new Decisions what another writer's record said of their Pods before; return what shadows wait for."""
+        """Join new Decisions with earlier Outcomes of their Pods from other writers; return those that shadows wait for."""
         uids = {row.pod_uid for row in self._decisions} | {outcome.pod_uid for outcome, _ in self._outcomes}
         self._known = known_outcomes(uids)
         for row in self._decisions:
@@ -289,7 +289,7 @@ class _Batch:
         return [place for uid in waiting if (place := place_in(self._known.get(uid, ()))) is not None]
 
     def _join_own_places(self) -> None:
-        """Join what this batch says of new Decisions' Pods before they are stored, so that few rows are written twice."""
+        """Join new Decisions with this batch's Outcomes before they are stored, so that few rows are written twice."""
         places = places_of(outcome for outcome, _ in self._telling())
         for row in self._decisions:
             place = places.get(row.pod_uid)
@@ -297,7 +297,7 @@ class _Batch:
                 row.placed_on, row.placed_at, row.placed_best = place.node_name, place.at, place.best
 
     def _telling(self) -> list[tuple[Outcome, NewOutcome]]:
-        """Return the outcomes that are joined: the first of each kind, and those of who knows whether the node was the best."""
+        """Return the Outcomes to join: the first of each kind, and those from a writer that knows whether the node was the best."""
         told = {(uid, known.kind) for uid, several in self._known.items() for known in several}
         telling: list[tuple[Outcome, NewOutcome]] = []
         for outcome, row in self._outcomes:
@@ -308,7 +308,7 @@ class _Batch:
         return telling
 
     def _store_outcomes(self) -> list[tuple[NewOutcome, str]]:
-        """Store what became of Pods, and join it to their Decisions, but for what the database refuses."""
+        """Store Outcomes of Pods, and join them to their Decisions; return those that the database refuses."""
         refused = store_outcomes([row for _, row in self._outcomes], self._known)
         refused_rows = {id(row) for row, _words in refused}
         joined = [outcome for outcome, row in self._telling() if id(row) not in refused_rows]
@@ -317,11 +317,11 @@ class _Batch:
         return refused
 
     def _store_decisions(self) -> list[tuple[NewDecision, str]]:
-        """Store Decisions, and their leaves in the ledger; return those that the database refuses."""
+        """Store Decisions, and their leaves in the ledger; return the Decisions that the database refuses."""
         return insert_leaves(Decision, DECISIONS, self._decisions, self._leaves, self._now)
 
     def wanted(self) -> dict[str, Wanted]:
-        """Return from where on records are wanted again."""
+        """Return the positions from which records are needed again."""
         return {
             writer: Wanted(checkpoint.segment, checkpoint.offset, checkpoint.next_sequence)
             for writer, checkpoint in self._checkpoints.items()

@@ -1,9 +1,9 @@
-"""The journal of Snapshots: what Decisions were made on, written so that a Snapshot costs what changed.
+"""The journal of the Snapshots that Decisions were made on, written so that a Snapshot costs only its changes.
 
-A chain begins with a base, a whole Snapshot in parts, and goes on with changes; Decisions refer to a place in it.
-A change is written only when a Decision needs that Snapshot, in front of the Decision. The base takes long for a big
-cluster, so a thread writes it, compressed, while Decisions go on. When a chain's changes have grown beyond its base, a new base is
-written the same way, and used once it is there: a replay reads a base and at most as much again.
+A chain begins with a base, a whole Snapshot in parts, and continues with changes; Decisions refer to a place in it.
+A change is written only when a Decision needs that Snapshot, before the Decision. Writing the base of a big cluster takes
+long, so a thread writes it, compressed, while Decisions go on. When a chain's changes have become larger than its base, a new
+base is written in the same way, and used once it is complete: a replay reads a base and at most as much again.
 """
 
 import logging
@@ -26,17 +26,17 @@ from scheduler.decisions.spool import Payload, SpoolFullError
 logger = logging.getLogger("berth.decisions")
 
 PART_BYTES = 256 << 10
-# Changes that a chain may always have, however small its base is.
+# The bytes of changes that a chain may always have, however small its base is.
 SHORTEST_CHAIN_BYTES = 8 << 20
 
-# The live Snapshot's, and the one of full request bodies.
+# The live Snapshot's chain, and the one for Snapshots with nodes of full request bodies.
 _MOST_CHAINS = 2
 _MOST_NAMES = 8
-# More changed nodes than this, and more than half, are a base's work: a request doesn't wait for them.
+# If more nodes than this changed, and more than half, a new base is written: a request doesn't wait for that.
 _MANY = 500
-# How long Decisions go without a Snapshot when its base found no room, before another is tried.
+# How long Decisions are recorded without a Snapshot after there was no room for its base, before the next attempt.
 _AGAIN_SECONDS = 10.0
-# Of the spool's room, what a base may use: Decisions come first.
+# The share of the spool's room that a base may use: Decisions come first.
 _SHARE = 0.8
 
 
@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class PartHead(msgspec.Struct, array_like=True):
-    """What stands before a BASE or DELTA: where it belongs. `parts` is 0 but in the last part of a base."""
+    """The head of a BASE or DELTA: its place. `parts` is 0 except in the last part of a base."""
 
     chain: int
     position: int
@@ -57,7 +57,7 @@ class PartHead(msgspec.Struct, array_like=True):
 
 
 class NamesHead(msgspec.Struct, array_like=True):
-    """What stands before NAMES."""
+    """The head of NAMES."""
 
     number: int
 
@@ -71,7 +71,7 @@ class Chain:
         self.position = 0
         self.base_bytes = 0
         self.change_bytes = 0
-        # Set once the base is there, or has failed.
+        # Set once the base is written, or has failed.
         self.written = threading.Event()
         self.failed = False
         self.begun = time.monotonic()
@@ -83,7 +83,7 @@ class Journal:
 
     Args:
         append: writes frames to the spool, all or none; raises SpoolFullError.
-        masks: what isn't written as it is.
+        masks: replaces masked values.
     """
 
     def __init__(self, append: Callable[[Sequence[Payload], float], None], masks: Masks = NO_MASKS) -> None:
@@ -96,7 +96,7 @@ class Journal:
         self._threads: list[threading.Thread] = []
 
     def number_of(self, names: NodeNames, payloads: list[Payload]) -> int:
-        """Return the number of these names; what has to be written before is put to `payloads`."""
+        """Return the number of these names; payloads that must be written first are appended to `payloads`."""
         known = self._names.get(names)
         if known is None:
             known = self._last_names = self._last_names + 1
@@ -107,10 +107,10 @@ class Journal:
         return known
 
     def place_of(self, snapshot: Snapshot, payloads: list[Payload]) -> tuple[Place, Chain]:
-        """Return the place of a Snapshot; what has to be written before is put to `payloads`.
+        """Return the place of a Snapshot; payloads that must be written first are appended to `payloads`.
 
         Returns:
-            The place, and its chain: the base of a new one may not be there yet, see `Chain.written`.
+            The place, and its chain: the base of a new one may not be written yet, see `Chain.written`.
         """
         chain = self._chain_of(snapshot)
         if chain.last is not snapshot and not self._follow(chain, snapshot, payloads):
@@ -120,7 +120,7 @@ class Journal:
         return (Place() if chain.failed else Place(chain.number, chain.position)), chain
 
     def forget(self) -> None:
-        """Begin anew: what was last handed out could not be written."""
+        """Start new chains: the last payloads could not be written."""
         self._chains.clear()
         self._names.clear()
 
@@ -130,7 +130,7 @@ class Journal:
             thread.join(timeout_seconds)
 
     def _chain_of(self, snapshot: Snapshot) -> Chain:
-        """Return the chain of the Snapshot's tree, the next one when that is ready; begin one where there is none."""
+        """Return the chain of the Snapshot's tree, or its successor once that is ready; begin a chain if there is none."""
         root = snapshot.step.root
         chain = self._chains.get(root)
         if chain is None or (chain.failed and time.monotonic() - chain.begun > _AGAIN_SECONDS):
@@ -139,7 +139,7 @@ class Journal:
             following = chain.next
             chain.next = None
             if following.failed:
-                chain.change_bytes = 0  # tried again when as much has come once more
+                chain.change_bytes = 0  # the next attempt is made after as many changes again
             else:
                 chain = following
                 self._chains[root] = chain
@@ -164,7 +164,7 @@ class Journal:
         return chain
 
     def _follow(self, chain: Chain, snapshot: Snapshot, payloads: list[Payload]) -> bool:
-        """Write how the Snapshot differs from the chain's last; False where a new base is the better way."""
+        """Write the Snapshot's difference from the chain's last one; False if a new base is better."""
         names = names_between(chain.last.step, snapshot.step)
         if names is None:
             names = _differing(chain.last, snapshot)
@@ -204,7 +204,7 @@ class Journal:
 
 
 def _give_way() -> None:
-    """Let requests go first: they would wait for the interpreter while a big cluster is written."""
+    """Let requests go first: otherwise they would wait for the interpreter lock while a big cluster is written."""
     time.sleep(0.0005)
 
 
@@ -218,12 +218,12 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def headed(head: msgspec.Struct, data: bytes) -> list[bytes]:
-    """Put a head before data: the head's length in a byte, the head, the data."""
+    """Put a head before data: one byte with the head's length, the head, the data."""
     encoded = _encode(head)
     return [bytes([len(encoded)]), encoded, data]
 
 
 def split_headed(payload: bytes) -> tuple[bytes, bytes]:
-    """Return the encoded head, and the data behind it."""
+    """Return the encoded head, and the data after it."""
     start = 1 + payload[0]
     return payload[1:start], payload[start:]

@@ -1,4 +1,4 @@
-"""When chains of Snapshots and lists of node names were last needed: kept as records are stored, so that pruning needs no search."""
+"""When chains of Snapshots and lists of node names were last used: updated as records are stored, so that pruning needs no search."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -30,16 +30,16 @@ def note_journal_uses(
     names: Iterable[NodeNames],
     now: datetime,
 ) -> None:
-    """Note what these Decisions refer to, and what has just come and will be referred to.
+    """Note the chains and names that these Decisions refer to, and new ones that will be referred to.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     last: dict[_Key, datetime] = {(row.writer, JournalUse.Kind.CHAIN, row.chain): now for row in parts}
     last |= {(row.writer, JournalUse.Kind.NAMES, row.number): now for row in names}
     between: dict[_Key, tuple[int, int]] = {}
     for row in decisions:
-        # A clock may be ahead, of the writer or of this machine: the later one counts.
+        # The writer's clock or this machine's may be ahead: the later time counts.
         at = max(row.at, now)
         if row.chain:
             key = (row.process, JournalUse.Kind.CHAIN, row.chain)

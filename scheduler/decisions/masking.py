@@ -1,6 +1,6 @@
-"""Masks what the history isn't to hold: values of environment variables, annotations and labels, by their names. Pure.
+"""Masks values that must not be in the history: of environment variables, annotations and labels, by their names. Pure.
 
-Rules see these values. What is written has MASKED in their place, and says of what: `env NAME`, `annotation NAME`, `label NAME`.
+Rules see these values. Records have MASKED in their place, and list the masked names: `env NAME`, `annotation NAME`, `label NAME`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,21 +15,21 @@ from policies.engine.objects.node import Path, spelled
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.vetoes import Veto, sentence_of
 
-# A valid value of a label too, so that what is masked can be read again.
+# A valid label value too, so that masked objects can be decoded again.
 MASKED = "masked"
-# Under which notes of a Decision say what was masked.
+# The key of the masked names in a Decision's notes.
 NOTE = "masked"
-# What is recorded in place of a fault: CEL's own words may hold a value.
+# The text that is recorded in place of a fault: CEL's own message may contain a value.
 FAULT = "its words are masked: the rule reads what is"
 
 _METADATA = ("metadata",)
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
-# Members whose members are labels, or what labels are compared with.
+# Members that contain labels, or values that labels are compared with.
 _LABELS = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
-# Deeper than Kubernetes' own objects are: what stands there isn't written.
+# Deeper than Kubernetes' own objects: values at this depth aren't written.
 _DEEPEST = 40
 _MOST_NAMES = 4_096
-# Longer names are judged each time, rather than kept.
+# Longer names are matched each time instead of being cached.
 _LONGEST_KEPT = 400
 # A larger Pod's text isn't kept for the next call.
 _LARGEST_KEPT = 64 << 10
@@ -77,25 +77,25 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Masks:
-    """What is masked, by patterns of names. What a method masked is put to its `found`."""
+    """Masks values, by patterns of names. Each method adds the names that it masked to `found`."""
 
     def __init__(self, *, env: Iterable[str] = (), annotations: Iterable[str] = (), labels: Iterable[str] = ()) -> None:
         self._env, self._annotations, self._labels = _Names(env), _Names(annotations), _Names(labels)
-        # A Pod's JSON as it last came, as it is written, and what was masked of it.
+        # The last Pod's JSON, its masked form, and the masked names.
         self._last: tuple[bytes, bytes, frozenset[str]] = (b"", b"", frozenset())
 
     def __bool__(self) -> bool:
         return bool(self._env or self._annotations or self._labels)
 
     def json(self, json: dict[str, Any], found: Found) -> dict[str, Any]:
-        """Return the Kubernetes JSON of an object as it is written; the very same where nothing is masked."""
+        """Return the masked JSON of a Kubernetes object; the same dict if nothing is masked."""
         metadata, spec = self._metadata(json.get("metadata"), found), self._spec(json.get("spec"), found)
         if metadata is json.get("metadata") and spec is json.get("spec"):
             return json
         return {**json, "metadata": metadata, "spec": spec}
 
     def text(self, text: bytes, found: Found) -> bytes:
-        """Return the text of such JSON as it is written; the very same where nothing is masked."""
+        """Return the masked text of a Kubernetes object's JSON; the same bytes if nothing is masked."""
         if not self._annotations and not self._labels:
             return text
         named = _decode_names(text).metadata
@@ -105,9 +105,9 @@ class Masks:
         return msgspec.json.encode(self.json(msgspec.json.decode(text), found))
 
     def pod_text(self, pod: Pod, sent: bytes | msgspec.Raw) -> tuple[bytes, frozenset[str]]:
-        """Return the JSON of a Pod as it is written, as it was `sent` where nothing of it is masked; and what is masked of it.
+        """Return the masked JSON of a Pod, which is `sent` if nothing is masked; and the masked names.
 
-        /prioritize comes with the Pod of the /filter before it: what was made of that is made once.
+        /prioritize has the same Pod as the /filter before it, so the last result is cached.
         """
         if not self:
             return bytes(sent), frozenset()
@@ -123,22 +123,22 @@ class Masks:
         return last[1], last[2]
 
     def pod(self, pod: Pod, found: Found) -> Any:
-        """Return a Pod as it is written, for an encoder: its JSON, or the typed part of one that only counts."""
+        """Return a masked Pod for an encoder: its JSON, or the typed part of a Pod that is only counted."""
         return self.json(pod.json, found) if pod.json else self.typed(pod.parsed, found)
 
     def typed(self, found_object: msgspec.Struct, found: Found) -> Any:
-        """Return what is typed as it is written, for an encoder. There are very many of them, and few have what is masked."""
+        """Return a masked typed object for an encoder. There are very many of them, and few have anything to mask."""
         if not self._labels and not self._has_masked(getattr(found_object, "metadata", None)):
             return found_object
         return self.json(msgspec.to_builtins(found_object), found)
 
     def labels(self, labels: Mapping[str, str], found: Found) -> dict[str, str]:
-        """Return labels as they are written."""
+        """Return masked labels."""
         written: dict[str, str] = self._map(dict(labels), self._labels, "label", found)
         return written
 
     def reaches(self, path: Path) -> bool:
-        """Return whether what an expression reads at a path may be something masked, or hold it."""
+        """Return whether the value that an expression reads at a path may be masked, or contain a masked value."""
         if path[:1] == _METADATA or not path:
             of_names = {"annotations": self._annotations, "labels": self._labels}
             return any(
@@ -150,7 +150,7 @@ class Masks:
         return bool(self._labels) or (bool(self._env) and (len(path) == 1 or path[1] in _CONTAINERS))
 
     def hidden_reads(self, rule_set: CompiledRuleSet | None) -> dict[str, set[str]]:
-        """Return what rules read that may be masked, as expressions spell it, by the rule's key."""
+        """Return the possibly masked paths that rules read, as written in expressions, by the rule's key."""
         hidden = {}
         for key, reads in _reads_of(rule_set):
             names = {spelled(root, path) for root, paths in reads.items() for path in paths if self.reaches(path)}
@@ -159,7 +159,7 @@ class Masks:
         return hidden
 
     def notes(self, notes: dict[str, Any], rule_set: CompiledRuleSet | None, found: Found) -> dict[str, Any]:
-        """Return the notes of a Decision as they are written: what rules about victims read, and victims that were sent whole."""
+        """Return masked notes of a Decision: the values that rules about victims read, and victims that were sent whole."""
         if vetoes := notes.get("vetoes"):
             hidden = self.hidden_reads(rule_set)
             notes = {**notes, "vetoes": [_masked_veto(veto, hidden.get(veto["rule"], ())) for veto in vetoes]}
@@ -222,7 +222,7 @@ class Masks:
         if not isinstance(env, list):
             return container
         masked, has_all = env, self._env.has_all
-        # In one go: most of what is masked is here, and each request waits for it.
+        # In one pass: most masked values are here, and each request waits for it.
         for at, variable in enumerate(env):
             if isinstance(variable, dict) and variable.get("value"):
                 name = str(variable.get("name", ""))
@@ -233,7 +233,7 @@ class Masks:
         return container if masked is env else {**container, "env": masked}
 
     def _selectors(self, value: Any, found: Found, depth: int) -> Any:
-        """Return a part of a spec with what labels are compared with masked as they are."""
+        """Return a part of a spec in which values that labels are compared with are masked like the labels."""
         if depth > _DEEPEST:
             return MASKED
         if isinstance(value, list):
@@ -253,13 +253,13 @@ NO_MASKS = Masks()
 
 
 def may_matter(masked: Iterable[str], rule_set: CompiledRuleSet | None) -> list[str]:
-    """Return what of the masked a rule set's answer may depend on: labels, by selectors, and what its expressions read."""
+    """Return the masked names that a rule set's answer may depend on: labels, by selectors, and values that its expressions read."""
     paths = [path for _, reads in _reads_of(rule_set) for found in reads.values() for path in found]
     return [name for name in sorted(masked) if name.startswith("label ") or any(map(_only(name).reaches, paths))]
 
 
 def is_same_but_masked(now: Any, then: Any) -> bool:
-    """Return whether what is said of candidates is the same; of rules that read something masked, but for what they read."""
+    """Return whether two notes on candidates are equal, ignoring the values that rules read from masked fields."""
     if now == then:
         return True
     if not isinstance(then, list) or len(now) != len(then) or not all(isinstance(each, dict) for each in then):
@@ -271,11 +271,11 @@ def is_same_but_masked(now: Any, then: Any) -> bool:
 
 
 def masked_faults(faults: Mapping[str, int]) -> dict[str, int]:
-    """Return faults as they are written of a rule that reads what is masked: on how many nodes, not why."""
+    """Return the faults of a rule that reads masked values as they are recorded: the number of nodes, not the reasons."""
     return {FAULT: sum(faults.values())} if faults else {}
 
 
-# Members of a Veto that may hold what a rule read.
+# Members of a Veto that may contain values that a rule read.
 _OF_VALUES = frozenset({"seen", "sentence", "fault"})
 _FIELDS: Mapping[str, Callable[[Sequence[str]], Masks]] = {
     "env": lambda names: Masks(env=names),

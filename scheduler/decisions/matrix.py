@@ -1,6 +1,6 @@
 """A Decision's answer as a table of nodes and rules, for pages and `explain`. Pure: columns in, rows out.
 
-Nodes that every rule treats alike share a row, however many there are; what is compared are whole columns.
+Nodes that every rule treats alike share a row, however many there are; whole columns are compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from policies.engine.decision import NOT_EVALUATED, NOT_IN_TIME, Answer, FilterC
 from policies.engine.status import PASSED
 
 MOST_ROWS = 500
-# Stands in a column of scores for a node that wasn't scored.
+# In a column of scores: a node that wasn't scored.
 _NOT_SCORED = -1
 _MOST_POINTS = 10
 _MOST_RAW = 100
@@ -22,7 +22,7 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """What one rule said of one node. `kind` is good, bad, none or score; `heat` 0..10 of a score."""
+    """One rule's verdict on one node. `kind` is good, bad, none or score; `heat` is 0..10 for a score."""
 
     text: str
     kind: str
@@ -51,7 +51,7 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Nodes that a rule refused for one reason, in the order asked."""
+    """Nodes that a rule refused for one reason, in the order of the candidates."""
 
     rule: str
     code: str
@@ -60,13 +60,13 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def matrix_of(answer: Answer, *, best: str, placed: str = "", most: int = MOST_ROWS) -> Matrix:
-    """Return the table of an answer: refused nodes first, the largest groups of them before others; then the highest points.
+    """Return the table of an answer: refused nodes first, larger groups before smaller ones; then by points, the highest first.
 
     Args:
-        answer: what the rules said.
-        best: the node that was best; it has a row of its own.
-        placed: the node that the Pod got; the same.
-        most: how many rows there are at most.
+        answer: the rules' answer.
+        best: the best node; it has a row of its own.
+        placed: the node that the Pod got; it has a row of its own.
+        most: the limit of rows.
     """
     rows = list(_rows(answer, best, placed))
     rows.sort(key=lambda row: (row.feasible, not row.best, -float(row.total or -1), -len(row.nodes), row.nodes[0]))
@@ -79,9 +79,9 @@ def matrix_of(answer: Answer, *, best: str, placed: str = "", most: int = MOST_R
 
 
 def refusals_of(answer: Answer) -> list[Refusal]:
-    """Return who refused which nodes: the enforced rule that spoke first of each, the most nodes first.
+    """Return the refused nodes by the enforced rule that refused each first, the most nodes first.
 
-    For those that were refused for want of time it is the first rule that wasn't asked.
+    For nodes that were refused for lack of time, it is the first rule that wasn't evaluated.
     """
     open_nodes = np.ones(len(answer.names), dtype=np.bool_)
     found = []
@@ -98,7 +98,7 @@ def refusals_of(answer: Answer) -> list[Refusal]:
 
 
 def _refused_for_time(answer: Answer, open_nodes: npt.NDArray[np.bool_]) -> Iterator[Refusal]:
-    """Iterate over the refusal of nodes that rules weren't asked about in time: it stands in no column."""
+    """Iterate over the refusal of nodes for which rules weren't evaluated in time: no column has it."""
     positions = np.flatnonzero(open_nodes & (answer.refusal != PASSED))
     if len(positions):
         missed = (column.rule.key for column in answer.filters if column.rule.mode == "enforce")
@@ -136,7 +136,7 @@ def _rows(answer: Answer, best: str, placed: str) -> Iterator[Row]:
 
 
 def _columns(answer: Answer, best: str, placed: str) -> list[_Numbers]:
-    """Return all that tells nodes apart: verdicts, scores, points, and whether it is one of the two."""
+    """Return the columns that distinguish nodes: verdicts, scores, points, and whether a node is `best` or `placed`."""
     size = len(answer.names)
     columns = [_verdicts(column, size) for column in answer.filters]
     columns += [_beside(answer, column.raw) for column in answer.scores]
@@ -153,12 +153,12 @@ def _verdicts(column: FilterColumn, size: int) -> _Numbers:
     codes = np.asarray(column.codes, dtype=np.int64)
     if len(codes) == size:
         return codes
-    # A record that breaks off says nothing of the rest.
+    # A truncated record says nothing about the remaining nodes.
     return np.concatenate((codes[:size], np.full(max(size - len(codes), 0), NOT_EVALUATED, dtype=np.int64)))
 
 
 def _beside(answer: Answer, numbers: Sequence[Any] | npt.NDArray[Any]) -> _Numbers:
-    """Put the numbers of the scored nodes beside all nodes."""
+    """Spread the numbers of the scored nodes to all nodes."""
     spread = np.full(len(answer.names), _NOT_SCORED, dtype=np.int64)
     if answer.scores:
         spread[answer.scored] = numbers
@@ -173,7 +173,7 @@ class _Cells:
         self._made: dict[tuple[int, int, bool], Cell] = {}
 
     def of(self, codes: Sequence[int]) -> list[Cell]:
-        """Return the cells of a row, by what stands in its columns."""
+        """Return the cells of a row, from the values of its columns."""
         filters, cells, refused = self._answer.filters, [], False
         for index, code in enumerate(codes):
             cells.append(self._cell(index, code, refused=refused))
@@ -195,7 +195,7 @@ class _Cells:
 
 def _filter_cell(column: FilterColumn, code: int, *, refused: bool, missed: bool) -> Cell:
     if code == NOT_EVALUATED:
-        # Else it was asked once more about nodes with nominated Pods alone.
+        # Otherwise the rule was evaluated once more only for nodes with nominated Pods.
         why = ": an earlier rule had refused the node" if refused else ": there was no time" if missed else ""
         return Cell(text="·", kind="none", reason=f"not evaluated{why}")
     if code < 0:

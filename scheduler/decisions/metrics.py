@@ -1,4 +1,4 @@
-"""What /metrics of admin, worker and beat says of what is lost, or could not be stored. It comes from tables, so it outlives processes."""
+"""Metrics of admin, worker and beat about lost and rejected records. They are read from tables, so they outlive processes."""
 
 import logging
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class _Gaps(Collector):
         ]
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand: asking would ask the database when this is imported."""
+        """Describe nothing: collecting would query the database on import."""
         return []
 
 

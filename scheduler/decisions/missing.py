@@ -1,8 +1,8 @@
-"""Decisions that were answered and aren't stored, of processes that are gone: missing until they are found.
+"""Finds Decisions that were answered but aren't stored, of processes that ended: they are missing until they arrive.
 
-A process writes once a second how many Decisions it has numbered, beside how far it is stored. While it lives, the difference
-is on its way. Once it is silent, the rest is in its state folder, which the next process ships, or in Redis, or lost:
-nobody can know, so it stands among the gaps until it arrives.
+Once a second, a process writes how many Decisions it has numbered, next to the checkpoint of its stored ones. While it lives, the
+difference is in transit. Once it is silent, the rest is in its state folder, which the next process ships, or in Redis, or lost:
+nobody can know, so it is listed among the gaps until it arrives.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,23 +15,23 @@ from django.db.models.functions import Now
 from scheduler.decisions.storing import hold_up_others
 from scheduler.models import Checkpoint, DecisionGap, Process
 
-# A process that wasn't heard of for this long is taken for gone, and what it had shipped for stored.
+# A process that was silent for this long counts as ended, and its shipped records as stored.
 SILENT = timedelta(seconds=30)
 REASON = "not stored, and the process is gone: in its state folder, in Redis, or lost"
 
 
 class Absent(NamedTuple):
-    """How many Decisions were answered and are not in the history: lost for good, and those that may still come."""
+    """How many answered Decisions are not in the history: those lost for good, and those that may still arrive."""
 
     lost: int
     may_return: int
 
 
 def absent() -> Absent:
-    """Return how many Decisions the gaps are of.
+    """Return how many Decisions are in gaps.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     rows = DecisionGap.objects.order_by("may_return").values_list("may_return")
     numbers: dict[bool, int] = dict(rows.annotate(number=Sum(F("last") - F("first") + 1)))
@@ -39,7 +39,7 @@ def absent() -> Absent:
 
 
 def database_now() -> datetime:
-    """Return the moment by the database's clock, which heartbeats go by: who asks may have another one than who wrote them."""
+    """Return the time by the database's clock, which heartbeats use: reader and writer may have different clocks."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT CURRENT_TIMESTAMP")
         now: datetime | str = cursor.fetchone()[0]
@@ -50,7 +50,7 @@ def note_numbered(writer: str, numbered: int, now: datetime | Now) -> None:
     """Write how many Decisions a writer has numbered.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     fields = {"numbered": numbered, "numbered_at": now}
     if not Checkpoint.objects.filter(writer=writer).update(**fields):
@@ -58,7 +58,7 @@ def note_numbered(writer: str, numbered: int, now: datetime | Now) -> None:
 
 
 def missing(now: datetime) -> list[DecisionGap]:
-    """Return what is missing now, a gap for each writer that is gone; not as rows."""
+    """Return the Decisions that are missing now, as one unsaved gap for each writer that ended."""
     alive = Process.objects.filter(heartbeat_at__gt=now - SILENT).values("id")
     behind = Checkpoint.objects.filter(numbered__gte=F("next_decision"), numbered_at__lte=now - SILENT)
     return [
@@ -75,7 +75,7 @@ def missing(now: datetime) -> list[DecisionGap]:
 
 
 def note_missing(now: datetime) -> None:
-    """Keep a row for each gap that is missing now, and none that isn't any more. Safe to run twice at once."""
+    """Keep a row for each current gap, and delete rows of gaps that are closed. Safe to run concurrently."""
     with transaction.atomic():
         hold_up_others(now)
         gaps = missing(now)

@@ -1,7 +1,7 @@
-"""What stands between a Pod and a node: which single rule, passed over, would let the Pod go somewhere, and which nodes are nearest. Pure.
+"""Finds what keeps a Pod from nodes: which single rule, if left out, would free a node, and which nodes are nearest. Pure.
 
-Rules are asked in order, and a node that one has refused isn't asked about again. So what the others would say is only known
-where every rule was asked of every node; of a recorded answer alone it is known of the last rules.
+Rules are evaluated in order, and not for nodes that an earlier rule has refused. So the verdicts of later rules are known only
+if every rule was evaluated for every node; a recorded answer alone shows them only for the last rules.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from policies.engine.decision import NOT_EVALUATED, Answer, FilterColumn
 from policies.engine.status import PASSED
 from scheduler.decisions.matrix import Refusal
 
-# Nodes that are named as the nearest.
+# How many nearest nodes are named.
 MOST_NEAREST = 3
 
 
@@ -26,15 +26,16 @@ class NearNode(msgspec.Struct, frozen=True):
 
 
 class NearMisses(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands between.
+    """The result.
 
     Attributes:
-        nodes: how many nodes were asked about.
-        allowed: those that no rule refuses.
-        alone: the rules that alone refuse some nodes, with their reason: without it these would be allowed. The most nodes first.
+        nodes: the number of candidate nodes.
+        allowed: the nodes that no rule refuses.
+        alone: the rules that are the only ones to refuse some nodes, with their reason: without the rule these would be allowed. The
+            most nodes first.
         nearest: some of the nodes that the fewest rules refuse.
-        fewest: how many rules those are.
-        is_whole: whether every rule was asked of every node; else only what is certain is said.
+        fewest: the number of those rules.
+        is_whole: whether every rule was evaluated for every node; else only what is certain is listed.
     """
 
     nodes: int
@@ -46,7 +47,7 @@ class NearMisses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def near_misses_of(answer: Answer) -> NearMisses:
-    """Return what stands between a Pod and the nodes of an answer; of one with `whole` all of it."""
+    """Return what keeps a Pod from the nodes of an answer; everything for an answer with `whole`."""
     size = len(answer.names)
     columns = [column for column in answer.filters if column.rule.mode == "enforce"]
     refusing, unknown = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.bool_)
@@ -54,10 +55,10 @@ def near_misses_of(answer: Answer) -> NearMisses:
         codes = _codes(column, size)
         refusing += codes >= 0
         unknown |= codes == NOT_EVALUATED
-    # A node whose further rules nobody asked is as near as any: nothing is said of it.
+    # A node with rules that weren't evaluated may be as near as any: it is left out.
     known = (refusing > 0) & ~unknown
     fewest = int(refusing[known].min()) if known.any() else 0
-    # By name: kube-scheduler asks in another order each time.
+    # By name: kube-scheduler sends nodes in a different order each time.
     nearest = (
         sorted(np.flatnonzero(known & (refusing == fewest)).tolist(), key=answer.names.__getitem__) if fewest else []
     )
@@ -98,7 +99,7 @@ def _refusals(columns: Iterable[FilterColumn], place: int) -> list[tuple[str, st
 
 
 def _codes(column: FilterColumn, size: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return a verdict for each node; a record that breaks off says nothing of the rest."""
+    """Return a verdict for each node; a truncated record says nothing about the remaining nodes."""
     found = np.full(size, NOT_EVALUATED, dtype=np.int64)
     found[: len(column.codes)] = column.codes[:size]
     return found

@@ -1,4 +1,4 @@
-"""The names of a table's nodes, worked out once for all Decisions on Snapshots with the same nodes."""
+"""The names of a table's nodes, computed once for all Decisions on Snapshots with the same nodes."""
 
 import threading
 from collections import OrderedDict
@@ -32,13 +32,13 @@ class NodeNames:
 
     @cached_property
     def _row_of_text(self) -> dict[bytes, bytes]:
-        """The rows by the names' UTF-8, as they stand in an array."""
+        """The rows, as bytes of an array, by the names' UTF-8."""
         rows = np.arange(len(self.row_of), dtype=np.intp).tobytes()
         size = np.dtype(np.intp).itemsize
         return {name.encode(): rows[row * size : (row + 1) * size] for name, row in self.row_of.items()}
 
     def rows_of(self, texts: Sequence[bytes]) -> Rows | None:
-        """Return the rows of nodes by their names in UTF-8, None where one isn't there. There must be one name at least."""
+        """Return the rows of nodes by their names in UTF-8, None if one isn't in the table. There must be at least one name."""
         try:
             found = itemgetter(*texts)(self._row_of_text)  # the fastest way to look up many, by a quarter
         except KeyError:
@@ -52,7 +52,7 @@ class NodeNames:
 
     @cached_property
     def digest(self) -> bytes:
-        """What tells these names in this order from others."""
+        """A digest of these names in this order."""
         return xxhash.xxh3_128_digest(self.json)
 
     @cached_property
@@ -63,12 +63,12 @@ class NodeNames:
         return rank
 
     def first(self, rows: Rows) -> str:
-        """Return the name, of those of these rows, that stands first in the alphabet. There must be one."""
+        """Return the alphabetically first name of these rows. There must be at least one row."""
         return self.listed[int(rows[np.argmin(self.rank[rows])])]
 
 
 class _Known:
-    """The names last asked for. Tables whose nodes stayed the same share their `row_of`, so it is what they are known by."""
+    """The names that were last requested. Tables with the same nodes share their `row_of`, so it is the key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What a node was for Pods: accepted or refused and why, over time, and the Pods that went there."""
+"""The story of a node: when it was accepted or refused for Pods and why, and the Pods that went there."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from scheduler.models import Decision
 MOST_READ = 100
 _MOST_PLACED = 50
 _OPENING = ("filter", "schedule")
-# Some so many periods, of one of these lengths.
+# The approximate number of periods, each of one of these lengths.
 _PERIODS = 10
 _LENGTHS = [
     *(timedelta(minutes=minutes) for minutes in (1, 5, 15)),
@@ -38,7 +38,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Period(msgspec.Struct, frozen=True):
-    """How many Decisions of a time accepted the node, and how many refused it."""
+    """How many Decisions of a period accepted the node, and how many refused it."""
 
     begins: datetime
     ends: datetime
@@ -47,9 +47,9 @@ class Period(msgspec.Struct, frozen=True):
 
 
 class NodeStory(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `read` Decisions were looked at, from `since` on; `not_asked` of them weren't about the node.
+    """The whole story. `read` Decisions were read, from `since` on; `not_asked` of them weren't about the node.
 
-    `has_more` says that there are older ones in the time asked for.
+    `has_more`: whether there are older Decisions in the requested time.
     """
 
     read: int
@@ -65,10 +65,10 @@ class NodeStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_story(name: str, search: Search) -> NodeStory:
-    """Return what a node was for Pods in the time that a search is about.
+    """Return the story of a node in a search's time.
 
     Raises:
-        django.db.DatabaseError: the database is away, or took too long.
+        django.db.DatabaseError: the database is unavailable, or took too long.
     """
     times = {"at__gte": search.since, "at__lt": search.until}
     within = recorded().filter(**{key: value for key, value in times.items() if value})
@@ -98,7 +98,7 @@ def node_story(name: str, search: Search) -> NodeStory:
 
 
 def _said_of(name: str, rows: Sequence[Decision]) -> list[tuple[Decision, tuple[str, str] | None]]:
-    """Return the Decisions about a node, each with the rule and reason that it was refused by; None where it passed."""
+    """Return the Decisions about a node, each with the rule and the reason of its refusal; None if it passed."""
     names, found = Names(), []
     for row in rows:
         try:
@@ -122,10 +122,10 @@ def _verdict(answer: Answer, position: int) -> tuple[str, str] | None:
 
 
 def _periods(said: Sequence[tuple[Decision, tuple[str, str] | None]]) -> list[Period]:
-    """Return the Decisions by periods of equal length, the newest first, but for those without any."""
+    """Return the Decisions by periods of equal length, the newest first, without empty periods."""
     if not said:
         return []
-    # Ids sort by the clocks of several writers.
+    # Ids are ordered by the clocks of several writers.
     said = sorted(said, key=lambda each: each[0].at, reverse=True)
     whole = said[0][0].at - said[-1][0].at
     length = next((each for each in _LENGTHS if whole < each * _PERIODS), _LENGTHS[-1])

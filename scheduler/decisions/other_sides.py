@@ -21,15 +21,15 @@ _CHOOSING = ("filter", "prioritize", "schedule")
 
 
 class OtherSide(msgspec.Struct, frozen=True, kw_only=True):
-    """What would have been, had the Pod's workload been on the other side of a canary.
+    """The answer if the Pod's workload had been on the other side of a canary.
 
     Attributes:
         canary: the name of the Assignment.
         takes: whether the canary would have taken the Pod.
-        assignment: the one that would have; empty for none.
+        assignment: the Assignment that would have taken the Pod; empty for none.
         rule_set: its rule set, with its version.
-        divergence: how its answer differs from the one that was given; None where that can't be said.
-        fault: why it can't be decided.
+        divergence: how its answer differs from the recorded one; None if that is unknown.
+        fault: why the other side can't be decided.
     """
 
     canary: str
@@ -42,7 +42,7 @@ class OtherSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shadows_beside(decision: Decision) -> list[Decision]:
-    """Return the shadows that were decided beside an answer."""
+    """Return the shadows that were evaluated for an answer."""
     near = recorded().filter(
         pod_uid=decision.pod_uid, mode="shadow", process=decision.process, verb=decision.verb,
         at__gte=decision.at - _BESIDE, at__lte=decision.at + _BESIDE,
@@ -51,11 +51,11 @@ def shadows_beside(decision: Decision) -> list[Decision]:
 
 
 def other_sides(decision: Decision) -> list[OtherSide]:
-    """Return what would have been on the other side of each canary that drew a number for a Decision's Pod."""
+    """Return the other side of each canary that drew a number for a Decision's Pod."""
     try:
         body = recorded_body_of(decision)
     except ReplayError:
-        return []  # which canaries drew isn't known any more either
+        return []  # the canaries that drew are unknown then too
     replays = Replays(TimeLimit())
     drawn = sorted((body.notes.get("canaries") or {}).items())
     return [_other_side(replays, decision, body, name, takes=said["drawn"] >= said["percent"]) for name, said in drawn]
@@ -80,7 +80,7 @@ def _other_side(replays: Replays, decision: Decision, body: Body, canary: str, *
 
 
 def _replayed(replays: Replays, decision: Decision) -> Answer:
-    """Return what was answered: what the other side is decided on must give that again."""
+    """Return the recorded answer, replayed: the input for the other side must reproduce it."""
     if decision.verb not in _CHOOSING:
         message = f"a Decision of {decision.verb} chooses no node: look at the one before it"
         raise ReplayError(message)
@@ -108,7 +108,7 @@ def _drawn_otherwise(replays: Replays, decision: Decision, body: Body, canary: s
 def _decided(
     replays: Replays, decision: Decision, body: Body, revision: CompiledRevision
 ) -> tuple[Assignment | None, CompiledRuleSet, Answer]:
-    """Return which Assignment takes the Pod by a Revision, with what its rule set says."""
+    """Return the Assignment that takes the Pod under a Revision, with the answer of its rule set."""
     snapshot = replays.snapshots.of(decision, body)
     assignment, rule_set = revision.choose(pod_of(body), snapshot, decision.at).enforced or (None, None)
     if masked := replays.masked(decision, body, rule_set):
@@ -120,7 +120,7 @@ def _decided(
 
 
 def _diverged(decision: Decision, real: Answer, other: Answer) -> Divergence:
-    """Return how the other answer differs, by the node that the Pod got where it is known."""
+    """Return how the other answer differs, for the Pod's node if it is known."""
     side = would_be(other, is_inside=False, is_exact=decision.verb == "schedule")
     got = real.names.index(decision.placed_on) if decision.placed_on in real.names else -1
     if decision.verb == "schedule" and got >= 0:

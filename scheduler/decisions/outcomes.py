@@ -1,8 +1,8 @@
-"""Finds where Pods went whose outcome nobody recorded: who answered about them was stopped before they were bound.
+"""Finds the outcomes of Pods that nobody recorded, because the process that answered was stopped before they were bound.
 
-The process that answers records the outcome from its watch, within a second. So what stays open for longer is asked of the
-API server. What is there decides: a Pod on a node has that node; one that waits stays open; one that is gone, or has
-another UID under the same name, was bound and deleted or never bound, which nobody can know any more.
+The process that answers records the outcome from its watch, within a second. So outcomes that stay open for longer are looked up
+in the API server. Its state decides: a Pod on a node has that node; a Pod that waits stays open; a Pod that is gone, or whose
+name has another UID, was either bound and deleted or never bound, which nobody can know any more.
 """
 
 import logging
@@ -30,22 +30,22 @@ from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
-# For so long the outcome is left to the process that answered, and the Decision may be on its way.
+# For this long, the outcome is left to the process that answered, and the Decision may be in transit.
 YOUNG = timedelta(seconds=10)
 # Older Decisions aren't looked at: a Pod that still waits was asked about since. A day, and one more for a clock that lags by one. The index `decision_open` has the rest.
 OLD = timedelta(days=2)
-# So many Pods are read one by one. Where more don't wait, one list of all Pods says it of them all.
+# Up to this many Pods are read one by one. For more Pods that no longer wait, one list of all Pods is read.
 MOST_READ = 500
-# Outcomes that are stored in one transaction: nobody else stores meanwhile.
+# Outcomes that are stored in one transaction: no other process stores meanwhile.
 MOST_STORED = 2_000
-# After a look the next one keeps away this many times as long as it took.
+# The pause after a look-up, as a multiple of its duration.
 REST_FACTOR = 4.0
-# After a fault of the API server.
+# The pause after an error of the API server.
 AWAY_SECONDS = 10.0
 
 
 class OpenPod(NamedTuple):
-    """A Pod that was answered about, and whose outcome isn't known."""
+    """A Pod of an answered call, whose outcome isn't known."""
 
     uid: str
     namespace: str
@@ -76,7 +76,7 @@ _Found = tuple[OpenPod, _Pod | None]
 
 
 def find_outcomes() -> int:
-    """Look once with this process's Finder; give the number of Pods whose outcome was found."""
+    """Look once with this process's Finder; return the number of Pods whose outcome was found."""
     return _finder().look()
 
 
@@ -100,7 +100,7 @@ class Finder:
         self._process = f"worker@{socket.gethostname()}:{os.getpid()}"
 
     def look(self) -> int:
-        """Find what can be found now, and return of how many Pods; an API server that is away is left to the next look."""
+        """Find outcomes, and return for how many Pods; if the API server is unavailable, the next call tries again."""
         started = time.monotonic()
         if started < self._resting_until:
             return 0
@@ -126,10 +126,10 @@ class Finder:
             settle_shadows(found)
 
     def _find(self) -> Iterator[_Found]:
-        """Iterate over the Pods that don't wait any more, or have a node by now, each as it is; None for one that is gone.
+        """Iterate over the Pods that no longer wait, or have a node now, each with its current state; None for one that is gone.
 
         Raises:
-            APIError: the API server can't be asked now.
+            APIError: the API server can't be called now.
         """
         pods = open_pods(self._clock())
         waiting = self._waiting() if pods else set()
@@ -137,8 +137,8 @@ class Finder:
         if len(pods) <= MOST_READ:
             yield from ((pod, self._read(pod)) for pod in pods)
             return
-        # A caller that asked about Pods that never were, or a watch that was away for long: read one by one they
-        # would keep the others waiting.
+        # A caller may have sent Pods that never existed, or a watch may have been down for long: reading those Pods one by one
+        # would delay the others.
         there = self._listed({pod.uid for pod in pods})
         yield from ((pod, there.get(pod.uid)) for pod in pods)
 
@@ -152,13 +152,13 @@ class Finder:
         return {pod.metadata.uid: pod for pod in listed if pod.metadata.uid in uids}
 
     def _read(self, pod: OpenPod) -> _Pod | None:
-        """Return a Pod as it is; None when it is gone: under another UID the name is another Pod's.
+        """Return a Pod's current state; None when it is gone, also if its name has another UID now.
 
         Raises:
-            APIError: it can't be read now.
+            APIError: the Pod can't be read now.
         """
         if not (is_name(pod.namespace) and is_name(pod.name)):
-            return None  # the API server has no Pod of such a name, and it would become part of a path
+            return None  # the API server can't have a Pod of such a name, and the name would become part of a path
         try:
             answer = self._client.get(path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
         except APINotFoundError:
@@ -167,7 +167,7 @@ class Finder:
         return read if read.metadata.uid == pod.uid else None
 
     def _outcomes(self, found: Sequence[_Found]) -> list[Outcome]:
-        """Return the Outcome of each Pod: on a node, or gone. An annotation is believed where its Decision is about this very Pod."""
+        """Return the Outcome of each Pod: on a node, or gone. An annotation counts only if its Decision is about this Pod."""
         named = {decision_named(read.metadata.annotations) for _, read in found if read is not None} - {""}
         rows = Decision.objects.filter(pk__in=named).values_list("pk", "pod_uid") if named else ()
         about = {str(key): uid for key, uid in rows}
@@ -195,7 +195,7 @@ class Finder:
 
 
 def open_pods(now: datetime) -> list[OpenPod]:
-    """Return the Pods without an outcome, neither young nor old; also those of a time to come, before the clock was set back."""
+    """Return the Pods without an outcome, neither young nor old; also those with a future time, from before the clock was set back."""
     rows = (
         Decision.objects.filter(placed_at=None, at__gt=now - OLD)
         .exclude(at__gt=now - YOUNG, at__lte=now + YOUNG)

@@ -1,6 +1,6 @@
-"""A stored Decision's body in one shape, however it was stored: what pages, REST and `explain` read.
+"""Reads a stored Decision's body into one shape, whatever its stored form: for pages, REST and `explain`.
 
-The shape: `pod` (Kubernetes JSON), `nodes` (names, in the order asked), `unknown` (names that Berth didn't know),
+The shape: `pod` (Kubernetes JSON), `nodes` (names, in the order of the candidates), `unknown` (names that Berth didn't know),
 `filters` [{rule, mode, statuses [{code, reason}], faults [{message, nodes}], verdicts [index into statuses per node; -1
 success, -2 not evaluated]}], `scores` [{rule, mode, weight, faults, raw [0..100 or null per node]}], `totals` [0..10 or
 null per node], `assumed` [[pod, node]], `notes`. Of the notes, `canaries` {Assignment: {drawn, percent}}, `params` (those that the
@@ -36,24 +36,24 @@ NO_NAME = "?"
 
 
 def recorded() -> QuerySet[Decision]:
-    """Return Decisions as pages and REST read them: from the replica, where BERTH_HISTORY_DATABASE_URL names one."""
+    """Return Decisions for pages and REST: from the replica, if BERTH_HISTORY_DATABASE_URL names one."""
     return Decision.objects.using(settings.HISTORY_DATABASE)
 
 
 def recorded_outcomes() -> QuerySet[Outcome]:
-    """Return what became of Pods as pages and REST read it: from where they read Decisions."""
+    """Return Outcomes for pages and REST: from the same database as Decisions."""
     return Outcome.objects.using(settings.HISTORY_DATABASE)
 
 
 class Read(msgspec.Struct, kw_only=True):
-    """What a Decision's body says, as columns.
+    """A Decision's body, as columns.
 
     Attributes:
         pod: the Pod's JSON, as text.
         notes: facts of its verb.
-        answer: what the rules said; its names are those of the nodes asked about. Without rules, all of them pass.
-        unknown: names asked about that were refused since Berth didn't know them.
-        meaning: the same in two Decisions that gave the same answer about the same nodes; empty where it isn't kept.
+        answer: the rules' answer; its names are those of the candidate nodes. Without rules, all of them pass.
+        unknown: names in the call that were refused because Berth didn't know them.
+        meaning: equal in two Decisions with the same answer about the same nodes; empty if it isn't stored.
     """
 
     pod: bytes = b"{}"
@@ -64,7 +64,7 @@ class Read(msgspec.Struct, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """The nodes asked about, in order."""
+        """The candidate nodes, in order."""
         return self.answer.names
 
 
@@ -83,7 +83,7 @@ class Names:
         return self._found[key]
 
     def asked(self, decision: Decision, body: Body) -> list[str]:
-        """Return the names of the nodes that a Decision is about, in order: one and the same list for the same order."""
+        """Return the names of a Decision's candidate nodes, in order: the same list object for the same order."""
         key = (decision.process, decision.names_number, msgspec.msgpack.encode(body.order))
         if key not in self._asked:
             self._asked[key] = _named(body, self.of(decision))
@@ -91,7 +91,7 @@ class Names:
 
 
 def read_both(decision: Decision) -> tuple[Read, dict[str, Any]]:
-    """Return what a Decision's body says as columns, and in the shape of `body_of`.
+    """Return a Decision's body as columns, and in the shape of `body_of`.
 
     Raises:
         ValueError: it is damaged.
@@ -105,7 +105,7 @@ def read_both(decision: Decision) -> tuple[Read, dict[str, Any]]:
 
 
 def read_decision(decision: Decision, names: Names | None = None) -> Read:
-    """Return what a Decision's body says; nothing for a Decision without one.
+    """Return a Decision's body as columns; an empty one for a Decision without a body.
 
     Raises:
         ValueError: it is damaged.
@@ -125,23 +125,23 @@ def read_decision(decision: Decision, names: Names | None = None) -> Read:
 
 
 def _of_body(decision: Decision, body: Body, answer: Answer) -> Read:
-    # Where no Assignment took the Pod, or nothing of it was in force, nodes that nobody knows pass as all others.
+    # If no Assignment matched the Pod, or all of its rules were suspended, unknown nodes pass like all others.
     is_refused = body.answer is not None and decision.verb == "filter"
     unknown = body.order.unknown if is_refused else ()
     return Read(pod=body.pod, notes=body.notes, answer=answer, unknown=unknown, meaning=body.meaning)
 
 
 def answer_of(decision: Decision, body: Body, names: list[str]) -> Answer:
-    """Return a Decision's answer, also with what was refused for want of time: that stands in no column.
+    """Return a Decision's answer, including nodes that were refused for lack of time, which no column has.
 
     Args:
         decision: the Decision.
         body: its body.
-        names: of the nodes asked about, in order.
+        names: of the candidate nodes, in order.
     """
     answer = _answer_in(body, names)
     answer.missed = list(body.notes.get("missed", ()))
-    # What passed was scored. Without scores it is known where nothing passed: /filter refuses all for want of time, or none.
+    # Nodes that passed were scored. Without scores, it is known only if none passed: /filter refuses all for lack of time, or none.
     if answer.missed and (answer.scores or not decision.feasible):
         late = answer.refusal == PASSED
         late[answer.scored] = False
@@ -208,7 +208,7 @@ def body_of(decision: Decision) -> dict[str, Any]:
 
 
 def exact_bytes(decision: Decision) -> bytes:
-    """Return the bytes that the Decision's writer had on disk, which are its leaf in the ledger.
+    """Return the bytes that the Decision's writer had on disk: its leaf in the ledger is their hash.
 
     Raises:
         ValueError: the body is damaged, or of a version that didn't keep them.
@@ -228,7 +228,7 @@ def table_names(decision: Decision) -> list[str]:
 
 
 def names_asked(decision: Decision, body: Body) -> list[str]:
-    """Return the names of the nodes asked about that Berth knew, in order; `?N` where the names are gone."""
+    """Return the names of the known candidate nodes, in order; `?N` for names that were pruned."""
     return _named(body, table_names(decision))
 
 
@@ -268,7 +268,7 @@ def answered_of(decision: Decision) -> str:
 
 
 def preemption_of(body: dict[str, Any]) -> str:
-    """Return which Pods had to go for the Decision's Pod, or why none; "" where preemption had no part. `body` as `shown` gives it."""
+    """Return which Pods were preempted for the Decision's Pod, or why none; "" without preemption. `body` is from `shown`."""
     said = (body.get("notes") or {}).get("preemption") or {}
     if not said.get("node"):
         return str(said.get("reason", ""))
@@ -280,7 +280,7 @@ def preemption_of(body: dict[str, Any]) -> str:
 
 
 def suspended_by(body: dict[str, Any]) -> list[str]:
-    """Return in sentences what Pauses and Exemptions had out of force for the Pod."""
+    """Return sentences about the rules that Pauses and Exemptions suspended for the Pod."""
     return [
         f"{target_in_words(each['target'])} was out of force by {each['kind']} {each['name']}"
         for each in (body.get("notes") or {}).get(SUSPENDED_BY) or ()
@@ -288,16 +288,16 @@ def suspended_by(body: dict[str, Any]) -> list[str]:
 
 
 def rules_out_of_force(body: dict[str, Any], rule_set: str) -> set[str]:
-    """Return the names of the rules of a rule set that a Pause or an Exemption had out of force for the Pod.
+    """Return the names of a rule set's rules that a Pause or an Exemption suspended for the Pod.
 
-    What is noted is about the rule sets in mode shadow, too, which may have rules of the same names.
+    The notes also cover rule sets in mode shadow, which may have rules of the same names.
     """
     found = [Target.parse(each["target"]) for each in (body.get("notes") or {}).get(SUSPENDED_BY) or ()]
     return {target.rule for target in found if target.rule and target.name == rule_set}
 
 
 def chosen_by(body: dict[str, Any]) -> list[str]:
-    """Return in sentences what was out of force, why canaries took the Pod or not, which nodes were left out, and the Assignment's params."""
+    """Return sentences about suspensions, canaries' choices, nodes that were left out, and the Assignment's params."""
     notes = body.get("notes") or {}
     said = suspended_by(body)
     for name, canary in sorted((notes.get("canaries") or {}).items()):
@@ -333,7 +333,7 @@ def _faults(faults: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _spread(numbers: list[int], answer: Answer) -> list[int | None]:
-    """Put the numbers of the scored nodes beside all nodes, with None for the others."""
+    """Spread the numbers of the scored nodes to all nodes, with None for the others."""
     spread: list[int | None] = [None] * len(answer.names)
     for position, number in zip(answer.scored.tolist(), numbers, strict=True):
         spread[position] = number

@@ -1,8 +1,8 @@
-"""A Decision as it is recorded: what was asked, what each rule said of each node, and what was answered.
+"""The record of a Decision: the call, each rule's verdict on each node, and the answer.
 
 A record has a head, whose members become columns of the database, and a body that only pages and replays read. The body
-is columnar and names no node: nodes are positions in the Snapshot that the Decision was made on. Both are msgpack; the
-body is compressed on its way, outside of any request.
+is columnar and contains no node names: nodes are positions in the Decision's Snapshot. Both are msgpack; the
+body is compressed before it is shipped, outside of any request.
 """
 
 import os
@@ -47,21 +47,21 @@ from scheduler.models import Outcome as OutcomeRow
 _LEVEL = 3
 _LENGTH = struct.Struct("<I")
 _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
-# The verbs by which a node is chosen for a Pod: the others are asked about what was chosen.
+# The verbs that choose a node for a Pod: the others are about a node that is already chosen.
 _CHOOSING = frozenset({"filter", "prioritize", "schedule"})
-# What /filter says of a node that Berth's watch hasn't seen yet. No rule is asked about it.
+# /filter's verdict on a node that Berth's watch hasn't seen yet. No rule is evaluated for it.
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
-# Under which notes say what had rules out of force.
+# The key of the suspensions of rules in a Decision's notes.
 SUSPENDED_BY = "suspendedBy"
 # The first byte of a stored body: JSON as version 0.1.0 wrote it, a Body, or the whole record as its writer had it on disk,
-# which is what the ledger proves; zstd stands behind it.
+# which is what the ledger proves. The rest is compressed with zstd.
 AS_JSON, AS_COLUMNS, AS_RECORD = b"\x00", b"\x01", b"\x02"
-# What reading bytes raises that nobody wrote so; of a thousand brackets msgspec says that they are too deep.
+# The exceptions of reading damaged bytes; msgspec raises RecursionError for a thousand brackets.
 UNREADABLE = (msgspec.DecodeError, struct.error, ValueError, RecursionError)
 
 
 def new_id() -> str:
-    """Return a UUID that begins with the time in milliseconds (RFC 9562, version 7): what was made together is found together."""
+    """Return a UUID that begins with the time in milliseconds (RFC 9562, version 7), so that rows of one time are stored together."""
     milliseconds = time.time_ns() // 1_000_000
     random = os.urandom(10).hex()
     # 7: the version. The variant takes two bits of the next group.
@@ -120,15 +120,15 @@ class NewDecision(Head, array_like=False, kw_only=True):
 
 
 class Body(msgspec.Struct, array_like=True, kw_only=True):
-    """What else a replay needs.
+    """The further data that a replay needs.
 
     Attributes:
         pod: the Pod's JSON.
-        namespace_labels: of the Pod's namespace, where no Assignment took the Pod; None where the Snapshot has them.
-        revision_digest: SHA-256 in hex that the Revision is stored under; empty without one.
-        meaning: what tells the answer from others, see `meaning_of`.
-        order: the nodes asked about.
-        answer: what the rules said; None when no Assignment took the Pod, and for an error.
+        namespace_labels: of the Pod's namespace, if no Assignment matched the Pod; None if the Snapshot has them.
+        revision_digest: the SHA-256 in hex under which the Revision is stored; empty without one.
+        meaning: a digest of the answer, see `meaning_of`.
+        order: the candidate nodes.
+        answer: the rules' answer; None if no Assignment matched the Pod, and for an error.
         assumed: Pods that were assumed on a node: JSON and name of the node.
         notes: facts that belong to one verb only.
     """
@@ -144,7 +144,7 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, array_like=True, kw_only=True):
-    """What became of a Pod; members mean what they do in `models.Outcome`. An older version's record ends with `best`.
+    """A Pod's outcome; members have the meaning of those in `models.Outcome`. An older version's record ends with `best`.
 
     `best`: whether the node was among the best of the last answer; None if unknown.
     """
@@ -168,7 +168,7 @@ class Outcome(msgspec.Struct, array_like=True, kw_only=True):
         return _encode(self)
 
     def row(self, process: str, sequence: int, body: bytes) -> "NewOutcome":
-        """Return the row that it is stored as. `body` is the record as it was written."""
+        """Return the outcome's database row. `body` is the record as it was written."""
         fields = msgspec.structs.asdict(self)
         fields["decision"] = uuid.UUID(self.decision) if self.decision else None
         return NewOutcome(process=process, sequence=sequence, body=body, **fields)
@@ -188,7 +188,7 @@ def read_outcome(payload: bytes) -> Outcome:
     """Read the record of an outcome.
 
     Raises:
-        msgspec.DecodeError, ValueError: it is none.
+        msgspec.DecodeError, ValueError: the payload isn't an outcome.
     """
     outcome = _decode_outcome(payload)
     OutcomeRow.Kind(outcome.kind)
@@ -196,14 +196,14 @@ def read_outcome(payload: bytes) -> Outcome:
 
 
 class Best:
-    """The nodes that were best in an answer; once `pack` was called, a bit for each row of the table, the highest bit first.
+    """The best nodes of an answer; after `pack`, one bit for each row of the table, the highest bit first.
 
-    Most are asked once within a second, or forgotten: those need no bits.
+    Most are queried once within a second, or forgotten: those need no bits.
 
     Args:
         names: of the table.
-        rows: nodes that were asked about.
-        are_best: of each, whether it was one of the best.
+        rows: the candidate nodes.
+        are_best: for each, whether it was one of the best.
     """
 
     __slots__ = ("_are_best", "_bits", "_names", "_rows")
@@ -213,7 +213,7 @@ class Best:
         self._bits = b""
 
     def pack(self) -> None:
-        """Take up an eighth of a byte a node from now on."""
+        """Use only one bit per node from now on."""
         if not self._bits:
             mask = np.zeros(len(self._names), dtype=np.bool_)
             mask[self._rows] = self._are_best
@@ -221,7 +221,7 @@ class Best:
             self._rows = self._are_best = np.empty(0, dtype=np.bool_)
 
     def has(self, node_name: str) -> bool | None:
-        """Return whether a node was among them; None for one that the table doesn't have."""
+        """Return whether a node was among the best; None for one that isn't in the table."""
         self.pack()
         row = self._names.row_of.get(node_name)
         return None if row is None else bool(self._bits[row >> 3] >> (7 - (row & 7)) & 1)
@@ -231,11 +231,11 @@ class Encoded(msgspec.Struct):
     """A Decision ready to be numbered and written.
 
     Attributes:
-        head: not numbered yet.
+        head: without its numbers.
         body: an encoded Body.
-        names: of the nodes that the body's rows point at; None without nodes.
-        snapshot: what the rules saw, for the journal; None where there is nothing to decide again.
-        best_nodes: what tells later whether the Pod went to one of them; None where nobody acts by the answer.
+        names: the node names that the body's rows refer to; None without nodes.
+        snapshot: the Snapshot that the rules saw, for the journal; None if there is nothing to replay.
+        best_nodes: shows later whether the Pod went to one of the best nodes; None if the answer isn't acted on.
     """
 
     head: Head
@@ -246,22 +246,22 @@ class Encoded(msgspec.Struct):
 
 
 class Entry(msgspec.Struct, kw_only=True):
-    """A Decision as whoever made it knows it; `Recorder.record` numbers and writes it. As it is: a bind, a preempt, an error.
+    """A Decision as its maker passes it on; `Recorder.record` numbers and writes it. Used directly for a bind, a preempt, an error.
 
     Attributes:
-        verb: what was asked: filter, prioritize, bind, preempt, schedule.
-        now: the moment that rules saw.
-        pod_json: the Pod's JSON as it came; made of `pod` when it isn't given.
+        verb: filter, prioritize, bind, preempt or schedule.
+        now: the time that rules saw.
+        pod_json: the Pod's JSON as received; made from `pod` if it isn't given.
         revision: the Revision that answered, None before there is one.
-        assignment: which took the Pod; None when none did.
-        rule_set: whose rules answered.
-        draws: the Assignments of mode canary that match the Pod, each with what its workload drew there.
+        assignment: the one that matched the Pod; None if none did.
+        rule_set: the rule set that answered.
+        draws: the Assignments of mode canary that match the Pod, each with its workload's draw.
         mode: enforce or shadow.
         error: why there was no answer; empty when there was one.
         duration_microseconds: how long the answer took.
         notes: facts that belong to this verb only, as JSON has them.
-        nodes, feasible, best, top_reason: what lists show of the answer.
-        divergence: of a shadow, how it differs from what was answered; empty for an answer.
+        nodes, feasible, best, top_reason: the part of the answer that lists show.
+        divergence: for a shadow, how it differs from the enforced answer; empty for an enforced one.
     """
 
     id: str = msgspec.field(default_factory=new_id)
@@ -333,7 +333,7 @@ class Entry(msgspec.Struct, kw_only=True):
         )
 
     def _of_assignments(self) -> dict[str, Any]:
-        """Return what the Assignments chose for this Pod, as far as the rule set's name and version don't say it."""
+        """Return the Assignments' choices for this Pod that the rule set's name and version don't show."""
         found: dict[str, Any] = {}
         if self.draws:
             found["canaries"] = canaries_of(self.draws)
@@ -343,21 +343,21 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 def canaries_of(draws: Sequence[tuple[Assignment, int]]) -> dict[str, dict[str, int]]:
-    """Return what canaries drew for a Pod as notes have it, by Assignment: it took the Pod where it drew less than the percent."""
+    """Return the canaries' draws for a Pod, for notes, by Assignment: a canary takes the Pod if the draw is below its percent."""
     return {assignment.name: {"drawn": drawn, "percent": assignment.percent} for assignment, drawn in draws}
 
 
 class _LastOrder:
-    """The order of nodes that was written last. /prioritize is asked about the nodes that passed /filter: where all did, by the same array."""
+    """The last encoded order of nodes. /prioritize has the nodes that passed /filter: if all did, in the same array."""
 
     def __init__(self) -> None:
         self._last: tuple[Rows | None, Integers, StoredOrder] = (None, np.empty(0), StoredOrder(0, None, []))
 
     def of(self, rows: Rows, names: Sequence[str]) -> tuple[Integers, StoredOrder]:
-        """Return rows as short numbers, and how they are written."""
+        """Return rows as 32-bit numbers, and their encoded order."""
         last = self._last
         if last[0] is not rows:
-            shorter = rows.astype(np.int32)  # half as much to read, again and again
+            shorter = rows.astype(np.int32)  # half the memory to read, several times
             last = self._last = (rows, shorter, store_order(shorter, names))
         return last[1], last[2]
 
@@ -366,14 +366,14 @@ _last_order = _LastOrder()
 
 
 class NodesEntry(Entry, kw_only=True):
-    """What rules said of nodes, or that no Assignment took the Pod: a filter, a prioritize, a schedule.
+    """The rules' answer for nodes, or that no Assignment matched the Pod: for filter, prioritize and schedule.
 
     Attributes:
-        snapshot: what the rules saw, without `assumed`.
-        names: the nodes asked about, in order.
-        rows: the same as rows of the Snapshot's table, -1 for unknown names; looked up when it isn't given.
-        answer: what the rules said of the known ones; None when no Assignment took the Pod.
-        assumed: Pods that counted as if they were on these nodes.
+        snapshot: the Snapshot that the rules saw, without `assumed`.
+        names: the candidate nodes, in order.
+        rows: `names` as rows of the Snapshot's table, -1 for unknown names; looked up if it isn't given.
+        answer: the rules' answer for the known nodes; None if no Assignment matched the Pod.
+        assumed: Pods that were counted on these nodes.
     """
 
     snapshot: Snapshot
@@ -418,9 +418,9 @@ class NodesEntry(Entry, kw_only=True):
         return stored
 
     def _note_answer(self, answer: Answer, names: NodeNames, rows: Integers) -> Best:
-        """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
+        """Set the fields that lists show of an answer; as `Answer.best`, without a loop over ties."""
         passed = answer.refusal == PASSED
-        # Where no rule refused any node, nobody has to be counted.
+        # If no rule refused any node, nothing has to be counted.
         self.feasible = feasible = int(np.count_nonzero(passed)) if answer.refusals else len(rows)
         if feasible < len(rows):
             self.top_reason = answer.refusals[0].reason if len(answer.refusals) == 1 else answer.top_reason()
@@ -437,7 +437,7 @@ class NodesEntry(Entry, kw_only=True):
 
 
 class SnapshotEntry(Entry, kw_only=True):
-    """A Decision whose facts stand in its notes, and in a Snapshot: a preempt."""
+    """A Decision whose facts are in its notes and in a Snapshot: a preempt."""
 
     snapshot: Snapshot
 
@@ -447,7 +447,7 @@ class SnapshotEntry(Entry, kw_only=True):
 
 
 def notes_of_suspensions(suspended_by: Sequence[Suspension]) -> dict[str, Any]:
-    """Return the notes that say which Pauses and Exemptions had rules out of force."""
+    """Return the notes about the Pauses and Exemptions that suspended rules."""
     if not suspended_by:
         return {}
     return {SUSPENDED_BY: [{"kind": each.kind, "name": each.name, "target": str(each.target)} for each in suspended_by]}
@@ -461,14 +461,14 @@ _decode_outcome = msgspec.msgpack.Decoder(Outcome).decode
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Rows:
-    """Return the rows of nodes by name, -1 for a name that the table doesn't have."""
+    """Return the rows of nodes by name, -1 for a name that isn't in the table."""
     return np.fromiter(map(table.row_of.get, names, repeat(-1)), dtype=np.intp, count=len(names))
 
 
 def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[str], answer: Answer | None) -> bytes:
-    """Return what tells an answer from others: a digest of the nodes asked about in order, and of what was said of each.
+    """Return a digest that identifies an answer: of the candidate nodes in order, and of the verdict on each.
 
-    Who passes, who fails and why, and the points follow from it. `answer` is None where every node passed without rules.
+    The verdicts determine which nodes pass, which fail and why, and the points. `answer` is None if every node passed without rules.
     """
     parts: list[Any] = [
         verb.encode(),
@@ -493,25 +493,25 @@ def payload_of(head: bytes, body: bytes) -> list[bytes]:
 
 
 def compressed(payload: bytes, compressor: zstandard.ZstdCompressor) -> bytes:
-    """Compress a payload, ready to be stored; the head stands in front as it is, for the database's columns."""
+    """Compress a payload for storage; the head comes first, uncompressed, for the database's columns."""
     return payload[: _body_at(payload)] + AS_RECORD + compressor.compress(payload)
 
 
 def split(payload: bytes) -> tuple[Head, bytes]:
-    """Take a payload apart: the head, and the body as it is.
+    """Split a payload into the head and the encoded body.
 
     Raises:
-        msgspec.DecodeError, struct.error: it isn't one.
+        msgspec.DecodeError, struct.error: it isn't a payload.
     """
     start = _body_at(payload)
     return _decode_head(payload[_LENGTH.size : start]), payload[start:]
 
 
 def unpack(payload: bytes) -> tuple[Head, bytes, bytes]:
-    """Take apart what was shipped: the head, what is to be stored, and the bytes that the writer had on disk.
+    """Split a shipped record into the head, the body to store, and the bytes that the writer had on disk.
 
     Raises:
-        msgspec.DecodeError, struct.error, ValueError: it is nothing that was shipped.
+        msgspec.DecodeError, struct.error, ValueError: it isn't a shipped record.
     """
     head, stored = split(payload)
     start = len(payload) - len(stored)
@@ -538,10 +538,10 @@ def record_of(stored: bytes) -> bytes:
 
 
 def record_of_json(fields: Mapping[str, Any], stored: bytes) -> bytes:
-    """Return what stands for the record of a Decision of version 0.1.0: its columns as a head, and its JSON.
+    """Return a substitute for the record of a Decision of version 0.1.0: its columns as a head, and its JSON.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the body is damaged.
     """
     return b"".join(payload_of(Head(**fields).encode(), decompress(stored[1:])))
 
@@ -578,12 +578,12 @@ def body_bytes(stored: bytes) -> bytes:
 
 
 def make_compressor() -> zstandard.ZstdCompressor:
-    """Make what compresses; one for each thread."""
+    """Make a compressor; each thread needs its own."""
     return zstandard.ZstdCompressor(level=_LEVEL)
 
 
 class _Decompressor(threading.local):
-    """One for each thread: making one takes twice as long as its work on a record."""
+    """A decompressor per thread: making one takes twice as long as decompressing a record."""
 
     def __init__(self) -> None:
         self.decompress = partial(zstandard.ZstdDecompressor().decompress, allow_extra_data=False)
@@ -599,7 +599,7 @@ def decompress(data: bytes) -> bytes:
         ValueError: the data is damaged.
     """
     try:
-        # It takes that much memory before it reads on: a flipped bit can say a petabyte.
+        # The decompressor allocates the declared size first: a flipped bit can declare a petabyte.
         if zstandard.frame_content_size(data) > MOST_BYTES:
             message = f"it says that it is longer than {MOST_BYTES} bytes"
             raise ValueError(message)

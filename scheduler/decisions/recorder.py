@@ -1,4 +1,4 @@
-"""Records Decisions: numbers them, and has them on disk before the answer goes out. A thread ships them from there."""
+"""Records Decisions: numbers them, and writes them to disk before the answer is sent. A thread ships them from there."""
 
 import logging
 import threading
@@ -23,13 +23,13 @@ from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
-# What happens to a Decision that finds no room: the answer goes out and it is counted as lost, or there is no answer.
+# What happens when there is no room for a Decision: the answer is sent and the Decision counted as lost, or there is no answer.
 WhenFull = Literal["lose", "refuse"]
 
-# How long the first Decisions wait for the Snapshot that they refer to. A killed process could leave them without it.
+# How long the first Decisions wait until the Snapshot that they refer to is written. A killed process could leave them without it.
 FIRST_BASE_SECONDS = 1.0
 
-# What to do about a spool that takes nothing: the rest is tried again by itself.
+# The advice for a spool that can't be written: everything else is retried automatically.
 REMEDY = (
     "make room there, let this process write there, or name another folder by BERTH_STATE_DIR; it is tried every second"
 )
@@ -39,7 +39,7 @@ _FULL_SECONDS = 0.1
 
 
 class Preemptor(msgspec.Struct, frozen=True):
-    """The Pod that others have to go for, and the Decision that says so."""
+    """A preemptor, and the Decision that preempts for it."""
 
     uid: str
     namespace: str
@@ -57,13 +57,13 @@ class Gap(msgspec.Struct, array_like=True, kw_only=True):
 
 
 class End(msgspec.Struct, array_like=True):
-    """The writer ended in order; nothing of it can be missing. `decisions`: how many it numbered."""
+    """The writer exited normally; none of its records can be missing. `decisions`: how many it numbered."""
 
     decisions: Number
 
 
 class Mark(msgspec.Struct, array_like=True):
-    """How many Decisions were numbered before this record: what isn't stored when it is read is lost."""
+    """How many Decisions were numbered before this record: those that aren't stored when this record is read are lost."""
 
     decisions: Number
 
@@ -73,8 +73,8 @@ class Recorder:
 
     Args:
         root: the folder of the spool.
-        writer: who writes, a name that no other process ever had; with the number it identifies a Decision.
-        stream: where what is on disk is shipped to.
+        writer: the writer's name, which no other process ever had; with the number it identifies a Decision.
+        stream: where records on disk are shipped to.
         when_full: what happens when there is no room.
         max_bytes: how much the spool may take up.
         checkpoints: reads from the database how far writers are stored.
@@ -102,7 +102,7 @@ class Recorder:
         self._full_until, self._full_why = 0.0, ""
         self._homeless, self._anew, self._losing, self._unknown_outcomes = (Trouble() for _ in range(4))
         self._awaited: OrderedDict[str, Best] = OrderedDict()
-        # Those of the last second, by the Pod's UID; not packed yet.
+        # The best nodes of the last second, by the Pod's UID; not packed yet.
         self._fresh: dict[str, Best] = {}
         self._preemptors: OrderedDict[str, Preemptor] = OrderedDict()
         self._is_stopping = False
@@ -110,21 +110,21 @@ class Recorder:
 
     @property
     def redis_reachable(self) -> bool:
-        """Whether Redis took what was shipped last."""
+        """Whether Redis accepted the last shipment."""
         return self.shipper.redis_reachable
 
     @property
     def depth(self) -> Depth:
-        """What waits in the spool."""
+        """The amount of data in the spool."""
         return self.shipper.depth()
 
     @property
     def numbered(self) -> int:
-        """How many Decisions were answered, those that found no room included."""
+        """How many Decisions were answered, including those that were lost for lack of room."""
         return self._sequence
 
     def start(self) -> None:
-        """Begin to take Decisions, and to ship them. While there is no place for the spool, it counts as full."""
+        """Start to accept and ship Decisions. While the spool can't be made, it counts as full."""
         self._open()
         self.shipper.start()
 
@@ -133,13 +133,13 @@ class Recorder:
             self.spool.open()
         except OSError as error:
             if self._homeless.is_news(str(error)):
-                # Without its trace: it is the disk's fault.
+                # Without a traceback: it is the disk's fault.
                 logger.error("the spool can't be made in %s: %s. %s", self.spool.segments.folder, error, REMEDY)  # noqa: TRY400
         else:
             self._homeless.is_news("")
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """Write that this is the end, ship what time allows, and leave the rest to the next process."""
+        """Write an End record, ship as much as time allows, and leave the rest to the next process."""
         self._is_stopping = True
         self._journal.join(timeout_seconds)
         self.write_gap()
@@ -156,7 +156,7 @@ class Recorder:
                 logger.warning("the end can't be written: %s", error)
 
     def record(self, entry: Entry) -> None:
-        """Write a Decision. When this returns, it outlives the process.
+        """Write a Decision. When this returns, the Decision outlives the process.
 
         Raises:
             SpoolFullError: there is no room, and the setting says `refuse`: the answer must not go out.
@@ -168,9 +168,9 @@ class Recorder:
             chain.written.wait(max(0.0, chain.begun + FIRST_BASE_SECONDS - time.monotonic()))
 
     def record_outcome(self, outcome: Outcome) -> None:
-        """Write what became of a Pod, with what this process knows of it: whether its node was the best, whom it had to go for.
+        """Write a Pod's outcome, with this process's knowledge: whether its node was the best, and its preemptor.
 
-        What finds no room is found again by asking the API server, as far as that still knows.
+        If there is no room, the outcome is looked up later in the API server, if that still knows it.
         """
         with self._lock:
             if outcome.kind == OutcomeRow.Kind.PREEMPTED:
@@ -187,7 +187,7 @@ class Recorder:
                     logger.warning("what became of Pods can't be recorded: %s", error)
 
     def expect_preemption(self, victim_uids: Iterable[str], preemptor: Preemptor) -> None:
-        """Note for whom these Pods have to go, should they be preempted."""
+        """Note the preemptor of these Pods, in case they are preempted."""
         with self._lock:
             for uid in victim_uids:
                 self._preemptors[uid] = preemptor
@@ -206,7 +206,7 @@ class Recorder:
         return pod_uid in self._awaited
 
     def _mend(self) -> None:
-        """Try again what there was no room for."""
+        """Retry records that there was no room for."""
         if not self.spool.is_open and not self._is_stopping:
             self._open()
         if self.spool.is_lost():
@@ -215,18 +215,18 @@ class Recorder:
         with self._lock:
             fresh, self._fresh = self._fresh, {}
         for best in fresh.values():
-            with self._lock:  # for each by itself: a call may wait for it
+            with self._lock:  # taken for each one separately: a call may wait for it
                 best.pack()
 
     def _begin_anew(self) -> None:
-        """Go on in a new folder: the old one was deleted, with whatever wasn't shipped."""
+        """Continue in a new folder: the old one was deleted, with its unshipped records."""
         folder = self.spool.segments.folder
         if self._homeless.is_news("deleted"):
             logger.error("the spool's folder was deleted, or another one put in its place: %s", folder)
         with self._lock:
             try:
                 self.spool.begin_anew()
-                # Snapshots and names that were in it may be lost: Decisions refer to none of them any more.
+                # Snapshots and names in the old folder may be lost: new Decisions must not refer to them.
                 self._journal.forget()
                 self.spool.append([(Kind.MARK, [msgspec.msgpack.encode(Mark(self._sequence))])])
             except (OSError, SpoolFullError) as error:
@@ -237,7 +237,7 @@ class Recorder:
                 self._homeless.is_news("")
 
     def write_gap(self) -> None:
-        """Write what was lost, as soon as there is room."""
+        """Write gaps for lost Decisions, as soon as there is room."""
         if self._lost is not None:
             with self._lock:
                 if self._lost is None:
@@ -274,7 +274,7 @@ class Recorder:
         return chain
 
     def _check_room(self) -> None:
-        """Don't try again at once: each try could begin a Snapshot anew, which there is no room for either."""
+        """Don't retry at once: each attempt could start a new Snapshot, for which there is no room either."""
         if time.monotonic() < self._full_until:
             raise SpoolFullError(self._full_why)
 

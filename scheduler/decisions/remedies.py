@@ -1,6 +1,6 @@
-"""What would let a Pod run that was refused: decided anew on the Decision's own Snapshot, each rule asked of each node.
+"""Finds what would let a refused Pod run, by evaluating each rule for each node on the Decision's own Snapshot.
 
-Where that Snapshot isn't there any more, or it takes too long, it is said as far as the record itself shows it.
+If that Snapshot was pruned, or it takes too long, the result contains only what the record itself shows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ class Remedies(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """What would help, in sentences.
 
     Attributes:
-        sentences: all of it.
-        rules: those that alone keep the Pod from some nodes: rule -> the nodes.
-        nearest: the nodes that the fewest rules refuse -> what each of these would have to see, where the rule can say it.
-        fault: why it is only said as far as it is recorded, or can't be said at all.
+        sentences: the whole text.
+        rules: the rules that alone keep the Pod from some nodes: rule -> the nodes.
+        nearest: the nodes that the fewest rules refuse -> the conditions that would satisfy each rule, if the rule can name them.
+        fault: why the result is limited to the record, or there is none.
     """
 
     sentences: list[str]
@@ -89,7 +89,7 @@ def _as_recorded(recorded: Read, why: str) -> Remedies:
 
 
 def _unknown(recorded: Read) -> list[str]:
-    """Return in a sentence which nodes Berth didn't know: no rule keeps the Pod from these."""
+    """Return a sentence about the nodes that Berth didn't know: no rule keeps the Pod from these."""
     if not recorded.unknown:
         return []
     return [
@@ -98,9 +98,9 @@ def _unknown(recorded: Read) -> list[str]:
 
 
 def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list[str]]:
-    """Return why nodes that no rule refuses were refused all the same, in sentences, and those of them that weren't.
+    """Return sentences about why nodes that no rule refuses were refused anyway, and the nodes that weren't refused.
 
-    By the Pods nominated to them, with which Berth's own scheduler asks once more; or since there was no time for all rules.
+    The reasons are Pods nominated to a node, with which Berth's own scheduler evaluates it once more, or lack of time.
     """
     said, left = [], list(allowed)
     for each in refusals_of(recorded.answer):
@@ -120,7 +120,7 @@ def _refused_beside(recorded: Read, allowed: list[str]) -> tuple[list[str], list
 
 
 class _Decided(NamedTuple):
-    """A Decision decided anew: its rules, what they were asked about, and what every rule says of every node."""
+    """A Decision that was decided again: its rules, their input, and every rule's verdict on every node."""
 
     verb: str
     rule_set: CompiledRuleSet
@@ -138,7 +138,7 @@ class _Decided(NamedTuple):
         return [f"rule {each.rule}: {each.remedy.rstrip('.')}" for each in helping]
 
     def full_without(self, alone: Refusal) -> list[str]:
-        """Return of the nodes that a rule alone refuses those that are refused without it, too: by the Pods nominated there.
+        """Return the nodes that only one rule refuses, but that the Pods nominated there would block even without the rule.
 
         Raises:
             DeadlineError: it takes too long.
@@ -173,10 +173,10 @@ def _alone_beside(alone: Sequence[Refusal], full: Mapping[str, Sequence[str]]) -
 
 
 def _whole(decision: Decision, limit: TimeLimit) -> _Decided:
-    """Return what every rule says of every node that was asked about.
+    """Return every rule's verdict on every candidate node.
 
     Raises:
-        ReplayError, ObjectError, ExpressionError, ValueError: something of it isn't there, or can't be read.
+        ReplayError, ObjectError, ExpressionError, ValueError: an input is missing, or can't be read.
         DeadlineError: it takes too long.
     """
     body = read_body(bytes(decision.body))

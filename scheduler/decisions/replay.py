@@ -1,6 +1,6 @@
-"""Replays recorded Decisions: the Snapshot put together again, the same Revision, the same moment, the same answer.
+"""Replays recorded Decisions: the same Snapshot, rebuilt, with the same Revision and time must give the same answer.
 
-What comes out is compared with what was recorded: each rule's verdicts and scores, and the digest of the answer.
+The result is compared with the record: each rule's verdicts and scores, and the digest of the answer.
 """
 
 import copy
@@ -41,10 +41,10 @@ from scheduler.models import Decision, SnapshotPart
 from scheduler.models import NodeNames as NodeNamesRow
 
 _MOST_KEPT = 4
-# Changes of a Snapshot that are read in one go.
+# Changes of a Snapshot that are read in one query.
 _READ_AHEAD = 256
 _NO_CANDIDATES = "the candidates that kube-scheduler sent are not recorded"
-# Names of what was masked that a message has.
+# The most masked names in a message.
 _MOST_NAMED = 8
 _NOT_CHECKED = "no rule was asked before this binding, or what they saw is not recorded"
 
@@ -54,24 +54,24 @@ class ReplayError(Exception):
 
 
 class OtherAssignmentError(ReplayError):
-    """The Assignment that took the Pod doesn't take it as it is recorded."""
+    """The Assignment that took the Pod doesn't take the recorded Pod."""
 
 
 class Replayed(msgspec.Struct, kw_only=True):
-    """What a replay came to. `differences` says where it differs, in words; `ok` when nowhere."""
+    """The result of a replay. `differences` says in words where it differs; `ok` if nowhere."""
 
     ok: bool
     differences: list[str]
-    # What was decided now; None where there was nothing to decide.
+    # The replayed answer; None if there was nothing to decide.
     answer: Answer | None = None
 
 
 class _Chain:
-    """A chain of the journal, put together up to a position. It goes on, never back."""
+    """A chain of the journal, rebuilt up to a position. It only moves forward."""
 
     def __init__(self, writer: str, number: int, database: str | None) -> None:
         self._writer = writer
-        # Where the Decision was read: it may be a replica.
+        # The database that the Decision was read from: it may be a replica.
         self._database = database
         self._number = number
         self.position = 0
@@ -90,7 +90,7 @@ class _Chain:
         return SnapshotPart.objects.using(self._database).filter(writer=self._writer, chain=self._number)
 
     def go_to(self, position: int) -> Snapshot:
-        """Follow the changes up to a position."""
+        """Apply the changes up to a position."""
         while self.position < position:
             row = self._next()
             if row is None or row.position != self.position + 1:
@@ -106,18 +106,18 @@ class _Chain:
 
     @property
     def masked(self) -> set[str]:
-        """What was masked of the Snapshots up to here."""
+        """The masked names in the Snapshots up to here."""
         return self._rebuilt.masked
 
     def _next(self) -> SnapshotPart | None:
-        """Return the change that follows. Many are read at once: who asks for one asks for the next ones too."""
+        """Return the next change. Many are read at once: a caller that needs one will need the next ones too."""
         if not self._ahead:
             self._ahead.extend(self._parts.filter(position__gt=self.position).order_by("position")[:_READ_AHEAD])
         return self._ahead.popleft() if self._ahead else None
 
 
 class Snapshots:
-    """Snapshots of recorded Decisions. One that follows on the last asked for costs what changed in between."""
+    """Snapshots of recorded Decisions. A later Snapshot of the same chain costs only the changes in between."""
 
     def __init__(self) -> None:
         self._chains: dict[tuple[str, int], _Chain] = {}
@@ -143,7 +143,7 @@ class Snapshots:
         return snapshot
 
     def masked_of(self, decision: Decision) -> set[str]:
-        """Return what was masked of the Snapshot that `of` returned."""
+        """Return the masked names in the Snapshot that `of` returned."""
         return self._chain(decision).masked
 
     def _chain(self, decision: Decision) -> _Chain:
@@ -167,9 +167,9 @@ def snapshot_of(decision: Decision) -> Snapshot:
 
 
 class Replays:
-    """Replays many Decisions; what several need is read once. In the order of their sequences they cost the least.
+    """Replays many Decisions; data that several need is read once. They cost least in the order of their sequences.
 
-    With a limit, what rules take longer for can't be replayed.
+    With a limit, a Decision whose rules take longer can't be replayed.
     """
 
     def __init__(self, limit: TimeLimit | None = None) -> None:
@@ -181,7 +181,7 @@ class Replays:
         """Decide again, and compare.
 
         Raises:
-            ReplayError: something that it takes is missing, or it comes out otherwise and may do so for what was masked.
+            ReplayError: an input is missing, or the result differs and masked values may be the reason.
         """
         body = recorded_body_of(decision)
         try:
@@ -199,7 +199,7 @@ class Replays:
         return self.masked(decision, body, self.revision_of(decision, body).rule_sets.get(decision.rule_set))
 
     def masked(self, decision: Decision, body: Body, rule_set: CompiledRuleSet | None) -> str:
-        """Return what was masked that a rule set's answer may depend on, and which one is chosen; "" for nothing."""
+        """Return the masked names that a rule set's answer, or the choice of a rule set, may depend on; "" for none."""
         masked = set(body.notes.get(NOTE, ()))
         if decision.chain:
             masked |= self.snapshots.masked_of(decision)
@@ -234,7 +234,7 @@ class Replays:
         return Replayed(ok=not differences, differences=differences, answer=answer)
 
     def _replay_preempt(self, decision: Decision, body: Body) -> Replayed:
-        """Judge the candidates again, by the same victims. Those that there was no time for aren't judged now either."""
+        """Judge the candidates again, with the same victims. Candidates that there was no time for are left out again."""
         snapshot, pod = self.snapshots.of(decision, body), pod_of(body)
         choice = self.revision_of(decision, body).choose(pod, snapshot, decision.at)
         sent = _candidates_of(body)
@@ -257,7 +257,7 @@ class Replays:
         """Return the Revision that a Decision was made by.
 
         Raises:
-            ReplayError: it is not there, is another one now, or can't be compiled by this version of Berth.
+            ReplayError: the Revision is missing, has changed, or can't be compiled by this version of Berth.
         """
         if decision.revision not in self._revisions:
             self._revisions[decision.revision] = _compile(decision.revision)
@@ -268,13 +268,13 @@ class Replays:
         return compiled
 
     def rule_set_of(self, decision: Decision, body: Body, snapshot: Snapshot) -> CompiledRuleSet:
-        """Return the rule set that decided; by the same Assignment, which must still take the Pod.
+        """Return the rule set that decided, from the same Assignment, which must still take the Pod.
 
         Raises:
             ReplayError: as `revision_of`, or another Assignment takes the Pod.
         """
         if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
-            return _as_then(body, default_profile())  # no Assignment took the Pod, or its rule set chose to step back
+            return _as_then(body, default_profile())  # no Assignment took the Pod, or its rule set chose to fall back
         choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
         for assignment, rule_set in _taking(decision, body, choice):
             if assignment.name == decision.assignment:
@@ -293,17 +293,17 @@ class Replays:
         *,
         missed: Collection[str] = (),
     ) -> Answer:
-        """Return what a rule set says of the nodes that a Decision is about, as its verb asks.
+        """Return a rule set's answer about the nodes of a Decision, as its verb requires.
 
         Args:
-            decision: says the verb and the moment.
-            body: says the Pod, the nodes, and whether they were scored.
-            snapshot: what the Decision was made on.
+            decision: has the verb and the time.
+            body: has the Pod, the nodes, and whether they were scored.
+            snapshot: the Decision's Snapshot.
             rule_set: the one that decided, or another one.
-            missed: the last of its rules, where there was no time for these.
+            missed: the last of its rules, if there was no time for them.
 
         Raises:
-            ReplayError: the Snapshot is of fewer nodes, or the Pod can't be read, or time is up.
+            ReplayError: the Snapshot has fewer nodes, or the Pod can't be read, or time is up.
         """
         give_way = self._limit.give_way if self._limit else go_on
         answer = _decide_again(decision, body, snapshot, rule_set, missed, give_way)
@@ -316,7 +316,7 @@ class Replays:
         return [*_different_assignment(decision, choice), *_compare_choice(body, choice)]
 
     def _replay_passed(self, decision: Decision, body: Body) -> Replayed:
-        """Find again that no Assignment takes the Pod."""
+        """Check that no Assignment takes the Pod."""
         pod = pod_of(body)
         snapshot = Snapshot({}, {pod.namespace: body.namespace_labels or {}})
         choice = self.revision_of(decision, body).choose(pod, snapshot, decision.at)
@@ -362,7 +362,7 @@ def _decide_again(
 
 
 def _compare_choice(body: Body, choice: Choice) -> list[str]:
-    """Compare what canaries drew, and what was out of force."""
+    """Compare the canaries' draws, and the suspensions."""
     then, now = body.notes.get(SUSPENDED_BY) or [], notes_of_suspensions(choice.suspended_by).get(SUSPENDED_BY) or []
     return [
         *_compare_draws(body, canaries_of(choice.draws)),
@@ -386,7 +386,7 @@ def _compare_draws(body: Body, now: dict[str, dict[str, int]]) -> list[str]:
 def _as_then(body: Body, profile: CompiledRuleSet) -> CompiledRuleSet:
     """Return a profile of Berth's own scheduler as it was when it decided.
 
-    Former versions didn't always ask all of these filters, and asked them in another order.
+    Earlier versions didn't always evaluate all of these filters, and evaluated them in another order.
     """
     if body.answer is None:
         return profile
@@ -400,7 +400,7 @@ def _as_then(body: Body, profile: CompiledRuleSet) -> CompiledRuleSet:
 
 
 def _places_in(asked: list[str]) -> Callable[[tuple[FilterRule, Filter]], int]:
-    """Return what gives filters, in turn, their places in a Decision. A name can stand there twice, in modes enforce and shadow."""
+    """Return a function that gives each filter its place in a Decision. A name can occur twice, in modes enforce and shadow."""
     left: list[str | None] = [*asked]
 
     def place(found: tuple[FilterRule, Filter]) -> int:
@@ -414,7 +414,7 @@ def _places_in(asked: list[str]) -> Callable[[tuple[FilterRule, Filter]], int]:
 
 
 def _taking(decision: Decision, body: Body, choice: Choice) -> Iterable[tuple[Assignment, CompiledRuleSet]]:
-    """Iterate over what may have decided. What is enforced is asked in mode shadow only where rules of it are."""
+    """Iterate over what may have decided. An enforced rule set is evaluated as a shadow only if it has shadow rules."""
     if decision.mode == "shadow":
         yield from choice.shadows
     if choice.enforced and (decision.mode == "enforce" or _has_shadow_rules(body, choice.enforced[1])):
@@ -422,7 +422,7 @@ def _taking(decision: Decision, body: Body, choice: Choice) -> Iterable[tuple[As
 
 
 def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:
-    """Return whether rules in mode shadow were asked: of a shadow, or before the answer as version 0.1.0 did."""
+    """Return whether rules in mode shadow were evaluated: for a shadow, or before the answer, as in version 0.1.0."""
     shadows = {rule.key for rule, _ in (*rule_set.filters, *rule_set.scores) if rule.mode == "shadow"}
     if body.answer is None:
         return False
@@ -431,7 +431,7 @@ def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:
 
 
 def not_recorded(decision: Decision, body: Body) -> str:
-    """Return what isn't recorded, so that nothing can be decided again; "" where all is there that rules need."""
+    """Return which missing record prevents a replay; "" if everything that rules need is recorded."""
     if action := body.notes.get("fallback"):
         return f"the rule set chose to {action} ({decision.error}), and what was away then is not recorded"
     if decision.verb == "bind":
@@ -444,7 +444,7 @@ def not_recorded(decision: Decision, body: Body) -> str:
 
 
 def _not_recorded_of_bind(decision: Decision, body: Body) -> str:
-    """Return why what was said of a binding can't be decided again: what the API server, a lock or a watch said is no rule's."""
+    """Return why a refusal of a binding can't be replayed: it came from the API server, a lock or a watch, not from a rule."""
     if follows := body.notes.get("follows"):
         return f"it is what became of the binding ({decision.error}); what the rules said is Decision {follows}"
     if decision.error and not body.notes.get("counted"):
@@ -470,7 +470,7 @@ def _victims_of(sent: list[SentCandidate], snapshot: Snapshot) -> list[Candidate
 
 
 def _compare_narrowing(decision: Decision, body: Body, now: Narrowing) -> Iterable[str]:
-    """Compare what became of the candidates, as it is written."""
+    """Compare the narrowing with the recorded one, in the recorded form."""
     said = msgspec.msgpack.decode(msgspec.msgpack.encode(notes_of_narrowing(now)))
     for name, words in (("kept", "candidates that stay"), ("vetoes", "vetoes"), ("dropped", "candidates that go")):
         if not is_same_but_masked(said[name], body.notes.get(name)):
@@ -482,7 +482,7 @@ def _compare_narrowing(decision: Decision, body: Body, now: Narrowing) -> Iterab
 
 def _names_of(decision: Decision) -> list[str]:
     if not decision.names_number:
-        return []  # it was made before any node was seen
+        return []  # the Decision was made before any node was seen
     return _names(decision.process, decision.names_number, decision._state.db)  # noqa: SLF001 - documented
 
 
@@ -490,7 +490,7 @@ def _names(writer: str, number: int, database: str | None) -> list[str]:
     """Return names of nodes, in the Snapshot's order.
 
     Raises:
-        ReplayError: they are not there, or can't be read.
+        ReplayError: the names are missing, or can't be read.
     """
     row = NodeNamesRow.objects.using(database).filter(writer=writer, number=number).first()
     if row is None:
@@ -504,10 +504,10 @@ def _names(writer: str, number: int, database: str | None) -> list[str]:
 
 
 def recorded_body_of(decision: Decision) -> Body:
-    """Return what a Decision's body holds.
+    """Return a Decision's body.
 
     Raises:
-        ReplayError: it can't be read, or was pruned.
+        ReplayError: the body can't be read, or was pruned.
     """
     if not decision.body:
         message = "the Decision's details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
@@ -519,10 +519,10 @@ def recorded_body_of(decision: Decision) -> Body:
 
 
 def pod_of(body: Body) -> Pod:
-    """Return the Pod that was asked about.
+    """Return the Decision's Pod.
 
     Raises:
-        ReplayError: it can't be read.
+        ReplayError: the Pod can't be read.
     """
     try:
         return Pod.from_json(msgspec.json.decode(body.pod))
@@ -532,7 +532,7 @@ def pod_of(body: Body) -> Pod:
 
 
 def _compile(number: int) -> tuple[frozenset[str], CompiledRevision]:
-    """Return a Revision and its digests: the stored one, and of its document as this version of Berth would write it."""
+    """Return a Revision and its digests: the stored one, and the one of its document as this version of Berth writes it."""
     try:
         revision = load_revision(number) if number else Revision(number=0)
         if revision is None:
@@ -565,7 +565,7 @@ def _different_columns(recorded: StoredAnswer, now: StoredAnswer) -> Iterable[st
 
 
 def _different_node(decision: Decision, body: Body, snapshot: Snapshot, answer: Answer) -> Iterable[str]:
-    """Compare the node that the Pod got with the best ones: which of these it gets follows from the Pods before it."""
+    """Compare the Pod's node with the best nodes: which of these it gets depends on the Pods before it."""
     cycle = Cycle(pod=pod_of(body), snapshot=snapshot, now=decision.at)
     best = find_best(answer, cycle, body.order.rows(), is_default_profile=not decision.rule_set_version)
     node = str(body.notes.get("node") or "")
@@ -576,7 +576,7 @@ def _different_node(decision: Decision, body: Body, snapshot: Snapshot, answer: 
 
 
 def _best_of_then(decision: Decision, answer: Answer | None) -> str:
-    """Return the best node that was recorded; of former versions without the one that scores named that don't count."""
+    """Return the recorded best node; for earlier versions, without one that came from scores that don't count."""
     return "" if answer and answer.scores and not answer.is_ranked else decision.best
 
 
@@ -589,7 +589,7 @@ def _different_assignment(decision: Decision, choice: Choice) -> Iterable[str]:
 
 
 def _different_subject(decision: Decision, body: Body) -> Iterable[str]:
-    """Compare which Pod it is said to be about, and whether it is said to be a shadow."""
+    """Compare the recorded Pod, and whether the Decision is recorded as a shadow."""
     pod = pod_of(body)
     said = (decision.pod_namespace, decision.pod_name, decision.pod_uid)
     if said != (recorded := (pod.namespace, pod.name, pod.uid)):
@@ -601,14 +601,14 @@ def _different_subject(decision: Decision, body: Body) -> Iterable[str]:
 
 
 def _different_rule_set(decision: Decision, rule_set: CompiledRuleSet | None) -> Iterable[str]:
-    """Compare which rule set is said to have decided."""
+    """Compare the recorded rule set with the one that decided."""
     now = (rule_set.name, rule_set.version) if rule_set else ("", 0)
     if (decision.rule_set, decision.rule_set_version) != now:
         yield "the rule set that is said to have decided differs"
 
 
 def _different_head(decision: Decision, body: Body, answer: Answer | None) -> Iterable[str]:
-    """Compare what lists show; without an answer all nodes passed."""
+    """Compare the fields that lists show; without an answer all nodes passed."""
     nodes = len(body.order.rows())
     for name, then, now in (
         ("nodes", decision.nodes, nodes),
@@ -616,6 +616,6 @@ def _different_head(decision: Decision, body: Body, answer: Answer | None) -> It
         ("best", _best_of_then(decision, answer), answer.best if answer else ""),
         ("top reason", decision.top_reason, answer.top_reason() if answer else ""),
     ):
-        # Of a binding it is the node that was asked about.
+        # For a binding, `best` is the node in the call.
         if then != now and (name, decision.verb) != ("best", "bind"):
             yield f"{name} was {then!r} and is {now!r}"

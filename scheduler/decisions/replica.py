@@ -1,4 +1,4 @@
-"""Where BERTH_HISTORY_DATABASE_URL names a replica: whether it can be asked, and looks that do without it while it can't."""
+"""The history's replica (BERTH_HISTORY_DATABASE_URL): whether it is reachable, and queries that tolerate its absence."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,17 +8,17 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connectio
 
 from policies.wording import duration
 
-# In place of what isn't known while the replica is away.
+# The text in place of unknown values while the replica is unavailable.
 HISTORY_AWAY = "not known: the history's database can't be reached"
-# A replica that is further behind is named: fewer seconds pass where nobody writes.
+# A larger replication lag is reported: a smaller one can occur when nobody writes.
 _BEHIND_SECONDS = 15.0
-# Null where it is no replica: when the last transaction that it has was committed, by the clock of the database itself.
+# The time since the commit of the last replayed transaction, by the database's own clock. Null if it is no replica.
 _BEHIND = "SELECT EXTRACT(EPOCH FROM clock_timestamp() - pg_last_xact_replay_timestamp())::float8"
 Found = TypeVar("Found")
 
 
 def is_history_away() -> bool:
-    """Whether the replica that pages read from can't be asked; False where there is none of its own."""
+    """Whether the replica that pages read from is unreachable; False if there is no separate replica."""
     if settings.HISTORY_DATABASE == DEFAULT_DB_ALIAS:
         return False
     connection = connections[settings.HISTORY_DATABASE]
@@ -30,9 +30,9 @@ def is_history_away() -> bool:
 
 
 def history_behind() -> str:
-    """Return how long ago the newest change was made that the replica has, where that is long; empty where there is none or it is away.
+    """Return the age of the replica's newest change if it is large; empty if there is no replica or it is unavailable.
 
-    Processes write their heartbeats every few seconds: so where nothing comes, the replica is behind, or Berth is down.
+    Processes write their heartbeats every few seconds: so if nothing arrives, the replica lags behind, or Berth is down.
     """
     seconds = _seconds_behind()
     return duration(seconds) if seconds > _BEHIND_SECONDS else ""
@@ -53,10 +53,10 @@ def _seconds_behind() -> float:
 
 
 def unless_away(look: Callable[[], Found]) -> Found | None:
-    """Return what a look into the history finds; None where its replica is away, for pages that say more than the history.
+    """Return the result of a query of the history; None if its replica is unavailable, for pages that show more than the history.
 
     Raises:
-        django.db.DatabaseError: the database is away, or took too long.
+        django.db.DatabaseError: the database is unavailable, or took too long.
     """
     try:
         return look()

@@ -117,7 +117,7 @@ class ByName:
         if not len(names.rows):
             return [b"[]"]
         written = names.texts.written()
-        if len(names.rows) <= len(names.row_of):  # otherwise names are repeated, and could be repeated any number of times
+        if len(names.rows) <= len(names.row_of):  # else names repeat, and could do so any number of times
             self._answered = ((written, names), *self._answered[: _MOST_LISTS - 1])
         return [b'["', written, b'"]']
 
