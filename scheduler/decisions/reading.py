@@ -208,7 +208,7 @@ def body_of(decision: Decision) -> dict[str, Any]:
 
 
 def exact_bytes(decision: Decision) -> bytes:
-    """Return the bytes that the Decision's writer had on disk: its leaf in the ledger is their hash.
+    """Return the bytes that the Decision's writer had on disk, which are its leaf in the ledger.
 
     Raises:
         ValueError: the body is damaged, or of a version that didn't keep them.

@@ -1,4 +1,4 @@
-"""Legal holds: what may not be pruned until somebody lifts the hold."""
+"""Legal holds: records that must not be pruned until the hold is lifted."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -33,10 +33,10 @@ def make_hold(
     from_at: datetime | None = None,
     until_at: datetime | None = None,
 ) -> LegalHold:
-    """Hold what happened to these Pods, in this time.
+    """Hold the records of these Pods, in this time.
 
     Raises:
-        HoldError: it says nothing of what is held, or not why.
+        HoldError: the hold selects nothing, or has no reason.
     """
     if not reason.strip():
         message = "Say why it is held: who lifts the hold will need to know."
@@ -71,10 +71,10 @@ def make_hold(
 
 
 def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
-    """Let what a hold held be pruned in its time again. The row stays.
+    """Lift a hold: its records are pruned by the usual retention again. The hold's row stays.
 
     Raises:
-        HoldError: there is no such hold any more, or no reason.
+        HoldError: there is no such active hold, or no reason.
     """
     if not reason.strip():
         message = "Say why it is lifted."
@@ -105,7 +105,7 @@ def _thing(hold: LegalHold) -> tuple[str, str]:
 
 
 def _columns(hold: LegalHold) -> dict[str, str]:
-    """Return what a hold holds, and when it was made, to the microsecond; words leave that out, and a name may look like several."""
+    """Return a hold's selection and its exact time. Its description omits the time, and is ambiguous for some names."""
     names = {name: getattr(hold, name) for name in ("pod_namespace", "pod_name", "pod_uid")}
     return names | {name: _time(getattr(hold, name)) for name in ("from_at", "until_at", "made_at")}
 
@@ -115,7 +115,7 @@ def _time(at: datetime | None) -> str:
 
 
 def in_words(hold: LegalHold) -> str:
-    """Return what a hold holds, in words."""
+    """Return a hold's selection, in words."""
     said = []
     if hold.pod_name:
         said.append(f"Pod {hold.pod_namespace}/{hold.pod_name}")
@@ -136,7 +136,7 @@ def active_holds() -> list[LegalHold]:
 
 
 def held(holds: Sequence[LegalHold]) -> Q | None:
-    """Return what of a table with `at` and a Pod's columns is held; None where nothing is."""
+    """Return the condition for held rows of a table with `at` and a Pod's columns; None if no hold is active."""
     found: Q | None = None
     for hold in holds:
         found = held_by(hold) if found is None else found | held_by(hold)
@@ -144,7 +144,7 @@ def held(holds: Sequence[LegalHold]) -> Q | None:
 
 
 def held_by(hold: LegalHold) -> Q:
-    """Return what one hold holds, or held."""
+    """Return the condition for the rows of one hold, active or lifted."""
     equal = {name: getattr(hold, name) for name in ("pod_namespace", "pod_name", "pod_uid") if getattr(hold, name)}
     wanted = Q(**equal)
     if hold.from_at:
@@ -155,7 +155,7 @@ def held_by(hold: LegalHold) -> Q:
 
 
 class _Lifting(NamedTuple):
-    """What an AuditEvent says of the lifting of a hold: who did it, why, and when; nothing of when in those of before."""
+    """The lifting of a hold in an AuditEvent: who did it, why, and when; events of earlier versions have no time."""
 
     by: str
     reason: str
@@ -163,9 +163,9 @@ class _Lifting(NamedTuple):
 
 
 class _Noted(NamedTuple):
-    """What AuditEvents say of a hold: what it holds, by its digest and columns, why, who made it, and who lifted it.
+    """A hold in AuditEvents: its selection, as digest and columns, its reason, who made it, and who lifted it.
 
-    Those of before have no columns.
+    Events of earlier versions have no columns.
     """
 
     digest: str
@@ -179,10 +179,10 @@ def faults_of_holds() -> list[str]:
     """Compare holds with the AuditEvents of their making and lifting, whose own bytes the log of events proves.
 
     Returns:
-        What differs, in words: a hold that was removed or changed lets be pruned what it was to keep.
+        The differences, in words: after a hold was removed or changed, records that it should keep can be pruned.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     before = _noted()
     rows = {str(row.pk): row for row in LegalHold.objects.order_by("pk").iterator()}
@@ -212,7 +212,7 @@ def faults_of_holds() -> list[str]:
 def _noted() -> dict[str, _Noted]:
     found: dict[str, _Noted] = {}
     liftings: dict[str, _Lifting] = {}
-    # Ids of events follow the clocks of their processes: a lifting may stand before the making.
+    # Ids of events follow their processes' clocks: an event of lifting may sort before the one of making.
     events = credible(timezone.now()).filter(kind__in=(AuditKind.HOLD_MAKE, AuditKind.HOLD_LIFT)).order_by("pk")
     for event in events.iterator():
         number = event.thing_name
@@ -227,7 +227,7 @@ def _more(event: AuditEvent) -> Mapping[str, Any]:
     try:
         return said_by(event).more
     except msgspec.DecodeError:
-        return {}  # the log of events says what is wrong with it
+        return {}  # verifying the log of events reports it
 
 
 def _is_as_made(row: LegalHold, said: _Noted) -> bool:

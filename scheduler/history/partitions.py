@@ -1,7 +1,7 @@
-"""The partitions of Decisions on PostgreSQL, one a week: made ahead, and dropped whole.
+"""The partitions of Decisions on PostgreSQL, one per week: created in advance, and dropped as a whole.
 
-Functions of the database do both (see the migration `partitions`): they belong to the role that owns the tables, so the role that
-Berth runs as needs no right to change tables. Elsewhere there are no partitions.
+Database functions do both (see the migration `partitions`): they belong to the role that owns the tables, so the role that
+Berth runs as needs no right to change tables. Other databases have no partitions.
 """
 
 import re
@@ -12,14 +12,14 @@ import msgspec
 from django.db import connection, transaction
 
 WEEK = timedelta(days=7)
-# So many weeks after this one have their partition already. What comes later than that goes to the default partition.
+# Partitions exist for this many weeks after the current one. Later rows go to the default partition.
 AHEAD = 4
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 _BOUNDS = re.compile(r"FOR VALUES FROM \((?P<first>.+?)\) TO \('(?P<end>[^']+)'\)")
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """What came from `first_at` on, before `end_at`."""
+    """The rows from `first_at` on, before `end_at`."""
 
     name: str
     first_at: datetime
@@ -56,10 +56,10 @@ def week_of(at: datetime) -> datetime:
 
 
 def make_ahead(now: datetime) -> int:
-    """Make the partitions of this week and the next ones where they aren't there; return how many were made.
+    """Create the missing partitions of this week and the next ones; return how many were created.
 
     Raises:
-        django.db.DatabaseError: the database is away, or somebody reads for so long that it is left to the next time.
+        django.db.DatabaseError: the database is unavailable, or a long read blocks this; the next run tries again.
     """
     if not has_partitions():
         return 0
@@ -73,7 +73,7 @@ def make_ahead(now: datetime) -> int:
 
 
 def _missing(week: datetime, there: Sequence[Partition]) -> Iterator[tuple[datetime, datetime]]:
-    """Iterate over what no partition has of a week: all of it, or what those leave that somebody made for other times."""
+    """Iterate over the parts of a week without a partition: all of it, or the rest beside partitions that users made."""
     first, end = week, week + WEEK
     for each in there:
         if each.first_at < end and each.end_at > first:
@@ -85,10 +85,10 @@ def _missing(week: datetime, there: Sequence[Partition]) -> Iterator[tuple[datet
 
 
 def drop(partition: Partition) -> tuple[int, int]:
-    """Drop a partition with all that is in it; return how many rows and bytes that were.
+    """Drop a partition with all its rows; return the number of rows and bytes.
 
     Raises:
-        django.db.DatabaseError: the database is away, or somebody reads for so long that it is left to the next time.
+        django.db.DatabaseError: the database is unavailable, or a long read blocks this; the next run tries again.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT rows, bytes FROM berth_drop_partition(%s)", [partition.name])
@@ -97,9 +97,9 @@ def drop(partition: Partition) -> tuple[int, int]:
 
 
 def whole_until(cutoff: datetime) -> datetime:
-    """Return until when what is older than a cutoff can go in whole partitions: where the cutoff's own week begins.
+    """Return the time before which whole partitions can be dropped for a cutoff: the start of the cutoff's week.
 
-    A partition that was there before partitions were, and reaches back without an end, is pruned row by row.
+    The partition of rows from before partitioning has no lower bound, and is pruned row by row.
     """
     for each in partitions():
         if each.first_at <= cutoff < each.end_at and each.first_at > _EARLIEST:

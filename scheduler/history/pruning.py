@@ -1,7 +1,7 @@
-"""Prunes the history by its settings: Decisions and Outcomes, details of Decisions, and of the journal what nobody needs any more.
+"""Prunes the history by its settings: Decisions and Outcomes, details of Decisions, and unused parts of the journal.
 
-On PostgreSQL a week of Decisions goes whole, with its partition. What a hold keeps, and everything elsewhere, goes or stays row by
-row, in batches that are a transaction each. What was pruned by which rule is written in the transaction that prunes it.
+On PostgreSQL, a week of Decisions is dropped with its partition. If a hold keeps some of its rows, and on other databases, pruning
+works row by row, in batches of one transaction each. The transaction that prunes also records what was pruned by which rule.
 """
 
 import logging
@@ -35,14 +35,14 @@ from scheduler.models import (
 logger = logging.getLogger("berth.history")
 
 BATCH = 2_000
-# A run ends after this; the next one goes on. Celery would stop it after 75 s.
+# A run ends after this; the next one continues. Celery would stop it after 75 s.
 RUN_SECONDS = 45.0
 _JOURNAL_BATCH = 200
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """For how many days what is kept; 0: for ever. Details go with their Decision at the latest."""
+    """How many days each kind of record is kept; 0: for ever. Details are pruned with their Decision at the latest."""
 
     days: int
     details_days: int
@@ -54,13 +54,13 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class _Pruned:
-    """The row of what a rule prunes in this run, and which leaves of the ledger that were; there is none before something is."""
+    """The row about a rule's pruning in this run, with the pruned leaves of the ledger; saved once something is pruned."""
 
     def __init__(self, rule: Pruning.Rule, days: int, now: datetime) -> None:
         self._row = Pruning(rule=rule, days=days, at=now)
 
     def add(self, rows: int, size: int, first: datetime, until: datetime, *, whole: int = 0) -> None:
-        """Note what is pruned by the transaction that there is."""
+        """Note rows that the current transaction prunes."""
         row = self._row
         if row.pk is None:
             row.from_at, row.until_at = first, until
@@ -71,10 +71,10 @@ class _Pruned:
         row.save()
 
     def add_leaves(self, log: str, rows: QuerySet[Any]) -> None:
-        """Note exactly which leaves of the ledger rows have that are about to be pruned: their hashes stay.
+        """Note the exact ledger leaves of rows that are about to be pruned: their hashes stay.
 
         Raises:
-            KeyFileError: that can't be signed. Nothing may be pruned.
+            KeyFileError: the note can't be signed. Nothing may be pruned.
         """
         ranges = _ranges_of(rows)
         if not ranges:
@@ -85,12 +85,12 @@ class _Pruned:
 
 
 def prune(retention: Retention, now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
-    """Prune what is older than it may be, as far as RUN_SECONDS go; return how many rows went or lost their details.
+    """Prune records that have passed their retention, within RUN_SECONDS; return how many were deleted or lost their details.
 
-    Safe to run twice at once: each row goes once, and is counted by who deleted it.
+    Safe to run concurrently: each row is deleted once, and counted by the run that deleted it.
 
     Raises:
-        django.db.DatabaseError: the database is away. What was pruned is noted.
+        django.db.DatabaseError: the database is unavailable. Everything pruned so far is noted.
     """
     run = _Run(retention, now, clock)
     try:
@@ -117,7 +117,7 @@ class _Run:
         return self._clock() < self._ends
 
     def all(self) -> None:
-        """Prune by all rules that there are."""
+        """Prune by all rules."""
         if self._retention.days:
             self.decisions()
             self.outcomes()
@@ -127,15 +127,15 @@ class _Run:
             self.journal()
 
     def _horizon(self) -> datetime:
-        """Return before when Decisions go."""
+        """Return the time before which Decisions are pruned."""
         return partitions.whole_until(self._now - timedelta(days=self._retention.days))
 
     def _details_horizon(self) -> datetime:
-        """Return before when details go: by whole hours, for each deletion is an AuditEvent, and beat comes every ten minutes."""
+        """Return the time before which details are pruned: a whole hour, because each deletion adds an event."""
         return self._now.replace(minute=0, second=0, microsecond=0) - timedelta(days=self._retention.details_days)
 
     def decisions(self) -> None:
-        """Delete Decisions, in whole partitions where that can be."""
+        """Delete Decisions, as whole partitions if possible."""
         horizon = self._horizon()
         pruned = _Pruned(Pruning.Rule.DECISIONS, self._retention.days, self._now)
         for each in partitions.partitions():
@@ -148,12 +148,12 @@ class _Run:
         self._delete(Decision, horizon, pruned, DECISIONS)
 
     def outcomes(self) -> None:
-        """Delete what became of Pods."""
+        """Delete Outcomes of Pods."""
         pruned = _Pruned(Pruning.Rule.OUTCOMES, self._retention.days, self._now)
         self._delete(Outcome, self._horizon(), pruned, OUTCOMES)
 
     def _drop(self, partition: partitions.Partition, pruned: _Pruned) -> None:
-        """Drop a partition, unless something in it is held: the rest of it then goes row by row."""
+        """Drop a partition, unless a row in it is held: then the other rows are deleted one by one."""
         with transaction.atomic():
             holds = active_holds()
             wanted = held(holds)
@@ -181,7 +181,7 @@ class _Run:
         self._batches(model, Q(), _EARLIEST, horizon, delete, pruned)
 
     def details(self) -> None:
-        """Empty the bodies of Decisions: who, what and when stays."""
+        """Empty the bodies of Decisions: their columns stay."""
         horizon = self._details_horizon()
         pruned = _Pruned(Pruning.Rule.DETAILS, self._retention.details_days, self._now)
 
@@ -190,7 +190,7 @@ class _Run:
             size = _bytes_of(batch)
             return batch.update(body=b""), size
 
-        # What was held comes last: its times would have the next run begin behind what this one had no time for.
+        # Formerly held rows come last: otherwise the next run would start after rows that this one had no time for.
         if not self._batches(Decision, ~Q(body=b""), self._details_from(), horizon, empty, pruned):
             return
         for hold in LegalHold.objects.filter(released_at=None).exclude(lifted_at=None):
@@ -198,7 +198,7 @@ class _Run:
                 LegalHold.objects.filter(pk=hold.pk).update(released_at=self._now)
 
     def _details_from(self) -> datetime:
-        """Return from when on there may be details to prune: where the last run ended."""
+        """Return since when there may be details to prune: the end of the last run."""
         last = Pruning.objects.filter(rule=Pruning.Rule.DETAILS).aggregate(last=Max("until_at"))["last"]
         return last or _EARLIEST
 
@@ -211,7 +211,7 @@ class _Run:
         act: Callable[[QuerySet[Any]], tuple[int, int]],
         pruned: _Pruned,
     ) -> bool:
-        """Act on rows by batches, the oldest first, without those that are held; return whether there are no more."""
+        """Process rows in batches, the oldest first, without held ones; return whether none are left."""
         while self._has_time:
             with transaction.atomic():
                 holds = active_holds()
@@ -255,7 +255,7 @@ class _Run:
 
     def _end_use(self, use: JournalUse, rows: QuerySet[Any], pruned: _Pruned) -> None:
         with transaction.atomic():
-            # Used again meanwhile: it stays.
+            # A chain that was used again meanwhile stays.
             if not JournalUse.objects.filter(pk=use.pk, last_at=use.last_at).delete()[0]:
                 return
             size = rows.aggregate(bytes=Sum(Length("data")))["bytes"] or 0
@@ -264,7 +264,7 @@ class _Run:
         self.pruned += number
 
     def _needed(self, horizon: datetime) -> "_Needed":
-        """Return what held Decisions need."""
+        """Return the chains and names that held Decisions need."""
         kept = held(active_holds())
         found = _Needed(set(), set())
         if kept is None:
@@ -276,7 +276,7 @@ class _Run:
         return found
 
     def _orphans(self, horizon: datetime, needed: "_Needed", days: int) -> None:
-        """Delete what writers that ended long ago left, and nothing refers to: a base that was never used."""
+        """Delete unreferenced data of writers that ended long ago: bases that were never used."""
         writers = {writer for writer, _ in (*needed.chains, *needed.names)}
         used = JournalUse.objects.values("writer")
         gone = Checkpoint.objects.filter(at__lt=horizon).exclude(writer__in=used).exclude(writer="")
@@ -296,9 +296,9 @@ class _Run:
 
 
 def _has_moved(counted: int, pruned: int, holds: Sequence[LegalHold]) -> bool:
-    """Return whether there came or went rows, or holds, while some were pruned; that is taken back then.
+    """Return whether rows or holds were added or removed during pruning, which is rolled back then.
 
-    What a writer that came back stores meanwhile is old, and no leaf of it was noted.
+    A writer that returns may store old records meanwhile, whose leaves weren't noted.
     """
     if counted == pruned and active_holds() == holds:
         return False
@@ -314,13 +314,13 @@ class _Needed(msgspec.Struct):
 
 
 def _is_in_a_chain(use: JournalUse) -> bool:
-    """Return whether a chain that is still there may go from or to these names."""
+    """Return whether a chain that still exists may use these names."""
     chains = JournalUse.objects.filter(writer=use.writer, kind=JournalUse.Kind.CHAIN)
     return chains.filter(Q(least_names__lte=use.number, most_names__gte=use.number) | Q(least_names=0)).exists()
 
 
 def _ranges_of(rows: QuerySet[Any]) -> list[Range]:
-    """Return the leaves of rows as ranges, in order: numbers that follow each other differ from their rank by the same."""
+    """Return the leaves of rows as ranges, in order: consecutive numbers have the same difference from their rank."""
     leaves, parameters = rows.exclude(ledger_index=None).order_by().values("ledger_index").query.sql_with_params()
     ranked = f"SELECT ledger_index, ledger_index - row_number() OVER (ORDER BY ledger_index) AS island FROM ({leaves}) AS leaves"  # noqa: S608 - Django's own SQL
     with connection.cursor() as cursor:
@@ -332,12 +332,12 @@ def _ranges_of(rows: QuerySet[Any]) -> list[Range]:
 
 
 def _bytes_of(batch: QuerySet[Any]) -> int:
-    """Return what the bodies of rows take."""
+    """Return the size of rows' bodies."""
     return batch.aggregate(bytes=Sum(Length("body")))["bytes"] or 0
 
 
 def _give_back() -> None:
-    """Return free pages of SQLite's file back to the disk; PostgreSQL does so by itself."""
+    """Release free pages of SQLite's file to the disk; PostgreSQL does so by itself."""
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA incremental_vacuum(20000)")
@@ -345,5 +345,5 @@ def _give_back() -> None:
 
 
 def last_prunings(number: int) -> Sequence[Pruning]:
-    """Return what was pruned last."""
+    """Return the last prunings."""
     return list(Pruning.objects.all()[:number])

@@ -1,4 +1,4 @@
-"""How much the history takes up, and how much it will at today's rate. A sample is taken once an hour."""
+"""The size of the history, and its forecast at today's rate. A sample is taken once an hour."""
 
 from datetime import datetime, timedelta
 
@@ -14,24 +14,24 @@ from scheduler.models import Checkpoint, Decision, NodeNames, SnapshotPart, Stor
 
 SAMPLE_EVERY = timedelta(hours=1)
 _KEPT = timedelta(days=90)
-# Of so many of the newest Decisions the details are weighed.
+# The number of newest Decisions whose details are measured.
 _WEIGHED = 500
-# Today's rate is that of the last day, of at least an hour.
+# Today's rate is that of the last day, over at least an hour.
 _RATE_OVER = timedelta(days=1)
 _RATE_FROM = timedelta(minutes=30)
-# Where nothing ends the time that Decisions are kept.
+# The time for forecasts if Decisions are kept for ever.
 USUAL_DAYS = 30
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What the history will take up.
+    """The future size of the history.
 
     Attributes:
-        days: for how many days Decisions are kept, or would be.
-        per_day: Decisions at today's rate.
-        bytes: what they take up then, with Snapshots and indexes.
-        bytes_each: what a Decision takes up now, without its details.
-        details_each: what its details and its share of Snapshots take up.
+        days: how many days Decisions are kept, or would be.
+        per_day: Decisions per day at today's rate.
+        bytes: their size then, with Snapshots and indexes.
+        bytes_each: the size of a Decision now, without its details.
+        details_each: the size of its details and its share of Snapshots.
     """
 
     days: int
@@ -42,15 +42,15 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retention() -> Retention:
-    """Return for how long the settings say that the history is kept."""
+    """Return the retention in the settings."""
     return Retention(settings.BERTH.retention_days, settings.BERTH.retention_details_days)
 
 
 def sample(now: datetime) -> StorageSample | None:
-    """Weigh the history where that is due; return the sample.
+    """Measure the history if that is due; return the sample.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     newest = StorageSample.objects.first()
     if newest and now - newest.at < SAMPLE_EVERY - _RATE_FROM:
@@ -84,7 +84,7 @@ def _postgresql() -> tuple[int, int, int]:
         cursor.execute(
             "SELECT sum(pg_total_relation_size(relid)) + pg_total_relation_size('scheduler_outcome'), "
             "pg_total_relation_size('scheduler_snapshotpart') + pg_total_relation_size('scheduler_nodenames'), "
-            # As the planner does: statistics may be old, so of them only how many rows a page has.
+            # As the planner does: statistics may be old, so only their number of rows per page is used.
             "sum(pg_relation_size(relid)) / current_setting('block_size')::numeric * sum(reltuples) FILTER (WHERE relpages > 0) "
             "/ sum(relpages) FILTER (WHERE relpages > 0) "
             "FROM pg_partition_tree('scheduler_decision') JOIN pg_class ON oid = relid WHERE isleaf"
@@ -95,7 +95,7 @@ def _postgresql() -> tuple[int, int, int]:
 
 
 def _sqlite() -> tuple[int, int, int]:
-    """Return the sizes; all that isn't the journal's is taken for the Decisions'."""
+    """Return the sizes; everything outside the journal counts as Decisions."""
     with connection.cursor() as cursor:
         pages = {}
         for pragma in ("page_count", "freelist_count", "page_size"):
@@ -110,7 +110,7 @@ def _sqlite() -> tuple[int, int, int]:
 
 
 def samples_now() -> tuple[StorageSample | None, StorageSample | None]:
-    """Return the newest sample, and the one that today's rate is reckoned from; None where there isn't one yet."""
+    """Return the newest sample, and the one that today's rate is computed from; None for one that doesn't exist yet."""
     newest = StorageSample.objects.first()
     if newest is None:
         return None, None
@@ -120,13 +120,13 @@ def samples_now() -> tuple[StorageSample | None, StorageSample | None]:
 
 
 def forecast(newest: StorageSample, before: StorageSample, kept: Retention) -> Forecast:
-    """Return what the history will take up when it has been kept for its time, at the rate between two samples."""
+    """Return the size of the history after its full retention, at the rate between two samples."""
     seconds = (newest.at - before.at).total_seconds()
     per_day = max(newest.decisions - before.decisions, 0) / seconds * 86_400
     days = kept.days or USUAL_DAYS
     details_days = min(kept.of_details or days, days)
     rows = max(newest.rows, 1)
-    # Rows from before the details' time have none any more.
+    # Rows older than the details' retention have no details.
     detailed = min(1.0, per_day * details_days / rows) if kept.details_days else 1.0
     bytes_each = max(newest.decision_bytes / rows - newest.detail_bytes * detailed, 0.0)
     details_each = newest.detail_bytes + newest.journal_bytes / max(rows * detailed, 1.0)
@@ -137,13 +137,13 @@ def forecast(newest: StorageSample, before: StorageSample, kept: Retention) -> F
 
 
 def forecast_now() -> Forecast | None:
-    """Return the forecast of the newest samples; None where there are too few yet."""
+    """Return the forecast from the newest samples; None if there are too few yet."""
     newest, before = samples_now()
     return forecast(newest, before, retention()) if newest and before else None
 
 
 def over_budget(found: Forecast) -> bool:
-    """Return whether a forecast passes BERTH_HISTORY_BUDGET_BYTES, where that is set."""
+    """Return whether a forecast exceeds BERTH_HISTORY_BUDGET_BYTES, if that is set."""
     return 0 < settings.BERTH.history_budget_bytes < found.bytes
 
 
@@ -153,7 +153,7 @@ def in_words(found: Forecast) -> str:
 
 
 def size_in_words(size: float) -> str:
-    """Return a number of bytes as people say it: 410 GB."""
+    """Return a number of bytes in a readable form: 410 GB."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}" if size < 10 * factor else f"{size / factor:.0f} {unit}"

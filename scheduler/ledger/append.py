@@ -1,6 +1,6 @@
-"""Appends to the logs of the ledger, inside the transaction that stores the rows: there is no row without its leaf.
+"""Appends to the logs of the ledger, in the transaction that stores the rows: so no row is without its leaf.
 
-The head's row is locked first, so that one transaction at a time appends to a log, and its numbers have no gap.
+The head's row is locked first, so that only one transaction at a time appends to a log, and its numbers have no gap.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ class Appender:
 
     Args:
         log: its name.
-        now: when it begins, where it doesn't exist yet.
-        unlogged: counts the rows that there are already then.
+        now: the start time of the log, if it doesn't exist yet.
+        unlogged: counts the rows that exist already at that time.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
         scheduler.ledger.tree.ProofError: the log's last tiles are missing.
     """
 
@@ -45,7 +45,7 @@ class Appender:
         first = self._edge.size
         if hashes:
             _write(self._log, self._edge.append(b"".join(hashes)))
-            # Not when all that was to be its first rows was refused: from then on it is signed.
+            # A log begins with its first stored row, not with rows that were refused: it is signed from then on.
             self._head.began_at = self._head.began_at if first else self._now
             self._head.size, self._head.root = self._edge.size, self._edge.root()
             self._head.save(update_fields=["size", "root", "began_at"])
@@ -56,7 +56,7 @@ def read_edge(log: str, size: int) -> Edge:
     """Return the right edge of a log's tree at its size.
 
     Raises:
-        scheduler.ledger.tree.ProofError: a tile of it is missing.
+        scheduler.ledger.tree.ProofError: a tile of the edge is missing.
     """
     wanted = list(widths(size))
     places = [models.Q(level=level, number=number) for level, number, _width in wanted]

@@ -1,4 +1,4 @@
-"""Signs how far each log goes, every minute. Nothing is signed that isn't the continuation of what was signed before."""
+"""Signs a checkpoint of each log every minute, but only if the log continues the last signed checkpoint."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -24,23 +24,23 @@ from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
 
 logger = logging.getLogger("berth.ledger")
 
-# Begins the line of a checkpoint that says how many rows are older than the log, and the one that says when it was signed.
+# The prefixes of a checkpoint's further lines: the number of rows that are older than the log, and the time of signing.
 UNLOGGED = "unlogged "
 SIGNED_AT = "signed at "
 
 _TILES_KEPT = 4096
-# Beat has it done each minute, and a log may grow while that is under way.
+# Beat triggers signing each minute, and a log may grow meanwhile.
 _TIME_TO_SIGN = timedelta(minutes=10)
 
 
 class RefusedError(Exception):
-    """A log isn't what was signed before. Says how it differs."""
+    """A log doesn't continue its last signed checkpoint. The message says how it differs."""
 
 
 def sign_checkpoints(now: datetime, logs: Collection[str] = LOGS) -> int:
-    """Sign every one of these logs that has grown, or that another key signed last; return how many were signed.
+    """Sign each of these logs that has grown, or that another key signed last; return how many were signed.
 
-    What can't be signed is logged: without a key nothing is, and everything else goes on.
+    Failures are logged: without a key no log is signed, and everything else goes on.
     """
     try:
         signer, verifiers = read_signer(), known_verifiers()
@@ -54,17 +54,17 @@ def sign_checkpoints(now: datetime, logs: Collection[str] = LOGS) -> int:
         except RefusedError as error:
             LEDGER_REFUSED.labels(head.log).inc()
             logger.error("the log %s is not signed: %s. `manage.py verify` says more", head.log, error)  # noqa: TRY400
-    # Behind all logs: once there is this event, each log of before it was signed, see `must_have_been_signed`.
+    # After all logs: once this event exists, each earlier log has been signed, see `must_have_been_signed`.
     deletions.begin(signer)
     losses.begin()
     return signed
 
 
 def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datetime) -> bool:
-    """Sign how far a log goes, and say so outside the database; return whether there was anything to sign.
+    """Sign a log's checkpoint, and publish it outside the database; return whether there was anything to sign.
 
     Raises:
-        RefusedError: the log isn't what was signed before, or its tiles aren't its root's.
+        RefusedError: the log doesn't continue its last signed checkpoint, or its tiles don't match its root.
     """
     last = LedgerCheckpoint.objects.filter(log=head.log).order_by("-size", "-at").first()
     if last is not None:
@@ -92,7 +92,7 @@ def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datet
 
 
 def must_have_been_signed(head: LedgerHead, now: datetime) -> bool:
-    """Return whether a log was there when the ledger was signed first, or another of its logs later: all are signed at a time."""
+    """Return whether a log existed at the ledger's first signing, or at a later one of another log: all are signed together."""
     begun = AuditEvent.objects.filter(
         kind=Kind.PRUNE_BEGIN, pk__gt=first_id_at(head.began_at), pk__lt=first_id_at(now - _TIME_TO_SIGN)
     )
@@ -101,14 +101,14 @@ def must_have_been_signed(head: LedgerHead, now: datetime) -> bool:
 
 
 def tree_head(name: str, head: LedgerHead, now: datetime) -> TreeHead:
-    """Return what is signed of a log: also when, and how many rows are older than the log, so that none is added later."""
+    """Return a log's tree head to sign, with the time and the number of rows older than the log, so that none is added later."""
     unlogged = (f"{UNLOGGED}{head.unlogged}",) if head.unlogged else ()
     extensions = (f"{SIGNED_AT}{now.astimezone(UTC).isoformat()}", *unlogged)
     return TreeHead(origin_of(name, head.log), head.size, bytes(head.root), extensions)
 
 
 def signed_at(head: TreeHead) -> datetime | None:
-    """Return when a checkpoint was signed; None for one of before that was said, or that says what is no time."""
+    """Return when a checkpoint was signed; None if it is older than this line, or the line has no valid time."""
     said = next((line.removeprefix(SIGNED_AT) for line in head.extensions if line.startswith(SIGNED_AT)), "")
     try:
         return datetime.fromisoformat(said)
@@ -122,10 +122,10 @@ def origin_of(name: str, log: str) -> str:
 
 
 def open_checkpoint(note: str, log: str, verifiers: Sequence[Verifier]) -> tuple[TreeHead, list[Verifier]]:
-    """Return what a log's checkpoint says, and which of the keys signed it: one at least.
+    """Return a log's checkpoint as a tree head, and the keys that signed it: at least one.
 
     Raises:
-        NoteError: none of them did, or it is no checkpoint of this log.
+        NoteError: none of the keys signed it, or it is no checkpoint of this log.
     """
     text, signed_by = open_note(note, verifiers)
     said = TreeHead.parse(text)
@@ -136,7 +136,7 @@ def open_checkpoint(note: str, log: str, verifiers: Sequence[Verifier]) -> tuple
 
 
 def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Verifier]) -> list[Verifier]:
-    """Check that a log continues what was signed last; return who signed that."""
+    """Check that a log continues its last signed checkpoint; return the keys that signed that."""
     try:
         said, signed_by = open_checkpoint(last.note, head.log, verifiers)
         if said.size > head.size:
@@ -153,7 +153,7 @@ def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Ve
 
 
 def tile_reader(log: str) -> Callable[[int, int], bytes]:
-    """Return what reads a log's tiles from the database, each once; empty for one that isn't there."""
+    """Return a function that reads a log's tiles from the database, each once; empty for a missing tile."""
 
     @lru_cache(maxsize=_TILES_KEPT)
     def read(level: int, number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Which AuditEvents may be taken for proof: those that have a leaf, and those that are too new to have one."""
+"""Which AuditEvents count as evidence: those with a leaf, and those that are too new to have one."""
 
 from datetime import datetime, timedelta
 
@@ -11,20 +11,20 @@ from policies.models.audit import first_id_at
 from scheduler.ledger.logs import EVENTS
 from scheduler.models import LedgerLeaf
 
-# Beat logs them every two seconds.
+# Beat appends events to the log every two seconds.
 TIME_TO_LOG = timedelta(minutes=10)
 
 
 def overdue(now: datetime) -> QuerySet[AuditEvent]:
-    """Return the events that have no leaf, though there was time: nothing proves them.
+    """Return the events that should have a leaf by now but have none: nothing proves them.
 
-    By their ids, for these say which ones are looked at to be logged. What an event says of its own time is nobody's until it is.
+    Their age comes from their ids, by which events are selected for logging. An event's own time isn't proved until it is logged.
     """
     return AuditEvent.objects.filter(~_is_logged(), pk__lt=first_id_at(now - TIME_TO_LOG))
 
 
 def credible(now: datetime) -> QuerySet[AuditEvent]:
-    """Return the other events: those that are logged, and those that will be. Only these tell what happened."""
+    """Return the other events: those that are logged, and those that will be. Only these count as evidence."""
     return AuditEvent.objects.filter(_is_logged() | Q(pk__gte=first_id_at(now - TIME_TO_LOG)))
 
 

@@ -1,7 +1,7 @@
-"""What retention deleted, as the ledger says it: AuditEvents, each with a note that names the leaves and is signed by the ledger's key.
+"""The ledger's account of deletions by retention: AuditEvents, each with a note that lists the leaves, signed by the ledger's key.
 
-So whoever can only write rows can't pass off a deletion as pruning. What was deleted before notes were signed is taken over by the
-first of them; from then on nothing else counts.
+So an attacker who can only write rows can't disguise a deletion as pruning. The first signed note takes over all earlier deletions;
+from then on, only signed notes count.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,14 +20,14 @@ from scheduler.ledger.note import NoteError, Signer, Verifier, open_note
 from scheduler.models import LedgerPruned
 
 KINDS = (Kind.PRUNE, Kind.PRUNE_BEGIN)
-# Numbers from the first one on, before the second.
+# A half-open range: from the first number up to but not including the second.
 Range = tuple[int, int]
 
 
 class Deletion(NamedTuple):
-    """Leaves whose rows, or the details of these, a rule deleted: from `first` on, before `until`.
+    """Leaves whose rows or details a retention rule deleted: from `first` up to but not including `until`.
 
-    Not `is_exact` where rows between them may have been kept: earlier versions noted one range for a whole run.
+    Not `is_exact` if rows in the range may have been kept: earlier versions noted one range for a whole run.
     """
 
     log: str
@@ -40,22 +40,22 @@ class Deletion(NamedTuple):
 
     @property
     def line(self) -> str:
-        """What a note says of it."""
+        """Its line in a note."""
         return f"{self.log} {self.what} {self.first} {self.until} {' '.join(self.rule.split())}\n"
 
 
 class Deletions(NamedTuple):
-    """What was deleted, and what only seems to be: in words, with the deletion that nobody signed."""
+    """Proved deletions, and unproved ones: a description, with the deletion that isn't signed."""
 
     found: list[Deletion]
     planted: list[tuple[str, Deletion]]
 
 
 def note_deleted(deleted: Sequence[Deletion]) -> None:
-    """Write down what the transaction that there is deletes: of one log, by one rule.
+    """Note the deletions of the current transaction, of one log and by one rule.
 
     Raises:
-        KeyFileError: such notes were signed before, and can't be now. Nothing may be deleted.
+        KeyFileError: earlier notes were signed, and this one can't be. Nothing may be deleted.
     """
     record_event(
         Kind.PRUNE,
@@ -67,7 +67,7 @@ def note_deleted(deleted: Sequence[Deletion]) -> None:
 
 
 def begin(signer: Signer) -> None:
-    """Sign what was deleted so far, once: from now on only what is signed counts."""
+    """Sign the deletions so far, once: from now on only signed notes count."""
     if _has_begun():
         return
     with transaction.atomic():
@@ -76,10 +76,10 @@ def begin(signer: Signer) -> None:
 
 
 def deletions(verifiers: Sequence[Verifier]) -> Deletions:
-    """Return what was deleted, as far as these keys signed it; without keys, and before anything was signed, all that is said.
+    """Return the deletions that these keys signed; without keys, and before anything was signed, all deletions that are noted.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     signed: list[Deletion] = []
     others: list[tuple[str, Deletion]] = []
@@ -106,7 +106,7 @@ def deletions(verifiers: Sequence[Verifier]) -> Deletions:
 
 
 def merged_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """Return the same numbers in as few ranges as can be, in order."""
+    """Return the same numbers in as few ranges as possible, in order."""
     merged: list[Range] = []
     for first, until in sorted(ranges):
         if merged and first <= merged[-1][1]:
@@ -142,7 +142,7 @@ def _origin(verifier: Verifier) -> str:
 
 
 def _said(event: AuditEvent, verifiers: Sequence[Verifier]) -> tuple[list[Deletion], bool]:
-    """Return what an event says was deleted, and whether one of the keys signed that."""
+    """Return the deletions in an event, and whether one of the keys signed them."""
     try:
         note = str(said_by(event).more.get("note", ""))
     except msgspec.DecodeError:
@@ -152,8 +152,8 @@ def _said(event: AuditEvent, verifiers: Sequence[Verifier]) -> tuple[list[Deleti
         text, by = open_note(note, verifiers)
         is_signed = text.partition("\n")[0] in map(_origin, by)
     except NoteError:
-        pass  # signed by none of them
-    # What was taken over may be of earlier versions.
+        pass  # signed by none of the keys
+    # Deletions that were taken over may come from earlier versions.
     read = (_read(line, event.at, is_exact=event.kind == Kind.PRUNE) for line in text.splitlines()[1:])
     return [each for each in read if each is not None], is_signed
 

@@ -1,4 +1,4 @@
-"""Appends AuditEvents to their log: they are written by the transactions of acts, which wait for nobody, and logged a moment later."""
+"""Appends AuditEvents to their log. The transaction of an act writes its event without waiting; it is logged a moment later."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,17 +14,17 @@ from scheduler.ledger.tree import leaf_hash
 from scheduler.models import LedgerLeaf
 
 BATCH = 1_000
-# An event's id is made when the act begins, and seen by others when it is done: none takes so long.
+# An event's id is made when the act begins, and visible to others after the commit: no act takes longer than this.
 LATEST = timedelta(hours=1)
-# Ids have the times of their machines' clocks, which differ, and are set back: so many of the newest leaves say by how much.
+# Ids have the times of their machines' clocks, which differ and may be set back: this many of the newest leaves show by how much.
 _LOOKED_BACK = 500
 
 
 def append_events(now: datetime) -> int:
-    """Log the events that aren't yet, in the order of their ids; return how many these were. Safe to run twice at once.
+    """Log the events that aren't logged yet, in the order of their ids; return how many there were. Safe to run concurrently.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
         scheduler.ledger.tree.ProofError: the log was damaged; nothing can be appended to it.
     """
     appended = 0
@@ -45,7 +45,7 @@ def _append_batch(now: datetime) -> int:
 
 
 def _unlogged(now: datetime) -> Sequence[AuditEvent]:
-    """Return the oldest events that have no leaf, of those that can have come since the newest leaves were logged."""
+    """Return the oldest events without a leaf, among those that may have been added since the newest leaves were logged."""
     ids = AuditEvent.objects.order_by("pk").values_list("pk", flat=True)
     since = _since(now)
     if since is not None:
@@ -64,7 +64,7 @@ def _unlogged(now: datetime) -> Sequence[AuditEvent]:
 
 
 def _since(now: datetime) -> datetime | None:
-    """Return since when, by their ids, there may be events without a leaf; None where nothing says so."""
+    """Return since when, by their ids, there may be events without a leaf; None if that is unknown."""
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("-index")
     times = list(filter(None, map(_time_of_row, leaves.values_list("row", flat=True)[:_LOOKED_BACK])))
     return min(now, *times) - LATEST if times else None
@@ -74,7 +74,7 @@ def _time_of_row(row: str) -> datetime | None:
     try:
         return time_of_id(UUID(row))
     except (ValueError, OverflowError):
-        return None  # somebody changed it, which verifying says
+        return None  # the row was tampered with, which verification reports
 
 
 def _without_leaf(batch: Sequence[UUID]) -> list[UUID]:

@@ -1,6 +1,6 @@
-"""The key that signs the ledger's checkpoints: a file outside the database, and beside it the public keys of all times.
+"""The key that signs the ledger's checkpoints: a file outside the database, and next to it all public keys, old and new.
 
-`FILE` has the private key, `FILE.pub` a public key a line, the newest last. Whoever verifies needs only the second.
+`FILE` has the private key, `FILE.pub` one public key per line, the newest last. Verification needs only the second file.
 """
 
 import secrets
@@ -16,21 +16,21 @@ _OWNERS = 0o600
 
 
 class KeyFileError(Exception):
-    """The key can't be used. Says why, and what helps."""
+    """The key can't be used. The message says why, and what helps."""
 
 
 def key_path() -> Path | None:
-    """Return where the key is; None where none is set."""
+    """Return the key's path; None if none is set."""
     if settings.BERTH.ledger_key_file:
         return Path(settings.BERTH.ledger_key_file)
     return Path(settings.BERTH.state_dir) / "ledger_key" if settings.BERTH.local else None
 
 
 def read_signer() -> Signer:
-    """Return the key that signs; in the local default it is made when it is first used.
+    """Return the signing key; with the local default, it is made on first use.
 
     Raises:
-        KeyFileError: there is none, or it can't be used.
+        KeyFileError: there is no key, or it can't be used.
     """
     path = key_path()
     if path is None:
@@ -55,10 +55,10 @@ def _read(path: Path) -> Signer:
 
 
 def make_key(path: Path, name: str) -> Verifier:
-    """Make a key where there is none yet, and note its public key; the first process to come makes it, without a race.
+    """Make a key if there is none yet, and note its public key; concurrent processes agree on one key.
 
     Raises:
-        KeyFileError: it can't be written, or no key can have this name.
+        KeyFileError: the key can't be written, or the name isn't valid for a key.
     """
     try:
         signer = Signer.make(name)
@@ -81,7 +81,7 @@ def make_key(path: Path, name: str) -> Verifier:
 
 
 def rotate(path: Path) -> Verifier:
-    """Put a new key in the place of the old one, whose public key stays noted: what it signed can be verified for ever.
+    """Replace the key by a new one. The old public key is kept: its signatures can be verified for ever.
 
     Raises:
         KeyFileError: there is no key, or it can't be written.
@@ -106,7 +106,7 @@ def _written(path: Path, signer: Signer) -> Path:
 
 
 def public_path(path: Path) -> Path:
-    """Return where the public keys stand that belong to a key's file."""
+    """Return the path of the public keys that belong to a key's file."""
     return path.with_name(f"{path.name}.pub")
 
 
@@ -114,7 +114,7 @@ def _note_public(path: Path, verifier: Verifier) -> None:
     public = public_path(path)
     try:
         if not public.exists() or verifier not in read_public(public):
-            # Who edited it by hand may have left its last line without an end.
+            # A file that was edited by hand may lack the last line feed.
             between = "\n" if public.exists() and not public.read_bytes().endswith(b"\n") else ""
             with public.open("a", encoding="ascii") as file:
                 file.write(f"{between}{verifier}\n")
@@ -124,10 +124,10 @@ def _note_public(path: Path, verifier: Verifier) -> None:
 
 
 def read_public(path: Path) -> list[Verifier]:
-    """Return the public keys in a file, a line each; lines that begin with # are passed over.
+    """Return the public keys in a file, one per line; lines that begin with # are ignored.
 
     Raises:
-        KeyFileError: it can't be read.
+        KeyFileError: the file can't be read.
     """
     try:
         lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
@@ -138,10 +138,10 @@ def read_public(path: Path) -> list[Verifier]:
 
 
 def known_verifiers() -> list[Verifier]:
-    """Return the public keys that belong to the key's file; none where none is set or made yet.
+    """Return the public keys that belong to the key's file; none if no key is set or made yet.
 
     Raises:
-        KeyFileError: they can't be read.
+        KeyFileError: the public keys can't be read.
     """
     path = key_path()
     if path is None:

@@ -1,7 +1,7 @@
-"""What was lost or could not be read, as the ledger says it: AuditEvents name each gap that stays and each dead letter.
+"""The ledger's account of lost and unreadable records: AuditEvents list each permanent gap and each dead letter.
 
-It is written in the transaction that stores the row, so that neither is changed, planted or removed without a trace. Rows of
-before that are taken over by the first checkpoint after it.
+The event is written in the transaction that stores the row, so that neither can be changed, planted or removed without a trace.
+The first checkpoint takes over rows that are older than such notes.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ Noted = str
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """How many rows are as they were noted, how many are older than notes of them, and what is wrong, in words."""
+    """The number of rows that match their notes, the number that are older than notes, and descriptions of faults."""
 
     proved: int
     older: int
@@ -43,7 +43,7 @@ class Losses(msgspec.Struct, frozen=True):
 
 
 def note_losses(rows: Iterable[DecisionGap | DeadLetter]) -> None:
-    """Write down rows that the transaction that there is has stored, and that stay: those of a writer together."""
+    """Note the permanent rows that the current transaction has stored, grouped by writer."""
     of_writers: dict[tuple[str, str], list[DecisionGap | DeadLetter]] = {}
     for row in rows:
         of_writers.setdefault((type(row).__name__, _writer_of(row)), []).append(row)
@@ -69,20 +69,20 @@ def _numbers_of(row: DecisionGap | DeadLetter) -> tuple[int, int]:
 
 
 def _reasons(rows: Sequence[DecisionGap | DeadLetter]) -> str:
-    """Return why rows are there; of several reasons the first, and that there are others."""
+    """Return the reason of rows; if there are several, the first one, and that there are others."""
     others = len({row.reason for row in rows}) - 1
     return f"{rows[0].reason}; {others} other reasons" if others else rows[0].reason
 
 
 def begin() -> None:
-    """Write down, once, the rows that nothing notes yet: from now on each has its note."""
+    """Note, once, the rows that have no note yet: from now on each has one."""
     if _has_begun():
         return
     with transaction.atomic():
-        lock_revisions()  # two processes may come first: what both took over would be missed once
+        lock_revisions()  # two processes may both be first: a row noted twice would be reported as missing once
         if _has_begun():
             return
-        # In this order: a row that is stored meanwhile comes with its note.
+        # In this order: a row that is stored meanwhile brings its note.
         stored = [said for _row, said in _stored()]
         noted, _ = _noted(AuditEvent.objects.all())
         older = [said for said in stored if _text(said) not in noted]
@@ -94,7 +94,7 @@ def _has_begun() -> bool:
 
 
 def said_of(row: DecisionGap | DeadLetter) -> dict[str, Any]:
-    """Return what a note says of a row: its columns; of a dead letter's bytes their digest."""
+    """Return a row as in a note: its columns; for a dead letter's bytes, their digest."""
     table = type(row).__name__
     said = {name: getattr(row, name) for name in _COLUMNS[table]}
     if "data" in said:
@@ -106,11 +106,11 @@ def compare() -> Losses:
     """Compare the rows with their notes, whose own bytes the log of events proves.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     before, _ = _noted(credible(timezone.now()))
     rows = list(_stored())
-    # Read once more: what was noted since may be of rows that are stored by now.
+    # Read once more: newer notes may be about rows that have been stored meanwhile.
     noted, has_begun = _noted(credible(timezone.now()))
     left, faults, proved, older = Counter(noted), list[str](), 0, 0
     for name, said in rows:
@@ -140,7 +140,7 @@ def _stored() -> Iterable[tuple[str, dict[str, Any]]]:
 
 
 def rows_in(said: Any) -> Sequence[dict[str, Any]]:
-    """Return the rows that an event notes, by what it says; none of one that notes no losses, or that somebody changed."""
+    """Return the rows in an event's note; none if the event is about something else, or was tampered with."""
     rows: Sequence[dict[str, Any]] = ()
     try:
         if said["kind"] == Kind.LOSS:
@@ -150,11 +150,11 @@ def rows_in(said: Any) -> Sequence[dict[str, Any]]:
             rows = said["more"]["rows"]
         return [row for row in rows if row.keys() == {"table", *_COLUMNS[row["table"]]}]
     except (KeyError, TypeError, AttributeError):
-        return ()  # the log of events says what is wrong with it
+        return ()  # verifying the log of events reports it
 
 
 def _noted(events: models.QuerySet[AuditEvent]) -> tuple[Counter[Noted], bool]:
-    """Return what events note, and whether they note rows of before."""
+    """Return the rows that events note, and whether older rows have been noted."""
     found: Counter[Noted] = Counter()
     has_begun = False
     for event in events.filter(kind__in=KINDS).order_by("pk").iterator(chunk_size=_CHUNK):
@@ -162,7 +162,7 @@ def _noted(events: models.QuerySet[AuditEvent]) -> tuple[Counter[Noted], bool]:
         try:
             found.update(map(_text, rows_in(msgspec.json.decode(bytes(event.body)))))
         except (msgspec.DecodeError, RecursionError):
-            continue  # the log of events says what is wrong with it
+            continue  # verifying the log of events reports it
     return found, has_begun
 
 

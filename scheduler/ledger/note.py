@@ -21,7 +21,7 @@ _ROOT_BYTES = 32
 
 
 class NoteError(Exception):
-    """A note or a key isn't what it should be. Says why."""
+    """A note or a key is invalid. The message says why."""
 
 
 class Verifier(NamedTuple):
@@ -32,7 +32,7 @@ class Verifier(NamedTuple):
 
     @property
     def id(self) -> bytes:
-        """What a signature names its key by."""
+        """The key ID in signatures."""
         return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.public).digest()[:_ID_BYTES]
 
     @classmethod
@@ -53,7 +53,7 @@ class Verifier(NamedTuple):
         return f"{self.name}+{self.id.hex()}+{base64.b64encode(_ED25519 + self.public).decode()}"
 
     def is_signature(self, text: bytes, signature: bytes) -> bool:
-        """Return whether this key signed a text so."""
+        """Return whether this is the key's signature of a text."""
         try:
             Ed25519PublicKey.from_public_bytes(self.public).verify(signature, text)
         except (InvalidSignature, ValueError):
@@ -101,7 +101,7 @@ class Signer:
         return found
 
     def private_text(self) -> str:
-        """Return the key as a file keeps it."""
+        """Return the key in the format of its file."""
         key = base64.b64encode(_ED25519 + self._seed).decode()
         return f"{_PRIVATE}+{self.verifier.name}+{self.verifier.id.hex()}+{key}"
 
@@ -109,7 +109,7 @@ class Signer:
         """Return a note with this key's signature.
 
         Raises:
-            NoteError: the text doesn't end with a line.
+            NoteError: the text doesn't end with a line feed.
         """
         if not text.endswith("\n"):
             message = "the text of a note ends with a line"
@@ -132,10 +132,10 @@ def _split_key(text: str) -> tuple[str, bytes]:
 
 
 def open_note(note: str, verifiers: Iterable[Verifier]) -> tuple[str, list[Verifier]]:
-    """Return the text of a note, and which of the keys signed it: one at least.
+    """Return the text of a note, and the keys that signed it: at least one.
 
     Raises:
-        NoteError: none of them did, or a signature in the name of one of them is wrong.
+        NoteError: none of the keys signed it, or a signature with the name of one of them is wrong.
     """
     text, separator, signatures = note.rpartition("\n\n")
     if not separator:
@@ -160,7 +160,7 @@ def open_note(note: str, verifiers: Iterable[Verifier]) -> tuple[str, list[Verif
 
 
 def _by_strangers(strangers: Iterable[tuple[str, bytes]], names: Set[str]) -> str:
-    """Return a sentence that names the unknown keys that signed, and what helps where one of them bears a known name."""
+    """Return a sentence about the unknown keys that signed, and what helps if one of them has a known name."""
     said = ", ".join(f"{name}+{number.hex()}" for name, number in strangers)
     rotated = ". If the key was rotated, give the whole .pub file, with the lines of all keys"
     is_known = any(name in names for name, _number in strangers)
@@ -188,7 +188,7 @@ def _decoded(text: str) -> bytes | None:
 
 
 class TreeHead(NamedTuple):
-    """What a checkpoint says: of which log, how many leaves it has, and their root. `extensions`: further lines."""
+    """A checkpoint's content: the log, its number of leaves, and their root. `extensions`: further lines."""
 
     origin: str
     size: int

@@ -1,4 +1,4 @@
-"""Checkpoints outside the database: a line of the log, a file, a webhook. Who rewrites the database doesn't reach them.
+"""Checkpoints outside the database: a log line, a file, a webhook. An attacker who rewrites the database can't reach them.
 
 A file `LOG.checkpoints` has a line of JSON for each: {"at", "note"}.
 """
@@ -65,10 +65,10 @@ def _append(path: Path, line: str) -> None:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Takes a redirect for the fault that it is: what follows it is a GET, without the note."""
+    """Treats a redirect as an error: the request that follows it would be a GET, without the note."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Return no request to go on with."""
+        """Return None, so that no request follows."""
 
 
 _OPENER = urllib.request.build_opener(_NoRedirects)
@@ -76,7 +76,7 @@ _OPENER = urllib.request.build_opener(_NoRedirects)
 
 def _send(url: str, note: str) -> None:
     request = urllib.request.Request(url, data=note.encode(), headers={"Content-Type": "text/plain; charset=utf-8"})  # noqa: S310 - env.py takes http(s) alone
-    # The status says it all: whatever else the receiver answers isn't waited for.
+    # Only the status matters: the rest of the receiver's answer isn't read.
     _OPENER.open(request, timeout=_SECONDS).close()
 
 
@@ -86,7 +86,7 @@ def is_any_kept(folder: Path) -> bool:
 
 
 def kept(log: str, folder: Path) -> Iterator[Kept]:
-    """Iterate over the checkpoints of a log that files have, as they were written.
+    """Iterate over the checkpoints of a log in files, as they were written.
 
     Raises:
         OSError: a file can't be read.

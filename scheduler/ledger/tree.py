@@ -1,7 +1,7 @@
 """Merkle trees of RFC 6962: hashes, tiles of 256 (C2SP tlog-tiles), and both proofs. Pure.
 
-A tree is kept as tiles: level 0 has the hashes of the leaves, level 1 the roots of whole tiles of level 0, and so on. Only
-the last tile of a level is ever incomplete, so an append touches one or two tiles of a level.
+A tree is stored as tiles: level 0 has the hashes of the leaves, level 1 the roots of full tiles of level 0, and so on. Only
+the last tile of a level can be partial, so an append touches one or two tiles of a level.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _sha256 = hashlib.sha256
 
 
 class Tile(NamedTuple):
-    """Hashes that stand side by side: of a level, the `number`-th 256, or as many of them as there are."""
+    """Adjacent hashes: the `number`-th 256 of a level, or as many of them as there are."""
 
     level: int
     number: int
@@ -25,16 +25,16 @@ class Tile(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many hashes these are."""
+        """The number of hashes."""
         return len(self.hashes) // HASH_BYTES
 
 
-# Return the hash of a whole subtree: at a height, the `number`-th from the left.
+# Returns the hash of a full subtree: at a height, the `number`-th from the left.
 ReadSubtree = Callable[[int, int], bytes]
 
 
 class ProofError(Exception):
-    """A proof doesn't prove what it is said to. Says why."""
+    """A proof is invalid. The message says why."""
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -57,7 +57,7 @@ def perfect_root(hashes: bytes) -> bytes:
 
 
 def root_of(leaves: Sequence[bytes]) -> bytes:
-    """Return the root of a tree over hashes of leaves, by the RFC's own words; slow and plain."""
+    """Return the root of a tree over hashes of leaves, as the RFC defines it; slow and plain."""
     if not leaves:
         return EMPTY_ROOT
     if len(leaves) == 1:
@@ -77,11 +77,11 @@ def widths(size: int) -> Iterator[tuple[int, int, int]]:
 
 
 class Edge:
-    """The right edge of a tree, which is all that an append and the root need: of each level the last, incomplete tile.
+    """The right edge of a tree, which is all that an append and the root need: the last, partial tile of each level.
 
     Args:
         size: of the tree.
-        tiles: the hashes of the incomplete tile of each level from 0 on; empty where a level has none.
+        tiles: the hashes of the partial tile of each level from 0 on; empty if a level has none.
     """
 
     def __init__(self, size: int = 0, tiles: Sequence[bytes] = ()) -> None:
@@ -93,7 +93,7 @@ class Edge:
                 raise ProofError(message)
 
     def append(self, hashes: bytes) -> list[Tile]:
-        """Append hashes of leaves, put together; returns the tiles that changed, as they are now."""
+        """Append concatenated hashes of leaves; returns the changed tiles."""
         changed: list[Tile] = []
         self._append(0, hashes, changed)
         self.size += len(hashes) // HASH_BYTES
@@ -147,7 +147,7 @@ def subtrees_of(read: Callable[[int, int], bytes]) -> ReadSubtree:
 
 
 def range_root(read: ReadSubtree, start: int, end: int) -> bytes:
-    """Return the root over the leaves from `start` to before `end`, where these are a part of a tree as RFC 6962 cuts it."""
+    """Return the root over the leaves from `start` to before `end`, which must be a subtree as RFC 6962 splits trees."""
     count = end - start
     if count & (count - 1) == 0:
         height = count.bit_length() - 1
@@ -182,7 +182,7 @@ def check_inclusion(*, leaf: bytes, index: int, size: int, root: bytes, proof: I
     """Check that a leaf is in a tree (RFC 9162, 2.1.3.2).
 
     Raises:
-        ProofError: that isn't proved.
+        ProofError: the proof doesn't show that.
     """
     if not 0 <= index < size:
         message = f"index {index} is not in a tree of {size} leaves"
@@ -205,7 +205,7 @@ def check_inclusion(*, leaf: bytes, index: int, size: int, root: bytes, proof: I
 
 
 def prove_consistency(read: ReadSubtree, old: int, new: int) -> list[bytes]:
-    """Return the proof that a tree of a size is the beginning of a later one (RFC 6962, 2.1.2)."""
+    """Return the proof that a tree of a size is a prefix of a later one (RFC 6962, 2.1.2)."""
     return [] if old in {0, new} else list(_consistency(read, old, 0, new, is_whole=True))
 
 
@@ -224,10 +224,10 @@ def _consistency(read: ReadSubtree, old: int, start: int, end: int, *, is_whole:
 
 
 def check_consistency(*, old: int, old_root: bytes, new: int, new_root: bytes, proof: Sequence[bytes]) -> None:
-    """Check that a tree is the beginning of a later one (RFC 9162, 2.1.4.2).
+    """Check that a tree is a prefix of a later one (RFC 9162, 2.1.4.2).
 
     Raises:
-        ProofError: that isn't proved.
+        ProofError: the proof doesn't show that.
     """
     if not 0 <= old <= new:
         message = f"a tree of {new} leaves is no later one than a tree of {old}"
