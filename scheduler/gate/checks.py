@@ -1,7 +1,7 @@
-"""The checks of the gate. Each looks at one thing that a Change would do, and says what it found.
+"""The checks of the gate. Each looks at one effect of a Change, and returns what it found.
 
-A further check is a function like these, a line in `CHECKS`, and its name in
-`controlplane.env.GATE_CHECKS` with what comes of what it finds. Nothing else knows the checks by name.
+To add a check, add a function like these, a line in `CHECKS`, and its name with its level in
+`controlplane.env.GATE_CHECKS`. Nothing else knows the checks by name.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,10 +25,10 @@ from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result as Backtested
 from scheduler.gate.forecast import Forecast, Handed, Shadowed, Waiting
 
-# What a result keeps of a long list.
+# The most lines of a result.
 MOST_LINES = 50
 
-# Of one, and of several.
+# Singular and plural.
 _NONE = ("a Pod that waits would be left with no node", "Pods that wait would be left with no node")
 _REFUSED = ("a Pod runs where its rules would refuse it", "Pods run where their rules would refuse them")
 _TAKEN = ("a rule set gains or loses Pods", "rule sets gain or lose Pods")
@@ -39,18 +39,18 @@ _PAUSED = ("a Pause leaves out what the Change is about", "Pauses leave out what
 _NONE_THEN = ("a Pod would have got no node", "Pods would have got no node")
 _BACKTESTED = "every Pod would have kept a node"
 
-# A rule set that takes more than this share of what one may is said to be costly.
+# A rule set that uses more than this share of the cost limit is reported as costly.
 _COSTLY_SHARE = 0.5
 
 
 class Question(msgspec.Struct):
-    """What the checks look at.
+    """The input of the checks.
 
     Attributes:
-        before: what is live.
-        after: what would be.
-        edits: what makes the difference.
-        forecast: what it would do to the Pods that are there; None where that isn't known.
+        before: the live Revision.
+        after: the Revision after the Change.
+        edits: the Change's edits.
+        forecast: the effect on existing Pods; None if it isn't known.
         unknown: why it isn't known.
         backtest: what the newest backtest of these edits found; None where none has ended.
         now: the moment; Pauses end.
@@ -66,7 +66,7 @@ class Question(msgspec.Struct):
 
     @property
     def rule_sets(self) -> list[RuleSet]:
-        """The rule sets that are edited, as they would be."""
+        """The edited rule sets, as they would become."""
         return [edit.value for edit in self.edits if isinstance(edit.value, RuleSet)]
 
 
@@ -98,7 +98,7 @@ def documents(question: Question) -> Result:
 
 
 def tests(question: Question) -> Result:
-    """Whether the tests inside the rule sets hold."""
+    """Whether the tests in the rule sets pass."""
     tested = zip(question.rule_sets, checking.run_tests_of_each(question.rule_sets), strict=True)
     faults = [line for each, found in tested for line in _of(each.name, found)]
     number = sum(len(each.spec.tests) for each in question.rule_sets)
@@ -111,7 +111,7 @@ def tests(question: Question) -> Result:
 
 
 def cost(question: Question) -> Result:
-    """Whether a rule set comes near to what one may cost."""
+    """Whether a rule set comes near the cost limit."""
     found = []
     for each in question.rule_sets:
         share = _milliseconds(each) / MAX_RULE_SET_MILLISECONDS
@@ -121,7 +121,7 @@ def cost(question: Question) -> Result:
 
 
 def assignments(question: Question) -> Result:
-    """Whether Assignments stand in each other's way that didn't before."""
+    """Whether Assignments conflict that didn't before."""
     about = {edit.name for edit in question.edits if edit.kind == "Assignment"}
     was = set(conflicts(question.before.assignments, about))
     new = [each for each in conflicts(question.after.assignments, about) if each not in was]
@@ -137,7 +137,7 @@ def assignments(question: Question) -> Result:
 
 
 def left_with_none(question: Question) -> Result:
-    """Whether a Pod that waits would have no node left."""
+    """Whether a waiting Pod would have no node left."""
     none = _forecast(question).left_with_none
     lines = [f"{each.pod} waits, and would be left with no node: {each.nodes:,} would do now" for each in none]
     others = [each for each in _forecast(question).waiting if not each.is_left_with_none]
@@ -170,7 +170,7 @@ def taken(question: Question) -> Result:
         for each in found
     ]
     result = _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
-    # Who takes them says more than what they get, and is no reason to stop by itself.
+    # Which Assignment takes the Pods says more than their new rule set, and is no reason to stop by itself.
     handed = [_handed(each) for each in _forecast(question).handed]
     shadowed = [_shadowed(each) for each in _forecast(question).shadowed]
     # Each rule set has its say in what comes of it (`publishing.with_found`): none is left out.
@@ -191,7 +191,7 @@ def _handed(each: Handed) -> str:
 
 
 def best_node(question: Question) -> Result:
-    """Whether another node would be the best for a Pod that waits."""
+    """Whether another node would be the best one for a waiting Pod."""
     found = _forecast(question).shifted
     lines = [f"{each.pod} waits: {each.after} would be its best node, in place of {each.before}" for each in found]
     passed = "every Pod that waits keeps its best node"
@@ -224,7 +224,7 @@ def _left_out_by(pause: Pause, question: Question) -> str:
 
 
 def backtest(question: Question) -> Result:
-    """Whether Pods would have got no node, by the newest backtest of these edits."""
+    """Whether Pods would have got no node, according to the newest backtest of these edits."""
     found = question.backtest
     if found is None:
         return Result("backtest", UNKNOWN, "no backtest of these edits has ended: run one")
@@ -240,7 +240,7 @@ def backtest(question: Question) -> Result:
     return msgspec.structs.replace(result, says=says, count=number)
 
 
-# The checks in their order; those behind a True need what is on the cluster.
+# The checks in their order; True marks those that need the cluster's state.
 CHECKS: Mapping[str, tuple[bool, Callable[[Question], Result]]] = {
     "documents": (False, documents),
     "tests": (False, tests),
@@ -256,7 +256,7 @@ CHECKS: Mapping[str, tuple[bool, Callable[[Question], Result]]] = {
 
 
 def look(check: str, question: Question) -> Result:
-    """Return what a check finds."""
+    """Return a check's result."""
     asks_cluster, of = CHECKS[check]
     if asks_cluster and question.forecast is None:
         return Result(check, UNKNOWN, f"{check} could not look at the cluster: {question.unknown}")
@@ -269,7 +269,7 @@ def _forecast(question: Question) -> Forecast:
 
 
 def _result(check: str, lines: Sequence[str], passed: str, found: tuple[str, str], items: Sequence[Any] = ()) -> Result:
-    """Return a result: `found` are its words for one thing, and for several."""
+    """Return a result: `found` is its text in the singular and in the plural."""
     if not lines:
         return Result(check, PASSED, passed)
     says = found[0] if len(lines) == 1 else f"{len(lines):,} {found[1]}"
@@ -277,7 +277,7 @@ def _result(check: str, lines: Sequence[str], passed: str, found: tuple[str, str
 
 
 def _with_left_out(result: Result, number: int) -> Result:
-    """Return a result that says how many Pods there was no time for."""
+    """Return a result that gives the number of Pods that there was no time for."""
     if not number:
         return result
     says = f"{result.says}; there was no time for {counted(number, 'Pod')}"
@@ -295,7 +295,7 @@ def _of(name: str, faults: Iterable[Fault]) -> list[str]:
 
 
 def _milliseconds(rule_set: RuleSet) -> float:
-    """Return what the expressions of a rule set may take together in one decision."""
+    """Return the time in milliseconds that all expressions of a rule set may take in one decision."""
     spec = rule_set.spec
     rules = [(rule, Gives.BOOLEAN) for rule in spec.filters] + [(rule, Gives.NUMBER) for rule in spec.scores]
     return sum(

@@ -1,4 +1,4 @@
-"""The cluster as it is now, listed once: nodes, Pods, and what else the rules in question read."""
+"""Lists the current cluster once: nodes, Pods, and the other kinds that the rules in question read."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from scheduler.gate.forecast import Gathered, OwnScheduler
 
 
 class Cluster(NamedTuple):
-    """A Snapshot, and all Pods of then, sorted for a forecast as of when it is."""
+    """A Snapshot, and all Pods at that time, grouped for a forecast of that time."""
 
     snapshot: Snapshot
     pods: Gathered
@@ -30,16 +30,16 @@ def list_cluster(
     on_progress: Callable[[int], None],
     own: OwnScheduler,
 ) -> Cluster:
-    """Return the cluster as it is now. Of all Pods alike only one is kept as a whole.
+    """Return the current cluster. Of several equal Pods, only one is kept completely.
 
     Args:
-        client: where to ask.
-        compiled: what is live and what would be; asked for once the API server has answered.
-        on_progress: called with the number of Pods that were read, page by page.
-        own: what is known of Berth's own scheduler.
+        client: to the API server.
+        compiled: returns the live Revision and the one after the Change; called once the API server has answered.
+        on_progress: called with the number of Pods read, after each page.
+        own: the configuration of Berth's own scheduler.
 
     Raises:
-        APIError: the API server is away, or refuses.
+        APIError: the API server is unavailable, or refuses.
     """
     at = datetime.now(UTC)
     builder = SnapshotBuilder()

@@ -1,10 +1,10 @@
-"""What another Revision would do to the Pods that are there: to those that wait, and to those that run. Pure.
+"""Forecasts the effect of another Revision on existing Pods, both waiting and running. Pure.
 
-Not modelled: preemption, what admission would change of new Pods, other schedulers' and other extenders' choices, and Pods that
-would be made.
+Not modelled: preemption, changes that admission would make to new Pods, other schedulers' and other extenders' choices, and Pods
+that would be created.
 
-Pods alike in all that the rules read are decided once (`Gathered`). Those of them that run are decided for all their nodes at
-once, each without one of them, unless a rule looks at the Pods of other nodes.
+Pods that are equal in everything the rules read are decided on once (`Gathered`). For the running ones among them, all their nodes
+are decided at once, with one of these Pods removed from each node, unless a rule reads the Pods of other nodes.
 """
 
 from collections import Counter
@@ -29,13 +29,13 @@ from policies.engine.status import PASSED
 
 Forecasted = TypeVar("Forecasted")
 
-# How long Pods are decided on, where nobody says otherwise; those that are left then are counted, and no more.
+# The default time for deciding on Pods; Pods that are left then are only counted.
 DECIDING_SECONDS = 60.0
 
-# What a kubelet writes on the Pods that stand for its static ones (k8s.io/api v0.36.3 core/v1 annotation_key_constants.go).
+# The annotation of a kubelet's mirror Pods, which represent static Pods (k8s.io/api v0.36.3 core/v1 annotation_key_constants.go).
 _MIRROR = "kubernetes.io/config.mirror"
 
-# Says how many of all groups of Pods are decided.
+# Called with the number of decided groups of Pods, and the number of all groups.
 Progress = Callable[[int, int], None]
 
 
@@ -48,7 +48,7 @@ def _never() -> bool:
 
 
 class Waiting(msgspec.Struct, frozen=True, rename="camel"):
-    """A Pod that waits and for which other nodes would do: how many do now, how many it gains and loses."""
+    """A waiting Pod with a change in its feasible nodes: how many there are now, and how many it gains and loses."""
 
     pod: str
     nodes: int
@@ -57,12 +57,12 @@ class Waiting(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_left_with_none(self) -> bool:
-        """Whether no node would do any more."""
+        """Whether no node would be feasible any more."""
         return self.nodes > 0 and self.nodes + self.gained == self.lost
 
 
 class Refused(msgspec.Struct, frozen=True, rename="camel"):
-    """A Pod that runs where a rule of its own would refuse it. It isn't moved; made anew, it couldn't come back there."""
+    """A Pod that runs on a node that one of its rules would refuse. It isn't moved; if recreated, it couldn't return there."""
 
     pod: str
     node: str
@@ -71,7 +71,7 @@ class Refused(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Taken(msgspec.Struct, frozen=True, rename="camel"):
-    """How many Pods another rule set would apply to, or not any more. The rule set is "" for those that no Assignment takes."""
+    """How many Pods a rule set gains or loses. The rule set is "" for Pods that no Assignment takes."""
 
     rule_set: str
     gained: int
@@ -79,7 +79,7 @@ class Taken(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Handed(msgspec.Struct, frozen=True, rename="camel"):
-    """How many Pods another Assignment would take, and which one does now; each is "" where none does."""
+    """How many Pods move from one Assignment to another; each name is "" for none."""
 
     before: str
     after: str
@@ -87,7 +87,7 @@ class Handed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shadowed(msgspec.Struct, frozen=True, rename="camel"):
-    """How many Pods an Assignment in mode shadow would look at that it doesn't shadow now. Nothing is done by it."""
+    """How many further Pods an Assignment in mode shadow would evaluate. This has no effect on them."""
 
     assignment: str
     rule_set: str
@@ -95,7 +95,7 @@ class Shadowed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shifted(msgspec.Struct, frozen=True, rename="camel"):
-    """A Pod that waits and for which another node would be the best, by the rules' own scores."""
+    """A waiting Pod for which another node would be the best one, by the rules' own scores."""
 
     pod: str
     before: str
@@ -103,7 +103,7 @@ class Shifted(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Forecast(msgspec.Struct, frozen=True, rename="camel"):
-    """What would change, for how many Pods were looked at on how many nodes."""
+    """The changes, with the number of Pods and nodes that were examined."""
 
     nodes: int
     pods: int
@@ -119,12 +119,12 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def left_with_none(self) -> list[Waiting]:
-        """The Pods that wait and for which no node would do any more."""
+        """The waiting Pods for which no node would be feasible any more."""
         return [each for each in self.waiting if each.is_left_with_none]
 
 
 class OwnScheduler(msgspec.Struct, frozen=True):
-    """What is known of Berth's own scheduler: whose Pods it schedules, and the label of the nodes that it uses, if any."""
+    """The configuration of Berth's own scheduler: its scheduler names, and the label of the nodes that it uses, if any."""
 
     names: frozenset[str] = frozenset()
     node_label: tuple[str, str] | None = None
@@ -134,22 +134,22 @@ _NO_SCHEDULER = OwnScheduler()
 
 
 class _Alike:
-    """Pods that no rule of either side can tell apart, but for where they are."""
+    """Pods that no rule of either side can distinguish, except by their node."""
 
     def __init__(self, pod: Pod, one: CompiledRuleSet | None, other: CompiledRuleSet | None) -> None:
         self.pod, self.one, self.other = pod, one, other
         self.waiting: list[tuple[int, str]] = []
-        # By node: the place of each among all Pods, its name and uid.
+        # By node: each Pod's index among all Pods, its name and UID.
         self.running: dict[str, list[tuple[int, str, str]]] = {}
 
     @property
     def many_running(self) -> int:
-        """How many of them run."""
+        """How many of these Pods run."""
         return sum(map(len, self.running.values()))
 
 
 class Gathered:
-    """Pods, sorted as they come: a Pod that is like one before leaves nothing but its name."""
+    """Pods, grouped as they arrive: of a Pod that equals an earlier one, only the name is kept."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Gathered:
         self._paths: dict[int, list[tuple[str, ...]]] = {}
         self._selected: dict[Hashable, list[Labels] | None] = {}
         self.groups: dict[Hashable, _Alike] = {}
-        # Those that wait for room on a node after preemption, by its name: first others', then those of Berth's own scheduler.
+        # Nominated Pods by node name: first those of other schedulers, then those of Berth's own scheduler.
         self.nominated: tuple[dict[str, list[Pod]], dict[str, list[Pod]]] = ({}, {})
         self.moved: dict[str, list[int]] = {}
         # By the names of the Assignments before and after.
@@ -174,7 +174,7 @@ class Gathered:
         self.count = 0
 
     def add(self, pod: Pod) -> None:
-        """Sort a Pod in. One that has ended is passed over, and one deleted before it got a node: nobody tries it any more."""
+        """Add a Pod. A terminated Pod is skipped, and so is one that was deleted before it got a node."""
         if not pod.is_live or (pod.is_deleting and not pod.spec.node_name):
             return
         self.count += 1
@@ -202,7 +202,7 @@ class Gathered:
         bare = _unbound(pod) if node else pod
         read = (*self._read_by(one, bare), *self._read_by(other, bare))
         counted = self._counted((one, other), bare, read) if node else None
-        # A node is kept free for one that is nominated there, and not from it.
+        # A node is reserved for a Pod that is nominated to it, so the reservation must not refuse that Pod itself.
         alone = pod.uid if nominated else ""
         key = (id(one), id(other), _all_of(pod, bare) if counted is None else counted, alone, *read)
         alike = self.groups.get(key)
@@ -216,9 +216,9 @@ class Gathered:
     def _counted(
         self, sides: tuple[CompiledRuleSet | None, ...], pod: Pod, read: tuple[Hashable, ...]
     ) -> Hashable | None:
-        """Return what tells a Pod that runs from others, besides what rules say that they read of it; None where that may be all.
+        """Return what distinguishes a running Pod, besides the fields that rules declare to read; None if any field may matter.
 
-        Where they look at nothing else than at nodes and at counts of Pods by labels, that is whether it is counted itself.
+        If rules read only nodes and counts of Pods by labels, it is whether this Pod itself is counted.
         """
         key = (*map(id, sides), pod.namespace, read)
         if key not in self._selected:
@@ -263,13 +263,13 @@ def forecast(
     """Decide on each Pod by both Revisions, on one Snapshot.
 
     Args:
-        before: what is live.
-        after: what would be.
+        before: the live Revision.
+        after: the Revision after the Change.
         snapshot: the cluster, with the Pods that are on nodes.
         pods: all Pods, see `Gathered.add`.
-        now: the moment that rules about time see.
-        on_progress: called as the work goes on.
-        own: what is known of Berth's own scheduler.
+        now: the time that rules see.
+        on_progress: called as the work proceeds.
+        own: the configuration of Berth's own scheduler.
     """
     gathered = Gathered(before, after, snapshot.namespaces, now, own)
     for pod in pods:
@@ -283,9 +283,9 @@ def forecast_of(
     on_progress: Progress = _silent,
     is_up: Callable[[], bool] = _never,
 ) -> Forecast:
-    """Return the forecast for Pods that are gathered, see `forecast`.
+    """Return the forecast for gathered Pods, see `forecast`.
 
-    Once `is_up` says so, the Pods that are left are counted and no more. Those of which most are alike come first.
+    Once `is_up` returns True, the remaining Pods are only counted. The largest groups of equal Pods come first.
     """
     asked, found = _Asked(snapshot, gathered), _Found()
     total = len(gathered.groups)
@@ -315,7 +315,7 @@ def forecast_of(
 
 
 class _Compared(NamedTuple):
-    """How many nodes do, come and go; the best node before and after where it is another one."""
+    """How many nodes are feasible, gained and lost; the best node before and after if it changes."""
 
     nodes: int
     gained: int
@@ -325,7 +325,7 @@ class _Compared(NamedTuple):
 
 
 class _Found:
-    """What was found of Pods so far, each with its place among all, and how many there was no time for."""
+    """The findings about Pods so far, each with its index among all, and the number of Pods that there was no time for."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[int, Waiting]] = []
@@ -334,12 +334,12 @@ class _Found:
         self.waiting_left_out = self.running_left_out = 0
 
     def leave_out(self, alike: _Alike) -> None:
-        """Count Pods that nobody is asked about any more."""
+        """Count Pods that are not decided on any more."""
         self.waiting_left_out += len(alike.waiting)
         self.running_left_out += alike.many_running
 
     def note_waiting(self, alike: _Alike, compared: _Compared) -> None:
-        """Note of Pods alike that wait what was compared for one of them."""
+        """Note for waiting Pods the comparison that was made for one of them."""
         if compared.gained or compared.lost:
             numbers = (compared.nodes, compared.gained, compared.lost)
             self.waiting += [(place, Waiting(name, *numbers)) for place, name in alike.waiting]
@@ -349,13 +349,13 @@ class _Found:
 
 
 class _Asked:
-    """One Snapshot and one moment, on which rule sets are asked about Pods."""
+    """One Snapshot and one time, at which rule sets are evaluated for Pods."""
 
     def __init__(self, snapshot: Snapshot, gathered: Gathered) -> None:
         self._snapshot = snapshot
         self._now = gathered.now
         self._own = gathered.own
-        # With the Pods that each scheduler keeps nodes free for: none knows of another's.
+        # With each scheduler's own nominated Pods: no scheduler knows of another's.
         self._with_nominated = tuple(snapshot.changed({}, nominated=each) for each in gathered.nominated)
         self._profiles: dict[tuple[int, bool], CompiledRuleSet] = {}
 
@@ -365,7 +365,7 @@ class _Asked:
         rows = usable_rows(self._snapshot.table, self._own.node_label if is_own else None)
         snapshot = self._with_nominated[is_own]
         if snapshot.nominated and not is_own:
-            # kube-scheduler keeps these nodes free by its own filters; an extender is asked about what they leave.
+            # kube-scheduler's own filters reserve these nodes; an extender gets only the nodes that pass them.
             kept = judge(self._profile(None, is_own=False), self._cycle(default_profile(), alike.pod, snapshot), rows)
             rows, snapshot = rows[kept.refusal == PASSED], self._snapshot
         one, other = (
@@ -377,10 +377,10 @@ class _Asked:
         return _Compared(nodes, gained, lost, *_shift(one, other))
 
     def in_rounds(self, groups: Iterable[_Alike]) -> Iterator[tuple[_Alike, Snapshot]]:
-        """Iterate over groups, those of many Pods first as far as that goes, each with a Snapshot to ask about its nodes.
+        """Iterate over groups, roughly the largest first, each with a Snapshot in which to evaluate its nodes.
 
-        In it one of its Pods isn't on each of its nodes, where its rules look at the Pods there. Groups without a node in common
-        share a Snapshot: what changes on other nodes is nothing to such rules. Those that look around come last.
+        If its rules read the Pods on a node, one of its Pods is removed from each node in that Snapshot. Groups without a common
+        node share a Snapshot: changes on other nodes don't affect such rules. Groups whose rules read other nodes come last.
         """
         rounds: dict[int, list[_Alike]] = {}
         free: dict[str, int] = {}
@@ -411,7 +411,7 @@ class _Asked:
     def refusals(
         self, alike: _Alike, beside: Snapshot, on_progress: Callable[[], None], is_up: Callable[[], bool]
     ) -> tuple[list[tuple[int, Refused]], int]:
-        """Return those that run where their rules would refuse them, and don't now; and how many there was no time for."""
+        """Return running Pods that their rules would refuse but don't refuse now; and the number that there was no time for."""
         names = [name for name in alike.running if name in self._snapshot.table.row_of]
         if self._reach(alike) is not Scope.CLUSTER:
             return self._refused(alike, names, beside), 0
@@ -425,7 +425,7 @@ class _Asked:
         return found, 0
 
     def _reach(self, alike: _Alike) -> Scope:
-        """Return how far the rules of both sides look for such a Pod."""
+        """Return the widest scope of both sides' rules for such a Pod."""
         made = [rule for side in (alike.one, alike.other) if side for _, rule in side.enforced.filters]
         around = [rule for rule in made if rule.looks_around(alike.pod, self._snapshot, ())]
         if around:
@@ -433,7 +433,7 @@ class _Asked:
         return Scope.NODE if all(rule.scope is Scope.NODE for rule in made) else Scope.NODE_AND_PODS
 
     def _refused(self, alike: _Alike, names: list[str], snapshot: Snapshot) -> list[tuple[int, Refused]]:
-        """Return those of these nodes, on a Snapshot without one of the Pods on each: nothing new of what held already."""
+        """Return the new refusals on these nodes, in a Snapshot with one of the Pods removed from each."""
         if alike.other is None:
             return []
         answer = self._decided(alike.other, alike.pod, snapshot, _rows(snapshot, names))
@@ -444,7 +444,7 @@ class _Asked:
         for index, position in enumerate(positions.tolist()):
             if before is not None and before.refusal[index] != PASSED:
                 continue
-            # By what was said of this node: two rules may refuse in the same words.
+            # By this node's verdict: two rules may have the same reason.
             rule = next(column.rule.key for column in answer.filters if column.at(position) is not None)
             reason = answer.refusals[answer.refusal[position]].reason
             node = names[position]
@@ -474,7 +474,7 @@ def _rows(snapshot: Snapshot, names: Sequence[str]) -> Rows:
 
 
 def _shift(one: Answer, other: Answer) -> tuple[str, str]:
-    """Return the best node before and after; empty where it stays among the best, or a side scores none."""
+    """Return the best node before and after; empty if it stays among the best, or one side has no scores."""
     if not one.best or not other.best or not len(other.scored):
         return "", ""
     place = np.flatnonzero(other.scored == list(one.names).index(one.best))
@@ -484,14 +484,14 @@ def _shift(one: Answer, other: Answer) -> tuple[str, str]:
 
 
 def _unbound(pod: Pod) -> Pod:
-    """Return a Pod that runs as it would be made anew: without its node."""
+    """Return a running Pod as if it were recreated: without its node."""
     parsed = msgspec.structs.replace(pod.parsed, spec=msgspec.structs.replace(pod.spec, node_name=""))
     spec = {name: value for name, value in (pod.json.get("spec") or {}).items() if name != "nodeName"}
     return Pod(parsed, {**pod.json, "spec": spec})
 
 
 def _all_of(pod: Pod, bare: Pod) -> Hashable:
-    """Return what built-ins read of a Pod, and what it counts for on its node: while it is resized its status says that."""
+    """Return the fields that built-ins read of a Pod, and its resource usage, which is in its status during a resize."""
     return signature(bare), *(tuple(found.amounts.items()) for found in (pod.requests, pod.nonzero_requests))
 
 

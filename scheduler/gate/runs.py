@@ -1,7 +1,7 @@
-"""Running the gate: on documents at once, or on a Change that somebody sent to review, by a worker.
+"""Runs the gate: on documents at once, or in a worker for a Change that was sent to review.
 
-A worker runs it in a process of its own: its memory goes with it, nothing else of the worker waits for it, and it takes the
-processor only where nobody else wants it.
+A worker runs it in a separate process: its memory is freed at the end, nothing else in the worker waits for it, and it uses the
+CPU only when nothing else needs it.
 """
 
 import gc
@@ -31,27 +31,27 @@ from scheduler.gate.forecast import DECIDING_SECONDS, Forecast, OwnScheduler, fo
 
 logger = logging.getLogger("berth.gate")
 
-# Called with what is done now, how much of it is done, and of how much; 0 where that isn't known.
+# Called with the current step, how much of it is done, and the total; 0 if that isn't known.
 Step = Callable[[str, int, int], None]
 
-# Below what Celery waits for before it gives a task to another worker (controlplane/celery.py).
+# Less than the time after which Celery gives a task to another worker (controlplane/celery.py).
 LONGEST_SECONDS = 100
-# Of these, what is kept for starting, and for writing what was found.
+# The part of that time for starting, and for writing the results.
 _AROUND_SECONDS = 20
 _STEP_SECONDS = 0.5
-# Python's collector would look through all Pods again and again while they are read: a third of the time.
+# Otherwise Python's garbage collector would scan all Pods again and again while they are read, for a third of the time.
 _COLLECTING = (50_000, 20, 100)
 
-# What was live when this process last asked a cluster: a thousand rule sets take seconds to compile.
+# The live Revision when this process last listed a cluster: a thousand rule sets take seconds to compile.
 _last_live: CompiledRevision | None = None
 
 
 class CancelledError(Exception):
-    """Nobody wants the result any more."""
+    """The run was cancelled."""
 
 
 class Examined(NamedTuple):
-    """What the checks found, on what of the cluster; None where it wasn't looked at."""
+    """The checks' results, and the cluster they are based on; None if it wasn't listed."""
 
     results: list[Result]
     snapshot_at: datetime | None = None
@@ -59,10 +59,10 @@ class Examined(NamedTuple):
 
 
 def connect() -> Client:
-    """Return a client of the cluster that is scheduled.
+    """Return a client for the scheduled cluster.
 
     Raises:
-        APIError: there is none, or it is away.
+        APIError: there is no cluster, or it is unavailable.
     """
     return Client.connect(settings.BERTH.kubeconfig)
 
@@ -85,19 +85,19 @@ def examine(
     """Run the checks that aren't off.
 
     Args:
-        before: what is live.
-        after: what would be.
-        edits: what makes the difference.
-        levels: what comes of what each check finds.
-        on_step: called as the work goes on.
-        client: the cluster's; None not to ask it.
-        deciding_seconds: how long Pods are decided on.
-        ends_at: until when, by `monotonic()`, however long the cluster takes to be read.
+        before: the live Revision.
+        after: the Revision after the Change.
+        edits: the Change's edits.
+        levels: each check's level.
+        on_step: called as the work proceeds.
+        client: to the cluster; None to leave it out.
+        deciding_seconds: the time for deciding on Pods.
+        ends_at: the deadline by `monotonic()`, however long it takes to list the cluster.
     """
     question = Question(before, after, edits)
     if levels.get("backtest", OFF) != OFF and (newest := newest_of(digest_of(edits))):
         question.backtest = result_of(newest)
-    # What needs no cluster comes first: where documents have faults, there is nothing to be decided with.
+    # Checks without the cluster come first: if documents have faults, nothing can be decided.
     wanted = sorted((check for check in CHECKS if levels.get(check, OFF) != OFF), key=lambda check: CHECKS[check][0])
     results: dict[str, Result] = {}
     at = None
@@ -147,7 +147,7 @@ def _ask_cluster(
 
 
 def _compiled(before: Revision, after: Revision) -> tuple[CompiledRevision, CompiledRevision]:
-    """Return both ready to decide with. Of what is live only what changed since the last time is compiled."""
+    """Return both Revisions compiled. Only changes of the live one since the last time are compiled."""
     global _last_live  # noqa: PLW0603 - one a process; who is overtaken compiles a little more
     live = _last_live = CompiledRevision(before, former=_last_live)
     return live, CompiledRevision(after, former=live)
@@ -156,10 +156,10 @@ def _compiled(before: Revision, after: Revision) -> tuple[CompiledRevision, Comp
 def carry_out(
     run: GateRun, *, client: Callable[[], Client] | None = connect, deciding_seconds: float = DECIDING_SECONDS
 ) -> None:
-    """Carry out a run that was taken up, and write what came of it.
+    """Carry out a run, and write its results.
 
-    Where deciding may take no longer than so many seconds, the whole takes less than what `run_waiting` waits for: a cluster that
-    is slow to be read leaves less time to decide, and what there was no time for is counted.
+    With a limit for deciding, the whole run takes less than `run_waiting` waits for: if listing the cluster is slow, less time is
+    left for deciding, and the Pods that there was no time for are counted.
     """
     ends_at = monotonic() + LONGEST_SECONDS - _AROUND_SECONDS if math.isfinite(deciding_seconds) else math.inf
     try:
@@ -195,7 +195,7 @@ class _Noted:
     """Writes the steps of a run, now and then.
 
     Raises:
-        CancelledError: it isn't wanted any more.
+        CancelledError: the run was cancelled.
     """
 
     def __init__(self, run: GateRun) -> None:
@@ -211,7 +211,7 @@ class _Noted:
 
 
 def run_waiting() -> None:
-    """Take up the run that waits longest, and carry it out in a process of its own. Nothing where none waits."""
+    """Carry out the longest-waiting run in a separate process. Does nothing if none waits."""
     run = publishing.take_gate()
     if run is None:
         return
@@ -230,5 +230,5 @@ def run_waiting() -> None:
 
 
 def collect_seldom() -> None:
-    """Look for garbage seldom: what is read goes with the process."""
+    """Collect garbage rarely: memory is freed when the process ends."""
     gc.set_threshold(*_COLLECTING)

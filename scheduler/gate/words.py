@@ -1,4 +1,4 @@
-"""What the gate found, in lines for a terminal."""
+"""The gate's results, as lines for a terminal."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -7,14 +7,14 @@ from policies.publishing.gates import BLOCKING, PASSED, UNKNOWN
 
 
 def lines_of(results: Iterable[Result], levels: Mapping[str, str]) -> Iterator[str]:
-    """Iterate over the lines: what stands against publishing is marked ✗, what should be looked at !."""
+    """Iterate over the lines: results that block publishing are marked ✗, results to look at !."""
     for each in in_order(results, levels):
         yield f"{mark_of(each, levels)} {each.says}"
         yield from (f"    {line}" for line in each.lines)
 
 
 def mark_of(result: Result, levels: Mapping[str, str]) -> str:
-    """Return the sign of what comes of a result."""
+    """Return the sign of a result's consequence."""
     if result.verdict == PASSED:
         return "✓"
     if levels.get(result.check) == BLOCKING:

@@ -1,4 +1,4 @@
-"""How Celery runs the watch of Namespaces."""
+"""A Celery bootstep that runs the watch of Namespaces."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The lease on requeueing Pods: one process at a time has it, by the database's clock and nobody else's word."""
+"""The lease on requeueing Pods: one process at a time holds it, by the database's clock alone."""
 
 import time
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from django.db.models.functions import Now
 
 from scheduler.models import RequeueState
 
-# Whoever dies with the lease holds up the others for this long.
+# A process that dies with the lease blocks the others for this long.
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 1.0
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LeaseLostError(Exception):
-    """Somebody else has the lease by now."""
+    """Another process holds the lease now."""
 
 
 class Lease:
@@ -30,10 +30,10 @@ class Lease:
         self._renewed_at = time.monotonic()
 
     def keep(self) -> None:
-        """Renew the lease when it is time; to be called before anything is done by it.
+        """Renew the lease when it is due. Call this before each action under the lease.
 
         Raises:
-            LeaseLostError: it took too long.
+            LeaseLostError: the lease has expired.
         """
         if time.monotonic() - self._renewed_at >= RENEW_SECONDS:
             self.note(held_until=Now() + timedelta(seconds=LEASE_SECONDS))
@@ -43,19 +43,19 @@ class Lease:
         """Write fields of the row.
 
         Raises:
-            LeaseLostError: it isn't ours any more.
+            LeaseLostError: another process holds the lease.
         """
         if not RequeueState.objects.filter(pk=1, holder=self._holder).update(**fields):
             raise LeaseLostError
 
     def give_back(self) -> None:
-        """Let others have the lease at once, unless they have it already."""
+        """Release the lease at once, unless another process has taken it already."""
         RequeueState.objects.filter(pk=1, holder=self._holder).update(holder="")
 
 
 @contextmanager
 def leased() -> Iterator[Lease | None]:
-    """Take the lease, and give it back at the end; None while somebody else has it."""
+    """Take the lease, and release it at the end; None while another process holds it."""
     RequeueState.objects.get_or_create(pk=1, defaults={"held_until": _NEVER})
     holder = uuid4().hex
     free = RequeueState.objects.filter(Q(holder="") | Q(held_until__lt=Now()), pk=1)

@@ -1,4 +1,4 @@
-"""What /metrics of admin, worker and beat says about requeues. It comes from a table, so it outlives processes."""
+"""Metrics of admin, worker and beat about requeues. They are read from a table, so they outlive processes."""
 
 import logging
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class _Requeues(Collector):
         return [family]
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand: asking would ask the database when this is imported."""
+        """Describe nothing: collecting would query the database on import."""
         return []
 
 

@@ -1,6 +1,6 @@
-"""Whether a recorded refusal could be another answer by now: the waiting Pods, and what becomes of each. Pure.
+"""Whether a recorded refusal of a waiting Pod could have changed by now. Pure.
 
-Three things can change a refusal without an event of the cluster on which kube-scheduler tries again by itself: another
+Three things can change a refusal without a cluster event on which kube-scheduler retries by itself: another
 Revision, time, and labels of the Pod's Namespace.
 """
 
@@ -23,7 +23,7 @@ from policies.engine.time_rules import next_change, time_filters
 from scheduler.cluster.texts import moment
 
 Cause = Literal["", "revision", "time", "namespace"]
-# A filter's key, its verdict for each node (negative unless it refused), and the reasons that verdicts stand for.
+# A filter's key, its verdict for each node (negative unless it refused), and the verdicts' reasons.
 _Verdicts = tuple[str, npt.NDArray[Any], list[str]]
 
 
@@ -31,9 +31,9 @@ class ListedPod(msgspec.Struct, frozen=True, kw_only=True):
     """A Pod that kube-scheduler could place nowhere.
 
     Attributes:
-        message: what the condition PodScheduled says, with the reasons of all nodes.
+        message: the message of the condition PodScheduled, with the reasons of all nodes.
         refused_at: since when the condition is False.
-        json: the Pod as Kubernetes gives it.
+        json: the Pod's JSON from the API server.
     """
 
     uid: str
@@ -72,10 +72,10 @@ class _WaitingObject(msgspec.Struct):
 
 
 def waiting_pods(pods: Iterable[dict[str, Any]]) -> list[ListedPod]:
-    """Return those of the Pods without a node that were tried and not placed, and that aren't being deleted.
+    """Return the Pods that were tried and not placed, and that aren't being deleted; `pods` have no node.
 
     Raises:
-        msgspec.ValidationError: one isn't a Pod as the API server gives it.
+        msgspec.ValidationError: an item isn't a Pod as the API server returns it.
     """
     read = ((json, msgspec.convert(json, _WaitingObject)) for json in pods)
     return [found for json, pod in read if (found := _waiting(json, pod)) is not None]
@@ -103,9 +103,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes were refused to a Pod, when and by what.
 
     Attributes:
-        params: those that its Assignment gave.
+        params: the params of its Assignment.
         nodes_by_rule: key of a filter -> the nodes that it refused, each node under the first filter that did.
-        reasons: the texts that kube-scheduler was given.
+        reasons: the texts that were sent to kube-scheduler.
     """
 
     at: datetime
@@ -122,22 +122,22 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return [name for names in self.nodes_by_rule.values() for name in names]
 
     def is_told_in(self, message: str) -> bool:
-        """Return whether a condition's message gives one of the reasons; else others refuse the Pod by now."""
+        """Return whether a condition's message has one of the reasons; otherwise other rules refuse the Pod now."""
         return any(reason in message for reason in self.reasons if reason)
 
 
 def recorded_refusal(
     answer: Answer, *, at: datetime, revision: int, rule_set: str, version: int, params: Mapping[str, Any]
 ) -> Refusal:
-    """Return what a Decision of /filter refused.
+    """Return the refusal in a Decision of /filter.
 
     Args:
-        answer: as it is recorded.
-        at: when it was made.
-        revision: by which Revision.
-        rule_set: by which rule set of it.
+        answer: the recorded answer.
+        at: when the Decision was made.
+        revision: its Revision.
+        rule_set: its rule set.
         version: of the rule set.
-        params: those that the Assignment gave.
+        params: the params of the Assignment.
     """
     about = {"at": at, "revision": revision, "rule_set": rule_set, "version": version, "params": params}
     return _refusal(answer, **about)
@@ -146,9 +146,9 @@ def recorded_refusal(
 def repeated_refusal(
     pod: Pod, revision: CompiledRevision, snapshot: Snapshot, at: datetime, give_way: Callable[[], None] = go_on
 ) -> Refusal | None:
-    """Make the refusal of a Pod whose Decision isn't recorded anew; None where no Assignment takes it.
+    """Recompute the refusal of a Pod whose Decision isn't recorded; None if no Assignment takes the Pod.
 
-    `give_way` is as of a Cycle: by rules that it ends nothing is refused.
+    `give_way` is as for a Cycle: rules that it ends refuse nothing.
     """
     chosen = revision.choose(pod, snapshot, at).enforced
     if chosen is None:
@@ -167,7 +167,7 @@ def repeated_refusal(
 
 
 def _refusal(answer: Answer, **fields: Any) -> Refusal:
-    """Put verdicts together."""
+    """Make a refusal from an answer's verdicts."""
     nodes_by_rule: dict[str, list[str]] = {}
     reasons: set[str] = set()
     names = answer.names
@@ -184,7 +184,7 @@ def _refusal(answer: Answer, **fields: Any) -> Refusal:
 
 
 def _first_refusals(asked: npt.NDArray[np.bool_], columns: Iterable[_Verdicts]) -> Iterator[tuple[_Verdicts, Rows]]:
-    """Iterate over each column that refuses a node first, with the places of these nodes among those asked."""
+    """Iterate over the columns that are the first to refuse a node, with the positions of these nodes among the candidates."""
     left = asked.copy()
     for column in columns:
         places = np.flatnonzero(left & (column[1] >= 0))
@@ -194,22 +194,22 @@ def _first_refusals(asked: npt.NDArray[np.bool_], columns: Iterable[_Verdicts]) 
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What a refusal leads to: a cause to requeue the Pod now, or the moment at which to look again, or neither."""
+    """The judgement on a refusal: a cause to requeue the Pod now, or the time to look again, or neither."""
 
     cause: Cause = ""
     next_at: datetime | None = None
 
     def or_at(self, moment: datetime | None) -> "Judgement":
-        """Return this judgement with a moment at which to look again at the latest; None for no such moment."""
+        """Return this judgement with a latest time to look again; None for no such time."""
         moments = [each for each in (self.next_at, moment) if each is not None]
         return msgspec.structs.replace(self, next_at=min(moments, default=None))
 
 
 class Judge:
-    """Judges refusals by one Revision, on one Snapshot, at one moment. Pods that look alike to the rules are decided once.
+    """Judges refusals by one Revision, on one Snapshot, at one time. Pods that look alike to the rules are decided once.
 
-    `begin` is asked for each decision for what is to be its cycle's `give_way`: who can't be judged in time is tried again.
-    `relabelled` has the Namespaces whose labels changed, each with until when refusals may have been by the former ones.
+    `begin` returns each cycle's `give_way`: a Pod that can't be judged in time is requeued. `relabelled` has the Namespaces
+    whose labels changed, each with the time until which refusals may still come from the former labels.
     """
 
     def __init__(
@@ -230,10 +230,10 @@ class Judge:
         self._moments: dict[Hashable, datetime | None] = {}
 
     def outcome(self, pod: Pod, refusal: Refusal) -> Judgement:
-        """Return what becomes of a refusal.
+        """Return the judgement on a refusal.
 
-        By another rule set, another version of it, or other params, the Pod is decided again at once. By the same one nothing has
-        changed but time, or labels of its Namespace: it is decided again once a rule that refused it can have changed.
+        If another rule set, version or params apply now, the Pod is decided again at once. If they are the same, only time or labels
+        of its Namespace can have changed: the Pod is decided again once a rule that refused it can have changed.
         """
         if not refusal.nodes_by_rule:
             return Judgement()
@@ -242,12 +242,12 @@ class Judge:
         return found if found.cause else found.or_at(self.revision.suspensions_end_at(self._now))
 
     def _outcome(self, pod: Pod, refusal: Refusal, *, has_ended: bool) -> Judgement:
-        """Return what becomes of a refusal, whatever ends by itself in future. `has_ended`: whether a Pause has, since then."""
+        """Return the judgement, without suspensions that will end by themselves. `has_ended`: whether a Pause has ended since."""
         chosen = self.revision.choose(pod, self.snapshot, self._now).enforced
         until = self._relabelled.get(pod.namespace)
         is_relabelled = until is not None and refusal.at <= until
         since: Cause = "revision" if refusal.revision < self.revision.number else "time" if has_ended else ""
-        # Labels come first: a Revision was looked at for its own sake, when it was new.
+        # Labels come first: the effect of a Revision was examined when it was new.
         cause: Cause = "namespace" if is_relabelled else since
         if chosen is None:
             return Judgement(cause)
@@ -256,7 +256,7 @@ class Judge:
         asked = (rule_set.name, rule_set.version, rule_set.overrides)
         is_same = asked == (refusal.rule_set, refusal.version, refusal.params)
         if not is_same or not rule_set.keys().issuperset(refusal.nodes_by_rule):
-            # By the same Revision others apply only after a change of the Pod or its namespace, or once a Pause has ended.
+            # Under the same Revision, other rules apply only after a change of the Pod or its namespace, or the end of a Pause.
             return self._again(rule_set, pod, rows, cause) if cause else Judgement()
         if is_relabelled and any(NAMESPACE in made.requeued_by for made in _refusing(rule_set, refusal)):
             return self._again(rule_set, pod, rows, "namespace")
@@ -274,7 +274,7 @@ class Judge:
         answer = self._answer(rule_set, pod, look)
         asked = np.zeros(len(answer.names), dtype=np.bool_)
         asked[np.concatenate(list(refused.values()))] = True
-        # What there was no time to judge is for the scheduler to decide.
+        # If there was no time to judge, the scheduler decides.
         if answer.missed or (answer.refusal[asked] == PASSED).any():
             return Judgement(cause)
         key = (look, asked.tobytes())
@@ -296,14 +296,14 @@ class Judge:
         return answer
 
     def _look(self, rule_set: CompiledRuleSet, pod: Pod) -> Hashable:
-        """Return what the rules see of a Pod; None where only the rules know."""
+        """Return the values that the rules read of a Pod; None if these are unknown."""
         if rule_set.key not in self._paths:
             self._paths[rule_set.key] = _paths(rule_set)
         paths = self._paths[rule_set.key]
         return None if paths is None else (rule_set.key, *(trace(pod.json, path).token for path in paths))
 
     def _next(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], at: datetime) -> datetime | None:
-        """Return the moment after a time at which one of the rules that refused can change."""
+        """Return the next time after `at` when one of the refusing rules can change."""
         cycle = Cycle(pod=pod, snapshot=self.snapshot, now=at, params=rule_set.params)
         asked = [(rule, refused[rule]) for rule in time_filters(rule_set) if rule in refused]
         moments = [next_change(rule_set, cycle, rows, rules={rule}) for rule, rows in asked]
@@ -311,7 +311,7 @@ class Judge:
 
 
 def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:
-    """Return all that the filters read of a Pod; None where a built-in or a count reads more."""
+    """Return all paths that the filters read of a Pod; None if a built-in or a count reads more."""
     paths: set[Path] = set()
     for _, made in rule_set.filters:
         if made.pod_paths is None or made.counts_pods:
@@ -326,7 +326,7 @@ def _refusing(rule_set: CompiledRuleSet, refusal: Refusal) -> Iterator[Filter]:
 
 
 def goes_by_namespaces(revision: CompiledRevision) -> bool:
-    """Return whether labels of Pods' Namespaces have a say: in a filter that counts, or in which Assignment takes a Pod."""
+    """Return whether labels of Pods' Namespaces matter: in an enforced filter, or in which Assignment takes a Pod."""
     selectors = (assignment.match.namespace_selector for assignment in revision.revision.assignments)
     return any(found.match_labels or found.match_expressions for found in selectors) or any(
         NAMESPACE in made.requeued_by
@@ -336,7 +336,7 @@ def goes_by_namespaces(revision: CompiledRevision) -> bool:
 
 
 def reads_pods(revision: CompiledRevision) -> bool:
-    """Return whether filters that count may look at the Pods on nodes, or at what these leave free."""
+    """Return whether enforced filters may read the Pods on nodes, or the free resources."""
     return any(
         made.scope is not Scope.NODE
         for rule_set in revision.rule_sets.values()
@@ -344,12 +344,12 @@ def reads_pods(revision: CompiledRevision) -> bool:
     )
 
 
-# How long after the end of a Pause refusals by the Assignments behind are still looked at: Decisions come late.
+# How long after the end of a Pause refusals by the next Assignments are still examined: Decisions arrive late.
 _LATE = timedelta(minutes=1)
 
 
 def timed_rule_sets(revision: CompiledRevision, now: datetime) -> list[str]:
-    """Name the rule sets with a filter that counts and reads `now`; all, while a paused Assignment is to come back by itself."""
+    """Return the rule sets with an enforced filter that reads `now`; all, while a paused Assignment will return by itself."""
     if revision.suspensions and revision.suspensions.gives_back_after(now - _LATE):
         return list(revision.rule_sets)
     return [name for name, rule_set in revision.rule_sets.items() if time_filters(rule_set)]

@@ -1,7 +1,7 @@
-"""The Namespaces whose labels changed: the watch that notes them in rows, and what the Requeuer reads of these.
+"""Namespaces whose labels changed: the watch that stores them as rows, and the queries of the Requeuer.
 
-The watch decides nothing: it doesn't know what is published, nor who waits. A row is there until the Pods in the Namespace were
-looked at for long enough. What happens while no worker runs is seen by nobody: kube-scheduler tries again after five minutes.
+The watch decides nothing: it doesn't know what is published, nor which Pods wait. A row stays until the Pods in the Namespace were
+examined for long enough. Changes while no worker runs are missed: kube-scheduler retries after five minutes.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.watch import Reflector
 from scheduler.models import RelabelledNamespace
 
-# How long the Pods in a Namespace are looked at after its labels changed. A refusal of before comes by way of Redis, and an extender
+# How long the Pods in a Namespace are examined after its labels changed. An earlier refusal arrives through Redis, and an extender
 # that saw the labels later may refuse a Pod once more.
 SETTLED_SECONDS = 5.0
 _CHUNK = 500
@@ -28,7 +28,7 @@ def watch_namespaces(client: Client) -> Reflector[Namespace]:
 
 
 class _Notes:
-    """Writes the rows. Where the database is away this raises, and the list that follows has what was left written."""
+    """Writes the rows. If the database is unavailable this raises, and the next list writes the missing rows."""
 
     def __init__(self) -> None:
         self._left: dict[str, datetime] = {}
@@ -47,7 +47,7 @@ class _Notes:
                 update_fields=["relabelled_at"],
             )
         finally:
-            connection.close()  # changes are few: no connection is kept for them
+            connection.close()  # changes are few: no connection is kept open for them
         self._left = {}
 
 
@@ -67,7 +67,7 @@ def relabelled_namespaces() -> dict[str, datetime]:
 
 
 def forget(names: Collection[str], until: datetime) -> None:
-    """Let go of those of the Namespaces whose labels haven't changed since a time."""
+    """Forget the Namespaces whose labels haven't changed since a time."""
     ordered = sorted(names)
     for start in range(0, len(ordered), _CHUNK):
         rows = RelabelledNamespace.objects.filter(name__in=ordered[start : start + _CHUNK])

@@ -1,12 +1,12 @@
-"""Makes waiting Pods be tried again when a Revision, time or labels of their Namespace can have changed their refusal.
+"""Requeues waiting Pods when a Revision, time or labels of their Namespace can have changed their refusal.
 
-kube-scheduler tries a Pod that an extender refused again only when something in the cluster changes, else after five
-minutes. An annotation on the waiting Pod is such a change, and touches nobody else. So the Pods that wait are followed:
-what their newest refusal leads to is worked out once (`scheduler.requeue.refusals`), again for each new Revision that all
-extender processes serve, again at the moment at which time can change it, and when a watch notes that the labels of their
+kube-scheduler retries a Pod that an extender refused only when something in the cluster changes, otherwise after five
+minutes. An annotation on the waiting Pod is such a change, and affects no other Pod. So waiting Pods are followed:
+their newest refusal is judged once (`scheduler.requeue.refusals`), again for each new Revision that all
+extender processes serve, again at the time when it can change by itself, and when a watch notes that the labels of their
 Namespace changed (`scheduler.requeue.relabelled`).
 
-A tick does nothing unless something of that has happened. One process at a time works (`scheduler.requeue.lease`), so it doesn't
+A tick does nothing unless one of these has happened. One process at a time works (`scheduler.requeue.lease`), so it doesn't
 matter how many ticks are delivered, or where.
 """
 
@@ -66,30 +66,30 @@ logger = logging.getLogger("berth.requeue")
 # Its value names the cause and the time, so that it differs from whatever was there.
 ANNOTATION = "berth/woken-for"
 
-# A process that hasn't written a heartbeat for this long isn't waited for.
+# A process that hasn't written a heartbeat for this long is ignored.
 ALIVE_SECONDS = 5.0
-# How long the Decision about a refused Pod is waited for: it comes by way of Redis. After that it counts as lost.
+# How long to wait for the Decision about a refused Pod: it arrives through Redis. After that it counts as lost.
 UNRECORDED_SECONDS = 5.0
-# All waiting Pods are looked over this often at least, for Decisions that came late.
+# All waiting Pods are examined at least this often, for Decisions that arrived late.
 SWEEP_SECONDS = 30.0
-# After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time.
+# The pause after a look, as a multiple of its duration: a large cluster isn't listed all the time.
 REST_FACTOR = 2.0
-# How long a Pod is put off that can't be changed: an admission webhook of its namespace is away, or denies it.
+# How long to postpone a Pod that can't be patched: an admission webhook of its namespace is unavailable, or denies it.
 PUT_OFF_SECONDS = 10.0
-# How long an answer is waited for: well below the lease, and below the 10 s that the API server waits for an admission webhook.
+# How long to wait for an answer: well below the lease, and below the 10 s that the API server waits for an admission webhook.
 PATCH_SECONDS = 3.0
-# What judging a Pod may take: others wait meanwhile, and it is tried again beyond that.
+# The time limit for judging a Pod: other Pods wait meanwhile, and beyond the limit the Pod is requeued.
 MOST_SECONDS = 5.0
 _SETTLED = timedelta(seconds=SETTLED_SECONDS)
 _CHUNK = 50
 _MOST_REVISIONS = 4
-# What the annotation says.
+# The causes in the annotation's value.
 _CAUSES = {"revision": "Revision {revision}", "time": "time", "namespace": "labels of Namespace {namespace}"}
 _SAID = {"time": "time has come", "namespace": "labels of Namespaces changed"}
 
 
 def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out the Pods that Berth's own scheduler places: it tries them again by itself."""
+    """Leave out the Pods of Berth's own scheduler: it retries them by itself."""
     return [pod for pod in pods if pod["spec"].get("schedulerName") not in settings.BERTH.scheduler_names]
 
 
@@ -132,13 +132,13 @@ class Requeuer:
         self._pause = pause
         self._revisions: dict[str, CompiledRevision] = {}
         self._resting_until = float("-inf")
-        # The Pods that are put off, by UID, each with until when; in the order in which they are tried again.
+        # The postponed Pods, by UID, each with the time until which; in the order in which they are retried.
         self._put_off: dict[str, datetime] = {}
 
     def tick(self) -> int:
-        """Look whether there is something to do, do it, and return the number of Pods requeued.
+        """Check for work, do it, and return the number of Pods requeued.
 
-        What can't be done, because the API server is away or somebody else has the lease, is left to the next tick.
+        If the API server is unavailable, or another process holds the lease, the work is left to the next tick.
         """
         revision = self._served()
         if revision is None or time.monotonic() < self._resting_until:
@@ -161,7 +161,7 @@ class Requeuer:
         return self._compiled(min(alive.values_list("revision", flat=True), default=0))
 
     def _compiled(self, number: int) -> CompiledRevision | None:
-        """Return a Revision ready to decide with; None where there is none, or none that this process understands."""
+        """Return a compiled Revision; None if there is none, or this process can't compile it."""
         digest = Revision.objects.filter(number=number).values_list("digest", flat=True).first()
         if digest is None or digest in self._revisions:
             return self._revisions.get(digest or "")
@@ -208,7 +208,7 @@ class Requeuer:
         relabelled: Mapping[str, datetime],
         now: datetime,
     ) -> int:
-        """Judge the refusals to which something has happened, and return how many these were."""
+        """Judge the refusals that something may have changed, and return how many there were."""
         concerned: list[Changed] = []
         others: list[Changed] = []
         for found in changed(revision.number, now, relabelled):
@@ -231,7 +231,7 @@ class Requeuer:
         self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, ListedPod], relabelled: Collection[str]
     ) -> None:
         decisions = Decision.objects.in_bulk([found.newest.id for found in chunk if found.newest])
-        # For this chunk alone: each Decision has an order of its own, of all nodes.
+        # For this chunk alone: each Decision has its own order of all nodes.
         names = Names()
         judged = []
         for found in chunk:
@@ -256,7 +256,7 @@ class Requeuer:
         return repeated_refusal(pod, former, snapshot, at, _begin()) if former else None
 
     def _requeue(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, ListedPod]) -> int:
-        """Requeue the Pods that are to be, those first that have waited longest; what is beyond the rate is left."""
+        """Requeue the due Pods, the longest-waiting first; Pods beyond the rate are left."""
         self._put_off = {uid: until for uid, until in self._put_off.items() if uid in waiting}
         rows = self._due()
         if len(rows) == self._per_second:
@@ -281,7 +281,7 @@ class Requeuer:
         return requeued.total()
 
     def _due(self) -> list[WaitingPod]:
-        """Return the Pods to requeue now. Those that were put off come behind the others, in turn, so they hold up nobody."""
+        """Return the Pods to requeue now. Postponed ones come after the others, in turn, so that they delay no other Pod."""
         rows = due(self._per_second, besides=self._put_off.keys())
         now, left = self._clock(), self._per_second - len(rows)
         again = list(islice((uid for uid, until in self._put_off.items() if until <= now), left))
@@ -293,9 +293,9 @@ class Requeuer:
         return sorted(due(self._per_second, besides=self._put_off.keys()), key=lambda row: turns.get(row.uid, 0))
 
     def _put_off_after(self, error: APIError, row: WaitingPod, left: Sequence[WaitingPod]) -> None:
-        """Put a Pod off after a fault that can be its alone: a webhook that hangs is one, or the API server hangs.
+        """Postpone a Pod after an error that may affect it alone, such as a hanging webhook; the API server may hang as well.
 
-        Of those that are `left`, the others of its namespace come behind all others: it may hang for them, too.
+        Of the Pods in `left`, those of its namespace are moved to the end: the webhook may hang for them, too.
         """
         now, hangs = self._clock(), isinstance(error, APITimeoutError)
         if hangs:
@@ -324,7 +324,7 @@ class Requeuer:
                 timeout_seconds=PATCH_SECONDS,
             )
         except (APINotFoundError, APIConflictError):
-            return False  # gone, or changed meanwhile: the next tick sees it as it is then
+            return False  # gone, or changed meanwhile: the next tick sees its new state
         except APIInvalidError as error:
             logger.warning("%s/%s can't be requeued: %s", pod.namespace, pod.name, error)
             finish(row, now)
@@ -334,12 +334,12 @@ class Requeuer:
 
 
 def _is_of_one(error: APIError) -> bool:
-    """Return whether a fault says nothing of other Pods; after any other the tick ends."""
+    """Return whether an error concerns one Pod only; after any other error the tick ends."""
     return isinstance(error, APIForbiddenError) or error.status == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _recorded(decision: Decision, names: Names) -> Refusal | None:
-    """Return what a Decision refused; None for one that is damaged, which requeues nobody."""
+    """Return the refusal in a Decision; None for a damaged Decision, which requeues no Pod."""
     try:
         read = read_decision(decision, names)
     except ValueError as error:
