@@ -1,1 +1,1 @@
-"""Backtests: recorded Decisions decided anew by what a Change would make live."""
+"""Backtests: decide recorded Decisions again by the rules that a Change would publish."""

@@ -1,4 +1,4 @@
-"""How an answer that was recorded differs from what other rules say of the same Pod and nodes, and which rule is the first cause. Pure."""
+"""Compares a recorded answer with other rules' answer about the same Pod and nodes, and finds the first cause. Pure."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -17,7 +17,7 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class Kind(StrEnum):
-    """How a Decision differs; where in several ways, by the first of these."""
+    """How a Decision differs; if in several ways, the first of these."""
 
     NO_NODE = "no-node"
     ALLOWED = "allowed"
@@ -27,19 +27,19 @@ class Kind(StrEnum):
 
 
 class Difference(NamedTuple):
-    """What is different, and why.
+    """A difference and its cause.
 
     Attributes:
-        rule: the first cause: of nodes that are refused or let pass, the rule that refuses most of them; of scores, the one that
-            speaks most for the other node. "" where no rule set applies any more.
-        reason: what a rule says where it refuses.
-        before: the best node of then.
+        rule: the first cause: for nodes that are lost or gained, the rule that refuses most of them; for scores, the one that
+            favours the other node most. "" if no rule set applies any more.
+        reason: the rule's reason for refusing.
+        before: the recorded best node.
         after: the best node by the other rules.
-        nodes: how many nodes would do then.
-        gained: how many nodes would do that didn't.
-        lost: how many nodes wouldn't do any more.
-        points: by how much the points of a node change at most.
-        of_then: whether the rule is one of those that answered then: what it had refused would pass.
+        nodes: how many nodes were feasible.
+        gained: how many nodes would become feasible.
+        lost: how many nodes would no longer be feasible.
+        points: the largest change of a node's points.
+        of_then: whether the rule is one of the recorded ones: nodes that it refused would pass.
     """
 
     kind: Kind
@@ -55,11 +55,11 @@ class Difference(NamedTuple):
 
 
 class Recorded:
-    """What was answered then, about the nodes that were known, in the order asked.
+    """The recorded answer about the known candidate nodes, in order.
 
     Args:
         stored: the recorded answer.
-        best: the name of the node that was best, or that the Pod got; "" where there was none.
+        best: the name of the best node, or of the one that the Pod got; "" if there was none.
     """
 
     def __init__(self, stored: StoredAnswer, best: str) -> None:
@@ -87,13 +87,13 @@ class Recorded:
 
     @property
     def points(self) -> _Numbers:
-        """0..10 for each node; -1 for one that wasn't ranked. Without scores all that pass have 0."""
+        """0..10 for each node; -1 for one that wasn't ranked. Without scores all nodes that pass have 0."""
         if not self.ranks:
             return _of_each(self.size, np.flatnonzero(self.passed), 0)
         return _of_each(self.size, self.scored, to_points(self.totals, self.weights))
 
     def refusing(self, among: _Mask) -> tuple[str, str]:
-        """Return which rule refused most of these nodes then, and its reason."""
+        """Return the rule that refused most of these nodes in the record, and its reason."""
         counts: dict[tuple[str, str], int] = {}
         for column in self._stored.filters:
             if column.verdicts is not None and column.mode == "enforce":
@@ -101,7 +101,7 @@ class Recorded:
         return _most(counts)
 
     def spoke_for(self, one: int, other: int) -> dict[str, int]:
-        """Return by how much each rule had one node before another one, by its weight: of two that could be used."""
+        """Return by how much each rule favoured one of two feasible nodes, with its weight."""
         here, there = np.searchsorted(self.scored, [one, other])
         return {
             score.rule: score.weight * int(score.raw.numbers()[here] - score.raw.numbers()[there])
@@ -119,15 +119,15 @@ def compare(
     best_alone: bool = False,
     with_points: bool = True,
 ) -> Difference | None:
-    """Return how an answer differs from what was recorded; None where it doesn't.
+    """Return how an answer differs from the recorded one; None if it doesn't.
 
     Args:
-        then: what was recorded.
-        now: what the other rules say of the same nodes; None where no rule set applies, so that all of them do.
-        place_of: returns where a node stands among those asked about.
-        best: where the best nodes stand now; empty where none are ranked.
-        best_alone: whether only the best node and the points count: nodes that were scored had passed before.
-        with_points: whether points count: where they were asked for, a node that no score ranks has 0.
+        then: the recorded answer.
+        now: the other rules' answer about the same nodes; None if no rule set applies, so that all nodes pass.
+        place_of: returns a node's position among the candidates.
+        best: the positions of the best nodes now; empty if none are ranked.
+        best_alone: whether only the best node and the points are compared: nodes that were scored had passed before.
+        with_points: whether points are compared: if they were requested, a node that no score ranks has 0.
     """
     passed = np.ones(then.size, dtype=np.bool_) if now is None else now.refusal == PASSED
     gained, lost = passed & ~then.passed, then.passed & ~passed
@@ -144,7 +144,7 @@ def compare(
             after = now.best if now else ""
             return Difference(Kind.ALLOWED, *then.refusing(gained), after=after, **counts, of_then=True)
     elif not passed.any():
-        return None  # the Decision before it, of /filter, says so
+        return None  # the preceding Decision of /filter shows it
     if now is not None and (found := _other_best(then, now, place_of, best, lost, counts)):
         return found
     if not best_alone and (counts["gained"] or counts["lost"]):
@@ -158,9 +158,9 @@ def compare(
 def _other_best(
     then: Recorded, now: Answer, place_of: Callable[[str], int | None], best: Rows, lost: _Mask, counts: dict[str, Any]
 ) -> Difference | None:
-    """Return the difference where another node is the best now; None where the former best still is one, or a side ranks none."""
+    """Return the difference if another node is the best now; None if the recorded best still is one, or a side ranks none."""
     place = place_of(then.best) if then.best and len(best) else None
-    # A record may have been changed since, and name a node that it says was refused.
+    # A record may have been tampered with, and name a node as best that it also refuses.
     if place is None or place in best or not then.passed[place]:
         return None
     other = min(best.tolist(), key=now.name_at)
@@ -176,9 +176,9 @@ def _other_best(
 
 
 def _preferring(then: Recorded, now: Answer, place: int, other: int) -> str:
-    """Return which score speaks most for a node, against then, before the one that was best. Both may be used, then and now.
+    """Return the score that favours a node over the recorded best one more than before. Both nodes are feasible in both answers.
 
-    By their weights alone: of the share of all weights, one that didn't change has less where another is added.
+    Weights are compared directly, not as shares of all weights: an unchanged score's share shrinks when another score is added.
     """
     was = then.spoke_for(other, place)
     here, there = np.searchsorted(now.scored, [place, other])
@@ -191,7 +191,7 @@ def _preferring(then: Recorded, now: Answer, place: int, other: int) -> str:
 
 
 def _points(now: Answer | None, size: int) -> _Numbers:
-    """Return the points of each node by the other rules; -1 for one that isn't ranked. Without scores all that pass have 0."""
+    """Return each node's points by the other rules; -1 for one that isn't ranked. Without scores all nodes that pass have 0."""
     if now is None:
         return np.zeros(size, dtype=np.int64)
     if not now.scores:
@@ -206,13 +206,13 @@ def _of_each(size: int, places: Rows | _Numbers, points: _Numbers | int) -> _Num
 
 
 def _most_points(then: _Numbers, now: _Numbers) -> int:
-    """Return by how much the points of a node change at most, of those that both sides ranked."""
+    """Return the largest change of a node's points, among nodes that both sides ranked."""
     both = (then >= 0) & (now >= 0)
     return int(np.abs(then - now)[both].max(initial=0))
 
 
 def _refusing(now: Answer | None, among: _Mask) -> tuple[str, str]:
-    """Return which rule refuses most of these nodes now, and its reason."""
+    """Return the rule that refuses most of these nodes now, and its reason."""
     counts: dict[tuple[str, str], int] = {}
     for column in now.filters if now else ():
         if column.rule.mode == "enforce" and column.statuses:
@@ -228,7 +228,7 @@ def _count(counts: dict[tuple[str, str], int], rule: str, reasons: list[str], co
 
 
 def _most(counts: dict[tuple[str, str], int]) -> tuple[str, str]:
-    """Return what has the most; of equals the first in the rules' order."""
+    """Return the key with the largest count; on a tie the first in the rules' order."""
     return max(counts, key=counts.__getitem__, default=("", ""))
 
 

@@ -1,4 +1,4 @@
-"""Decides recorded Decisions anew by other rules, each on its own Snapshot and at its own moment, and compares."""
+"""Decides recorded Decisions again by other rules, each with its own Snapshot and time, and compares the answers."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ NOT_KEPT = "no Assignment took the Pod then, so that its nodes were not kept; a 
 GONE = "they were pruned while the backtest ran"
 IN_PART = "time was up then before all rules were asked"
 STEPPED_BACK = "the rule set chose to step back for the default set, and what was away then is not recorded"
-# Replays decide these again by the rules that had decided; what other rules would do to the Pod, its filter says.
+# Replays decide these again by their recorded rules; the effect of other rules on the Pod shows in its /filter.
 OTHER_VERBS = {
     "bind": "a bind asks again what counts Pods, and nothing else",
     "preempt": "a preempt asks about kube-scheduler's own candidates, which other rules would have changed",
@@ -43,11 +43,11 @@ UNKNOWN_KINDS = "the rules read what was not recorded: {}"
 
 
 class UndecidedError(Exception):
-    """A Decision can't be decided anew exactly; the message says why, the same for all of a kind."""
+    """A Decision can't be decided again exactly; the message says why, and is the same for all of a kind."""
 
 
 class _Last(NamedTuple):
-    """An answer: /prioritize asks a moment after /filter about the same Pod, on the same Snapshot."""
+    """The last answer: /prioritize comes a moment after /filter for the same Pod, on the same Snapshot."""
 
     rule_set: CompiledRuleSet
     pod: Pod
@@ -56,7 +56,7 @@ class _Last(NamedTuple):
     answer: Answer
 
     def holds(self, rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, rows: Rows) -> bool:
-        """Return whether the answer to this is the same: all is, and no rule looks at the time."""
+        """Return whether the answer to this input is the same: the input is, and no rule reads the time."""
         return (
             self.rule_set is rule_set
             and self.pod is pod
@@ -67,7 +67,7 @@ class _Last(NamedTuple):
 
 
 class _Side:
-    """A Revision, and what it says of Pods. Pods alike are worked out once, as far as that goes."""
+    """A Revision, and its answers about Pods. Equal Pods are decided on once where possible."""
 
     def __init__(self, revision: CompiledRevision) -> None:
         self.revision = revision
@@ -76,14 +76,14 @@ class _Side:
         self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
 
     def rule_set_for(self, decision: Decision, pod: Pod, snapshot: Snapshot) -> CompiledRuleSet | None:
-        """Return the rules for a Pod; None where none apply, so that all nodes do."""
+        """Return the rules for a Pod; None if none apply, so that all nodes pass."""
         chosen = self.revision.choose(pod, snapshot, decision.at).enforced
         if decision.verb != "schedule":
             return chosen[1].enforced if chosen else None
         return self._profile(chosen[1]) if chosen else default_profile()
 
     def _profile(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
-        # The rule set is kept beside it: another one can't get its id.
+        # The rule set is kept in the value, so that no other one can get its id.
         if id(rule_set) not in self._profiles:
             self._profiles[id(rule_set)] = (rule_set, with_default_filters(rule_set).enforced)
         return self._profiles[id(rule_set)][1]
@@ -91,7 +91,7 @@ class _Side:
     def answer(
         self, rule_set: CompiledRuleSet, decision: Decision, pod: Pod, snapshot: Snapshot, rows: Rows, *, scoring: bool
     ) -> Answer:
-        """Return what the rules say."""
+        """Return the rules' answer."""
         last = self._last
         if last is not None and last.holds(rule_set, pod, snapshot, rows):
             return last.answer
@@ -104,11 +104,11 @@ class _Side:
 
 
 class Decider:
-    """Decides recorded Decisions anew. In the order of their sequences they cost the least.
+    """Decides recorded Decisions again. They cost least in the order of their sequences.
 
     Args:
-        live: what was live when the backtest was asked for.
-        wanted: the same with the edits.
+        live: the Revision that was live when the backtest was requested.
+        wanted: that Revision with the edits.
     """
 
     def __init__(self, live: CompiledRevision, wanted: CompiledRevision) -> None:
@@ -141,10 +141,10 @@ class Decider:
         return found
 
     def line_of(self, decision: Decision) -> Line | None:
-        """Return how a Decision would differ; None where it wouldn't.
+        """Return how a Decision would differ; None if it wouldn't.
 
         Raises:
-            UndecidedError: that can't be said exactly.
+            UndecidedError: the Decision can't be decided again exactly.
         """
         if not decision.body:
             raise UndecidedError(PRUNED)
@@ -174,8 +174,8 @@ class Decider:
         return _line(decision, found, rule_set, live=self._is_live_already(found, *asked))
 
     def _is_live_already(self, found: Difference, decision: Decision, *asked: Any) -> bool:
-        """Return whether what is live would answer the same: then it isn't the edits' doing."""
-        # Between /filter and /prioritize another Pod may have taken the room of a node: the same rules refuse it then.
+        """Return whether the live Revision would answer the same: then the edits aren't the cause."""
+        # Between /filter and /prioritize, another Pod may have taken a node's room: the same rules refuse the node then.
         if decision.revision == self._live.revision.number and not (decision.verb == "prioritize" and found.lost):
             return False
         try:
@@ -184,7 +184,7 @@ class Decider:
             return False
 
     def _pod_of(self, body: Body) -> Pod:
-        """Return the Pod; the very one of the Decision before where its JSON is the same."""
+        """Return the Pod; the same object as for the Decision before if its JSON is the same."""
         if self._pod is None or self._pod[0] != body.pod:
             self._pod = (body.pod, pod_of(body))
         return self._pod[1]
@@ -205,7 +205,7 @@ class Decider:
         then: Recorded,
         denied: Rows,
     ) -> tuple[Difference | None, str]:
-        """Return how a side differs from what was answered, and the name of its rule set."""
+        """Return how a side differs from the recorded answer, and the name of its rule set."""
         rule_set = side.rule_set_for(decision, pod, snapshot)
         answer, best = None, _NOWHERE
         if rule_set is not None:
@@ -247,7 +247,7 @@ class Decider:
         return first[find_best(answer, cycle, rows[first], is_default_profile=rule_set is default_profile())]
 
     def _line_of_passed(self, decision: Decision, body: Body, pod: Pod) -> Line | None:
-        """Decide where no Assignment took the Pod: it still passes everywhere, or its nodes would have to be known."""
+        """Decide for a Pod that no Assignment took: it still passes everywhere, or its nodes would have to be known."""
         snapshot = Snapshot({}, {pod.namespace: body.namespace_labels or {}})
         if self._wanted.revision.choose(pod, snapshot, decision.at).enforced is not None:
             raise UndecidedError(NOT_KEPT)
@@ -263,10 +263,10 @@ def _best(
     rows: Rows,
     then: Recorded,
 ) -> Rows:
-    """Return where the best nodes stand; of Berth's own scheduler those of which the Pod gets one, whoever ranks them."""
+    """Return the positions of the best nodes; for Berth's own scheduler, the nodes of which the Pod gets one."""
     if decision.verb == "schedule":
         made_free = _made_free(decision, snapshot)
-        # One that passed then had denied the binding: it had been looked at with all others.
+        # A freed node that passed in the record had denied the binding: it had been evaluated with all others.
         free = [place for place in answer.scored.tolist() if int(rows[place]) in made_free and not then.passed[place]]
         if free:
             return np.array(free, dtype=np.intp)
@@ -277,18 +277,18 @@ def _best(
 
 
 def _stepped_back(decision: Decision) -> bool:
-    """Return whether the default set decided in place of the rule set that applied: in an outage, as its `failures` say."""
+    """Return whether the default set decided in place of the Pod's rule set: during an outage, by its `failures`."""
     return decision.verb == "schedule" and bool(decision.assignment) and not decision.rule_set_version
 
 
 def _best_of_then(decision: Decision, body: Body) -> str:
-    """Return the node that the Pod got, where one scheduler both ranks and chooses; else the best."""
+    """Return the node that the Pod got, if one scheduler both ranks and chooses; else the best node."""
     got = str(body.notes.get("node") or "")
     return got or decision.best if decision.verb == "schedule" else decision.best or got
 
 
 def _left_out(decision: Decision, snapshot: Snapshot, rows: Rows, denied: Rows) -> Iterable[tuple[str, Rows]]:
-    """Iterate over the nodes that would be asked about where the rules refuse all that were, each time with why they weren't."""
+    """Iterate over groups of nodes to evaluate if the rules refuse all candidates, each with the reason it was left out."""
     if len(rows) == 1 and len(snapshot.table) > 1 and int(rows[0]) in _made_free(decision, snapshot):
         yield OTHERS_NOT_ASKED, snapshot.table.all_rows()
     elif len(left := np.setdiff1d(denied, rows)):
@@ -296,7 +296,7 @@ def _left_out(decision: Decision, snapshot: Snapshot, rows: Rows, denied: Rows) 
 
 
 def _made_free(decision: Decision, snapshot: Snapshot) -> set[int]:
-    """Return the rows of nodes that had been made free for the Pod: Berth's own scheduler takes such a one before all others."""
+    """Return the rows of the Pod's nominated nodes: Berth's own scheduler prefers them to all others."""
     if decision.verb != "schedule":
         return set()
     row_of = snapshot.table.row_of
@@ -305,7 +305,7 @@ def _made_free(decision: Decision, snapshot: Snapshot) -> set[int]:
 
 
 def _denied_rows(body: Body, snapshot: Snapshot) -> Rows:
-    """Return the nodes that had denied the Pod's binding: they are asked about where no other one would do."""
+    """Return the nodes that had denied the Pod's binding: they are evaluated only if no other node is feasible."""
     found = (snapshot.table.row_of.get(name) for name in body.notes.get("denied", ()))
     return np.array([row for row in found if row is not None], dtype=np.intp)
 

@@ -1,4 +1,4 @@
-"""What a backtest found: by chunk, and all together. What is found together follows from the chunks alone, so that it is the same each time. Pure."""
+"""The results of a backtest: by chunk, and in total. The total depends on the chunks alone, so it is reproducible. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,10 +10,10 @@ import zstandard
 from policies.wording import counted
 from scheduler.backtest.compare import Difference, Kind
 
-# Of each kind, so many Pods are named in the result; the list of all has the others.
+# The most Pods of each kind that are named in the result; the full list has the others.
 MOST_NAMED = 1000
 
-# In what order, and how, people read it: of one, and of several.
+# The sentences, in the order of display: singular and plural.
 SENTENCES = {
     Kind.NO_NODE: ("Pod would get no node", "Pods would get no node"),
     Kind.ALLOWED: ("Pod had no node and would get one", "Pods had no node and would get one"),
@@ -21,13 +21,13 @@ SENTENCES = {
     Kind.OTHER_NODES: ("Pod would have other nodes to go to", "Pods would have other nodes to go to"),
     Kind.OTHER_POINTS: ("Pod's nodes would have other points", "Pods' nodes would have other points"),
 }
-# With these a Pod ends elsewhere, so that later Snapshots would have been others.
+# With these, a Pod would get another node, so that later Snapshots would have been different.
 _MOMENT = np.dtype("<i8")
 _MOVING = frozenset({Kind.NO_NODE, Kind.ALLOWED, Kind.OTHER_BEST})
 
 
 class Line(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A Pod, and the first Decision about it that differs so. `times` says how many do; `live` that the live rules do so already."""
+    """A Pod, and its first Decision with this difference. `times`: how many have it; `live`: whether the live rules cause it too."""
 
     kind: Kind
     pod: str
@@ -49,7 +49,7 @@ class Line(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What would be different, with its cause."""
+        """The difference, with its cause."""
         by = f"rule {self.rule} of rule set {self.rule_set}" if self.rule else self._without_rule()
         because = f": {self.reason}" if self.reason else ""
         match self.kind:
@@ -69,13 +69,13 @@ class Line(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ChunkResult(msgspec.Struct, array_like=True):
-    """What was found in a chunk.
+    """The results of a chunk.
 
     Attributes:
-        decided: how many Decisions were decided anew.
-        lines: those that differ.
-        undecided: how many could not be decided, by why.
-        moments: when each was made that was decided, in microseconds and in order: 8 bytes each, little endian.
+        decided: how many Decisions were decided again.
+        lines: the Decisions that differ.
+        undecided: how many could not be decided, by reason.
+        moments: the times of the decided ones, in microseconds and in order: 8 bytes each, little endian.
     """
 
     decided: int = 0
@@ -85,7 +85,7 @@ class ChunkResult(msgspec.Struct, array_like=True):
 
 
 class Count(msgspec.Struct, frozen=True, rename="camel"):
-    """How many Pods differ so, in how many Decisions; by which rule first, where that is asked."""
+    """How many Pods have a difference, in how many Decisions; with the first cause, if counted by rule."""
 
     kind: Kind
     pods: int
@@ -102,19 +102,19 @@ class Undecided(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Result(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What a backtest found.
+    """The result of a backtest.
 
     Attributes:
-        of: what was asked about.
-        revision: which Revision the edits were put on.
-        decisions: how many there were; `decided` of them could be decided anew, `same` gave the same.
-        differing: what the edits would make different, by kind.
-        live: what is different though it isn't the edits' doing: the live rules would do it too.
-        causes: by which rule first.
-        undecided: what could not be decided, and why.
-        later: how many Decisions came after the first Pod that would have ended elsewhere: their Snapshots have it where it was.
-        pods: the Pods, of each kind the first ones.
-        more: how many aren't named here.
+        of: the selection of Decisions, in words.
+        revision: the Revision that the edits were applied to.
+        decisions: how many there were; `decided` of them could be decided again, `same` gave the same answer.
+        differing: the differences that the edits would cause, by kind.
+        live: the differences that the live rules would cause too, without the edits.
+        causes: the differences by their first cause.
+        undecided: the Decisions that could not be decided, by reason.
+        later: how many Decisions came after the first Pod that would have got another node: their Snapshots have its old node.
+        pods: the first Pods of each kind.
+        more: how many Pods aren't named here.
     """
 
     of: str
@@ -132,12 +132,12 @@ class Result(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     more: int = 0
 
     def pods_of(self, kind: Kind) -> int:
-        """Return how many Pods differ so by the edits."""
+        """Return how many Pods have this difference because of the edits."""
         return next((each.pods for each in self.differing if each.kind is kind), 0)
 
     @property
     def sentences(self) -> list[str]:
-        """What was found, for people: numbers before names."""
+        """The result in sentences: numbers before names."""
         return list(_sentences(self))
 
 
@@ -149,22 +149,22 @@ def line_of(found: Difference, **decision: Any) -> Line:
 
 
 def moments_of(microseconds: Iterable[int]) -> bytes:
-    """Return moments as `ChunkResult` has them."""
+    """Return times in the form of `ChunkResult.moments`."""
     return np.sort(np.fromiter(microseconds, dtype=_MOMENT)).tobytes()
 
 
 def pack(found: ChunkResult) -> bytes:
-    """Write what was found in a chunk."""
+    """Encode a chunk's results."""
     return zstandard.compress(msgspec.msgpack.encode(found, order="deterministic"))
 
 
 def unpack(data: bytes) -> ChunkResult:
-    """Read what was found in a chunk."""
+    """Decode a chunk's results."""
     return msgspec.msgpack.decode(zstandard.decompress(data), type=ChunkResult)
 
 
 def encode(found: Result) -> bytes:
-    """Write a result; the same for the same, to the byte."""
+    """Encode a result; equal results give equal bytes."""
     return msgspec.json.encode(found, order="deterministic")
 
 
@@ -194,13 +194,13 @@ def _when(line: Line) -> tuple[int, str, str]:
 
 
 def summed(chunks: Iterable[ChunkResult], *, of: str, digest: str, revision: int) -> Result:
-    """Put together what was found in all chunks.
+    """Combine the results of all chunks.
 
     Args:
         chunks: in their order.
-        of: what was asked about.
+        of: the selection of Decisions, in words.
         digest: of the edits.
-        revision: that they were put on.
+        revision: the Revision that the edits were applied to.
     """
     kept = list(chunks)
     lines = by_pod(kept)

@@ -1,8 +1,8 @@
-"""Backtests: asked for, sorted into chunks, decided by as many processes as take part, put together, cancelled.
+"""Runs backtests: starts them, divides them into chunks, decides these in several processes, combines the results, cancels.
 
-All there is to know stands in rows. A process takes a chunk, decides it, and writes what it found in one go; of one that was killed
-the chunk is taken again. What was asked is kept with it, and what comes of a chunk follows from that alone: so the result is the
-same, whoever was killed when.
+All state is in the database. A process takes a chunk, decides it, and writes its results at once; if a process was killed, its chunk
+is taken again. A backtest stores its own input, and a chunk's results depend on that alone: so the result is the same, whichever
+process was killed and when.
 """
 
 import hashlib
@@ -40,20 +40,20 @@ from scheduler.models import Backtest, BacktestChunk, Decision
 
 logger = logging.getLogger("berth.backtest")
 
-# Decisions that are decided together: some seconds of work, which is what a killed process loses.
+# Decisions per chunk: some seconds of work, which is what a killed process loses.
 CHUNK = 2000
-# A process that hasn't shown itself for so long is lost.
+# A process that was silent for this long counts as dead.
 SILENT = timedelta(seconds=20)
 _STEP_SECONDS = 1.0
-# One that nobody has taken up by then: no worker runs, or Redis is away.
+# If no process has started a backtest by then, no worker runs, or Redis is unavailable.
 WAITS_LONG = timedelta(seconds=15)
-# One that has begun and of which nothing has come for so long; between two turns of a worker it rests for some seconds.
+# A started backtest without progress for this long counts as stuck; between two turns of a worker it pauses for some seconds.
 STANDS_STILL = timedelta(seconds=60)
-# What kills so many processes would kill more.
+# A chunk that killed this many processes would kill more.
 _MOST_ATTEMPTS = 20
-# Of backtests that have ended, so many keep the list of all their Pods.
+# The number of finished backtests that keep the list of all their Pods.
 _KEPT = 20
-# How long a process goes on, before it makes room for whatever else the worker has to do.
+# How long a process works before it lets the worker do other tasks.
 LONGEST_SECONDS = 60.0
 _VERBS = ("filter", "prioritize", "schedule", "bind", "preempt")
 
@@ -63,19 +63,19 @@ _UNDER_WAY = (_State.QUEUED, _State.RUNNING)
 
 
 class BacktestError(Exception):
-    """It can't be done; the message says why, and what to do."""
+    """The request can't be fulfilled; the message says why, and what to do."""
 
 
 class SpanError(BacktestError):
-    """No Decision can be of the span that is asked about."""
+    """No Decision can be in the requested span."""
 
 
 class CancelledError(Exception):
-    """Nobody wants the result any more, or another process has taken over."""
+    """The backtest was cancelled, or another process has taken over."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Decisions are asked about; everything for what isn't given."""
+    """The selection of Decisions; a field that isn't given selects all."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -84,7 +84,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest_of(edits: Iterable[Edit]) -> str:
-    """Return what names these edits, whatever they are put on."""
+    """Return a digest of these edits, independent of the Revision that they are applied to."""
     return hashlib.sha256(msgspec.json.encode(sorted(map(_stored, edits)))).hexdigest()
 
 
@@ -96,7 +96,7 @@ def target_of(named: str) -> tuple[Change, str]:
     """Return the Change that is named by its number, or the open one that edits a rule set, with that rule set's name.
 
     Raises:
-        BacktestError: there is none, or several.
+        BacktestError: there is no such Change, or several.
     """
     if named.isdecimal():
         change = Change.objects.filter(pk=int(named)).first() if len(named) <= len(str(2**31 - 1)) else None
@@ -115,10 +115,10 @@ def target_of(named: str) -> tuple[Change, str]:
 
 
 def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str = "") -> Backtest:
-    """Ask for a backtest of what a Change makes now, or of what it makes of one rule set.
+    """Start a backtest of a Change's current edits, or of its edits to one rule set.
 
     Raises:
-        BacktestError: this account may not, or the Change has nothing to ask about.
+        BacktestError: this account may not, or the Change has nothing to test.
     """
     _check_may(by)
     try:
@@ -159,7 +159,7 @@ def _edits_of(change: Change, rule_set: str) -> list[Edit]:
 
 
 def is_edited_since(backtest: Backtest) -> bool:
-    """Return whether its Change makes something else by now than what it was asked about."""
+    """Return whether its Change has other edits now than those under test."""
     try:
         return digest_of(_edits_of(backtest.change, backtest.rule_set)) != backtest.digest
     except PublishingError:
@@ -167,7 +167,7 @@ def is_edited_since(backtest: Backtest) -> bool:
 
 
 def _record(kind: Kind, backtest: Backtest, by: User | str) -> None:
-    """Write down who did it."""
+    """Write an AuditEvent."""
     publishing.record_event(
         kind,
         by=by,
@@ -179,7 +179,7 @@ def _record(kind: Kind, backtest: Backtest, by: User | str) -> None:
 
 
 def cancel_backtest(*, backtest: Backtest, by: User | str) -> bool:
-    """End a backtest; False where it had ended.
+    """Cancel a backtest; False if it had ended.
 
     Raises:
         BacktestError: this account may not.
@@ -209,7 +209,7 @@ def _name(by: User | str) -> str:
 
 
 def result_of(backtest: Backtest) -> Result | None:
-    """Return what a backtest found; None before it has ended."""
+    """Return the result of a backtest; None before it has ended."""
     return decode(bytes(backtest.result)) if backtest.result else None
 
 
@@ -219,28 +219,28 @@ def newest_of(digest: str) -> Backtest | None:
 
 
 def _under_way() -> QuerySet[Backtest]:
-    """Return what workers run or will, the first one first."""
+    """Return the running and waiting backtests, in order."""
     return Backtest.objects.filter(state__in=_UNDER_WAY).order_by("pk")
 
 
 def before(backtest: Backtest) -> Backtest | None:
-    """Return the backtest that workers run before this one; None where it is the next."""
+    """Return the backtest that workers run before this one; None if this one is next."""
     return _under_way().filter(pk__lt=backtest.pk).first()
 
 
 def progress_of(backtest: Backtest) -> int:
-    """Return how many of its Decisions are done."""
+    """Return how many of a backtest's Decisions are done."""
     return backtest.chunks.filter(state=_ChunkState.DONE).aggregate(done=Sum("decisions"))["done"] or 0
 
 
 def shown_at(backtest: Backtest) -> datetime | None:
-    """Return when a process that decides was last seen to go on; None before the first."""
+    """Return when a deciding process last showed progress; None before the first time."""
     latest = backtest.chunks.aggregate(at=Max("heartbeat_at"))["at"]
     return max((at for at in (backtest.planned_at, latest) if at is not None), default=None)
 
 
 def lines_of(backtest: Backtest) -> Iterator[Line]:
-    """Iterate over all Pods that differ. Of one that ended long ago those that its result names."""
+    """Iterate over all Pods that differ; for a backtest that ended long ago, over those that its result names."""
     if backtest.chunks.exists():
         yield from by_pod(_results(backtest))
     elif (result := result_of(backtest)) is not None:
@@ -248,7 +248,7 @@ def lines_of(backtest: Backtest) -> Iterator[Line]:
 
 
 def of_in_words(backtest: Backtest) -> str:
-    """Return what was asked about."""
+    """Return the selection of Decisions, in words."""
     return (
         f"rule set {backtest.rule_set} as Change {backtest.change_id} makes it"
         if backtest.rule_set
@@ -263,7 +263,7 @@ def _results(backtest: Backtest) -> Iterator[ChunkResult]:
 
 
 def decisions_of(backtest: Backtest) -> QuerySet[Decision]:
-    """Return the Decisions that are asked about."""
+    """Return the selected Decisions."""
     found = Decision.objects.filter(at__lt=backtest.until, mode="enforce", verb__in=_VERBS)
     if backtest.since is not None:
         found = found.filter(at__gte=backtest.since)
@@ -275,10 +275,10 @@ def decisions_of(backtest: Backtest) -> QuerySet[Decision]:
 
 
 class Worker:
-    """One process that takes part. What it has compiled and put together is kept from chunk to chunk.
+    """One process that works on backtests. It keeps its compiled rules and rebuilt Snapshots from chunk to chunk.
 
     Args:
-        only: the one backtest that it takes part in; None for all, the first one first.
+        only: the only backtest to work on; None for all, in order.
         on_progress: called after each chunk.
     """
 
@@ -288,7 +288,7 @@ class Worker:
         self._next: tuple[int, int] = (0, 0)
 
     def work(self, until: float = float("inf")) -> None:
-        """Take part until nothing is left to take, or the time is up (as `time.monotonic` has it)."""
+        """Work until nothing is left to do, or until the given time by `time.monotonic`."""
         while monotonic() < until:
             backtest = self._first()
             if backtest is None or not self._go_on(backtest):
@@ -301,7 +301,7 @@ class Worker:
         return under_way.first()
 
     def _go_on(self, backtest: Backtest) -> bool:
-        """Run the next step. Return False where others do what is left."""
+        """Run the next step. Return False if other processes do the rest."""
         try:
             if backtest.state == _State.QUEUED:
                 return plan(backtest)
@@ -318,7 +318,7 @@ class Worker:
         return True
 
     def _take(self, backtest: Backtest) -> BacktestChunk | None:
-        """Take a chunk: the one that follows the last, whose Snapshots go on from there; else the first that waits."""
+        """Take a chunk: the successor of the last one, whose Snapshots continue from there; else the first waiting one."""
         lost = backtest.chunks.filter(is_silent("heartbeat_at", SILENT), state=_ChunkState.RUNNING)
         if worn := lost.filter(attempts__gte=_MOST_ATTEMPTS).first():
             message = f"The processes that took {worn} were ended {worn.attempts} times. The worker's log may say why."
@@ -355,10 +355,10 @@ class Worker:
 
 
 class _Noted:
-    """Shows now and then that a chunk goes on.
+    """Writes now and then that a chunk makes progress.
 
     Raises:
-        CancelledError: it isn't wanted any more, or was taken by another process.
+        CancelledError: the backtest was cancelled, or another process has taken the chunk.
     """
 
     def __init__(self, chunk: BacktestChunk) -> None:
@@ -380,7 +380,7 @@ def _decider_of(backtest: Backtest) -> Decider:
     """Compile both sides.
 
     Raises:
-        BacktestError: that can't be done any more.
+        BacktestError: they can't be compiled any more.
     """
     if backtest.engine != engine_version():
         message = "Another version of Berth began it, whose rules may say something else. Start it again."
@@ -403,7 +403,7 @@ def _decider_of(backtest: Backtest) -> Decider:
 
 
 def plan(backtest: Backtest) -> bool:
-    """Sort the Decisions into chunks; False where another process does."""
+    """Divide the Decisions into chunks; False if another process does."""
     me, now = uuid.uuid4(), timezone.now()
     free = Q(planner=None) | is_silent("planned_at", SILENT)
     mine = Backtest.objects.filter(free, pk=backtest.pk, state=_State.QUEUED)
@@ -440,7 +440,7 @@ def _chunks_of(backtest: Backtest) -> Iterator[BacktestChunk]:
 
 
 def _finish(backtest: Backtest) -> bool:
-    """Put together what was found, where all chunks are done; False where others still work on some."""
+    """Combine the results if all chunks are done; False if others still work on some."""
     if backtest.chunks.exclude(state=_ChunkState.DONE).exists():
         return False
     result = summed(_results(backtest), of=of_in_words(backtest), digest=backtest.digest, revision=backtest.revision)
@@ -451,7 +451,7 @@ def _finish(backtest: Backtest) -> bool:
 
 
 def _prune() -> None:
-    """Let go of the lists of backtests that ended long ago; what they found in numbers stays."""
+    """Delete the Pod lists of backtests that ended long ago; their numbers stay."""
     ended = Backtest.objects.exclude(state__in=_UNDER_WAY).order_by("-pk")
     kept = list(ended.values_list("pk", flat=True)[:_KEPT])
     BacktestChunk.objects.exclude(backtest__state__in=_UNDER_WAY).exclude(backtest__in=kept).delete()
@@ -466,7 +466,7 @@ _one_at_a_time = threading.Lock()
 
 
 def run_waiting() -> None:
-    """Take part in what waits, in a process of its own; one of each worker. Nothing where nothing waits."""
+    """Work on waiting backtests in a separate process, one per worker. Does nothing if none waits."""
     if not _under_way().exists() or not _one_at_a_time.acquire(blocking=False):
         return
     try:
@@ -486,7 +486,7 @@ def _run_process() -> None:
 
 
 def parameters_of(backtest: Backtest) -> dict[str, Any]:
-    """Return which Decisions are asked about."""
+    """Return the parameters that select the Decisions."""
     return {
         "since": backtest.since,
         "until": backtest.until,

@@ -1,4 +1,4 @@
-"""How processes use memory. docs/performance.md has the figures."""
+"""Tunes the memory use of processes. docs/performance.md has the figures."""
 
 import ctypes
 import gc
@@ -8,21 +8,21 @@ import threading
 
 # malloc.h of glibc
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-# Bytes. The most that glibc takes for this.
+# Bytes. The largest value that glibc accepts for this.
 _LARGEST_KEPT = 32 << 20
 
 # Bytes of freed memory that stay with the process.
 _MOST_KEPT = 256 << 20
 
-# What most machines give a thread. Only what is used of it takes memory.
+# The default stack of a thread on most machines. Only the used part takes memory.
 _STACK_BYTES = 8 << 20
 
 
 def widen_stacks() -> None:
-    """Widen the stack of threads that are started later to what reading takes.
+    """Enlarge the stack of threads that are started later, so that deeply nested JSON can be decoded.
 
-    Python 3.13 reads ten thousand levels of lists, which take 4 MB. Where `ulimit -s` says "unlimited", glibc gives a thread 2 MB, and
-    whoever sent such a text ended the process.
+    Python 3.13 decodes ten thousand levels of lists, which take 4 MB of stack. With `ulimit -s unlimited`, glibc gives a thread
+    2 MB, and such a text from a client would crash the process.
     """
     given, _ = resource.getrlimit(resource.RLIMIT_STACK)
     if given == resource.RLIM_INFINITY or given < _STACK_BYTES:
@@ -30,10 +30,10 @@ def widen_stacks() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Use freed memory again, where the C library is glibc; call it before threads are started.
+    """Reuse freed memory, if the C library is glibc; call this before threads are started.
 
-    A body with full nodes has megabytes. By default glibc gets memory of this size from the kernel anew for each call,
-    which hands it out page by page and zeroes it: that took longer than deciding.
+    A body with full nodes takes megabytes. By default glibc gets memory of this size from the kernel for each call,
+    which maps it page by page and zeroes it: that took longer than deciding.
     """
     library = ctypes.CDLL(None)
     if sys.platform != "linux" or not hasattr(library, "gnu_get_libc_version"):
@@ -44,9 +44,9 @@ def keep_freed_memory() -> None:
 
 
 def shorten_pauses() -> None:
-    """Put what lives for good out of the garbage collector's sight; call it when all is loaded.
+    """Exclude permanent objects from garbage collection; call this when everything is imported.
 
-    Its pauses are the slowest calls otherwise.
+    Otherwise the collector's pauses cause the slowest calls.
     """
     gc.collect()
     gc.freeze()

@@ -23,12 +23,12 @@ _Kind = OutcomeRow.Kind
 
 # The reason of an end that was found out later.
 UNWATCHED = "nobody watched"
-# What processes before this one have recorded is stored by then, while all is well.
+# Records of earlier processes are stored by then, in normal operation.
 STORED_WITHIN = timedelta(seconds=15)
 
 
 def record_outcomes(recorder: Recorder, kind: str, changes: Changes[Any]) -> None:
-    """Record what changes of Pods say of what became of them; an observer of the live Snapshot."""
+    """Record the outcomes that changes of Pods show; an observer of the live Snapshot."""
     if kind != PODS.name:
         return
     for change in changes.changes:
@@ -36,17 +36,17 @@ def record_outcomes(recorder: Recorder, kind: str, changes: Changes[Any]) -> Non
             for outcome in outcomes_of(change, is_awaited=recorder.awaits(change.key), now=datetime.now(UTC)):
                 recorder.record_outcome(outcome)
         except Exception:
-            # The watch goes on, whatever one Pod holds; what became of it is looked for later.
+            # The watch must go on, whatever one Pod contains; the Pod's outcome is looked up later.
             logger.exception("what became of a Pod can't be recorded: %s", change.key)
 
 
 class MissedEnds:
-    """Finds the Pods that ended while nobody watched: once, when a process has seen the cluster.
+    """Finds the Pods that ended while no process watched: once, after a process has listed the cluster.
 
     Args:
         live: the process's Snapshot.
         recorder: records them.
-        clock: gives the time.
+        clock: returns the time.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class MissedEnds:
         self._is_done = False
 
     def look(self) -> None:
-        """Look, when it is time; nothing after the first time.
+        """Look once, when it is time; later calls do nothing.
 
         Raises:
-            django.db.DatabaseError: the database is away; the next look tries again.
+            django.db.DatabaseError: the database is unavailable; the next call tries again.
         """
         if self._is_done or not self._live.synced or self._clock() - self._started < STORED_WITHIN:
             return
-        # Bound before this process listed the Pods: one that isn't among them has ended.
+        # Bound before this process listed the Pods: a Pod that isn't listed has ended.
         rows = list(PlacedPod.objects.filter(bound_at__lt=self._started).values_list())
         there = {pod.uid for pod in self._live.pods()} if rows else set()
         for uid, namespace, name, node_name, _ in rows:
@@ -86,17 +86,17 @@ class MissedEnds:
 
 
 def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime) -> Iterator[Outcome]:
-    """Iterate over what a change says of what became of a Pod.
+    """Iterate over the outcomes that a Pod's change shows.
 
     Args:
         change: of the Pod.
-        is_awaited: whether this process answered about the Pod, and hasn't recorded yet where it went.
+        is_awaited: whether this process answered about the Pod, and hasn't recorded its node yet.
         now: when the change was seen.
     """
     pod, before = change.object, change.before
     node_name = pod.spec.node_name
     was_waiting = before is not None and not before.spec.node_name
-    # Who comes late, and who missed the moment, can't tell who bound it; who answered about the Pod can say where it is.
+    # A process that missed the binding can't tell who bound the Pod; the one that answered about the Pod records its node.
     if node_name and (is_awaited or (was_waiting and change.kind != "deleted")):
         yield _outcome(pod, _Kind.BOUND, now, by=stored(pod.spec.scheduler_name), decision=_decision_of(pod, before))
     disruption = _disruption_of(pod)
@@ -113,18 +113,18 @@ def _end(pod: Pod, disruption: str, now: datetime) -> Outcome:
         return _outcome(pod, _Kind.PREEMPTED, now, reason=disruption)
     if disruption:
         return _outcome(pod, _Kind.EVICTED, now, reason=disruption)
-    # Pods that have run to their end aren't watched: the API server then says "deleted", of the Pod as it was before.
+    # Terminated Pods aren't watched: the API server then sends "deleted", with the Pod's previous state.
     return _outcome(pod, _Kind.DELETED if pod.is_deleting else _Kind.ENDED, now)
 
 
 def _disruption_of(pod: Pod) -> str:
-    """Return why the Pod was made to go, as its condition DisruptionTarget says; "" where it doesn't."""
+    """Return why the Pod was disrupted, from its condition DisruptionTarget; "" without one."""
     conditions = (found for found in pod.parsed.status.conditions or () if found.type == DISRUPTED)
     return next((stored(found.reason) or DISRUPTED for found in conditions if found.status == "True"), "")
 
 
 def _decision_of(pod: Pod, before: Pod | None) -> str:
-    """Return the Decision that the binding names. What stood there before is a copy of another Pod's annotations."""
+    """Return the Decision that the binding names. An annotation from before the binding is a copy of another Pod's."""
     named = decision_named(pod.parsed.metadata.annotations)
     return "" if before is not None and named == decision_named(before.parsed.metadata.annotations) else named
 

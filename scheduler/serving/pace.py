@@ -1,4 +1,4 @@
-"""How the thread that takes up a Revision leaves the processor to calls."""
+"""Lets the thread that loads a Revision yield the CPU to calls."""
 
 import sys
 import time
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
 
-# The longest that a rest lasts, and the longest that it is prolonged for calls that are in hand.
+# The longest rest, and the longest extension of it for calls in progress.
 _LONGEST_SECONDS = 0.004
 _LOOK_SECONDS = 0.0002
 
-# A call gets the interpreter from another thread within this time. Python's own is 5 ms, and a call asks several times:
-# after each wait for a socket or the disk.
+# A call gets the interpreter lock from another thread within this time. Python's default is 5 ms, and a call needs the lock
+# several times: after each wait for a socket or the disk.
 _SWITCH_SECONDS = 0.0005
 
 
@@ -31,19 +31,19 @@ class CallsInHand:
         return bool(self._threads)
 
 
-# The process's.
+# The process's instance.
 CALLS_IN_HAND = CallsInHand()
 
 
 class Pace:
-    """Rests between steps of work, so that a call waits for one step at most. For one thread."""
+    """Rests between steps of work, so that a call waits for at most one step. For one thread."""
 
     def __init__(self, calls: CallsInHand = CALLS_IN_HAND) -> None:
         self._calls = calls
         self._worked_before = time.thread_time()
 
     def rest(self) -> None:
-        """Rest as long as the thread worked since the last time; then on while calls are in hand, within reason."""
+        """Rest as long as the thread worked since the last rest; then longer while calls are in progress, up to a limit."""
         worked = time.thread_time() - self._worked_before
         time.sleep(min(max(worked, 0.0), _LONGEST_SECONDS))
         until = time.monotonic() + _LONGEST_SECONDS
@@ -53,13 +53,13 @@ class Pace:
 
 
 def switch_often() -> None:
-    """Let threads of this process go on sooner than usual, for good: shipping and watching take milliseconds at a time."""
+    """Shorten this process's thread switch interval permanently: shipping and watching take milliseconds at a time."""
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 
 @contextmanager
 def switching_often() -> Iterator[None]:
-    """Let other threads go on sooner than usual while this lasts."""
+    """Shorten the thread switch interval inside the `with` block."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(min(usual, _SWITCH_SECONDS))
     try:

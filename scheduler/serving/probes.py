@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics on a listener of its own, for a process of Celery's: it has none."""
+"""/livez, /readyz and /metrics on a separate listener, for Celery processes, which have none."""
 
 import json
 import logging
@@ -29,9 +29,9 @@ class Probes:
 
     Args:
         address: `HOST:PORT`.
-        unready: names what isn't there yet.
-        is_alive: returns whether the process does its work.
-        metrics: returns what /metrics answers.
+        unready: returns the names of missing parts.
+        is_alive: returns whether the process makes progress.
+        metrics: returns the body of /metrics.
 
     Raises:
         OSError: the address can't be listened on.
@@ -48,7 +48,7 @@ class Probes:
         host, _, port = address.rpartition(":")
         self._unready, self._is_alive, self._metrics = unready, is_alive, metrics
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # [::] is every address, as it is to gunicorn: a cluster of both families may probe by either.
+        # [::] is every address, as in gunicorn: a dual-stack cluster may probe by either family.
         both = host == "[::]" and socket.has_dualstack_ipv6()
         listening = socket.create_server(
             (host.strip("[]"), int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both
@@ -98,7 +98,7 @@ class Probes:
 
 
 def listen(address: str, **probes: Any) -> Probes | None:
-    """Answer probes there, see Probes; None without an address, and where it can't be had: no work waits for a port."""
+    """Answer probes at the address, see Probes; None without an address, or if it can't be bound: a port must not block work."""
     try:
         made = Probes(address, **probes) if address else None
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the processes that serve a Revision have alike: a name, a heartbeat in the database, a recorder, and what they can know."""
+"""Common parts of processes that serve a Revision: a name, a heartbeat in the database, a recorder, and their conditions."""
 
 import logging
 import os
@@ -28,12 +28,12 @@ logger = logging.getLogger("berth.process")
 
 HEARTBEAT_SECONDS = 1.0
 
-# Without these the API server counts as away; another kind may be refused to Berth by RBAC alone.
+# If one of these fails, the API server counts as unavailable; any other kind may just be forbidden by RBAC.
 CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
 
 def make_recorder(process_id: str) -> Recorder:
-    """Make what records the Decisions of this process."""
+    """Make the recorder of this process's Decisions."""
     configured = settings.BERTH
     return Recorder(
         root=configured.state_dir / "spool",
@@ -46,7 +46,7 @@ def make_recorder(process_id: str) -> Recorder:
 
 
 def conditions_of(live: LiveSnapshot, recorder: Recorder, *, database_reachable: bool) -> Conditions:
-    """Return what this process can know at this moment."""
+    """Return which dependencies work at this moment, as far as this process can tell."""
     return Conditions(
         snapshot_age_seconds=live.age_seconds(),
         database_reachable=database_reachable,
@@ -56,21 +56,21 @@ def conditions_of(live: LiveSnapshot, recorder: Recorder, *, database_reachable:
 
 
 def missing_parts(revisions: RevisionHolder, live: LiveSnapshot) -> list[str]:
-    """Name what a process needs to decide and doesn't have yet."""
+    """Return the names of the parts that a process needs for decisions and doesn't have yet."""
     found = {"Revision": revisions.current is not None, "Snapshot": live.synced}
     return [name for name, is_there in found.items() if not is_there]
 
 
 class Heartbeat:
-    """Has a process's row in the database say that it lives, and what it serves. For one thread.
+    """Keeps a process's row in the database up to date: that it lives, and what it serves. For one thread.
 
     Args:
         role: of the process.
         live: its Snapshot.
-        served: gives the number of the Revision in use, 0 without one, and since when it is.
-        numbered: gives how many Decisions were answered.
-        spooled: gives what waits on disk.
-        more: writes what else the process tells about itself.
+        served: returns the number of the Revision in use, 0 without one, and since when it is in use.
+        numbered: returns how many Decisions were answered.
+        spooled: returns how much waits on disk.
+        more: writes the process's further state.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Heartbeat:
         self._begun = False
 
     def write(self) -> None:
-        """Write the row, and what else there is; a database that is away is logged once."""
+        """Write the row and further state; an unavailable database is logged once."""
         age = self._live.age_seconds() if self._live.synced else None
         SNAPSHOT_AGE.set(-1 if age is None else age)
         revision, since = self._served()
@@ -107,7 +107,7 @@ class Heartbeat:
             "snapshot_age_seconds": age,
             "spool_records": depth.records,
             "spool_bytes": depth.bytes,
-            # By the database's clock, as whoever looks whether it is silent does.
+            # By the database's clock, which the check for silent processes uses too.
             "heartbeat_at": Now(),
         }
         try:
@@ -125,7 +125,7 @@ class Heartbeat:
             self._unreachable = False
 
     def _begin(self, fields: Mapping[str, Any]) -> None:
-        """Put the process on the list, and write down what it is set to: once, whatever becomes of the list."""
+        """Add the process to the list, and record its start: once, even if its row is deleted later."""
         with transaction.atomic():
             Process.objects.create(id=self.process_id, **self._fixed, **fields)
             if not self._begun:
@@ -133,14 +133,14 @@ class Heartbeat:
         self._begun = True
 
     def _note_numbered(self) -> None:
-        """Write how many Decisions there are, so that those that never arrive are missed."""
+        """Write how many Decisions there are, so that Decisions that never arrive are noticed."""
         numbered = self._numbered()
         if numbered != self._noted:
             note_numbered(self.process_id, numbered, Now())
             self._noted = numbered
 
     def leave(self) -> None:
-        """Take the process off the list."""
+        """Remove the process from the list."""
         try:
             self._note_numbered()
             Process.objects.filter(id=self.process_id).delete()

@@ -1,7 +1,7 @@
-"""The Revision that this process serves: taken from the database, kept on disk, swapped whole.
+"""The Revision that this process serves: loaded from the database, kept on disk, swapped atomically.
 
-One thread asks for the newest number twice a second. Of a new Revision, what changed is read and compiled beside the one
-in use, in small steps; then it is put in its place by a single assignment, so that an answer is made by one Revision or by
+One thread polls for the newest number twice a second. The changed parts of a new Revision are read and compiled beside the
+one in use, in small steps; then a single assignment replaces it, so that an answer is made by one Revision or by
 the next, never by a mix.
 """
 
@@ -39,7 +39,7 @@ class RevisionHolder:
 
     Args:
         path: where the last Revision is kept, so that a start without a database serves it.
-        poll_seconds: how often the database is asked.
+        poll_seconds: how often the database is polled.
         prepare: called, in the holder's thread, before each swap.
         on_change: called, in the holder's thread, after each swap.
     """
@@ -59,7 +59,7 @@ class RevisionHolder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._unreachable = False
-        # Number and digest of the Revision last read: a restored database can have another one of that number.
+        # Number and digest of the last read Revision: a restored database can have a different one with the same number.
         self._seen: tuple[int, str] | None = None
         self._stored = NOTHING
         self._pace = Pace()
@@ -68,15 +68,15 @@ class RevisionHolder:
 
     @property
     def reachable(self) -> bool:
-        """Whether the database could be asked the last time."""
+        """Whether the last query reached the database."""
         return not self._unreachable
 
     def served(self) -> tuple[int, datetime | None]:
-        """Return the number of the Revision in use, 0 without one, and since when it is."""
+        """Return the number of the Revision in use, 0 without one, and since when it is in use."""
         return self._number() or 0, self.taken_up_at
 
     def start(self) -> None:
-        """Serve what was kept on disk, then follow the database."""
+        """Serve the Revision from disk, then follow the database."""
         self._read_kept()
         self._thread.start()
 
@@ -92,7 +92,7 @@ class RevisionHolder:
         connection.close()
 
     def poll(self) -> None:
-        """Look for a newer Revision once. A database that can't be reached leaves the one in use."""
+        """Look once for a newer Revision. If the database is unreachable, the current one stays in use."""
         try:
             self._poll_once()
         except DatabaseError as error:
@@ -106,7 +106,7 @@ class RevisionHolder:
             self._unreachable = False
 
     def rest(self) -> None:
-        """Let calls go first. Before the first Revision is served nobody has to be let by."""
+        """Let calls go first. Before the first Revision is served, there are no calls to yield to."""
         if self.current is not None:
             self._pace.rest()
 
@@ -120,7 +120,7 @@ class RevisionHolder:
             self._stored = (stored_revision(newest[0], self._stored) if newest[0] else None) or NOTHING
             self._take_up(self._stored.revision)
         self._seen = newest
-        # What was published before this process began took its time elsewhere.
+        # A Revision from before the start of this process says nothing about the delay of a publish.
         if row and former is not None and self._number() == newest[0]:
             PUBLISH_TO_SERVED.observe(max(0.0, (datetime.now(UTC) - row[2]).total_seconds()))
 
@@ -147,7 +147,7 @@ class RevisionHolder:
         fresh = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # What rules say is for accounts of Berth's, not for all of this machine's.
+            # Rules are for Berth's accounts only, not for all users of this machine.
             fresh.unlink(missing_ok=True)
             fresh.touch(mode=0o600)
             fresh.write_bytes(_document(revision))
@@ -167,7 +167,7 @@ class RevisionHolder:
 
 
 class _Document(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A Revision whose parts are written already."""
+    """A Revision whose parts are already encoded."""
 
     number: int
     published_at: str = ""
@@ -180,22 +180,22 @@ class _Document(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def _document(revision: Revision) -> bytes:
-    """Write a Revision part by part: written at once, all threads would wait until the last part is."""
+    """Encode a Revision part by part: encoded at once, all threads would wait until the end."""
     members = ("rule_sets", "assignments", "priority_classes", "pauses", "exemptions")
     parts = {name: [msgspec.Raw(encode(part)) for part in getattr(revision, name)] for name in members}
     return encode(_Document(revision.number, revision.published_at, revision.digest, **parts))
 
 
 class Pins:
-    """Which Revision answered /filter for a Pod, so that /prioritize for it answers by the same one.
+    """The Revision that answered /filter for each Pod, so that /prioritize uses the same one.
 
-    kube-scheduler asks twice for each Pod. Without this a Revision that is published in between would place the Pod
-    by the filters of one and the scores of the other. A pin keeps its Revision in memory, so it ends with its time:
-    with the next Pod, and by `drop_old` where none comes.
+    kube-scheduler calls twice for each Pod. Without pins, a Revision that is published in between would place the Pod
+    by the filters of one and the scores of the other. A pin keeps its Revision in memory, so it expires:
+    when the next Pod comes, and by `drop_old` if none comes.
     """
 
     def __init__(self) -> None:
-        # Those pinned longest ago first.
+        # The oldest pins first.
         self._pins: OrderedDict[str, tuple[CompiledRevision, float]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -220,7 +220,7 @@ class Pins:
         return found[0]
 
     def drop_old(self) -> None:
-        """End the pins whose time is over."""
+        """Drop expired pins."""
         oldest = time.monotonic() - PIN_SECONDS
         with self._lock:
             while self._pins and next(iter(self._pins.values()))[1] < oldest:

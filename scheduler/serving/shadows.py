@@ -1,8 +1,9 @@
-"""Deciding by rule sets in mode shadow: after the answer, in one thread that gives way to every answer.
+"""Evaluates rule sets in mode shadow: after the answer, in one thread that gives way to every answer.
 
 Python runs one thread at a time, so a shadow that runs beside a call costs the call as much as one that runs before it. The thread
-therefore works in slices and rests after each: long enough that it never has more than `MOST_SHARE` of a core, and until no call was
-in hand for `QUIET_SECONDS`. Where calls never end it goes on with `LEAST_SHARE` of a core. What it can't do in time is dropped and counted.
+therefore works in slices and rests after each: long enough that it never uses more than `MOST_SHARE` of a core, and until no call
+was in progress for `QUIET_SECONDS`. Under a constant stream of calls, it continues with `LEAST_SHARE` of a core. Shadows that it
+can't evaluate in time are dropped and counted.
 """
 
 import logging
@@ -25,32 +26,32 @@ from scheduler.metrics import SHADOW_DECISIONS, SHADOW_DIVERGENCES, SHADOW_SECON
 
 logger = logging.getLogger("berth.shadows")
 
-# How long the thread works before it looks whether a call is in hand: at most so much later is a call answered.
+# How long the thread works before it checks for calls in progress: a call is delayed by at most this.
 SLICE_SECONDS = 0.000_25
-# Of one core: what shadows get at most, and what they get while calls are always in hand.
+# The largest share of one core for shadows, and their share while calls are always in progress.
 MOST_SHARE, LEAST_SHARE = 0.2, 0.02
-# kube-scheduler asks for the scores of a Pod within this time, and about the next Pod.
+# Within this time after an answer, kube-scheduler asks for the Pod's scores, or about the next Pod.
 QUIET_SECONDS = 0.005
-# Each that waits keeps a Snapshot and a Revision alive.
+# Each waiting shadow keeps a Snapshot and a Revision in memory.
 MOST_WAITING = 32
 WAIT_SECONDS = 10.0
-# So many calls whose shadows were passed over wait to be counted, where the database is away and heartbeats come late.
+# The most calls with dropped shadows that wait to be counted while the database is unavailable or heartbeats are late.
 MOST_PASSED_OVER = 4096
-# How long one may be decided on, with all pauses.
+# The time limit of one shadow, including all pauses.
 DECIDE_SECONDS = 60.0
 
-# Asked between evaluations; it may wait, and raises OutOfTimeError when there is no more time.
+# Called between evaluations; it may block, and raises OutOfTimeError when the time is up.
 GiveWay = Callable[[], None]
-# Decides, and returns what is to be recorded.
+# Evaluates a shadow, and returns its record.
 Decide = Callable[[GiveWay], Entry]
 
 
-# What one call would ask about in mode shadow.
+# The rule sets in mode shadow that one call offers.
 Offered = Sequence[tuple[Assignment, CompiledRuleSet]]
 
 
 def subject_of(revision: CompiledRevision, assignment: Assignment, rule_set: CompiledRuleSet, verb: str) -> Subject:
-    """Return whose shadow it is that is offered."""
+    """Return the subject of an offered shadow."""
     return Subject(revision.number, assignment.name, rule_set.name, rule_set.version, verb)
 
 
@@ -74,19 +75,19 @@ class Shadows:
     def __init__(self, record: Callable[[Entry], None]) -> None:
         self._record = record
         self._waiting: deque[_Task] = deque()
-        # The calls in hand, each with the shadows that wait for its end: all by identity, and those that threads work on.
+        # The calls in progress, by identity, each with the shadows that wait for its end; and the call of each thread.
         self._in_hand: dict[int, list[_Task]] = {}
         self._of_thread: dict[int, list[_Task]] = {}
         self._last_call = 0.0
         self._offered = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-shadows", daemon=True)
-        # What has no Decision, until it is counted in the database.
+        # Shadows without a Decision, until they are counted in the database.
         self._uncounted: Counter[tuple[Subject, str]] = Counter()
         self._counting = threading.Lock()
-        # What calls had no room for, until it is counted.
+        # Calls whose shadows had no room, until they are counted.
         self._passed_over: deque[tuple[CompiledRevision, str, Offered]] = deque()
-        # Of the task in hand: until when it may run, and the CPU seconds of the thread when the slice began.
+        # For the current task: until when it may run, and the thread's CPU seconds when the slice began.
         self._until = 0.0
         self._slice_began = 0.0
 
@@ -95,7 +96,7 @@ class Shadows:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
-        """End. What waits is dropped and counted."""
+        """Stop. Waiting shadows are dropped and counted."""
         self._stopping.set()
         self._offered.set()
         if self._thread.is_alive():
@@ -105,7 +106,7 @@ class Shadows:
         self.count_passed_over()
 
     def begin(self) -> list[_Task]:
-        """Note that this thread has a call in hand: what it offers from now on is decided after the call's end.
+        """Note that this thread has a call in progress: shadows that it offers from now on are evaluated after the call's end.
 
         Returns the call, for `end`.
         """
@@ -114,14 +115,14 @@ class Shadows:
         return call
 
     def end(self, call: list[_Task]) -> None:
-        """Note that the call's answer was sent; by any thread, since another than the one that decided may send the rest."""
+        """Note that the call's answer was sent. Any thread may call this: another than the deciding one may send the rest."""
         self._last_call = time.monotonic()
         for task in self._in_hand.pop(id(call), ()):
             self._put(task)
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Let what is done inside go first."""
+        """Let the `with` block run before any shadow."""
         call = self.begin()
         try:
             yield
@@ -129,7 +130,7 @@ class Shadows:
             self.end(call)
 
     def offer(self, subject: Subject, decide: Decide) -> None:
-        """Queue a shadow to be decided on, once the call in hand is answered, if there is time."""
+        """Queue a shadow to be evaluated once the current call is answered, if there is time."""
         task = _Task(subject, decide, time.monotonic())
         call = self._of_thread.get(threading.get_ident())
         if call is None or id(call) not in self._in_hand:
@@ -139,7 +140,7 @@ class Shadows:
 
     @property
     def has_room(self) -> bool:
-        """Whether a shadow that is offered now would wait. Where not, who would offer it had better pass over it."""
+        """Whether there is room for another shadow. If not, call `pass_over` instead of `offer`."""
         return len(self._waiting) < MOST_WAITING
 
     def pass_over(self, revision: CompiledRevision, verb: str, offered: Offered) -> None:
@@ -197,7 +198,7 @@ class Shadows:
             self._offered.wait()
             self._offered.clear()
             while self._waiting and not self._stopping.is_set():
-                # Taken before the rest: who ends the process meanwhile drops what waits.
+                # Taken from the queue before the rest: a stop meanwhile drops the waiting ones.
                 task = self._waiting.popleft()
                 self._rest(SLICE_SECONDS)
                 self._decide(task)
@@ -217,7 +218,7 @@ class Shadows:
         except (OutOfTimeError, SpoolFullError):
             self.drop(task.subject)
         except Exception:
-            # The guard of a thread that must not end: a fault in one Pod's data, or in a rule.
+            # The guard of a thread that must not end: the error is in one Pod's data, or in a rule.
             logger.exception("a shadow can't be decided on: %s", rule_set)
             self._count(task.subject, shadow_counts.FAILED)
         else:
@@ -237,7 +238,7 @@ class Shadows:
         self._slice_began = time.thread_time()
 
     def _rest(self, used: float) -> None:
-        """Let others run after so many seconds of work: until no call is in hand, but never for too short or too long."""
+        """Rest after this many seconds of work: until no call is in progress, within a lower and an upper limit."""
         began = time.monotonic()
         self._stopping.wait(used / MOST_SHARE - used)
         longest = began + used / LEAST_SHARE - used

@@ -1,4 +1,4 @@
-"""Which kinds of objects are watched for the Revision that is served, the one before it, and the one that comes."""
+"""Which kinds of objects are watched for the current, the previous and the next Revision."""
 
 import logging
 import math
@@ -12,15 +12,15 @@ from scheduler.serving.revisions import PIN_SECONDS
 
 logger = logging.getLogger("berth.revisions")
 
-# How long a Revision waits for the first lists of what its rules read. Then it is served all the same: rules let pass
-# what they don't know, and the rest of what was published shouldn't wait for a kind that may be forbidden to Berth.
+# How long a Revision waits for the first lists of the kinds its rules read. Then it is served anyway: rules let nodes pass
+# if data is unknown, and the rest of the Revision shouldn't wait for a kind that RBAC may forbid.
 LISTED_WITHIN_SECONDS = 3.0
 
 
 class WatchedKinds:
-    """Has watched what rules read.
+    """Watches the kinds that rules read.
 
-    What only the former Revision reads is watched on while Pods may be pinned to it (see `revisions.Pins`).
+    Kinds that only the previous Revision reads stay watched while Pods may be pinned to it (see `revisions.Pins`).
     """
 
     def __init__(self, live: LiveSnapshot, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,7 +32,7 @@ class WatchedKinds:
         self._former_until = math.inf
 
     def prepare(self, revision: CompiledRevision) -> None:
-        """Watch what a Revision reads that will be served, and wait a moment until it is listed."""
+        """Watch the kinds that the next Revision reads, and wait a moment until they are listed."""
         with self._lock:
             self._former |= self._coming
             self._coming = revision.reads
@@ -43,12 +43,12 @@ class WatchedKinds:
             logger.warning("Revision %s reads what isn't listed yet: %s", revision.number, ", ".join(sorted(missing)))
 
     def served(self) -> None:
-        """Note that the Revision that was prepared last is served from now on."""
+        """Note that the last prepared Revision is served from now on."""
         with self._lock:
             self._former_until = self._clock() + PIN_SECONDS
 
     def let_go(self) -> None:
-        """Watch no more what nobody needs any more. To be called now and then."""
+        """Stop watching kinds that are no longer needed. Call this now and then."""
         with self._lock:
             if self._clock() > self._former_until:
                 self._former, self._former_until = frozenset(), math.inf
