@@ -1,4 +1,4 @@
-"""An archive of evidence: files of which each is named, with its digest, in a manifest that the ledger's key signs.
+"""An archive of evidence: files, and a manifest of their digests that is signed by the ledger's key.
 
 Files are written one after another; none is ever in memory as a whole.
 """
@@ -20,7 +20,7 @@ _KEPT_BYTES = 8 << 20
 
 
 class Lines:
-    """A file of lines that isn't whole yet."""
+    """A file of lines that isn't complete yet."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -39,8 +39,8 @@ class Archive:
     """Writes files into a tar.
 
     Args:
-        file: where to; it need not be seekable.
-        at: when it is made: the time of all files.
+        file: the target; it need not be seekable.
+        at: the time of the archive, and of all its files.
     """
 
     def __init__(self, file: IO[bytes], at: datetime) -> None:
@@ -83,7 +83,7 @@ class Archive:
         self._digests[name] = digest
 
     def sign(self, signer: Signer, made_by: str) -> None:
-        """Write the manifest, which is the last file."""
+        """Write the signed manifest, which is the last file."""
         made = f"made {self._at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ} by {' '.join(made_by.split()) or 'nobody known'}"
         files = [f"{digest}  {name}" for name, digest in sorted(self._digests.items())]
         text = "\n".join([f"{signer.verifier.name}/evidence", made, *files, ""])

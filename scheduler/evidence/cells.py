@@ -1,6 +1,6 @@
-"""Finds what stands in the database and can't be read: a time without an end, or on SQLite a word where a number belongs.
+"""Finds unreadable cells of the database: an infinite time, or, on SQLite, a word in a number's column.
 
-Whoever verifies asks only once reading failed, for every table that it reads is gone through.
+Verification calls this only after reading has failed, because it scans every table that verification reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ from scheduler.models import (
     Outcome,
 )
 
-# What reading rows raises where somebody wrote something into them that they can't hold.
+# The exceptions of reading rows with values that their columns can't hold.
 UNREADABLE_CELLS = (
     ArithmeticError, AttributeError, DataError, LookupError, ProofError, TypeError, ValidationError, ValueError,
 )  # fmt: skip
@@ -36,16 +36,16 @@ _TABLES: Iterable[type[models.Model]] = (
     LedgerHead, LedgerCheckpoint, LedgerTile, LedgerLeaf, LedgerPruned, LegalHold, DecisionGap, DeadLetter, Checkpoint, Decision, Outcome,
     AuditEvent, Revision, RevisionPart, Part, Change, ChangeEdit, ChangeEvent,
 )  # fmt: skip
-# PostgreSQL's times reach further than Python's.
+# PostgreSQL's range of times is larger than Python's.
 _NO_TIME = "{column} < '0001-01-02Z' OR {column} >= '9999-12-31Z'"
 _MOST_SHOWN = 40
 
 
 def unreadable_cells(most: int) -> list[str]:
-    """Return, in words, cells that can't be read: so many at most.
+    """Return descriptions of unreadable cells, at most this many.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     found = (words for model in _TABLES for field in _stored(model) for words in _of_column(model, field))
     return list(islice(found, most))
@@ -72,7 +72,7 @@ def _of_column(model: type[models.Model], field: Any) -> Iterator[str]:
 
 
 def _holds(field: Any, value: Any) -> bool:
-    """Return whether a column of SQLite may hold a value: it takes any."""
+    """Return whether a value is valid for a column: SQLite accepts any value."""
     kind = field.target_field if field.is_relation else field
     reads = next((reads for of, reads in _READS if isinstance(kind, of)), lambda found: isinstance(found, str))
     try:

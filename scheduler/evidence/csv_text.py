@@ -1,4 +1,4 @@
-"""Tables as CSV that no spreadsheet takes for formulas. Pure."""
+"""Writes CSV whose cells no spreadsheet takes for formulas. Pure."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from policies.wording import cell_text
 
 
 def cell(value: object) -> str:
-    """Return a value as the text of a cell: what a spreadsheet would compute begins with an apostrophe."""
+    """Return a value as the text of a cell, with an apostrophe in front if a spreadsheet would take it for a formula."""
     return cell_text("" if value is None else str(value))
 
 

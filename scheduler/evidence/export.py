@@ -1,9 +1,9 @@
-"""Exports evidence: what happened in a time or a case, with the proofs that it was recorded so, as one archive.
+"""Exports evidence: the records of a period or a case, with the proofs of their integrity, as one archive.
 
-`deploy/berth-verify` checks it without Berth and without a network; index.html inside is for people. The archive has, of each
-log: the rows as lines of JSON (`LOG.jsonl`: index of the leaf, the record in base64, and what it says) and as a table
-(`LOG.csv`); below `ledger/LOG/` the last checkpoint, the hashes that lead from the rows to it, and the checkpoints before
-with proofs that they are its begin. A Decision whose details retention deleted has no record; what its columns say is `unproved`.
+`deploy/berth-verify` checks it without Berth and without a network; index.html inside is for people. For each log, the archive
+has the rows as lines of JSON (`LOG.jsonl`: index of the leaf, the record in base64, and its content) and as a table
+(`LOG.csv`); below `ledger/LOG/` the last checkpoint, the hashes that lead from the rows to it, and the earlier checkpoints
+with proofs that they are prefixes of it. A Decision whose details were pruned has no record; its columns are `unproved`.
 """
 
 import base64
@@ -52,15 +52,15 @@ from scheduler.models import Outcome as OutcomeRow
 
 _CHUNK = 500
 _LOST = ("at", "what", "numbers", "reason")
-# Rows of a table in index.html; the files have all.
+# The most rows of a table in index.html; the files have all rows.
 _MOST_SHOWN = 2_000
 _LARGEST = 2**31 - 1
-# Why what stands in a row of index.html isn't proved.
+# Why a row of index.html isn't proved.
 _DELETED, _UNREADABLE = "no: it has no details any more", "NO: its record can't be read"
 _DIFFERS = "NO: its column {} says something else than its record, which stands here"
 _UNSAID = " (NOT proved: no event here says so)"
 _PUBLISHED = (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT)
-# Change, act, by whom, why, and with what: its digest, or the number of the Revision that it made.
+# Change, act, account, reason, and object: its digest, or the number of the Revision that it made.
 _Act = tuple[int, str, str, str, str]
 
 COLUMNS: Mapping[str, Sequence[str]] = {
@@ -74,7 +74,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 
 
 class _ReadChange(NamedTuple):
-    """A Change, and what was done with it, as both were at one moment."""
+    """A Change and the acts on it, read at one point in time."""
 
     change: Change
     acts: list[ChangeEvent]
@@ -82,19 +82,19 @@ class _ReadChange(NamedTuple):
 
 
 class DamagedError(Exception):
-    """The ledger isn't what was signed, so that it proves nothing."""
+    """The ledger doesn't match its signed checkpoints, so it proves nothing."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What is exported: a time, and in it all, or what concerns one Pod or one Change. Empty members narrow nothing.
+    """The selection to export: a period, with all its records, or those of one Pod or one Change. Empty members select all.
 
     Attributes:
-        first: from when on.
-        until: before when.
+        first: the start of the period.
+        until: its end, exclusive.
         pod_namespace: of the Pod.
         pod_name: of the Pod.
         pod_uid: of the Pod.
-        change: the number of the Change; its Decisions are those that its Revision made.
+        change: the number of the Change; its Decisions are those made by its Revision.
     """
 
     first: datetime | None = None
@@ -105,7 +105,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     change: int | None = None
 
     def words(self) -> str:
-        """Return what it is about, in words."""
+        """Return the selection in words."""
         parts = [
             f"from {self.first:%Y-%m-%d %H:%M:%S} UTC" if self.first else "",
             f"until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "",
@@ -123,7 +123,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return f"namespace {self.pod_namespace}" if self.pod_namespace else ""
 
     def times(self) -> Q:
-        """Return the condition for rows of the time."""
+        """Return the condition for rows of the period."""
         found = Q(at__gte=self.first) if self.first else Q()
         return found & Q(at__lt=self.until) if self.until else found
 
@@ -134,7 +134,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fault_of(case: Case, now: datetime) -> str:
-    """Return why nothing can be in the archive of a case, whatever happened; empty where something can."""
+    """Return why a case can't select anything; empty if it can."""
     if case.first and case.until and case.until <= case.first:
         return "The time ends before it begins."
     if case.first and case.first > now:
@@ -145,7 +145,7 @@ def fault_of(case: Case, now: datetime) -> str:
 
 
 def note_export(case: Case, *, by: By) -> None:
-    """Write down that somebody exports, before the archive is made: so it is in it, too."""
+    """Write an event about the export before the archive is made, so that the archive includes it."""
     audit.record_event(audit.Kind.EXPORT, by=by, thing=("evidence", case.words()))
 
 
@@ -155,16 +155,16 @@ def export(
     """Write the evidence of a case; return how many rows of each log it has.
 
     Args:
-        case: what it is about.
-        file: where to.
-        by: for whom.
-        now: when.
-        on_step: called again and again, with how many rows were written since.
+        case: the selection.
+        file: the target.
+        by: the account that exports.
+        now: the current time.
+        on_step: called repeatedly, with the number of rows written since the last call.
 
     Raises:
-        DamagedError: a tree or its last checkpoint isn't what was signed.
+        DamagedError: a tree or its last checkpoint doesn't match what was signed.
         scheduler.ledger.keys.KeyFileError: without the ledger's key nothing can be proved.
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     try:
         return _export(case, file, by=by, now=now, on_step=on_step)
@@ -197,10 +197,10 @@ def _export(case: Case, file: IO[bytes], *, by: By, now: datetime, on_step: Call
 
 
 def _last_note(log: str, signer: Signer, now: datetime) -> str:
-    """Return the last checkpoint of a log; of one without leaves, which nobody signs every minute, one of nothing.
+    """Return the last checkpoint of a log; for a log without leaves, which isn't signed every minute, an empty one.
 
     Raises:
-        ProofError: nothing is signed of a log that has leaves, for they aren't what they should be.
+        ProofError: a log with leaves has no checkpoint, because its leaves are damaged.
     """
     checkpoints = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at")
     if not checkpoints.exists():
@@ -226,14 +226,14 @@ class _Export:
         self._counts: dict[str, int] = {}
         self._notes: dict[str, TreeHead] = {}
         self._tables: dict[str, list[Sequence[object]]] = {log: [] for log in LOGS}
-        # What its events note as lost or unread.
+        # The lost or unreadable records that its events note.
         self._lost: list[Mapping[str, Any]] = []
-        # What was done with its Changes, and what of that its events say.
+        # Its Changes, and the acts on them in its events.
         self._changes: list[_ReadChange] = []
         self._acts: Counter[_Act] = Counter()
 
     def write_log(self, log: str, note: str) -> int:
-        """Write the rows of a log, and what proves them by its last checkpoint."""
+        """Write the rows of a log, and their proofs by its last checkpoint."""
         head, _by = open_checkpoint(note, log, known_verifiers())
         if root_at(subtrees_of(tile_reader(log)), head.size) != head.root:
             message = f"the tiles of the log {log} don't lead to the root that was signed over {head.size} leaves"
@@ -284,9 +284,9 @@ class _Export:
             level, count = level + 1, count >> TILE_HEIGHT
 
     def _former_checkpoints(self, log: str, size: int) -> Iterator[str]:
-        """Iterate over the checkpoints before the last one, each with the proof that it is the beginning of it."""
+        """Iterate over the checkpoints before the last one, each with the proof that it is a prefix of that."""
         read = subtrees_of(tile_reader(log))
-        # Not those that were signed since: rows may take minutes to write, and the worker signs each minute.
+        # Without newer ones: rows may take minutes to write, and the worker signs each minute.
         rows = LedgerCheckpoint.objects.filter(log=log, size__lte=size).order_by("size", "at")
         for row in rows.iterator(chunk_size=_CHUNK):
             self._on_step(0)
@@ -294,7 +294,7 @@ class _Export:
             yield _json_line({"at": row.at, "note": row.note, "proof": proof})
 
     def write_changes(self) -> None:
-        """Write the Changes that made the Revisions that decided, or that were made meanwhile, and what was done with them."""
+        """Write the Changes behind the Revisions that decided or were made in the period, and the acts on these Changes."""
         numbers = _changes_of(self._case, self._revisions).order_by("pk").values_list("pk", flat=True)
         with self._archive.lines("changes.jsonl") as lines:
             for number in list(numbers):
@@ -304,7 +304,7 @@ class _Export:
         self._revisions |= {read.change.revision_id for read in self._changes if read.change.revision_id}
 
     def write_deletions(self) -> None:
-        """Write what retention deleted."""
+        """Write the deletions by retention."""
         found = deletions.deletions(known_verifiers()).found
         self._archive.add_lines("pruned.jsonl", map(_deletion_line, found))
 
@@ -316,7 +316,7 @@ class _Export:
         self._archive.add_lines("rules.txt", (text for row in rows for text in _rules_in_words(row)))
 
     def write_rest(self) -> None:
-        """Write what is known to be missing."""
+        """Write the records that are known to be missing."""
         missing = DecisionGap.objects.filter(may_return=True).order_by("process", "first")
         lost = [{**row, "may_return": False} for row in self._lost]
         lost += ({**losses.said_of(gap), "may_return": True} for gap in missing.iterator(_CHUNK))
@@ -354,7 +354,7 @@ class _Export:
         return f" The first {shown:,} of them:" if shown < self._counts[log] else ""
 
     def _table_of(self, log: str) -> str:
-        """Return the rows as a table; whether they are proved stands there where some aren't."""
+        """Return the rows as a table; it has a column about proofs if some rows aren't proved."""
         rows = self._tables[log]
         if any(row[0] for row in rows):
             return _table(["proved", *COLUMNS[log]], rows)
@@ -389,7 +389,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _said(log: str, record: bytes) -> dict[str, Any]:
-    """Return what a record says; nothing of one that can't be read: an archive holds it all the same, for `berth-verify` to name."""
+    """Return a record's content; empty for an unreadable one, which is in the archive anyway, for `berth-verify` to report."""
     try:
         found = said_of(log, record)
     except UNREADABLE:
@@ -398,7 +398,7 @@ def _said(log: str, record: bytes) -> dict[str, Any]:
 
 
 def said_of(log: str, record: bytes) -> dict[str, Any]:
-    """Return what a record says, as JSON has it. `berth-verify` reads the same from the same bytes."""
+    """Return a record's content as JSON. `berth-verify` decodes the same bytes to the same content."""
     if log == EVENTS:
         found: dict[str, Any] = msgspec.json.decode(record)
         return found
@@ -413,7 +413,7 @@ _POD = ("pod_namespace", "pod_name", "pod_uid")
 
 
 def _mark(record: bytes, said: Mapping[str, Any], differs: str) -> str:
-    """Return why what stands in a row of index.html isn't proved, or what is wrong with it; empty where nothing is."""
+    """Return why a row of index.html isn't proved, or what is wrong with it; empty if nothing is."""
     if not record:
         return _DELETED
     if not said:
@@ -437,7 +437,7 @@ def _decisions(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
 
 
 def _exact(row: Decision) -> bytes:
-    """Return a Decision's record; as it is stored where that is damaged."""
+    """Return a Decision's record; the stored bytes if it is damaged."""
     try:
         return exact_bytes(row)
     except ValueError:
@@ -460,7 +460,7 @@ def _outcomes(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
 
 
 def _meanwhile(case: Case) -> Q:
-    """Return the condition for events of a time, or of a Change in it."""
+    """Return the condition for events of a period, or of a Change in it."""
     found = case.times()
     if case.change is not None:
         found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
@@ -506,7 +506,7 @@ def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[_Row]:
 def _logged(rows: QuerySet[Any]) -> Iterator[Any]:
     """Iterate over rows in the order of their leaves.
 
-    A cursor has their places alone: outside a transaction PostgreSQL first writes all that a cursor asks for into a file of its own.
+    The cursor reads only leaf indexes: outside a transaction, PostgreSQL first writes a cursor's whole result to a temporary file.
     """
     places = rows.exclude(ledger_index=None).order_by("ledger_index").values_list("ledger_index", flat=True)
     found = places.iterator(chunk_size=_CHUNK)
@@ -542,7 +542,7 @@ def _change_line(read: _ReadChange) -> str:
 
 
 def _change_in_words(read: _ReadChange, said: Counter[_Act]) -> Iterator[str]:
-    """Iterate over what was done with a Change, and whether events say so, each of which is taken out of `said`."""
+    """Iterate over the acts on a Change, and whether events confirm them; each confirming event is removed from `said`."""
     change = read.change
     made = f", made Revision {change.revision_id}" if change.revision_id else ""
     yield f"{change.title}{made}; opened by {change.opened_by}{_reason(change.reason)}\n"
@@ -555,7 +555,7 @@ def _change_in_words(read: _ReadChange, said: Counter[_Act]) -> Iterator[str]:
 
 
 def _acts_in(said: Mapping[str, Any]) -> Iterator[_Act]:
-    """Iterate over the act on a Change that an event says, if it is of one and as Berth writes them."""
+    """Iterate over the act on a Change in an event, if the event is about one and in Berth's format."""
     before, _, act = str(said.get("kind")).partition(".")
     if before == "change":
         members = (said.get(name) for name in ("by", "reason", "revision" if act in _PUBLISHED else "after"))
@@ -580,7 +580,7 @@ def _deletion_line(deletion: deletions.Deletion) -> str:
 
 
 def _part_lines(rows: Iterable[Revision]) -> Iterator[str]:
-    """Iterate over what the digests of parts are taken over, each once."""
+    """Iterate over the inputs of the parts' digests, each once."""
     digests = {digest for row in rows for digest in held_by(row.number).values_list("part", flat=True)}
     for batch in batches(sorted(digests)):
         for digest, document in sorted(documents_of(batch).items()):

@@ -1,4 +1,4 @@
-"""Which numbers of a writer's Decisions are missing, and which of these something tells of."""
+"""Finds missing numbers of a writer's Decisions, and whether they are explained."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from scheduler.models import DeadLetter, Decision, DecisionGap
 
 
 def uncovered(writer: str, first: int, until: int) -> int | None:
-    """Return the first of these numbers of which nothing says why it isn't in the log."""
+    """Return the first of these numbers whose absence from the log isn't explained."""
     gaps = DecisionGap.objects.filter(process=writer, last__gte=first, first__lt=until).values_list("first", "last")
     unlogged = Decision.objects.filter(process=writer, ledger_index=None, sequence__gte=first, sequence__lt=until)
     ones = [*_decisions_put_aside(writer, first, until), *unlogged.values_list("sequence", flat=True)]
@@ -35,7 +35,7 @@ def _decisions_put_aside(writer: str, first: int, until: int) -> Iterator[int]:
 
 
 def _decision_number(letter: DeadLetter) -> int | None:
-    """Return which Decision of its writer a dead letter holds; None where it is no Decision, or doesn't say which."""
+    """Return the number of the Decision in a dead letter; None if it is no Decision, or has no number."""
     data = bytes(letter.data)
     try:
         if letter.kind == Kind.DECISION:
@@ -46,7 +46,7 @@ def _decision_number(letter: DeadLetter) -> int | None:
 
 
 class _Refused(msgspec.Struct):
-    """What the database refused, as far as it tells a Decision from an outcome."""
+    """The members of a record that the database refused which distinguish a Decision from an outcome."""
 
     process: str
     sequence: int

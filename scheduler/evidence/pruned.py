@@ -1,4 +1,4 @@
-"""What retention deleted of a log, for who goes through its leaves in order."""
+"""The deletions by retention in a log, for a reader of its leaves in order."""
 
 import re
 from bisect import bisect_right
@@ -29,7 +29,7 @@ class Pruned(msgspec.Struct):
 
     @property
     def leaves(self) -> int:
-        """How many leaves these are."""
+        """The number of leaves."""
         return sum(until - first for first, until in self.ranges)
 
 
@@ -50,7 +50,7 @@ class PrunedLeaves:
     def __init__(self, log: str, verifiers: Sequence[Verifier]) -> None:
         self._log = log
         self._verifiers = verifiers
-        # How many leaves were found deleted, by what and rule.
+        # The number of leaves that were found deleted, by kind and rule.
         self._found: Counter[tuple[str, str]] = Counter()
         self._read()
 
@@ -69,7 +69,7 @@ class PrunedLeaves:
         self._is_fresh = True
 
     def rows_were_read(self) -> None:
-        """Note that rows were read anew: what isn't among them may have been deleted since."""
+        """Note that rows were read again: missing ones may have been deleted since the deletions were read."""
         self._is_fresh = False
 
     def find(self, index: int, *, is_row: bool) -> bool:

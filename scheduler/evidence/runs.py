@@ -1,6 +1,6 @@
-"""Archives of evidence that people ask for: written by a worker into the database, piece by piece, and taken from there.
+"""Archives of evidence that users request: a worker writes them into the database, piece by piece, for download.
 
-Not into a file: the worker that writes one and the process that sends it may be on two machines.
+They are not files: the worker that writes one and the process that sends it may be on two machines.
 """
 
 import io
@@ -21,33 +21,33 @@ from scheduler.evidence.export import Case, DamagedError, export, fault_of, note
 from scheduler.ledger.keys import KeyFileError
 from scheduler.models import EvidenceExport, EvidencePiece
 
-# For how long an archive can be taken along.
+# How long an archive can be downloaded.
 KEPT = timedelta(days=7)
-# Of one archive; more is for `manage.py evidence`, which writes a file.
+# The largest archive; for larger ones there is `manage.py evidence`, which writes a file.
 MOST_BYTES = 2 << 30
 TOO_LARGE = "It would be larger than 2 GiB. Ask about a shorter time, or have manage.py evidence write it to a disk."
 NO_KEY = "Without the ledger's key nothing can be proved. Give the worker BERTH_LEDGER_KEY_FILE, and ask again."
 _PIECE_BYTES = 1 << 20
 _STEP_SECONDS = 1.0
-# A worker that was silent for so long is taken for dead; another one begins anew.
+# A worker that was silent for this long counts as dead; another one starts again.
 _SILENT = timedelta(seconds=60)
 _MOST_ATTEMPTS = 3
 _State = EvidenceExport.State
 
 
 class EvidenceError(Exception):
-    """An archive can't be made; the message says why, for whoever asked."""
+    """An archive can't be made; the message tells the user why."""
 
 
 class _SupersededError(Exception):
-    """Another worker has begun anew."""
+    """Another worker has started again."""
 
 
 def ask(case: Case, *, by: By, now: datetime) -> EvidenceExport:
-    """Ask for an archive. That is the act: who exported what is an event from then on.
+    """Request an archive. The request itself is the audited act.
 
     Raises:
-        EvidenceError: that person's last one is still under way, or nothing can be in it.
+        EvidenceError: the account's last request is still in progress, or nothing can be in the archive.
     """
     if fault := fault_of(case, now):
         raise EvidenceError(fault)
@@ -66,7 +66,7 @@ def ask(case: Case, *, by: By, now: datetime) -> EvidenceExport:
 
 
 def case_of(row: EvidenceExport) -> Case:
-    """Return what an archive is about."""
+    """Return an archive's case."""
     return Case(
         first=row.first, until=row.until, pod_namespace=row.pod_namespace, pod_name=row.pod_name,
         pod_uid=row.pod_uid, change=row.change,
@@ -74,10 +74,10 @@ def case_of(row: EvidenceExport) -> Case:
 
 
 def take(row: EvidenceExport, *, by: By) -> Iterator[bytes]:
-    """Return the bytes of an archive, a piece at a time. That too is an act: others than who asked may take it.
+    """Return the bytes of an archive, a piece at a time. This too is an audited act: accounts other than the requester may do it.
 
     Raises:
-        EvidenceError: it isn't made yet, or isn't kept any more.
+        EvidenceError: the archive isn't made yet, or isn't kept any more.
     """
     pieces = row.pieces.filter(attempt=row.attempts)
     numbers = list(pieces.order_by("number").values_list("number", flat=True))
@@ -85,7 +85,7 @@ def take(row: EvidenceExport, *, by: By) -> Iterator[bytes]:
         message = "It isn't there any more. Ask for it again." if row.state == _State.DONE else "It isn't made yet."
         raise EvidenceError(message)
     audit.record_event(audit.Kind.EXPORT, by=by, thing=("evidence", f"archive {row.pk}: {case_of(row).words()}"))
-    # Each by a statement of its own: for a cursor PostgreSQL would first write all of them, up to 2 GiB, into a file.
+    # Each piece by its own statement: for a cursor, PostgreSQL would first write all of them, up to 2 GiB, to a temporary file.
     return (bytes(pieces.values_list("data", flat=True).get(number=number)) for number in numbers)
 
 
@@ -93,7 +93,7 @@ _one_at_a_time = threading.Lock()
 
 
 def run_waiting() -> None:
-    """Write the archive that waits longest; one at a time in each worker. Let go of what was kept long enough."""
+    """Write the longest-waiting archive; one at a time in each worker. Delete expired archives."""
     now = timezone.now()
     waiting = Q(state=_State.QUEUED) | is_silent("heartbeat_at", _SILENT) & Q(state=_State.RUNNING)
     row = EvidenceExport.objects.filter(waiting).order_by("pk").first()
@@ -135,11 +135,11 @@ def _run(row: EvidenceExport, now: datetime) -> None:
 
 
 class _Pieces(io.RawIOBase):
-    """Takes an archive's bytes, and shows now and then how far it is.
+    """Stores an archive's bytes, and writes its progress now and then.
 
     Raises:
-        EvidenceError: there are too many.
-        _SupersededError: the archive is another worker's now.
+        EvidenceError: the archive is too large.
+        _SupersededError: another worker has taken over the archive.
     """
 
     def __init__(self, row: EvidenceExport) -> None:
@@ -171,7 +171,7 @@ class _Pieces(io.RawIOBase):
             self._show()
 
     def end(self) -> None:
-        """Store what is held."""
+        """Store the remaining bytes."""
         if self._held:
             self._store(self._held)
         self._show()

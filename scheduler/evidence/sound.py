@@ -1,7 +1,7 @@
-"""Reads stretches of a log in which nothing is wrong: several times as fast as who names what is, and in several processes.
+"""Verifies stretches of a log without faults: several times as fast as the search for faults, and in several processes.
 
-A stretch is sound where each leaf has one row, where that says what its record says, and where the records' hashes are those of
-the tiles. Any other one is left to `scheduler.evidence.verify`, which reads it again and finds out why. PostgreSQL only.
+A stretch is sound if each leaf has one row, the row matches its record, and the records' hashes match the tiles. Any other stretch is
+left to `scheduler.evidence.verify`, which reads it again and reports the fault. PostgreSQL only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, leaf_hash
 from scheduler.models import LedgerTile
 
-# A process takes as long to begin as for half of them.
+# Starting a process takes as long as half of these rows.
 _ROWS_FOR_A_PROCESS = 50_000
 
 Span = tuple[int, int]
@@ -40,10 +40,10 @@ _Row = tuple[Any, ...]
 
 
 class Stretch(NamedTuple):
-    """Leaves of which nothing is wrong.
+    """Leaves without faults.
 
     Attributes:
-        hashes: theirs, put together.
+        hashes: the leaves' hashes, concatenated.
         numbers: of each writer that numbers its rows, the first number, the one that comes next, and the leaf of the last one.
     """
 
@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
 
 
 class _DoubtError(Exception):
-    """Something isn't as it is elsewhere."""
+    """Something may be wrong with the stretch."""
 
 
 _HEADS = len(Head.__struct_fields__)

@@ -1,6 +1,6 @@
-"""What the ledger's leaves are of: for each log the rows, their exact bytes, and whether the columns say the same.
+"""The rows behind the ledger's leaves: for each log the rows, their exact bytes, and whether the columns match these.
 
-A log needs a Source and its name in `scheduler.ledger.logs`; whoever verifies or exports goes through all of them.
+A log needs a Source and its name in `scheduler.ledger.logs`; verification and export go through all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,11 +34,11 @@ class Found(msgspec.Struct):
 
     Attributes:
         leaf: the index of its leaf.
-        naming: returns what people call it; seldom asked.
-        exact: the bytes that its writer had on disk; None where its details were deleted.
-        fault: what is wrong with it besides, in words: a column that says something else than these bytes. Empty: nothing.
-        writer: who wrote it, where writers number what they write.
-        number: which one it is of this writer.
+        naming: returns its name for people; rarely called.
+        exact: the bytes that its writer had on disk; None if its details were pruned.
+        fault: a description of a column that doesn't match these bytes; empty if all match.
+        writer: its writer, if writers number their rows.
+        number: its number among this writer's rows.
     """
 
     leaf: int
@@ -55,14 +55,14 @@ class Found(msgspec.Struct):
 
 
 class Newest(NamedTuple):
-    """A row without a leaf: what people call it, and when it says that it happened."""
+    """A row without a leaf: its name for people, and its own time."""
 
     row: str
     at: datetime
 
 
 class Source(Protocol):
-    """What a log's leaves are of."""
+    """The rows behind a log's leaves."""
 
     log: str
 
@@ -156,7 +156,7 @@ def _name_of_decision(columns: dict[str, Any]) -> str:
 
 
 def _difference(columns: dict[str, Any], head: Head, body: bytes) -> str:
-    """Return which column says something else than the record; empty where none does."""
+    """Return the column that doesn't match the record; empty if all match."""
     said = msgspec.structs.asdict(head)
     if said["divergence"] == Divergence.OPEN:
         said["divergence"] = columns["divergence"]  # settled once the Pod has its node
@@ -213,7 +213,7 @@ def _name_of_outcome(columns: dict[str, Any]) -> str:
 
 
 class _Events:
-    """AuditEvents: they never change, so that a table beside says which leaf each one is."""
+    """AuditEvents: they never change, so a separate table has each one's leaf."""
 
     log = EVENTS
 
@@ -260,5 +260,5 @@ def _found_event(index: int, row: AuditEvent) -> Found:
     return Found(index, lambda: f"AuditEvent {row.pk} ({row})", bytes(row.body), fault)
 
 
-# What makes each Source; one for each run, for they keep what they read with.
+# The Sources' constructors; each run makes its own, because a Source caches what it reads with.
 SOURCES: Sequence[Callable[[], Source]] = (_Decisions, _Outcomes, _Events)

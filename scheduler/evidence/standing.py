@@ -1,6 +1,6 @@
-"""How far the ledger's logs go, what was signed of them last, and the proof of one row: for people who look at one of them.
+"""The size of the ledger's logs, their last signed checkpoints, and the proof of one row: for pages about these.
 
-Whoever wants all rows proved verifies (`scheduler.evidence.verify`), or takes an archive along.
+To prove all rows, verify them (`scheduler.evidence.verify`), or download an archive.
 """
 
 import base64
@@ -28,7 +28,7 @@ _PUBLISHED = ("change.publish", "change.urgent")
 
 
 class Standing(NamedTuple):
-    """How far a log goes, and what was signed of it last. `key` is who signed, "" where no known key did; `fault` says what is wrong."""
+    """A log's size and its last checkpoint. `key`: the key that signed, "" if it isn't known; `fault`: what is wrong."""
 
     log: str
     size: int = 0
@@ -42,19 +42,19 @@ class Standing(NamedTuple):
 
     @property
     def unsigned(self) -> int:
-        """How many leaves came since it was signed."""
+        """The number of leaves since the last checkpoint."""
         return max(self.size - self.signed_size, 0)
 
 
 class Signing(NamedTuple):
-    """Where the act that made a Revision stands in the ledger.
+    """The ledger's entry of the act that made a Revision.
 
     Attributes:
         act: its id.
-        is_as_recorded: whether it names the digest that the Revision has.
-        leaf: which leaf it is; None where it isn't logged yet.
-        size: how many leaves were signed with it first; None where that isn't done yet.
-        at: when that was.
+        is_as_recorded: whether it has the Revision's digest.
+        leaf: the index of its leaf; None if it isn't logged yet.
+        size: the size of the first checkpoint that includes it; None if there is none yet.
+        at: the time of that checkpoint.
     """
 
     act: str
@@ -65,13 +65,13 @@ class Signing(NamedTuple):
 
 
 class Proof(msgspec.Struct):
-    """What proves that a row is a leaf of what was signed: hashes in base64, as C2SP's tlog-proof has them.
+    """The proof that a row is a leaf of a signed tree: hashes in base64, as in C2SP's tlog-proof.
 
     Attributes:
-        what: what people call the row.
+        what: the row's name for people.
         leaf: the hash of the bytes that its writer had on disk.
-        hashes: from the leaf's sister up to the root.
-        checkpoint: the signed note, whole.
+        hashes: from the leaf's sibling up to the root.
+        checkpoint: the complete signed note.
     """
 
     log: str
@@ -86,11 +86,11 @@ class Proof(msgspec.Struct):
 
 
 class UnprovedError(Exception):
-    """There is no such proof. Says why, and whether something is wrong."""
+    """There is no such proof. The message says why, and whether something is wrong."""
 
 
 def standings(verifiers: Sequence[Verifier], *, check: bool = False) -> list[Standing]:
-    """Return how each log stands; with `check`, whether it continues what was signed last is proved by its tree, too."""
+    """Return each log's standing; with `check`, also prove from its tree that it continues the last checkpoint."""
     heads = {head.log: head for head in LedgerHead.objects.all()}
     return [_standing(log, heads.get(log), verifiers, check=check) for log in LOGS]
 
@@ -119,7 +119,7 @@ def _standing(log: str, head: LedgerHead | None, verifiers: Sequence[Verifier], 
 
 
 def _opened(checkpoint: LedgerCheckpoint, verifiers: Sequence[Verifier]) -> tuple[TreeHead, str]:
-    """Return what a checkpoint says, and which key signed it."""
+    """Return a checkpoint's tree head, and the key that signed it."""
     try:
         said, by = open_checkpoint(checkpoint.note, checkpoint.log, verifiers)
     except NoteError as error:
