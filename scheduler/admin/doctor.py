@@ -22,9 +22,10 @@ from policies.wording import ago
 from scheduler.admin.forms import CANARY_DEFAULTS, AnswersForm, CanaryForm, LintForm
 from scheduler.doctor.canary import LastCall
 from scheduler.doctor.catalogue import Finding, is_ok
-from scheduler.doctor.checkup import Part, check, known
+from scheduler.doctor.checkup import check, known
 from scheduler.doctor.configuration import VERBS, to_yaml
 from scheduler.doctor.findings import lint
+from scheduler.doctor.parts import Part
 from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask, give_up
 from scheduler.models import CanaryRun, Process
 from scheduler.tasks import run_canary
@@ -35,7 +36,7 @@ _VERB_MARKS = {"seen": ("✓", "ok"), "missing": ("✗", "error"), "not asked": 
 # How a Pod's question goes: from kube-scheduler to the rules, and its Decision into the history.
 _ORDER = (
     "kube-scheduler", "configuration", "certificate", "extender", "API server", "Snapshot", "database", "tables",
-    "schema", "Revision", "Changes", "Pauses", "Assignments", "Redis", "beat", "history", "Decisions", "Storage", "PriorityClasses", "disk",
+    "schema", "Revision", "Changes", "Pauses", "Assignments", "Redis", "beat", "history", "Decisions", "ledger", "Storage", "PriorityClasses", "disk",
 )  # fmt: skip
 
 _SHOWN_RUNS = 5
@@ -45,7 +46,7 @@ _PAGES = {
     "configuration": "doctor_lint", "extender": "admin:scheduler_process_changelist",
     "Revision": "admin:policies_revision_changelist", "Changes": "admin:policies_change_changelist", "Pauses": "pauses",
     "Assignments": "admin:policies_assignment_changelist", "Decisions": "admin:scheduler_decisiongap_changelist",
-    "Storage": "storage", "PriorityClasses": "admin:policies_priorityclass_changelist",
+    "Storage": "storage", "ledger": "ledger", "PriorityClasses": "admin:policies_priorityclass_changelist",
 }  # fmt: skip
 
 

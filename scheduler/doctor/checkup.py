@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from django.conf import settings
@@ -60,17 +60,17 @@ from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.encoding import REMEDY, narrow_encoding
 from scheduler.doctor.findings import Linted, lint
+from scheduler.doctor.parts import Part, State
 from scheduler.doctor.pooling import POOLED, is_shared
 from scheduler.doctor.published import Known, known_of
 from scheduler.doctor.reviews import account_asking, may
 from scheduler.doctor.rights import COMPONENTS, component_of, questions, rights_of
 from scheduler.doctor.shape import TLSConfig
+from scheduler.doctor.signing import ledger_part
 from scheduler.doctor.suspensions import ending_sentence
 from scheduler.history.storage import forecast_now, over_budget, samples_now, size_in_words
 from scheduler.history.storage import in_words as forecast_in_words
 from scheduler.models import DecisionGap, PendingLook, Process
-
-State = Literal["ok", "warning", "error", "unknown"]
 
 SILENT_AFTER = timedelta(seconds=10)
 # A quiet API server sends nothing for up to 90 s.
@@ -89,15 +89,6 @@ _TICKS_STOPPED = timedelta(minutes=3)
 _NAMED = 5
 _PING_SECONDS = 1.0
 _REACH_SECONDS = 3.0
-
-
-class Part(msgspec.Struct, frozen=True):
-    """One part: what was found, and what to do when it isn't well."""
-
-    name: str
-    state: State
-    says: str
-    remedy: str = ""
 
 
 class Checkup(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -132,6 +123,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             _recorded(),
             *_replica(),
             _ticks(),
+            ledger_part(datetime.now(UTC)),
             _storage(),
             _changes(),
             _pauses(),

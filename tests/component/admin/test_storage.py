@@ -10,7 +10,8 @@ from django.test import Client
 from django.utils.connection import ConnectionDoesNotExist
 
 from policies.models import AuditEvent
-from scheduler.doctor.checkup import Part, check
+from scheduler.doctor.checkup import check
+from scheduler.doctor.parts import Part
 from scheduler.history.storage import SAMPLE_EVERY, sample
 from scheduler.models import Checkpoint, Decision, LegalHold, Pruning, StorageSample
 from tests.component.controlplane.test_pages import make_decision

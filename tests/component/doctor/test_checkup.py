@@ -25,7 +25,8 @@ from scheduler.cluster.errors import APIUnavailableError
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor import checkup, suspensions
-from scheduler.doctor.checkup import Checkup, Part, check, configured_verbs, known
+from scheduler.doctor.checkup import Checkup, check, configured_verbs, known
+from scheduler.doctor.parts import Part
 from scheduler.doctor.suspensions import SUSPENSIONS
 from scheduler.models import Caller, Checkpoint, DecisionGap, PendingLook, Process
 from scheduler.priority_classes.reconcile import look
@@ -109,7 +110,7 @@ def test_when_everything_works_nothing_is_an_error() -> None:
     assert found.ok
     assert {each.name: each.state for each in found.parts} == {
         "database": "ok", "schema": "ok", "extender": "ok", "beat": "unknown", "Revision": "warning", "Snapshot": "ok",
-        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "Pauses": "ok", "history": "ok", "Decisions": "ok", "Assignments": "ok", "PriorityClasses": "ok", "API server": "ok", "rights": "ok",
+        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "Pauses": "ok", "history": "ok", "Decisions": "ok", "ledger": "ok", "Assignments": "ok", "PriorityClasses": "ok", "API server": "ok", "rights": "ok",
         "Storage": "unknown", "disk": "ok", "configuration": "unknown",
     }  # fmt: skip
 

@@ -1,0 +1,119 @@
+"""What doctor says of the ledger: signed, late, refused, and of a key that isn't there."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+
+from scheduler.doctor.parts import Part
+from scheduler.doctor.signing import ledger_part
+from scheduler.models import LedgerCheckpoint, LedgerHead
+from tests.component.ledger.conftest import ledgered  # noqa: F401 - a fixture
+from tests.ledgers import AT, Ledgered
+
+pytestmark = pytest.mark.django_db
+
+SOON, LATER = AT + timedelta(minutes=2), AT + timedelta(minutes=20)
+
+
+@pytest.fixture
+def signed(ledgered: Ledgered) -> Ledgered:  # noqa: F811 - the fixture
+    ledgered.record(12)
+    ledgered.sign()
+    return ledgered
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **fields))
+
+
+def words(part: Part) -> tuple[str, str]:
+    assert bool(part.remedy) == (part.state != "ok")
+    return part.state, part.says
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_ledger_that_is_signed_is_well() -> None:
+    assert words(ledger_part(SOON)) == ("ok", "all of it is signed, the last time 1 min ago")
+    assert ledger_part(LATER).state == "ok"  # nothing came since
+
+
+def test_leaves_that_wait_for_more_than_five_minutes_are_an_error(signed: Ledgered) -> None:
+    signed.record(3)
+    assert ledger_part(SOON).state == "ok"
+    state, says = words(ledger_part(LATER))
+    assert state == "error"
+    assert "3 leaves of decisions without a signature, the last one is of 2026-01-01 00:00 UTC" in says
+
+
+def test_what_comes_after_a_quiet_hour_is_not_late_at_once(signed: Ledgered) -> None:
+    signed.record(1, at=AT + timedelta(hours=1))
+    assert ledger_part(AT + timedelta(hours=1, minutes=1)).state == "ok"
+    assert ledger_part(AT + timedelta(hours=1, minutes=6)).state == "error"
+
+
+def test_a_ledger_that_nobody_ever_signed_is_a_warning(
+    ledgered: Ledgered,  # noqa: F811 - the fixture
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_environment(monkeypatch, ledger_key_file="", local=False)
+    ledgered.record(12)
+    LedgerHead.objects.update(began_at=AT)
+    assert words(ledger_part(LATER)) == ("warning", "nothing was ever signed of decisions, outcomes")
+    assert "BERTH_LEDGER_KEY_FILE" in ledger_part(LATER).remedy
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_log_that_was_cut_off_is_an_error_with_and_without_a_key(
+    signed: Ledgered, monkeypatch: pytest.MonkeyPatch, has_key: bool
+) -> None:
+    del signed
+    if not has_key:
+        set_environment(monkeypatch, ledger_key_file="", local=False)
+    LedgerHead.objects.filter(log="decisions").update(size=3)
+    state, says = words(ledger_part(SOON))
+    assert (state, says.split(",")[0]) == ("error", "decisions: it has 3 leaves")
+    assert "manage.py verify" in ledger_part(SOON).remedy
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_checkpoint_that_no_known_key_signed_is_an_error() -> None:
+    LedgerCheckpoint.objects.filter(log="decisions").update(note="forged")
+    state, says = words(ledger_part(SOON))
+    assert state == "error"
+    assert "the checkpoint of 12 leaves" in says
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_pod_without_the_key_says_what_it_cannot_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch, ledger_key_file="", local=False)
+    state, says = words(ledger_part(SOON))
+    assert state == "ok"
+    assert says.endswith("; no public key is known here, so signatures weren't checked")
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_key_that_is_missing_is_an_error_of_a_worker_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ledger_key").rename(tmp_path / "elsewhere")
+    set_environment(monkeypatch, role="worker")
+    state, says = words(ledger_part(SOON))
+    assert (state, says.endswith("isn't there: this worker signs nothing")) == ("error", True)
+    set_environment(monkeypatch, role="admin")
+    assert ledger_part(SOON).state == "warning"
+    (tmp_path / "ledger_key.pub").write_text("")
+    assert ledger_part(SOON).state == "ok"
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize("how", ["open to all", "no key"])
+def test_a_key_that_cannot_be_used_is_an_error(tmp_path: Path, how: str) -> None:
+    key = tmp_path / "ledger_key"
+    if how == "no key":
+        key.write_text("no key")
+    else:
+        key.chmod(0o644)
+    state, says = words(ledger_part(SOON))
+    assert (state, str(key) in says) == ("error", True)
