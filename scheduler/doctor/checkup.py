@@ -60,6 +60,7 @@ from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.encoding import REMEDY, narrow_encoding
 from scheduler.doctor.findings import Linted, lint
+from scheduler.doctor.own_pods import own_pods
 from scheduler.doctor.parts import Part, State
 from scheduler.doctor.pooling import POOLED, is_shared
 from scheduler.doctor.published import Known, known_of
@@ -133,6 +134,8 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
     linted, found = _configuration(scheduler_config, known(urls) if reachable else _settings_known(urls))
     parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
+    if reachable and not quick:
+        parts += _own_pods(linted)
     ok = not any(part.state == "error" for part in parts)
     return Checkup(ok=ok, parts=parts, calls=calls, findings=linted.findings if linted else [])
 
@@ -634,6 +637,14 @@ def _rights(client: Client) -> Part:
     if _NEEDED.intersection(refused):
         return Part("rights", "error", says, "Apply what manage.py doctor rbac prints.")
     return Part("rights", "warning", says, "One of Berth's processes needs it: manage.py doctor rbac prints which.")
+
+
+def _own_pods(linted: Linted | None) -> Iterator[Part]:
+    try:
+        revision = current_revision()
+    except (msgspec.DecodeError, msgspec.ValidationError, KeyError):
+        return  # a Revision that isn't of this version's making, which processes say
+    yield from own_pods(Client.connect(settings.BERTH.kubeconfig), linted, revision, datetime.now(UTC))
 
 
 # kube-scheduler's file

@@ -53,6 +53,10 @@ class Cluster:
             raise APIUnavailableError(message)
         return b'{"gitVersion": "v1.36.3"}'
 
+    def list_pages(self, **_: Any) -> Iterator[bytes]:
+        if not self.is_away:
+            yield b'{"metadata": {"resourceVersion": "1"}, "items": []}'
+
     def post(self, *, path: str, body: bytes) -> bytes:
         if path.endswith("/selfsubjectreviews"):
             return msgspec.json.encode({"status": {"userInfo": {"username": self.account}}})
