@@ -1,6 +1,7 @@
 """The app of what happens to Pods."""
 
 from django.apps import AppConfig
+from django.conf import settings
 
 from scheduler.serving.memory import widen_stacks
 
@@ -14,3 +15,8 @@ class SchedulerConfig(AppConfig):
     def ready(self) -> None:
         """Prepare what each process is to have before it starts threads."""
         widen_stacks()
+        if settings.BERTH.role != "command":
+            # Imported here: commands have no /metrics, and start without loading what counts.
+            from scheduler.metrics import PROCESS
+
+            PROCESS.labels(settings.BERTH.role).set(1)

@@ -12,6 +12,7 @@ SECONDS = Histogram(
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
 LAST_CALL = Gauge("berth_last_call_timestamp_seconds", "When a caller used a verb last", ["caller", "verb"])
+PROCESS = Gauge("berth_process", "1, by what this process is", ["role"])
 REVISION = Gauge("berth_revision", "Number of the Revision that is served")
 PUBLISH_TO_SERVED = Histogram(
     "berth_publish_to_served_seconds",

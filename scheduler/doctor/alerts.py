@@ -49,6 +49,13 @@ ALERTS: Final = (
         "{{ $labels.instance }} doesn't answer; while an extender is away kube-scheduler can't place Pods that ask it",
     ),
     Alert(
+        "BerthNoExtender",
+        'absent(berth_process{role="extender"})',
+        "1m",
+        "page",
+        "Prometheus scrapes no extender, and kube-scheduler places no Pod that it asks Berth about",
+    ),
+    Alert(
         "BerthCallsFail",
         'sum by (verb) (rate(berth_extender_calls_total{outcome=~"failed|not_ready"}[5m])) > 0',
         "2m",

@@ -251,6 +251,11 @@ def processes_stop(stack: Secured, firing: Firing) -> None:
         until(firing)
 
 
+def the_extender_stops(stack: Secured, firing: Firing) -> None:
+    with at_rest(stack.pid("extender")):
+        until(firing)
+
+
 def the_api_server_hangs(stack: Secured, firing: Firing) -> None:
     """A bind waits for it, and isn't done."""
     bind = {"PodName": "nobody", "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
@@ -413,6 +418,7 @@ MADE = {
     "BerthCallsSlow": the_api_server_hangs,
     "BerthWatchSilent": the_api_server_hangs,
     "BerthProcessDown": processes_stop,
+    "BerthNoExtender": the_extender_stops,
     "BerthCallsFail": the_api_server_hangs,
     "BerthAnswersWithoutDeciding": redis_hangs,
     "BerthPublishIsSlow": the_extender_hangs_while_a_revision_is_published,

@@ -7,13 +7,18 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+from django.apps import apps
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
+from prometheus_client import generate_latest
 
 from controlplane import health
 from controlplane.up import free_port
+from scheduler.metrics import PROCESS
 from scheduler.serving.probes import listen
 
 pytestmark = pytest.mark.django_db
@@ -92,3 +97,13 @@ def test_a_listener_beside_names_what_is_missing_and_nothing_of_why(monkeypatch:
         assert answer.code == 503
         assert json.loads(answer.read()) == {"ok": False, "missing": ["database"]}
     started[0].stop()
+
+
+@pytest.mark.parametrize("role", ["extender", "binder", "worker", "beat", "admin"])
+def test_each_process_says_in_its_metrics_what_it_is(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extender and binder have the same series else, and no alert could tell that none of one is there."""
+    PROCESS.clear()
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, role=role))
+    apps.get_app_config("scheduler").ready()
+    assert f'berth_process{{role="{role}"}} 1.0'.encode() in generate_latest()
+    PROCESS.clear()

@@ -20,6 +20,8 @@ PROMTOOL = shutil.which("promtool")
 EXTENDER, BINDER = 'job="berth", instance="extender"', 'job="berth", instance="binder"'
 WELL = {
     f"up{{{EXTENDER}}}": "1x60",
+    f'berth_process{{{EXTENDER}, role="extender"}}': "1x60",
+    f'berth_process{{{BINDER}, role="binder"}}': "1x60",
     f'berth_extender_calls_total{{{EXTENDER}, verb="filter", outcome="answered"}}': "0+600x60",
     f'berth_extender_calls_total{{{EXTENDER}, verb="filter", outcome="failed"}}': "0x60",
     f'berth_extender_seconds_bucket{{{EXTENDER}, verb="filter", le="0.01"}}': "0+600x60",
@@ -58,6 +60,7 @@ WELL = {
 # What each fault makes of them.
 FAULTS: dict[str, dict[str, str]] = {
     "BerthProcessDown": {f"up{{{EXTENDER}}}": "0x60"},
+    "BerthNoExtender": {f'berth_process{{{EXTENDER}, role="extender"}}': "_x60"},
     "BerthCallsFail": {f'berth_extender_calls_total{{{EXTENDER}, verb="filter", outcome="failed"}}': "0+1x60"},
     "BerthCallsSlow": {f'berth_extender_seconds_bucket{{{EXTENDER}, verb="filter", le="0.01"}}': "0+500x60"},
     "BerthAnswersWithoutDeciding": {
