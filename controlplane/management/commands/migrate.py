@@ -1,18 +1,61 @@
 """`migrate`: Django's, whose --check says what is missing: new Pods wait by it, and their log is where people look."""
 
+import signal
 import sys
+import time
 from typing import Any
 
+from django.core.management import CommandError, CommandParser
 from django.core.management.commands import migrate
+from django.db import DatabaseError, connection
 
 from controlplane.health import missing_migrations
+
+_LOOK_SECONDS = 2.0
+_TELL_SECONDS = 10.0
 
 
 class Command(migrate.Command):
     """Brings the tables of the database to this version; --check only says whether they are."""
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare Django's, and how long --check may wait."""
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--wait", type=float, default=0.0, metavar="SECONDS",
+            help="with --check: wait so long at most until somebody has migrated, and say each 10 s for what",
+        )  # fmt: skip
+
     def handle(self, *arguments: Any, **options: Any) -> None:
         """Do as Django does; where --check finds something missing, say so in place of ending with 1 and no word."""
-        if options["check_unapplied"] and not options["app_label"] and (missing := missing_migrations()):
-            sys.exit(f"manage.py: {missing}")
+        if options["wait"] and not options["check_unapplied"]:
+            message = "--wait goes with --check"
+            raise CommandError(message)
+        if options["check_unapplied"] and not options["app_label"]:
+            missing = self._waited(options["wait"]) if options["wait"] else missing_migrations()
+            if missing:
+                sys.exit(f"manage.py: {missing}")
         super().handle(*arguments, **options)
+
+    def _waited(self, seconds: float) -> str:
+        """Return what is still in the way after so long at most; nothing, at once, when the tables are there."""
+        # The first process of a container isn't ended by SIGTERM unless it says so.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        end = time.monotonic() + seconds
+        tell_at = 0.0
+        while (missing := _in_the_way()) and (now := time.monotonic()) < end:
+            if now >= tell_at:
+                self.stdout.write(f"waiting: {missing}")
+                self.stdout.flush()
+                tell_at = now + _TELL_SECONDS
+            time.sleep(min(_LOOK_SECONDS, end - now))
+        return missing
+
+
+def _in_the_way() -> str:
+    """Return what `missing_migrations` returns, and of a database that can't be asked why."""
+    try:
+        return missing_migrations()
+    except DatabaseError as error:
+        connection.close()
+        return f"the database can't be asked: {str(error).strip().partition(chr(10))[0]}"

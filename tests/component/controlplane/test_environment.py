@@ -8,14 +8,18 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from django.http.request import split_domain_port, validate_host
 from psycopg.pq import Conninfo
 
 from controlplane.checks import faults_of
 from controlplane.env import _RENAMED, ConfigurationError, Environment, decode, read_environment
 from controlplane.env_values import READERS
+from controlplane.management.commands import migrate
 from scheduler.extender.origin import is_known_host
 
 _READERS_BY_VARIABLE = {f"BERTH_{field.upper()}" for field in READERS}
@@ -136,6 +140,51 @@ def test_who_waits_for_migrations_is_told_that_they_are_missing(tmp_path: Path) 
     done = manage(tmp_path, "migrate", "--check", stdout=subprocess.DEVNULL)
     assert done.returncode == 1
     assert re.fullmatch(r"manage\.py: \d+ migrations are missing; run python manage\.py migrate\n", done.stderr)
+
+
+def test_who_waits_for_migrations_goes_on_when_they_are_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one container: a kubelet begins one that fails anew after up to five minutes."""
+    looks = iter(["3 migrations are missing", OperationalError("connection refused\nIs it up?"), ""])
+    monkeypatch.setattr(migrate, "missing_migrations", lambda: said_or_raised(next(looks)))
+    monkeypatch.setattr(migrate, "connection", SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(migrate, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(migrate, "_TELL_SECONDS", 0.0)
+    before = signal.getsignal(signal.SIGTERM)
+    assert not migrate.Command()._waited(60)
+    signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().out.splitlines() == [
+        "waiting: 3 migrations are missing",
+        "waiting: the database can't be asked: connection refused",
+    ]
+
+
+def said_or_raised(found: str | Exception) -> str:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def test_who_waited_long_enough_for_migrations_ends_with_what_is_missing(tmp_path: Path) -> None:
+    done = manage(tmp_path, "migrate", "--check", "--wait", "0.1", stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout.count("waiting: ")) == (1, 1)
+    assert re.fullmatch(r"manage\.py: \d+ migrations are missing; run python manage\.py migrate\n", done.stderr)
+
+
+def test_who_waits_for_migrations_ends_at_once_when_told_to(tmp_path: Path) -> None:
+    command = [sys.executable, "manage.py", "migrate", "--check", "--wait", "60"]
+    folder = Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=folder, env=environment(tmp_path), stdout=subprocess.PIPE) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith(b"waiting: ")
+        waiting.terminate()
+        assert waiting.wait(10) == 128 + signal.SIGTERM
+
+
+def test_waiting_without_check_is_refused() -> None:
+    with pytest.raises(CommandError, match="--wait goes with --check"):
+        call_command("migrate", "--wait", "1")
 
 
 def test_a_migration_that_breaks_off_says_what_it_met(tmp_path: Path) -> None:
