@@ -10,6 +10,8 @@ from django.core.management import execute_from_command_line
 from django.db import DatabaseError
 
 _INTERRUPTED = 130
+# PostgreSQL's insufficient_privilege.
+_NO_RIGHT = "42501"
 
 
 def _why(error: DatabaseError) -> str:
@@ -19,6 +21,9 @@ def _why(error: DatabaseError) -> str:
     said = str(error).strip().partition("\n")[0]
     if sys.argv[1:2] == ["migrate"]:  # what it meets, and not that migrations are missing, is why it ends
         return f"migrate broke off: {said}"
+    if getattr(error.__cause__, "sqlstate", "") == _NO_RIGHT:
+        # As of tables that another role than berth_owner made, or by a URL that names the wrong role.
+        return f"{said}. Run deploy/postgres/roles.sql as a superuser, and migrate as berth_owner"
     try:
         return missing_migrations()
     except DatabaseError:

@@ -143,6 +143,21 @@ def test_it_does_all_that_the_application_needs(database: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+def test_a_command_of_a_role_that_may_not_read_a_table_says_what_to_do(database: str) -> None:
+    with psycopg.connect(url(database), autocommit=True) as admin:
+        admin.execute("REVOKE SELECT ON policies_change FROM berth_app")
+    environment = {**os.environ, "BERTH_DATABASE_URL": url(database, "berth_app")}
+    command = [sys.executable, "manage.py", "change", "list"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    with psycopg.connect(url(database), autocommit=True) as admin:
+        admin.execute("GRANT SELECT ON policies_change TO berth_app")
+    remedy = "Run deploy/postgres/roles.sql as a superuser, and migrate as berth_owner"
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"manage.py: permission denied for table policies_change. {remedy}\n",
+    )
+
+
 def test_tables_of_an_older_berth_become_the_owners(database: str) -> None:
     name = f"test_older_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(SERVER, autocommit=True) as admin:
