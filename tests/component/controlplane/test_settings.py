@@ -35,6 +35,14 @@ def test_django_finds_nothing_wrong_with_the_pages_that_register_themselves() ->
     assert run_checks(tags=[Tags.admin]) == []
 
 
+@pytest.mark.parametrize("role", ["extender", "binder", "worker", "beat", "admin"])
+def test_a_command_beside_a_process_says_nothing_of_what_the_process_does_not_serve(tmp_path: Path, role: str) -> None:
+    """As by `kubectl exec`: each command in an extender's Pod began with a warning of a middleware for signing in."""
+    done = _run(tmp_path, "manage.py", "change", "list", BERTH_ROLE=role, BERTH_LOCAL="true")
+    assert "axes" not in done.stderr
+    assert "migrations are missing" in done.stderr
+
+
 def test_a_wrong_environment_ends_the_start_with_its_names(tmp_path: Path) -> None:
     done = _run(tmp_path, "manage.py", "check", BERTH_LOG_LEVEL="loud", BERTH_LOCL="1")
     assert done.returncode != 0
