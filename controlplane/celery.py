@@ -1,15 +1,17 @@
 """Celery: the app, its queues and what runs by the clock."""
 
+import logging
 import os
 import sys
 
 from celery import Celery
-from celery.signals import beat_init, setup_logging, task_postrun, task_prerun, worker_ready
+from celery.signals import beat_init, celeryd_init, setup_logging, task_postrun, task_prerun, worker_ready
 from django.conf import settings
 from django.db import close_old_connections
 
 from controlplane import redis_transport
 from controlplane.beat import Staggered
+from controlplane.logs import say_at_once
 from controlplane.starts import record_start_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
@@ -107,6 +109,14 @@ def _keep_our_logging(**_: object) -> None:
     """Stop Celery from setting up handlers of its own: Django's LOGGING stands."""
 
 
+def _log_what_celery_writes(**_: object) -> None:
+    """Make lines of the log of what Celery (v5.7.0) writes beside it: a warning of the superuser, and that a worker shuts down."""
+    from celery.apps import worker
+
+    logging.captureWarnings(capture=True)
+    worker.safe_say = say_at_once
+
+
 def _close_old_connections(**_: object) -> None:
     """Let go of connections that are broken or older than CONN_MAX_AGE, as Django does around each request."""
     close_old_connections()
@@ -131,6 +141,7 @@ def _listen(address: str) -> None:
     listen_beside(address)
 
 
+celeryd_init.connect(_log_what_celery_writes)
 setup_logging.connect(_keep_our_logging)
 task_prerun.connect(_close_old_connections)
 task_postrun.connect(_close_old_connections)

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from celery.apps import worker
+from celery.signals import celeryd_init
 from django.db import InternalError, OperationalError, ProgrammingError
 from django.test import Client
 
-from controlplane.logs import JSONFormatter, KeyValueFormatter, WithoutPath
+from controlplane.celery import app
+from controlplane.logs import JSONFormatter, KeyValueFormatter, WithoutPath, say_at_once
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -159,3 +162,33 @@ def test_a_fault_of_the_database_is_said_once_a_minute_however_many_tasks_meet_i
     assert [said("ingest", KeyError("a")) for _ in range(2)] == [True, True]
     now[0] += 60
     assert said("requeue", away)
+
+
+def test_what_celery_says_from_a_signals_handler_is_a_line_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "log").open("w") as file:
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(JSONFormatter("worker"))
+        monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+        monkeypatch.setattr(logging.getLogger("celery.worker"), "level", logging.INFO)
+        say_at_once("worker: Warm shutdown (MainProcess)", sys.stdout)
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    found = json.loads(line)
+    assert (found["logger"], found["message"]) == ("celery.worker", "worker: Warm shutdown (MainProcess)")
+
+
+def test_a_log_that_is_closed_keeps_no_worker_from_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = (tmp_path / "log").open("w")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(file)])
+    file.close()
+    say_at_once("worker: Warm shutdown (MainProcess)")
+
+
+def test_warnings_of_a_workers_start_and_its_shutdown_go_to_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery writes them beside it, where BERTH_LOG_FORMAT=json promises an object a line."""
+    captured: list[dict[str, bool]] = []
+    monkeypatch.setattr(logging, "captureWarnings", lambda **how: captured.append(how))
+    monkeypatch.setattr(worker, "safe_say", print)
+    celeryd_init.send(sender="celery@here", instance=None, conf=app.conf, options={})
+    assert (worker.safe_say, captured) == (say_at_once, [{"capture": True}])
