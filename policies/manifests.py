@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -61,11 +61,31 @@ class Located:
         alone = [self.document | {"profiles": [*[None] * index, each]} for index, each in enumerate(profiles)]
         return [Located(each, self.source, self.lines) for each in alone]
 
+    @property
+    def is_empty_list(self) -> bool:
+        """Whether this is a List as Kubernetes writes it, that says of itself that it holds nothing."""
+        document = self.document
+        return isinstance(document, dict) and document.get("kind") == "List" and document.get("items") == []
+
     def describe(self, fault: Fault) -> str:
         """Write a fault as people and editors read it: file:line: path: message."""
         return f"{self.source}:{self.line_of(fault.path)}: {fault}"
 
 
+def documents_in(read: Sequence[Located]) -> list[Located]:
+    """Return the documents of a file, those of its Lists among them.
+
+    Raises:
+        RuleSetError: there is none, and no List says so: with --prune a slip in a file would remove all that it held.
+    """
+    found = [item for each in read for item in each.items()]
+    if not found and not any(each.is_empty_list for each in read):
+        raise RuleSetError([Fault("", f"holds no document: if it is to hold nothing, write {EMPTY_LIST} in it")])
+    return found
+
+
+# What a file says that is to hold nothing.
+EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
 CONFIGURATION = "KubeSchedulerConfiguration"
 # Kinds of kube-scheduler's own files that rule sets are made of. No sets: a kind can be a list in a file, which none can be asked for.
 KUBE_SCHEDULERS = ("Policy", CONFIGURATION)

@@ -138,6 +138,8 @@ def take_in(request: HttpRequest) -> HttpResponse:
     if made is None:
         says = "Documents become a Change, which is reviewed and published like any other. What they don't name stays."
         return _page(request, form, "Import", says, "Open a Change with them")
+    for said in made.notes:
+        messages.info(request, said)
     if made.change is None:
         messages.info(request, "All of it is live as it is: there was nothing to change.")
         return HttpResponseRedirect(reverse("admin:policies_ruleset_changelist"))

@@ -32,6 +32,7 @@ from scheduler.applying import (
 _DECIDING_SECONDS = 15.0
 _MOST_TEXT = 2_000
 _MOST_SCOPES = 100
+_NOTES = "what to know of the documents themselves"
 
 
 class FileSerializer(Asked):
@@ -123,6 +124,7 @@ class AppliedSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(),
         help_text="what was changed outside of the owner's files since it last brought them in",
     )
+    notes = serializers.ListField(child=serializers.CharField(), help_text=_NOTES)
     gate = ResultSerializer(many=True)
 
 
@@ -151,6 +153,7 @@ class PlannedSerializer(serializers.Serializer[Any]):
     levels = serializers.DictField(child=serializers.CharField(), required=False)
     beside = serializers.ListField(child=serializers.CharField(), required=False)
     drift = serializers.ListField(child=serializers.CharField(), required=False)
+    notes = serializers.ListField(child=serializers.CharField(), required=False, help_text=_NOTES)
     documents = DifferingSerializer(many=True, required=False)
 
 

@@ -54,6 +54,8 @@ class Applied(msgspec.Struct, kw_only=True):
     # What others published of the repository's things since it last brought them in.
     drift: list[str] = []
     revision: Revision | None = None
+    # What whoever gave the documents should know of them.
+    notes: list[str] = []
     # What the gate found before it was published.
     gate: list[publishing.Result] = []
 
@@ -72,6 +74,7 @@ class Applied(msgspec.Struct, kw_only=True):
             "changes": self.changes,
             "beside": self.beside,
             "drift": self.drift,
+            "notes": self.notes,
             "gate": msgspec.to_builtins(self.gate),
         }
 
@@ -122,6 +125,7 @@ def apply(
         unchanged=[named(edit.key) for edit in edits if edit.key not in wanted],
         beside=beside(wanted, documents.keeper, (edit.key for edit in edits), but=there),
         drift=publishing.drift_notes(wanted, documents.keeper.owner),
+        notes=documents.notes(),
     )
     if documents.keeper.owner:
         unchanged = [edit.key for edit in edits if edit.key not in wanted]

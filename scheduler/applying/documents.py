@@ -1,6 +1,6 @@
 """What files hold: every document of them by kind and name, or every fault in them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import msgspec
 from policies import checking, publishing
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
-from policies.manifests import Located
+from policies.manifests import Located, documents_in
 from policies.models import RuleSet
 
 
@@ -74,6 +74,13 @@ class Documents(msgspec.Struct):
         edits += [publishing.Edit(*key, None) for key in [*gone, *self.removed]]
         publishing.check_held(edits, live)
         return edits
+
+    def notes(self) -> list[str]:
+        """Return what whoever gave them should know of them besides."""
+        kinds = (self.rule_sets, self.assignments, self.priority_classes, self.pauses, self.exemptions, self.removed)
+        return (
+            [] if self.prune or any(kinds) else ["The files hold nothing, and nothing is pruned: nothing is removed."]
+        )
 
     def _check_scopes(self) -> None:
         kinds = ", ".join(publishing.Kind)
@@ -180,20 +187,24 @@ def _once(faults: Iterable[FileFault]) -> list[FileFault]:
 
 def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:
     try:
-        found = [item for document in checking.read_documents(text, name) for item in document.items()]
+        read = checking.read_documents(text, name)
     except RuleSetError as error:
         faults += [FileFault(name, each.path, each.message, each.line, str(each)) for each in error.faults]
         return []
-    if not found:
-        faults.append(FileFault(name, "", "holds no document", 0, f"{name}: holds no document"))
-    return [_Given(name, each) for each in found]
+    return [_Given(name, each) for each in _taken_apart(name, read, faults)]
+
+
+def _taken_apart(name: str, read: Sequence[Located], faults: list[FileFault]) -> list[Located]:
+    try:
+        return documents_in(read)
+    except RuleSetError as error:
+        faults += [FileFault(name, "", each.message, 0, f"{name}: {each.message}") for each in error.faults]
+        return []
 
 
 def _objects_of(source: str, document: Mapping[str, Any], faults: list[FileFault]) -> list[_Given]:
     """Return an object, or those of a List: as from a file."""
-    found = Located(document, source, {}).items()
-    if not found:
-        faults.append(FileFault(source, "", "holds no document", 0, f"{source}: holds no document"))
+    found = _taken_apart(source, [Located(document, source, {})], faults)
     return [_Given(f"{source}.{each.head}".rstrip("."), each, is_of_file=False) for each in found]
 
 

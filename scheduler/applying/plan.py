@@ -48,6 +48,8 @@ class Planned(msgspec.Struct, omit_defaults=True):
     # What others are about to do to the same things, and what they did since a repository last brought them in.
     beside: list[str] = []
     drift: list[str] = []
+    # What whoever gave the documents should know of them.
+    notes: list[str] = []
     # Each thing that would be another, as YAML: what is live, and what would be.
     documents: list[dict[str, str]] = []
 
@@ -95,6 +97,7 @@ def plan_documents(
         error=fault,
         beside=beside([edit.key for edit in edits], keeper, brought),
         drift=publishing.drift_notes([edit.key for edit in edits], keeper.owner),
+        notes=documents.notes(),
         documents=_documents(before, edits),
     )
     replaced = {step.name for step in steps if step.act is Act.REPLACE}

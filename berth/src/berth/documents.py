@@ -20,6 +20,8 @@ _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
 _MOST_TITLE = 200
 # Of many files, those that a Change's title names.
 _NAMED_IN_TITLE = 3
+# What a file says that is to hold nothing.
+_EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
 _ENDINGS = {".yaml", ".yml", ".json"}
 # Acts on the cluster's PriorityClasses that change something there.
 _SENT = {"create", "update", "adopt", "replace", "put back", "delete"}
@@ -63,7 +65,8 @@ def _files_of(name: str, wrong: list[str]) -> list[str]:
         paths += [path for each in files if _is_document(path := str(Path(folder, each)))]
     wrong += unread
     if not (paths or unread):
-        wrong.append(f"{name}: there is no YAML or JSON file in this folder")
+        said = f"if it is to hold nothing, put one there with {_EMPTY_LIST}"
+        wrong.append(f"{name}: there is no YAML or JSON file in this folder: {said}")
     return sorted(paths)
 
 
@@ -134,6 +137,7 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
         yield from (f"  {line}" for line in found.get("changes", ()))
     else:
         yield "Nothing would be published: all of it is live."
+    yield from (f"! {line}" for line in found.get("notes", ()))
     yield from (f"! {line}" for line in found.get("drift", ()))
     yield from (f"! {line}" for line in found.get("beside", ()))
     if found.get("cluster"):
@@ -177,6 +181,7 @@ def _title_of(files: list[str]) -> str:
 
 
 def _applied_lines(found: dict[str, Any], *, is_submitted: bool) -> Iterable[str]:
+    yield from (f"! {line}" for line in found.get("notes", ()))
     yield from (f"! {line}" for line in found.get("drift", ()))
     yield from (f"! {line}" for line in found.get("beside", ()))
     if found["change"] is None:
@@ -225,7 +230,7 @@ def _export_into(folder: Path, text: str, kinds: Iterable[str]) -> Answer:
 def diff(server: Server, given: Namespace) -> Answer:
     """Show how files differ from what is live, as diff -u does: - is live, + is in the files."""
     found = server.post("/changes/plan", {**_asked(given), "gate": False, "asks_cluster": False})
-    lines = [f"! {line}" for line in found.get("drift", ())]
+    lines = [f"! {line}" for line in (*found.get("notes", ()), *found.get("drift", ()))]
     for each in found.get("documents", ()):
         named = f"{each['kind']}/{each['name']}"
         before, after = each["live"].splitlines(), each["files"].splitlines()

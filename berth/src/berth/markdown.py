@@ -12,6 +12,7 @@ def plan_in_markdown(found: dict[str, Any], title: str = "") -> str:
     """Return a plan as a comment, which begins with a mark that a pipeline finds its former comment by."""
     lines = ["<!-- berth-plan -->", f"### {_plain(title) or 'Berth: what this would change'}", "", _verdict(found), ""]
     lines += _section("Changes", found.get("changes", ()))
+    lines += _section("To know of the files", found.get("notes", ()))
     lines += _section("Drift: changed outside of these files", found.get("drift", ()))
     lines += _section("Others are at the same things", found.get("beside", ()))
     cluster = [

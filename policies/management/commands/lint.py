@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking
 from policies.engine.errors import RuleSetError
-from policies.manifests import Located
+from policies.manifests import Located, documents_in
 from policies.wording import counted
 
 
@@ -54,6 +54,7 @@ def _read_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:
     except (OSError, UnicodeDecodeError) as error:
         yield f"{path}:1: can't be read: {error}"
         return
-    if not documents:
-        yield f"{path}:1: there is no document in it"
-    given += [(item, str(path)) for document in documents for item in document.items()]
+    try:
+        given += [(item, str(path)) for item in documents_in(documents)]
+    except RuleSetError as error:
+        yield from (f"{path}:1: {fault.message}" for fault in error.faults)

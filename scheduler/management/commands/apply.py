@@ -119,7 +119,7 @@ def _title_of(names: Sequence[str]) -> str:
 
 def _text(applied: Applied) -> str:
     lines = [f"{what} is unchanged" for what in applied.unchanged]
-    lines += [f"! {line}" for line in applied.drift]
+    lines += [f"! {line}" for line in (*applied.notes, *applied.drift)]
     if applied.change is None:
         number = publishing.current_revision().number
         lines += [f"! {line}" for line in applied.beside]

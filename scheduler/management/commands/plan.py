@@ -71,7 +71,7 @@ def _text(planned: Planned) -> str:
         lines = [f"Revision {planned.revision} would be made:", *(f"  {line}" for line in planned.changes)]
     else:
         lines = ["Nothing would be published: all of it is live."]
-    lines += [f"! {line}" for line in (*planned.drift, *planned.beside)]
+    lines += [f"! {line}" for line in (*planned.notes, *planned.drift, *planned.beside)]
     if planned.cluster:
         lines += ["In the cluster:", *(f"  {_line(told)}" for told in planned.cluster)]
     if planned.users:

@@ -112,6 +112,32 @@ def test_rules_go_from_a_branch_to_two_people_and_back_by_a_revert(shell: Any, t
     assert run(operator, "berth", "export") == exported
 
 
+def test_a_repositorys_last_thing_goes_by_a_file_that_says_that_it_holds_nothing(
+    shell: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    operator = shell(token_of("Operator", "read", "edit", "publish"))
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    file = tmp_path / "rules" / "web.yaml"
+    file.parent.mkdir()
+    file.write_text(manifests.to_yaml(rule_set_document(filters=FIRST)))
+    asked = ("--owner", "shop-rules", "--no-cluster", "rules")
+    run(operator, "berth", "apply", *asked, "--publish", folder=tmp_path)
+
+    file.unlink()
+    refused = run(operator, "berth", "apply", *asked, "--prune", code=1, folder=tmp_path)
+    assert "if it is to hold nothing, put one there with {apiVersion: v1, kind: List, items: []}" in refused
+    file.write_text("apiVersion: v1\nkind: List\nitems: []\n")
+
+    assert run(operator, "berth", "lint", "rules", folder=tmp_path) == "no faults\n"
+    kept = run(operator, "berth", "apply", *asked, folder=tmp_path)
+    assert "! The files hold nothing, and nothing is pruned: nothing is removed.\nNothing to publish" in kept
+    assert "**To know of the files**" in run(operator, "berth", "plan", *asked, "--markdown", folder=tmp_path)
+    assert "- name: web" not in run(operator, "berth", "diff", *asked, folder=tmp_path)
+    planned = run(operator, "berth", "plan", *asked, "--prune", code=2, folder=tmp_path)
+    assert "  rule set web archived" in planned
+    assert "rule set web archived" in run(operator, "berth", "apply", *asked, "--prune", folder=tmp_path)
+
+
 def test_several_branches_of_a_push_are_planned_and_no_checkout_stays(shell: Any, tmp_path: Path) -> None:
     left = tmp_path / "left"
     left.mkdir()

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from policies import manifests, publishing
+from policies.management.commands.lint import lint_files
 from policies.models import AuditEvent, Change, OwnerMark, Revision, RuleSet
 from policies.publishing import Edit, Keeper, OnBehalf, PublishingError
 from policies.scopes import Reach
@@ -27,6 +29,7 @@ SHOP = ("--publish", "--owner", "shop-rules", "--no-cluster")
 BANK = ("--publish", "--owner", "bank-rules", "--no-cluster")
 FIRST = {"filters": [{"builtin": "PodFitsResources"}]}
 SECOND = {"filters": [{"builtin": "MatchNodeSelector"}]}
+NOTHING = "The files hold nothing, and nothing is pruned: nothing is removed."
 
 
 @pytest.fixture
@@ -142,6 +145,38 @@ def test_pruning_takes_what_is_the_repositorys_own_and_nothing_else(write: Any) 
 
     assert [each.name for each in publishing.current_revision().rule_sets] == ["bank", "of-a-person", "shop-a"]
     assert owners() == {"RuleSet/bank": "bank-rules", "RuleSet/shop-a": "shop-rules"}
+
+
+def test_an_empty_list_and_a_scope_remove_the_last_thing_that_a_repository_keeps(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document("shop-a", **FIRST)))
+    run("apply", *BANK, write(rule_set_document("bank", **FIRST)))
+    before = publishing.current_revision().number
+    nothing = write({"apiVersion": "v1", "kind": "List", "items": []})
+
+    assert run("lint", nothing) == "no faults\n"
+    assert plan("--owner", "shop-rules", nothing)["notes"] == [NOTHING]
+    said = run("apply", *SHOP, nothing)
+    assert said == f"! {NOTHING}\nNothing to publish: Revision {before} holds all of it\n"
+    assert publishing.current_revision().number == before
+    assert plan("--owner", "shop-rules", "--prune", "*", nothing)["changes"] == ["rule set shop-a archived"]
+    run("apply", *SHOP, "--prune", "*", nothing)
+
+    assert [each.name for each in publishing.current_revision().rule_sets] == ["bank"]
+    assert owners() == {"RuleSet/bank": "bank-rules"}
+
+
+@pytest.mark.parametrize("text", ["", "# rules\n", "---\n---\n"])
+def test_a_file_that_holds_nothing_and_does_not_say_so_removes_nothing(text: str, write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document("shop-a", **FIRST)))
+    path = Path(write())
+    path.write_text(text)
+    remedy = r"holds no document: if it is to hold nothing, write \{apiVersion: v1, kind: List, items: \[\]\} in it"
+    for command in (("plan", "--owner", "shop-rules"), ("apply", *SHOP)):
+        with pytest.raises(CommandError, match=remedy):
+            run(*command, "--prune", "*", str(path))
+    (line,) = lint_files([path])
+    assert re.search(remedy, line)
+    assert [each.name for each in publishing.current_revision().rule_sets] == ["shop-a"]
 
 
 @pytest.mark.parametrize("how", ["edit", "rebase"])

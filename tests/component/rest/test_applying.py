@@ -46,8 +46,24 @@ def test_a_list_is_taken_apart_as_in_a_file(operator: Client) -> None:
     assert (applied["is_new"], again["is_new"], again["change"]) == (True, False, applied["change"])
     refused = told(ask(operator, "post", "/changes/apply", body(DOCUMENTS[0], {"kind": "Pod"}, 7)), 422)
     assert [each["file"] for each in refused["faults"]] == ["documents[0].items[1]", "documents[0].items[2]"]
-    empty = told(ask(operator, "post", "/changes/apply", body()), 422)
-    assert [each["text"] for each in empty["faults"]] == ["documents[0]: holds no document"]
+
+
+def test_an_empty_list_holds_nothing_and_a_list_of_another_kind_is_no_document(operator: Client) -> None:
+    told(ask(operator, "post", "/changes/apply", {"documents": DOCUMENTS, "publish": True, "asks_cluster": False}), 201)
+
+    def body(kind: str, *prune: str) -> dict[str, Any]:
+        return {"documents": [{"apiVersion": "v1", "kind": kind, "items": []}], "asks_cluster": False, "prune": prune}
+
+    for door in ("apply", "plan"):
+        kept = told(ask(operator, "post", f"/changes/{door}", body("List")))
+        assert kept["notes"] == ["The files hold nothing, and nothing is pruned: nothing is removed."]
+        assert not kept.get("changes")
+    refused = told(ask(operator, "post", "/changes/apply", body("PriorityClassList", "*")), 422)
+    assert [each["text"] for each in refused["faults"]] == [
+        "documents[0]: holds no document: if it is to hold nothing, write {apiVersion: v1, kind: List, items: []} in it"
+    ]
+    pruned = told(ask(operator, "post", "/changes/apply", body("List", "*")), 201)
+    assert (pruned["notes"], len(pruned["changes"])) == ([], 2)
 
 
 def test_what_is_exported_is_applied_without_a_change(operator: Client) -> None:

@@ -81,7 +81,9 @@ def test_files_that_are_not_there_are_all_named_before_anything_is_asked(
 
     assert ran.code == 1
     assert "no-such.yaml:1: can't be read" in ran.err
-    assert "no YAML or JSON file in this folder" in ran.err
+    assert (
+        "no YAML or JSON file in this folder: if it is to hold nothing, put one there with {apiVersion: v1" in ran.err
+    )
     assert stub.asked == []
 
 
