@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -67,21 +67,47 @@ class Located:
         document = self.document
         return isinstance(document, dict) and document.get("kind") == "List" and document.get("items") == []
 
+    @property
+    def made_by_kubernetes(self) -> str:
+        """The name of a PriorityClass that Kubernetes makes itself, as `kubectl get -o yaml` has it; empty for everything else."""
+        document = self.document if isinstance(self.document, dict) else {}
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        is_class = document.get("kind") == _KIND_OF_ITEMS and document.get("apiVersion") == "scheduling.k8s.io/v1"
+        return name if is_class and isinstance(name, str) and name in _MADE_BY_KUBERNETES else ""
+
     def describe(self, fault: Fault) -> str:
         """Write a fault as people and editors read it: file:line: path: message."""
         return f"{self.source}:{self.line_of(fault.path)}: {fault}"
 
 
-def documents_in(read: Sequence[Located]) -> list[Located]:
-    """Return the documents of a file, those of its Lists among them.
+class Held(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        documents: those of its Lists among them.
+        note: which of them are passed over, and why; empty where none is.
+    """
+
+    documents: list[Located]
+    note: str
+
+
+def documents_in(read: Sequence[Located]) -> Held:
+    """Return what a file holds; PriorityClasses that Kubernetes makes itself, and nobody else can, are passed over.
 
     Raises:
-        RuleSetError: there is none, and no List says so: with --prune a slip in a file would remove all that it held.
+        RuleSetError: there is nothing, and no List says so: with --prune a slip in a file would remove all that it held.
     """
     found = [item for each in read for item in each.items()]
-    if not found and not any(each.is_empty_list for each in read):
-        raise RuleSetError([Fault("", f"holds no document: if it is to hold nothing, write {EMPTY_LIST} in it")])
-    return found
+    kept = [each for each in found if not each.made_by_kubernetes]
+    passed = ", ".join(each.made_by_kubernetes for each in found if each.made_by_kubernetes)
+    if not kept and not any(each.is_empty_list for each in read):
+        besides = f" besides {passed}, which Kubernetes makes itself" if passed else ""
+        raise RuleSetError(
+            [Fault("", f"holds no document{besides}: if it is to hold nothing, write {EMPTY_LIST} in it")]
+        )
+    return Held(kept, f"{passed} passed over: Kubernetes makes such PriorityClasses itself" if passed else "")
 
 
 # What a file says that is to hold nothing.
@@ -92,6 +118,8 @@ KUBE_SCHEDULERS = ("Policy", CONFIGURATION)
 _LISTS = ("List", "PriorityClassList")
 # As the API server writes a list of one kind, the items don't say it.
 _KIND_OF_ITEMS = "PriorityClass"
+# Which every cluster has. Source: Kubernetes v1.36.3 pkg/apis/scheduling/v1/helpers.go.
+_MADE_BY_KUBERNETES = frozenset({"system-cluster-critical", "system-node-critical"})
 # Of a configuration that is taken apart.
 _MAX_PROFILES = 100
 

@@ -87,6 +87,7 @@ class LintedSerializer(serializers.Serializer[Any]):
 
     ok = serializers.BooleanField()
     faults = FileFaultSerializer(many=True)
+    notes = serializers.ListField(child=serializers.CharField(), help_text=_NOTES)
 
 
 class PlanSerializer(DocumentsSerializer):
@@ -169,8 +170,8 @@ class LintView(Door):
     def post(self, request: Request) -> Response:
         """Check files of documents, and run the tests inside them: every fault of all of them, with file and line."""
         asked = asked_of(LintSerializer, request.data)
-        faults = lint_files((each["name"], each["text"]) for each in asked["files"])
-        return Response({"ok": not faults, "faults": msgspec.to_builtins(faults)})
+        faults, notes = lint_files((each["name"], each["text"]) for each in asked["files"])
+        return Response({"ok": not faults, "faults": msgspec.to_builtins(faults), "notes": notes})
 
 
 class ApplyView(Door):

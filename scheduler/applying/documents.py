@@ -51,6 +51,8 @@ class Documents(msgspec.Struct):
     prune: list[str] = []
     # What is to be removed, by kind and name.
     removed: list[publishing.Key] = []
+    # What was passed over of them, and why.
+    passed_over: list[str] = []
     # The repository that they are of.
     keeper: publishing.Keeper = publishing.NOBODY
 
@@ -78,9 +80,9 @@ class Documents(msgspec.Struct):
     def notes(self) -> list[str]:
         """Return what whoever gave them should know of them besides."""
         kinds = (self.rule_sets, self.assignments, self.priority_classes, self.pauses, self.exemptions, self.removed)
-        return (
-            [] if self.prune or any(kinds) else ["The files hold nothing, and nothing is pruned: nothing is removed."]
-        )
+        if self.prune or any(kinds):
+            return self.passed_over
+        return [*self.passed_over, "The files hold nothing, and nothing is pruned: nothing is removed."]
 
     def _check_scopes(self) -> None:
         kinds = ", ".join(publishing.Kind)
@@ -151,9 +153,10 @@ def read_files(
         DocumentsError: with every fault in them.
     """
     found, documents = list(faults), Documents()
-    given = [each for name, text in texts for each in _documents_of(name, text, found)]
+    notes = documents.passed_over
+    given = [each for name, text in texts for each in _documents_of(name, text, found, notes)]
     for number, document in enumerate(objects):
-        given += _objects_of(f"documents[{number}]", document, found)
+        given += _objects_of(f"documents[{number}]", document, found, notes)
     read = checking.read_each((each.located.document, each.file if each.is_of_file else "") for each in given)
     faulty = set[str]()
     for each, value, beside in zip(given, read, checking.faults_beside(read), strict=True):
@@ -169,15 +172,19 @@ def read_files(
     return documents
 
 
-def lint_files(texts: Iterable[tuple[str, str]]) -> list[FileFault]:
-    """Return every fault of files that come together, those of the tests inside their documents among them. Needs no database."""
+def lint_files(texts: Iterable[tuple[str, str]]) -> tuple[list[FileFault], list[str]]:
+    """Return every fault of files that come together, those of the tests inside their documents among them; and what was passed over.
+
+    Needs no database.
+    """
     found: list[FileFault] = []
+    notes: list[str] = []
     given: list[_Given] = []
     for name, text in texts:
-        given += _documents_of(name, text, found)
+        given += _documents_of(name, text, found, notes)
     checked = checking.faults_together((each.located.document, each.file) for each in given)
     found += [each.fault(fault) for each, faults in zip(given, checked, strict=True) for fault in faults]
-    return _once(found)
+    return _once(found), notes
 
 
 def _once(faults: Iterable[FileFault]) -> list[FileFault]:
@@ -185,26 +192,28 @@ def _once(faults: Iterable[FileFault]) -> list[FileFault]:
     return list(dict.fromkeys(faults))
 
 
-def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:
+def _documents_of(name: str, text: str, faults: list[FileFault], notes: list[str]) -> list[_Given]:
     try:
         read = checking.read_documents(text, name)
     except RuleSetError as error:
         faults += [FileFault(name, each.path, each.message, each.line, str(each)) for each in error.faults]
         return []
-    return [_Given(name, each) for each in _taken_apart(name, read, faults)]
+    return [_Given(name, each) for each in _taken_apart(name, read, faults, notes)]
 
 
-def _taken_apart(name: str, read: Sequence[Located], faults: list[FileFault]) -> list[Located]:
+def _taken_apart(name: str, read: Sequence[Located], faults: list[FileFault], notes: list[str]) -> list[Located]:
     try:
-        return documents_in(read)
+        held = documents_in(read)
     except RuleSetError as error:
         faults += [FileFault(name, "", each.message, 0, f"{name}: {each.message}") for each in error.faults]
         return []
+    notes += [f"{name}: {held.note}"] if held.note else []
+    return held.documents
 
 
-def _objects_of(source: str, document: Mapping[str, Any], faults: list[FileFault]) -> list[_Given]:
+def _objects_of(source: str, document: Mapping[str, Any], faults: list[FileFault], notes: list[str]) -> list[_Given]:
     """Return an object, or those of a List: as from a file."""
-    found = _taken_apart(source, [Located(document, source, {})], faults)
+    found = _taken_apart(source, [Located(document, source, {})], faults, notes)
     return [_Given(f"{source}.{each.head}".rstrip("."), each, is_of_file=False) for each in found]
 
 

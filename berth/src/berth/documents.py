@@ -85,12 +85,13 @@ def _is_document(path: str) -> bool:
 
 def lint(server: Server, given: Namespace) -> Answer:
     """Check files, and run the tests inside them."""
-    faults = server.post("/lint", {"files": read_files(given.files)})["faults"]
+    found = server.post("/lint", {"files": read_files(given.files)})
+    faults, notes = found["faults"], found.get("notes", [])
+    said = [f"! {line}" for line in notes]
     if not faults:
-        return Answer({"faults": []}, ["no faults"])
-    raise CommandError(
-        *map(fault_line, faults), f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'}", faults=faults
-    )
+        return Answer({"faults": [], "notes": notes}, [*said, "no faults"])
+    count = f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'}"
+    raise CommandError(*said, *map(fault_line, faults), count, faults=faults)
 
 
 def _asked(given: Namespace) -> dict[str, Any]:

@@ -26,8 +26,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Lint the files."""
         del args
-        lines = list(lint_files(options["files"]))
-        for line in lines:
+        notes: list[str] = []
+        lines = list(lint_files(options["files"], notes))
+        for line in (*(f"! {note}" for note in notes), *lines):
             self.stdout.write(line)
         if lines:
             message = counted(len(lines), "fault")
@@ -35,17 +36,20 @@ class Command(BaseCommand):
         self.stdout.write("no faults")
 
 
-def lint_files(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield a line for each fault of files that come together; one that several profiles of a configuration share, once."""
+def lint_files(paths: Iterable[Path], notes: list[str]) -> Iterator[str]:
+    """Yield a line for each fault of files that come together; one that several profiles of a configuration share, once.
+
+    What was passed over of them is added to `notes`.
+    """
     given: list[tuple[Located, str]] = []
     for path in paths:
-        yield from _read_file(path, given)
+        yield from _read_file(path, given, notes)
     checked = checking.faults_together((item.document, file) for item, file in given)
     told = (item.describe(fault) for (item, _), faults in zip(given, checked, strict=True) for fault in faults)
     yield from dict.fromkeys(told)
 
 
-def _read_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:
+def _read_file(path: Path, given: list[tuple[Located, str]], notes: list[str]) -> Iterator[str]:
     try:
         documents = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
     except RuleSetError as error:
@@ -55,6 +59,9 @@ def _read_file(path: Path, given: list[tuple[Located, str]]) -> Iterator[str]:
         yield f"{path}:1: can't be read: {error}"
         return
     try:
-        given += [(item, str(path)) for item in documents_in(documents)]
+        held = documents_in(documents)
     except RuleSetError as error:
         yield from (f"{path}:1: {fault.message}" for fault in error.faults)
+        return
+    given += [(item, str(path)) for item in held.documents]
+    notes += [f"{path}: {held.note}"] if held.note else []

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
@@ -37,6 +38,46 @@ def test_a_list_is_applied_item_by_item(tmp_path: Path) -> None:
     assert sorted(PriorityClass.objects.values_list("name", flat=True)) == ["a", "b"]
 
 
+def written_by_kubectl(name: str, value: int) -> dict[str, Any]:
+    metadata = {"creationTimestamp": "2026-07-26T05:43:27Z", "generation": 1, "name": name, "resourceVersion": "69"}
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return kind | {"metadata": metadata, "preemptionPolicy": "PreemptLowerPriority", "value": value}
+
+
+def list_of(*items: dict[str, Any]) -> str:
+    document = {"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {"resourceVersion": ""}}
+    return manifests.to_yaml(document)
+
+
+SYSTEM = [written_by_kubectl(*each) for each in (("system-cluster-critical", 2 * 10**9), ("system-node-critical", 7))]
+NAMES = "system-cluster-critical, system-node-critical"
+
+
+def test_the_classes_that_kubernetes_makes_itself_are_passed_over_with_a_line_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "classes.yaml"
+    path.write_text(list_of(written_by_kubectl("shop", 10), *SYSTEM))
+    line = f"! {path}: {NAMES} passed over: Kubernetes makes such PriorityClasses itself"
+
+    assert run("lint", str(path)) == f"{line}\nno faults\n"
+    assert line in run("apply", "--publish", "--no-cluster", str(path)).splitlines()
+    assert list(publishing.live_priority_classes()) == ["shop"]
+    assert run("plan", "--no-cluster", str(path)).splitlines()[1:] == [line]
+
+
+def test_a_file_of_nothing_but_classes_of_kubernetes_is_refused_and_removes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "classes.yaml"
+    path.write_text(list_of(*SYSTEM))
+    with pytest.raises(CommandError, match=f"holds no document besides {NAMES}, which Kubernetes makes itself: if it"):
+        run("apply", "--publish", "--prune", "*", str(path))
+
+
+def test_a_class_of_somebodys_own_that_begins_with_system_is_refused_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "classes.yaml"
+    path.write_text(list_of(written_by_kubectl("system-mine", 10)))
+    with pytest.raises(CommandError, match="system- is reserved for Kubernetes' own PriorityClasses"):
+        run("apply", str(path))
+
+
 def test_json_with_tabs_is_applied(tmp_path: Path) -> None:
     path = tmp_path / "web.json"
     path.write_text(json.dumps(rule_set_document(), indent="\t"))
@@ -68,7 +109,7 @@ def test_a_classic_policy_with_faults_is_refused_with_their_places(tmp_path: Pat
     for command in ("lint", "apply"):
         with pytest.raises(CommandError):
             run(command, str(path))
-    assert "predicates[0]" in " ".join(map(str, lint_files([path])))
+    assert "predicates[0]" in " ".join(map(str, lint_files([path], [])))
 
 
 def test_the_profiles_of_a_configuration_are_applied_as_the_rule_sets_that_they_make(tmp_path: Path) -> None:
@@ -86,9 +127,9 @@ def test_the_profiles_of_a_configuration_are_applied_as_the_rule_sets_that_they_
 def test_a_fault_at_the_head_of_a_configuration_is_told_once_for_all_its_profiles(tmp_path: Path) -> None:
     path = tmp_path / "kube_scheduler.yaml"
     path.write_text((HEAD + NO_SCORING).replace("/v1\n", "/v1beta3\n", 1))
-    (line,) = lint_files([path])
+    (line,) = lint_files([path], [])
     assert "apiVersion: must be kubescheduler.config.k8s.io/v1; older ones" in line
-    assert [each.text for each in applying.lint_files([(str(path), path.read_text())])] == [line]
+    assert [each.text for each in applying.lint_files([(str(path), path.read_text())])[0]] == [line]
     with pytest.raises(applying.DocumentsError, match="older ones") as refused:
         applying.read_files([(str(path), path.read_text())])
     assert len(refused.value.faults) == 1

@@ -174,7 +174,7 @@ def test_a_file_that_holds_nothing_and_does_not_say_so_removes_nothing(text: str
     for command in (("plan", "--owner", "shop-rules"), ("apply", *SHOP)):
         with pytest.raises(CommandError, match=remedy):
             run(*command, "--prune", "*", str(path))
-    (line,) = lint_files([path])
+    (line,) = lint_files([path], [])
     assert re.search(remedy, line)
     assert [each.name for each in publishing.current_revision().rule_sets] == ["shop-a"]
 

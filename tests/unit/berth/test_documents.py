@@ -57,7 +57,13 @@ def test_lint_of_right_files_ends_with_0(berth: Berth, stub: Stub, file: str) ->
 
     ran = berth("lint", file, "--output", "json")
 
-    assert (ran.code, ran.json) == (0, {"ok": True, "faults": []})
+    assert (ran.code, ran.json) == (0, {"ok": True, "faults": [], "notes": []})
+
+
+def test_what_was_passed_over_is_said_before_there_are_no_faults(berth: Berth, stub: Stub, file: str) -> None:
+    stub.answer("POST", "/lint", {"ok": True, "faults": [], "notes": ["a.yaml: x passed over"]})
+
+    assert berth("lint", file).out == "! a.yaml: x passed over\nno faults\n"
 
 
 def test_a_folder_is_all_its_documents_and_standard_input_is_a_file(

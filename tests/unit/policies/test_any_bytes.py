@@ -69,7 +69,7 @@ def test_lint_says_each_fault_of_any_bytes_with_file_and_line_in_words_that_can_
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(data)
-    for line in lint_files([path]):
+    for line in lint_files([path], []):
         assert re.match(rf"{re.escape(str(path))}:[0-9]+: \S", line), line
         line.encode()
 
