@@ -25,6 +25,14 @@ admin.site.unregister(User)
 admin.site.unregister(Group)
 
 
+class RoleFilter(admin.RelatedFieldListFilter):
+    """Narrows accounts to those of a role, called as their column is."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.title = "roles"
+
+
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not generic when it runs
     """The pages of accounts."""
@@ -33,7 +41,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
-    list_filter = ("groups", "is_active")
+    list_filter = (("groups", RoleFilter), "is_active")
     # What Django calls otherwise: its words are about any site.
     _WORDS = {
         "is_staff": ("May sign in", "An account that may not is told the same as one with another password."),

@@ -42,6 +42,16 @@ def test_its_page_speaks_of_roles_and_of_signing_in(root: Client) -> None:
     assert "The groups this user belongs to" not in text
 
 
+def test_the_list_is_narrowed_by_roles_as_its_column_is_called(root: Client) -> None:
+    cleo = User.objects.create(username="cleo")
+    cleo.groups.add(Group.objects.get(name="Auditor"))
+    page = "/admin/auth/user/"
+    assert "By roles" in text_of(get(root, page))
+    assert "groups" not in text_of(get(root, page))
+    narrowed = get(root, f"{page}?groups__id__exact={Group.objects.get(name='Auditor').pk}")
+    assert [row.username for row in narrowed.context["cl"].result_list] == ["cleo"]
+
+
 def test_who_would_lose_a_role_is_named_before_it_is_deleted(root: Client) -> None:
     role = Group.objects.get(name="Auditor")
     page = f"/admin/auth/group/{role.pk}/delete/"
