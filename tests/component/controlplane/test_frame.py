@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import unfold
 from django.conf import settings
+from django.contrib import admin
+from django.contrib.admin.utils import label_for_field
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
 from django.db import connection
@@ -30,6 +32,17 @@ from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
 FONTS = settings.BASE_DIR / "controlplane" / "static" / "berth" / "fonts"
+
+
+def test_labels_of_lists_on_phones_have_one_capital_as_their_columns_have() -> None:
+    css = (settings.BASE_DIR / "controlplane" / "static" / "berth" / "berth.css").read_text()
+    assert '#result_list [data-label*=" "]::before { text-transform: none; }' in css
+    for model, pages in admin.site._registry.items():
+        for name in pages.list_display:
+            label = str(label_for_field(name, model, pages))
+            # The head of a table is in capitals by its template, what stands beside a cell isn't.
+            if " " in label and label[0].islower():
+                assert f'.field-{name}::before {{ content: "{label.capitalize()}"; }}' in css, (model, name)
 
 
 def test_who_may_not_is_told_who_may(auditor: Client) -> None:
