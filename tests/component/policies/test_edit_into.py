@@ -43,6 +43,7 @@ def test_a_change_is_begun_with_a_title_and_a_rule_set_written_into_it(operator:
     assert (change.state, change.reason, change.opened_by) == ("draft", "OPS-1", "operator")
     page = get(operator, change_url("change", change.pk))
     assert "Nothing: it holds no edit." in text_of(page)
+    assert "What is to be edited in this Change?" in text_of(page)
     add = f"/admin/policies/ruleset/add/?change={change.pk}"
     assert add in html.unescape(page.content.decode())
     form = operator.post(add, {"name": "shop", "description": ""})
