@@ -35,7 +35,7 @@ class GateSettingForm(SettingForm):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         rule_sets = RuleSet.objects.order_by("name").values_list("name", flat=True)
-        self.fields["rule_set"].choices = [(name, name) for name in rule_sets]  # type: ignore[attr-defined] # a ChoiceField
+        self.fields["rule_set"].choices = [("", "choose a rule set"), *((name, name) for name in rule_sets)]  # type: ignore[attr-defined] # a ChoiceField
         self.fields["check_name"].choices = [(check, check) for check in settings.BERTH.gate_checks]  # type: ignore[attr-defined] # a ChoiceField
 
 

@@ -412,6 +412,17 @@ class TestSettings:
         for words in ("rule set web", "What comes of it it isn't published", r"root ?, \d+ s ago", "it hurt once"):
             assert re.search(words, said), words
 
+    def test_its_form_chooses_no_rule_set_for_anybody(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        client = HTTPSClient()
+        client.force_login(User.objects.create_superuser("root"))
+        page = "/admin/policies/gatesetting/add/"
+        form = get(client, page).context["adminform"].form
+        assert form.fields["rule_set"].choices == [("", "choose a rule set"), ("web", "web")]
+        typed = {"rule_set": "", "check_name": "refused", "level": "blocking", "reason": "it hurt once"}
+        assert "This field is required" in text_of(client.post(page, typed))
+        assert not GateSetting.objects.exists()
+
     def test_a_level_below_the_installations_says_that_the_installation_asks_for_more(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
