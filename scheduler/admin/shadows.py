@@ -56,6 +56,7 @@ _SENTENCES = {
 class Cell(msgspec.Struct, frozen=True):
     """How many Decisions diverged so, and where examples are."""
 
+    column: str
     number: int
     share: str = ""
     url: str = ""
@@ -119,7 +120,9 @@ def _grouped(counts: QuerySet[ShadowCount]) -> Any:
 def _row(found: dict[str, Any]) -> Row:
     numbers = [found[f"number_{index}"] or 0 for index in range(len(COLUMNS))]
     compared = sum(number for number, (how, _) in zip(numbers, COLUMNS, strict=True) if how not in _WITHOUT_DECISION)
-    cells = [_cell(found, number, str(how), compared) for number, (how, _) in zip(numbers, COLUMNS, strict=True)]
+    cells = [
+        _cell(found, number, str(how), compared, text) for number, (how, text) in zip(numbers, COLUMNS, strict=True)
+    ]
     return Row(
         assignment=found["assignment"],
         rule_set=found["rule_set"],
@@ -131,12 +134,12 @@ def _row(found: dict[str, Any]) -> Row:
     )
 
 
-def _cell(found: dict[str, Any], number: int, how: str, compared: int) -> Cell:
+def _cell(found: dict[str, Any], number: int, how: str, compared: int, column: str) -> Cell:
     if not number or how in _WITHOUT_DECISION:
-        return Cell(number)
+        return Cell(column, number)
     asked = {name: found[name] for name in ("assignment", "rule_set", "rule_set_version", "verb")}
     share = f"{number / compared:.1%}"
-    return Cell(number, share, decisions_url(**asked, mode="shadow", divergence=how))
+    return Cell(column, number, share, decisions_url(**asked, mode="shadow", divergence=how))
 
 
 def _of_change(change: Change) -> QuerySet[ShadowCount]:

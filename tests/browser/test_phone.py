@@ -83,6 +83,7 @@ def test_a_decision_takes_a_sixth_of_the_screen(phone: Page, lived_in_admin: Adm
         "scheduler/ledger/",
         "scheduler/storage/",
         "scheduler/priority-classes/batch/",
+        "scheduler/shadows/",
     ],
 )
 def test_no_column_is_out_of_sight(phone: Page, path: str) -> None:

@@ -40,6 +40,16 @@ def test_the_page_counts_each_way_to_diverge_with_its_share_and_examples(auditor
     assert "mode=shadow&amp;divergence=refused+the+node" in examples
 
 
+def test_on_a_phone_each_cell_says_its_column(auditor: Client) -> None:
+    count(agreed=17, dropped=4)
+    page = auditor.get(PAGE).content.decode()
+    assert 'class="berth-table berth-counts berth-stacks"' in page
+    row = page.partition("<tbody>")[2].partition("</tr>")[0]
+    labels = [part.partition('"')[0] for part in row.split('data-label="')[1:]]
+    assert labels[:5] == ["Assignment", "Rule set", "Asked by", "Revisions", "Agreed"]
+    assert len(labels) == row.count("<td") == 12
+
+
 def test_a_number_leads_to_its_decisions_and_to_no_others(auditor: Client, tmp_path: Path) -> None:
     extender = Extender(tmp_path, ONLY_N1)
     for name in ("stays", "goes"):
