@@ -45,6 +45,19 @@ def test_labels_of_lists_on_phones_have_one_capital_as_their_columns_have() -> N
                 assert f'.field-{name}::before {{ content: "{label.capitalize()}"; }}' in css, (model, name)
 
 
+@pytest.mark.parametrize("app", ["policies", "scheduler", "auth"])
+def test_what_breadcrumbs_lead_to_lists_the_whole_menu(operator: Client, app: str) -> None:
+    if app == "auth":
+        operator.force_login(User.objects.create_superuser("root"))
+    page = get(operator, f"/admin/{app}/")
+    shown = page.content.decode().partition('id="all-pages"')[2].partition("</main>")[0]
+    items = [item for group in navigation(page.wsgi_request) for item in group["items"]]
+    assert len(items) > 10
+    for item in items:
+        assert f'href="{item["link"]}">{item["title"]}</a>' in shown
+    assert "administration" not in text_of(page)
+
+
 def test_who_may_not_is_told_who_may(auditor: Client) -> None:
     page = auditor.get("/admin/policies/ruleset/add/")
     assert page.status_code == 403
