@@ -102,8 +102,16 @@ def check_seen(expected: Mapping[Key, str], wanted: Collection[Key]) -> None:
     values = values_of(lock_revisions())
     moved = [key for key, digest in expected.items() if key in wanted and content_digest(values.get(key)) != digest]
     if moved:
-        said = [f"{kind} {name} isn't what you looked at: {found_in(None, (kind, name)).by}." for kind, name in moved]
+        said = [f"{kind} {name} isn't what you looked at: {_live_by((kind, name), values)}." for kind, name in moved]
         raise OvertakenError(said)
+
+
+def _live_by(key: Key, values: Mapping[Key, Value]) -> str:
+    """Return whose what is live is, for who looked at another; it may never have been live."""
+    if key in values:
+        return found_in(None, key).by
+    was_live = RevisionPart.objects.filter(kind=key[0], name=key[1]).exists()
+    return "it isn't live any more" if was_live else "none of this name is live, or ever was"
 
 
 @transaction.atomic

@@ -68,6 +68,15 @@ def test_who_saw_it_before_is_told_by_which_revision_it_became_another_and_not_o
     assert refused["detail"].endswith(f": Revision {theirs.json()['revision']} by operator made it live.")
 
 
+def test_who_looked_at_what_was_never_live_is_not_told_that_it_was(operator: Client) -> None:
+    refused = told(ask(operator, "put", "/rule-sets/web", WEB, match='"x"'), 412)
+    assert refused["detail"] == "RuleSet web isn't what you looked at: none of this name is live, or ever was."
+    seen = ask(operator, "put", "/rule-sets/web", WEB)["ETag"]
+    told(ask(operator, "delete", "/rule-sets/web", match=seen))
+    refused = told(ask(operator, "put", "/rule-sets/web", OTHER, match=seen), 412)
+    assert refused["detail"] == "RuleSet web isn't what you looked at: it isn't live any more."
+
+
 def test_a_rule_set_that_was_never_published_is_answered_as_the_schema_says(operator: Client) -> None:
     begun(operator, ("rule-sets/web", WEB))
     schema = operator.get("/api/schema/", headers={"Accept": "application/json"}).json()["components"]["schemas"]
