@@ -36,6 +36,14 @@ MAY_MATCH = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="The ETag of what you looked at, where that is to be compared: 412 when it is another by now.",
 )
+# Of a PUT of what is to be new. Other values say nothing that If-Match doesn't.
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    str,
+    OpenApiParameter.HEADER,
+    enum=["*"],
+    description="`*` in place of If-Match: only where nothing of the name is live, else 412.",
+)
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 
@@ -60,6 +68,11 @@ def expected_of(request: Request, digest: str) -> str:
 def tags_of(request: Request) -> list[str]:
     """Return the digests that If-Match names. `*` and an empty one name nothing that anybody looked at."""
     return [str(found) for found in _TAG.findall(request.headers.get("If-Match", "")) if found]
+
+
+def is_for_new(request: Request) -> bool:
+    """Return whether it is to be done only where nothing is there yet: `If-None-Match: *`."""
+    return request.headers.get("If-None-Match", "").strip() == "*"
 
 
 def tagged(response: Response, digest: str) -> Response:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from policies import publishing
 from policies.api import views
-from policies.api.base import IF_MATCH, ReadOnlyViewSet, by_of, expected_of, tagged, tags_of
+from policies.api.base import IF_MATCH, IF_NONE_MATCH, ReadOnlyViewSet, by_of, expected_of, is_for_new, tagged, tags_of
 from policies.api.documents import EXAMPLES, MadeSerializer, made_of, read_whole
 from policies.api.pauses import REASON, reason_of
 from policies.api.problems import FaultsError, UnlookedError
@@ -31,7 +31,7 @@ class ThingViewSet(ReadOnlyViewSet):
 
     kind = Kind.RULE_SET
     has_etag = True
-    parameters = {"list": [_NAMED], "update": [IF_MATCH, REASON], "destroy": [IF_MATCH, REASON]}
+    parameters = {"list": [_NAMED], "update": [IF_MATCH, IF_NONE_MATCH, REASON], "destroy": [IF_MATCH, REASON]}
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Narrow a list by what the names are like.
@@ -58,9 +58,11 @@ class ThingViewSet(ReadOnlyViewSet):
         documents.of_kind(value)[name] = value
         if unknown := [Fault(each.path, each.message) for each in unknown_rule_sets(documents)]:
             raise FaultsError(unknown)
-        key, looked = (self.kind, name), bool(tags_of(request))
+        key, has_tags = (self.kind, name), bool(tags_of(request))
+        # Who says that it is to be new has looked, too, and saw nothing there.
+        looked = has_tags or is_for_new(request)
         try:
-            expected = expected_of(request, live_digest(key)) if looked else ""
+            expected = expected_of(request, live_digest(key)) if has_tags else ""
             return self._apply(request, documents, key, expected)
         except OvertakenError as error:
             if looked:

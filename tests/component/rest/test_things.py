@@ -68,6 +68,18 @@ def test_who_saw_it_before_is_told_by_which_revision_it_became_another_and_not_o
     assert refused["detail"].endswith(f": Revision {theirs.json()['revision']} by operator made it live.")
 
 
+def test_what_is_to_be_new_takes_the_place_of_nothing(operator: Client) -> None:
+    new = {"If-None-Match": "*"}
+    made = told(ask(operator, "put", "/rule-sets/web", WEB, **new))
+    assert made["changed"]
+    refused = told(ask(operator, "put", "/rule-sets/web", OTHER, **new), 412)
+    assert (
+        refused["detail"]
+        == f"RuleSet web isn't what you looked at: Revision {made['revision']} by operator made it live."
+    )
+    assert not told(ask(operator, "put", "/rule-sets/web", WEB, **new))["changed"]
+
+
 def test_who_looked_at_what_was_never_live_is_not_told_that_it_was(operator: Client) -> None:
     refused = told(ask(operator, "put", "/rule-sets/web", WEB, match='"x"'), 412)
     assert refused["detail"] == "RuleSet web isn't what you looked at: none of this name is live, or ever was."
