@@ -80,7 +80,7 @@ def page_limit(what: str, text: str) -> int:
         ValueError: it is no number, or none.
     """
     if not (found := whole_number(text)):
-        message = f"a page has 1 to {MAX_LIMIT} {what}"
+        message = f"a page has 1 or more {what}; more than {MAX_LIMIT} gives {MAX_LIMIT}"
         raise ValueError(message)
     return min(found, MAX_LIMIT)
 

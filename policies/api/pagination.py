@@ -126,7 +126,7 @@ class RowPages(KeyPages):
 def _limit_of(request: Request) -> int:
     text = request.query_params.get("limit", str(_LIMIT))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):  # noqa: PLR2004
-        raise ValidationError({"limit": f"is a whole number from 1 to {MAX_LIMIT}"})
+        raise ValidationError({"limit": f"is a whole number from 1; more than {MAX_LIMIT} gives {MAX_LIMIT}"})
     return min(int(text), MAX_LIMIT)
 
 
@@ -200,7 +200,7 @@ class EventPages(KeyPages):
 
     parameters = [
         *(OpenApiParameter(each.name, str, description=each.help) for each in FILTERS),
-        OpenApiParameter("limit", int, description=f"how many, up to {MAX_LIMIT}"),
+        OpenApiParameter("limit", int, description=f"how many; more than {MAX_LIMIT} gives {MAX_LIMIT}"),
         OpenApiParameter("before", str, description="only older ones than this event"),
         OpenApiParameter("after", str, description="only newer ones than this event"),
     ]

@@ -52,6 +52,14 @@ def test_what_is_no_page_is_refused(auditor: Client, query: str) -> None:
     assert [each["path"] for each in problem["faults"]] == [query.partition("=")[0]]
 
 
+def test_a_limit_beyond_the_largest_page_gives_the_largest_and_the_refusal_says_so(auditor: Client) -> None:
+    told(ask(auditor, "get", "/revisions?limit=1001"))
+    told(ask(auditor, "get", "/pauses?limit=1001"))
+    for path in ("/revisions", "/pauses"):
+        problem = told(ask(auditor, "get", f"{path}?limit=0"), 400)
+        assert problem["faults"][0]["message"] == "is a whole number from 1; more than 1000 gives 1000"
+
+
 @pytest.mark.parametrize("way", [[], {}, None, 1, "x"])
 def test_a_cursor_that_goes_no_way_is_refused(auditor: Client, way: object) -> None:
     cursor = base64.urlsafe_b64encode(json.dumps([way, 1]).encode()).decode().rstrip("=")
