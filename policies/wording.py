@@ -269,7 +269,8 @@ def _filter_sentence(rule: engine.FilterRule) -> str:
         named = f"{rule.name}: " if rule.name else ""
         help_text = builtin_help(rule.builtin)
         return f"{named}{rule.builtin}" + (f" ({help_text})" if help_text else "")
-    return f"{rule.name}: refuse nodes as “{rule.reason}” unless {_on_one_line(rule.expression)}"
+    reason = f" as “{rule.reason}”" if rule.reason else ""
+    return f"{rule.name}: refuse nodes{reason} unless {_on_one_line(rule.expression)}"
 
 
 def _score_sentence(rule: engine.ScoreRule) -> str:

@@ -81,6 +81,13 @@ def test_an_exemption_says_until_when_and_for_which_pods_in_words() -> None:
     )
 
 
+@pytest.mark.parametrize(("reason", "said"), [("", "refuse nodes unless"), ("full", "refuse nodes as “full” unless")])
+def test_a_filter_without_a_reason_is_told_without_one(reason: str, said: str) -> None:
+    rule = engine.FilterRule(name="team", expression="true", reason=reason)
+    made = engine.RuleSet(name="web", spec=engine.RuleSetSpec(filters=[rule]))
+    assert f"web: filter added: team: {said} true" in wording.part_changes(None, made)
+
+
 def test_a_pause_that_gets_an_end_says_that_it_had_none() -> None:
     (line,) = wording.part_changes(PAUSE, msgspec.structs.replace(PAUSE, until="2026-05-01T00:00:00Z"))
     assert line == "Pause p changed: until “it is resumed” → “2026-05-01 00:00 UTC”"
