@@ -34,7 +34,7 @@ class Command(BerthCommand):
         shown = acts.add_parser("list", help="show tokens, without their secrets")
         shown.add_argument("--owner", default="", help="only those of this account")
         revoked = acts.add_parser("revoke", help="revoke a token at once")
-        revoked.add_argument("prefix", help="how its secret begins, behind berth_: the list shows it")
+        revoked.add_argument("prefix", help="the 8 characters that follow berth_ in its secret: the list shows them")
         for each in (create, shown, revoked):
             each.add_argument("--output", choices=["text", "json"], default="text")
 
@@ -79,7 +79,9 @@ def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
 def _revoke(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     token = Token.objects.select_related("owner").filter(prefix=options["prefix"].removeprefix("berth_")[:8]).first()
     if token is None:
-        raise TokenError([f"No token begins with {options['prefix'][:8]}; `token list` shows how each does."])
+        raise TokenError(
+            [f"No token is called {options['prefix'][:20]}: give the 8 characters that `token list` shows of each."]
+        )
     if not revoke_token(token=token, by=system_user(), now=timezone.now()):
         raise TokenError([f"The token {token} was revoked before."])
     token.refresh_from_db()

@@ -270,8 +270,17 @@ def test_a_name_is_one_tokens_of_an_owner_until_that_is_over(ann: User) -> None:
 
 
 def test_there_is_no_token_to_revoke_that_was_never_made(ann: User) -> None:
-    with pytest.raises(CommandError, match="No token begins with"):
+    with pytest.raises(
+        CommandError, match="No token is called abcdefgh: give the 8 characters that `token list` shows"
+    ):
         call_command("token", "revoke", "abcdefgh")
+
+
+def test_a_beginning_that_is_too_short_revokes_nothing_and_how_much_is_wanted_is_said(ann: User) -> None:
+    prefix = secret_of(ann).removeprefix("berth_")[:8]
+    with pytest.raises(CommandError, match=f"No token is called {prefix[:4]}: give the 8 characters"):
+        call_command("token", "revoke", prefix[:4])
+    call_command("token", "revoke", prefix)
 
 
 def test_an_account_as_a_token_shows_it_acts_for_nobody_by_itself(ann: User) -> None:
