@@ -110,7 +110,7 @@ def _add_documents(add: _Add) -> None:
     made = add("export", "Write what is live as documents that apply reads.")
     made.add_argument("names", nargs="*", metavar="NAME", help="only these; without any, everything")
     made.add_argument("--kind", default="", choices=KINDS, help="only this kind")
-    made.add_argument("--change", type=int, metavar="N", help="what this Change makes of things, not what is live")
+    made.add_argument("--change", type=_number, metavar="N", help="what this Change makes of things, not what is live")
     made.add_argument("--directory", default="", metavar="FOLDER", help="a file each: FOLDER/KIND/NAME.yaml")
 
 
@@ -136,7 +136,7 @@ def _scope(made: ArgumentParser) -> None:
 
 def _add_changes(add: _Add) -> None:
     made = add("changes", "List Changes, or show one.")
-    made.add_argument("number", nargs="?", type=int, metavar="N", help="show this one; without it, list them")
+    made.add_argument("number", nargs="?", type=_number, metavar="N", help="show this one; without it, list them")
     made.add_argument(
         "--state",
         default="",
@@ -146,7 +146,7 @@ def _add_changes(add: _Add) -> None:
     made.add_argument("--limit", type=_count, default=20, help="how many (20)")
     for act, says in _ACTS.items():
         made = add(act, says)
-        made.add_argument("number", type=int, metavar="N", help="which Change")
+        made.add_argument("number", type=_number, metavar="N", help="which Change")
         made.add_argument(
             "--digest", default="", help="what `berth changes N` printed, or the whole digest; approve needs it"
         )
@@ -154,17 +154,17 @@ def _add_changes(add: _Add) -> None:
         if act == "rebase":
             made.add_argument(
                 "--revision",
-                type=int,
+                type=_number,
                 metavar="M",
                 help="the live Revision that `berth changes N` printed; else the one that is live",
             )
             _sides(made)
     made = add("rename", "Give a Change another title or another reason; its approvals stay.")
-    made.add_argument("number", type=int, metavar="N", help="which Change")
+    made.add_argument("number", type=_number, metavar="N", help="which Change")
     made.add_argument("--title", help="what it is called from now on")
     made.add_argument("--reason", help="why it is made")
     made = add("rollback", "Make what an older Revision held live again.")
-    made.add_argument("revision", type=int, metavar="M", help="which Revision")
+    made.add_argument("revision", type=_number, metavar="M", help="which Revision")
     made.add_argument("--reason", required=True, help="kept with the Revision")
     made = add("pause", "Take something out of force.")
     made.add_argument("target", metavar="TARGET", help="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE")
@@ -210,7 +210,7 @@ def _add_pods(add: _Add) -> None:
     made.add_argument("--live", default="", metavar="POD", help="a Pod of the cluster: NAME or NAMESPACE/NAME")
     made.add_argument("--namespace", "-n", default="", help="of a NAME (default)")
     made.add_argument("--pods", type=_count, default=1, metavar="N", help="how many (1)")
-    made.add_argument("--change", type=int, metavar="N", help="also by what this Change would make live")
+    made.add_argument("--change", type=_number, metavar="N", help="also by what this Change would make live")
     made = add("decisions", "List the newest Decisions, the newest last.")
     made.add_argument(
         "filters", nargs="*", metavar="NAME=VALUE", help="as of the admin's list: pod_namespace=shop node=n1"
@@ -241,6 +241,18 @@ def _count(text: str) -> int:
     """
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST):
         message = f"{text!a} isn't a number from 1 to {_MOST:,}"
+        raise ArgumentTypeError(message)
+    return int(text)
+
+
+def _number(text: str) -> int:
+    """Return which Change or Revision; both are counted from 1, and Revision 0 is what held before the first.
+
+    Raises:
+        ArgumentTypeError: it can't be one.
+    """
+    if not (text.isascii() and text.isdigit()):
+        message = f"{text!a} isn't the number of one: it is a whole number, such as 12"
         raise ArgumentTypeError(message)
     return int(text)
 

@@ -150,6 +150,15 @@ def test_a_roll_back_says_the_revision_or_who_is_waited_for(berth: Berth, stub: 
     assert "berth approve 9" in berth("rollback", "3", "--reason", "Pods pend").out
 
 
+@pytest.mark.parametrize("asked", [("rollback", "-1", "--reason", "x"), ("publish", "-3"), ("changes", "1.5")])
+def test_what_can_be_no_number_of_one_is_refused_before_anything_is_asked(
+    berth: Berth, stub: Stub, asked: tuple[str, ...]
+) -> None:
+    ran = berth(*asked)
+    assert (ran.code, stub.asked) == (1, [])
+    assert f"'{asked[1]}' isn't the number of one: it is a whole number, such as 12" in ran.err
+
+
 def test_a_pause_ends_at_a_time(berth: Berth, stub: Stub) -> None:
     stub.answer("POST", "/pauses", {"change": 9, "revision": 12})
 
