@@ -2,3 +2,6 @@
 
 It knows the REST API alone, nothing of the server's code.
 """
+
+# As pyproject.toml has it; asking the installed package takes time, and there may be none.
+VERSION = "0.1.0"

@@ -4,6 +4,7 @@ from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter, N
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from berth import VERSION
 from berth.errors import REFUSED
 
 _ENDS = """exit codes: 0 done; 1 refused or faulty; 2 (plan, diff) something would change; 3 the server wasn't reached
@@ -60,6 +61,7 @@ def build_parser(prog: str = "berth") -> ArgumentParser:
         epilog=_ENDS,
         formatter_class=_Top,
     )
+    whole.add_argument("--version", action="version", version=f"{prog} {VERSION}", help="say which version this is")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def add(name: str, says: str, *, asks_server: bool = True) -> ArgumentParser:
