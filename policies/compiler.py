@@ -84,7 +84,7 @@ def assignment_document(row: Assignment) -> JSONObject:
         "ownerKinds": row.owner_kinds,
     }
     # What holds its default is left out: the same Assignment is the same document, and has the same digest.
-    spec: JSONObject = {"order": row.order, "ruleSet": row.rule_set.name}
+    spec: JSONObject = {"order": row.order, "ruleSet": row.rule_set.name if row.rule_set_id else ""}
     if row.mode != Assignment.Mode.ENFORCE:
         spec["mode"] = row.mode
     if row.percent is not None:

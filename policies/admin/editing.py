@@ -143,15 +143,17 @@ class RowForm(EditForm):
 
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]  # ModelForm's hook: the instance has the typed values after it
-        if self.errors:
-            return
+        # All faults are told at once. A field that has one already isn't in the row as it was typed: of it, and of the whole, the
+        # engine would say what isn't so.
+        faulty = {*self.errors}
         try:
             faults = self.check_row()
         except RuleSetError as error:
             faults = error.faults
         for fault in faults:
             place = next((name for path, name in self.places.items() if fault.path.startswith(path)), None)
-            self.add_error(place, fault.message)
+            if not faulty or (place is not None and place not in faulty):
+                self.add_error(place, fault.message)
 
 
 class EditedChangeList(ChangeList):

@@ -6,7 +6,7 @@ from django.test import Client
 from policies import publishing
 from policies.models import Assignment, RuleSet
 from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set
-from tests.component.pages import change_url, get, opened, publish_all, text_of
+from tests.component.pages import change_url, form_data, get, opened, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +53,12 @@ def test_the_menu_of_rule_sets_is_asked_of_the_database_by_name_and_page(operato
     assert (len(first["results"]), first["pagination"]["more"]) == (20, True)
     assert first["results"][0]["text"] == "coming"
     assert [each["text"] for each in found["results"]] == ["set-20", "set-21", "set-22", "set-23"]
+
+
+def test_all_that_is_wrong_with_an_assignment_is_said_at_once(operator: Client) -> None:
+    data = form_data(get(operator, ADD)) | {"name": "All", "order": "x", "percent": "1000", "namespaces": "Shop"}
+    errors = operator.post(ADD, data).context["adminform"].form.errors
+    assert sorted(errors) == ["name", "namespaces", "order", "percent", "rule_set"]
 
 
 def test_who_may_not_pause_is_not_led_to_a_page_that_refuses(operator: Client, auditor: Client) -> None:

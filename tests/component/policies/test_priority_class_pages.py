@@ -135,6 +135,15 @@ def test_what_kubernetes_would_refuse_is_said_at_its_field(operator: Client, fie
     assert PriorityClass.objects.count() == 1
 
 
+@pytest.mark.parametrize("value", ["", "1.5", "1000000001"])
+def test_a_bad_name_and_a_bad_value_are_said_at_once(operator: Client, value: str) -> None:
+    data = form_data(get(operator, ADD)) | {"name": "Web", "value": value}
+    errors = operator.post(ADD, data).context["adminform"].form.errors
+    assert sorted(errors) == ["name", "value"]
+    assert "lower-case" in errors["name"][0]
+    assert len(errors["value"]) == 1
+
+
 def test_a_value_that_a_class_of_others_keeps_when_it_is_taken_over_is_refused_with_the_ways_out(
     operator: Client, server: PriorityServer
 ) -> None:
