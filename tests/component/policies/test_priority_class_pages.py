@@ -48,7 +48,7 @@ def test_everybody_sees_the_list_and_a_class(role: str, request: pytest.FixtureR
     text = text_of(get(client, LIST))
     assert "1,000 batch Batch that may wait value 1,000, never has other Pods removed ✓ applied" in text
     assert "2,000,001,000 system-node-critical system" in text
-    assert "7 mine ! foreign Berth doesn't manage it. 0 0" in text
+    assert "7 mine ! foreign Berth doesn't manage it. not counted yet" in text
     page = text_of(get(client, page_of()))
     assert "Version 1: value 1,000, never has other Pods removed ✓ applied" in page
     assert "managed by Berth, which made it" in page
