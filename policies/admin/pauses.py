@@ -1,5 +1,6 @@
 """What is out of force: the banner of every page, the list, and the pages that pause, exempt and put back in force."""
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -104,8 +105,44 @@ class _ExemptionForm(_WhyForm):
     field_order = ("name", "owner", "target", "pods", "until", "reason")
 
     def clean_pods(self) -> list[dict[str, Any]]:
-        """Return the entries as a document has them."""
-        return [_entry(line) for line in self.cleaned_data["pods"].splitlines() if line.strip()]
+        """Return the entries as a document has them.
+
+        Raises:
+            ValidationError: with each line that names no Pods.
+        """
+        entries, faults = [], []
+        for line in _lines(self.cleaned_data["pods"]):
+            try:
+                entries.append(_entry(line))
+            except ValidationError as error:
+                faults.append(error)
+        if faults:
+            raise ValidationError(faults)
+        return entries
+
+    def clean(self) -> dict[str, Any]:
+        """Check all that was typed, each fault at its field; of a field that has a fault already nothing more can be said."""
+        typed = super().clean() or self.cleaned_data
+        faulty = {*self.errors}
+        spec: dict[str, Any] = {
+            member: typed[member] for member in ("owner", "target", "reason", "pods") if member in typed
+        }
+        spec |= {"until": _text(typed["until"])} if typed.get("until") else {}
+        for fault in publishing.exemption_faults(typed.get("name", ""), spec):
+            found = _PLACE.match(fault.path)
+            if found is None or found["field"] not in self.fields or found["field"] in faulty:
+                continue
+            line = f"“{_lines(self.data['pods'])[int(found['entry'])].strip()}”: " if found["entry"] else ""
+            self.add_error(found["field"], f"{line}{fault.message}")
+        return typed
+
+
+# Where in the document of an Exemption a fault is.
+_PLACE = re.compile(r"(?:metadata|spec)\.(?P<field>\w+)(?:\[(?P<entry>\d+)\])?")
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _entry(line: str) -> dict[str, Any]:

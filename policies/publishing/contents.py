@@ -79,8 +79,10 @@ def with_edits(before: engine.Revision, edits: Iterable[Edit]) -> engine.Revisio
         rule_sets=rule_sets,
         assignments=assignments,
         priority_classes=[each for each in values.values() if isinstance(each, engine.PriorityClass)],
-        pauses=[each for each in values.values() if isinstance(each, engine.Pause) and not missing.of(each)],
-        exemptions=[each for each in values.values() if isinstance(each, engine.Exemption) and not missing.of(each)],
+        pauses=[each for each in values.values() if isinstance(each, engine.Pause) and not missing.of(each.target)],
+        exemptions=[
+            each for each in values.values() if isinstance(each, engine.Exemption) and not missing.of(each.target)
+        ],
     )
 
 
@@ -91,9 +93,9 @@ class _Missing:
         self._rule_sets = {each.name: each for each in rule_sets}
         self._assignments = {each.name for each in assignments}
 
-    def of(self, suspension: engine.Pause | engine.Exemption) -> str:
-        """Return in words what isn't there of what it names; empty where all of it is."""
-        target = Target.parse(suspension.target)
+    def of(self, named: str) -> str:
+        """Return in words what isn't there of what a target names; empty where all of it is."""
+        target = Target.parse(named)
         if target.kind == ASSIGNMENT and target.name not in self._assignments:
             return f"no Assignment {target.name} is live"
         if target.kind != RULE_SET:
@@ -103,6 +105,11 @@ class _Missing:
         if target.rule and target.rule not in (keys := self._rule_sets[target.name].spec.keys):
             return f"rule set {target.name} has no rule {target.rule}; it has {', '.join(keys) or 'none'}"
         return ""
+
+
+def missing_target(target: str, live: engine.Revision) -> str:
+    """Return in words what isn't live of what a Pause or an Exemption would be about; empty where all of it is."""
+    return _Missing(live.rule_sets, live.assignments).of(target)
 
 
 def ended_with(live: engine.Revision, edits: Collection[Edit]) -> list[engine.Pause | engine.Exemption]:
@@ -168,7 +175,7 @@ def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator
     after = with_edits(live, edits) if wanted else live
     missing = _Missing(after.rule_sets, after.assignments)
     for each in wanted:
-        if said := missing.of(each):
+        if said := missing.of(each.target):
             yield key_of(each), Fault(f"{each.name}: spec.target", said)
 
 

@@ -12,13 +12,13 @@ from django.db import transaction
 from policies import wording
 from policies.engine import ruleset as engine
 from policies.engine.documents import read_exemption, read_pause
-from policies.engine.errors import RuleSetError
+from policies.engine.errors import Fault, RuleSetError
 from policies.engine.pauses import EVERYTHING, Target, ends_at
 from policies.models import Change, RevisionPart
 from policies.publishing import audit
 from policies.publishing.actors import By
 from policies.publishing.changes import open_change, publish_change, submit_act
-from policies.publishing.contents import Edit
+from policies.publishing.contents import Edit, missing_target
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Kind
 from policies.publishing.revisions import current_revision, lock_revisions
@@ -112,20 +112,30 @@ def exempt(
         live = lock_revisions()
         _check_replaced(_exemption(live, name), replaces)
         check_shown(expected_digest, live.number)
-        document = {
-            "apiVersion": engine.API_VERSION,
-            "kind": "Exemption",
-            "metadata": {"name": name},
-            "spec": dict(spec),
-        }
         try:
-            value = read_exemption(document)
+            value = read_exemption(_exemption_document(name, spec))
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
         _check_end(value)
         change = _make(f"Exemption {name}", [Edit.of(value)], by, value.reason)
         _record(audit.Kind.EXEMPT, change, value.target, by, value.reason, name=name, until=value.until)
         return change
+
+
+def _exemption_document(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": engine.API_VERSION, "kind": "Exemption", "metadata": {"name": name}, "spec": dict(spec)}
+
+
+def exemption_faults(name: str, spec: Mapping[str, Any]) -> list[Fault]:
+    """Return all that stands against an Exemption that somebody is typing: its document, a target that isn't live."""
+    faults: list[Fault] = []
+    try:
+        read_exemption(_exemption_document(name, spec))
+    except RuleSetError as error:
+        faults += error.faults
+    if said := missing_target(str(spec.get("target", "")), current_revision()):
+        faults.append(Fault("spec.target", said))
+    return faults
 
 
 def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") -> Change:

@@ -179,6 +179,27 @@ def test_faults_of_an_exemption_are_told_and_what_was_typed_stays(operator: Clie
     assert "There is no Exemption cart" in send(operator, "/admin/policies/pauses/end-exemption/?name=cart", reason="x")
 
 
+def test_all_faults_of_an_exemption_are_told_at_once_each_at_its_field(operator: Client) -> None:
+    typed = {"name": "The Cart", "owner": "team", "until": "2030-01-01T00:00", "reason": "why"}
+    digest = get(operator, EXEMPT).context["form"]["digest"].value()
+
+    def errors(target: str, pods: str) -> dict[str, str]:
+        page = operator.post(EXEMPT, {**typed, "digest": digest, "target": target, "pods": pods})
+        assert page.context["form"]["owner"].value() == "team"
+        return {name: " ".join(said) for name, said in page.context["form"].errors.items()}
+
+    found = errors("RuleSet/gone", "default\nshop ((")
+    assert sorted(found) == ["name", "pods", "target"]
+    assert "lower-case letters" in found["name"]
+    assert "“default” names no Pods" in found["pods"]
+    assert "isn't a label selector" in found["pods"]
+    assert found["target"] == "no rule set gone is live"
+    found = errors("web", "default/cart-0\n\nShop/cart-0")
+    assert found["pods"] == "“Shop/cart-0”: 'Shop' is no namespace's name: a-z, 0-9 and dashes, at most 63"
+    assert "must be RuleSet/NAME" in found["target"]
+    assert live().exemptions == []
+
+
 def test_who_may_not_publish_sees_it_and_can_not_change_it(auditor: Client, client: Client) -> None:
     publishing.pause(target="everything", by="ops", reason="storm")
     assert "! Everything is paused" in text_of(get(auditor, "/admin/policies/pauses/"))
