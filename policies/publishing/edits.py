@@ -38,9 +38,9 @@ def found_in(change: Change | None, key: Key) -> Found:
     if row is not None:
         return Found(edit_of(row).value, f"{row.author} edited it in {change} at {row.edited_at:%Y-%m-%d %H:%M:%S} UTC")
     value = values_of(current_revision()).get(key)
-    held = RevisionPart.objects.filter(kind=key[0], name=key[1], until=None) if value is not None else None
     # Not the live Revision, which may have come by something else.
-    part = held.select_related("since").first() if held else None
+    held = RevisionPart.objects.filter(kind=key[0], name=key[1], until=None).select_related("since")
+    part = held.first() if value is not None else None
     by = f"{part.since} by {part.since.made_by} made it live" if part else f"{key[1]} isn't live any more"
     return Found(value, by)
 

@@ -245,6 +245,7 @@ ONLY_READ = {
     *("changes_waiting_for", "check_version", "checked_rule_sets", "cluster_warnings", "content_digest"),
     *("content_of_version", "provenance_of", "rule_set_held", "rule_sets_in_use"),
     *(
+        "check_held",
         "check_reach_of",
         "check_seen",
         "current_revision",
@@ -260,8 +261,10 @@ ONLY_READ = {
     ),
     *(
         "ending_soon",
+        "exemption_faults",
         "fault_of_words",
         "found_in",
+        "misfits",
         "misfitting_params",
         "gate_of",
         "held_by",
