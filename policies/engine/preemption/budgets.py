@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as preemption counts them: whose removal they don't allow. Pure.
+"""PodDisruptionBudgets in preemption: the Pods whose removal they don't allow. Pure.
 
 Source: kube-scheduler v1.36.3 framework/plugins/defaultpreemption/default_preemption.go (filterPodsWithPDBViolation).
 """
@@ -14,14 +14,14 @@ from policies.engine.selectors import Selector, SelectorError, parse_selector
 
 
 class Budget(msgspec.Struct, frozen=True, eq=False):
-    """What counts of a PodDisruptionBudget: whom it covers, how many of them may go, and who is going already."""
+    """The part of a PodDisruptionBudget that preemption reads: the Pods it covers, how many may be disrupted, and which are already."""
 
     selector: Selector
     allowed: int
     disrupted: Mapping[str, object]
 
     def covers(self, pod: Pod) -> bool:
-        """Return whether it counts this Pod of its namespace. Pods without labels are passed over.
+        """Return whether it covers this Pod of its namespace. Pods without labels are skipped.
 
         A Pod that the budget knows to be disrupted already isn't counted again.
         """
@@ -33,7 +33,7 @@ Budgets = Mapping[str, Sequence[Budget]]
 
 
 def budgets_by_namespace(budgets: Iterable[PodDisruptionBudget]) -> Budgets:
-    """Read budgets. Those with an empty selector, or one that Kubernetes can't parse, cover nobody and are left out."""
+    """Read budgets. Those with an empty selector, or one that Kubernetes can't parse, cover no Pods and are left out."""
     found: defaultdict[str, list[Budget]] = defaultdict(list)
     for budget in budgets:
         try:
@@ -50,7 +50,7 @@ def budgets_by_namespace(budgets: Iterable[PodDisruptionBudget]) -> Budgets:
 def split_by_budgets(pods: Iterable[Pod], budgets: Budgets) -> tuple[list[Pod], list[Pod]]:
     """Split Pods into those whose removal would violate a budget, and the others; each in the order given.
 
-    Every Pod counts against each budget that covers it. Once a budget is used up, the Pods after that violate it.
+    Every Pod counts against each budget that covers it. Once a budget is used up, later Pods violate it.
     """
     left: dict[Budget, int] = {}
     violating: list[Pod] = []

@@ -1,8 +1,8 @@
-"""Preemption in Berth's own scheduler: which Pods would have to go so that a Pod fits, and on which node. Pure.
+"""Preemption in Berth's own scheduler: which Pods must be removed, and from which node, so that a Pod fits. Pure.
 
 The order is kube-scheduler v1.36.3's: framework/preemption/preemption.go (Preempt, DryRunPreemption,
 pickOneNodeForPreemption) and framework/plugins/defaultpreemption/default_preemption.go (PodEligibleToPreemptOthers,
-SelectVictimsOnNode, filterPodsWithPDBViolation). Where an extender would be asked, the rule set's own victims rules are.
+SelectVictimsOnNode, filterPodsWithPDBViolation). Where kube-scheduler calls extenders, the rule set's victims rules are evaluated.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ UNDELETABLE = "the API server refused to delete a Pod in the way"
 BY_SCHEDULER = "PreemptionByScheduler"
 
 LEAST_CANDIDATES_PERCENT = 10
-# How many candidates are looked for, of the nodes that may be freed: DefaultPreemptionArgs' defaults.
+# How many candidates to look for, out of the nodes that may be freed: DefaultPreemptionArgs' defaults.
 LEAST_CANDIDATES = 100
 
 # Added to each priority in a sum, so that more victims never make a smaller one.
@@ -53,8 +53,8 @@ class Preemption(NamedTuple):
 
     Attributes:
         pdb_violations: how many of the victims a PodDisruptionBudget would keep.
-        yielding: less important Pods nominated to the node, which have to look elsewhere.
-        candidates: the nodes that it was chosen from, it included.
+        yielding: less important Pods nominated to the node, which lose their nomination.
+        candidates: the nodes that it was chosen from, itself included.
     """
 
     node: str
@@ -65,13 +65,13 @@ class Preemption(NamedTuple):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What became of the search for a node to free.
+    """The result of the search for a node to free.
 
     Attributes:
-        preemption: None where there is none.
-        candidates: the nodes that could be freed, those included that a victims rule vetoes.
-        vetoes: what victims rules said, those in mode shadow too.
-        reason: why there is none, worded as kube-scheduler does; "" with a preemption.
+        preemption: None where no node was found.
+        candidates: the nodes that could be freed, including those that a victims rule vetoes.
+        vetoes: the vetoes of victims rules, also of those in mode shadow.
+        reason: why no node was found, in kube-scheduler's words; "" with a preemption.
         keeps_nomination: whether the Pod's nominatedNodeName stays as it is. Else it becomes the preemption's node, or
             is cleared.
     """
@@ -106,15 +106,15 @@ def search(  # noqa: PLR0913 - what it looks at, and how
     Args:
         pod: the one that finds no room.
         rule_set: all the filters that a node has to pass, and the victims rules.
-        snapshot: the cluster, with assumed Pods on their nodes already, and with those that wait for room.
+        snapshot: the cluster, with assumed Pods on their nodes already, and with nominated Pods.
         budgets: the PodDisruptionBudgets of all namespaces.
-        answer: what the filters said of the nodes; those refused as Unschedulable may be freed.
+        answer: the filters' results for the nodes; those refused as Unschedulable may be freed.
         now: the moment, aware of its time zone.
-        offset: the node to begin with, counted among those that may be freed. With a cluster so big that not all of them are
-            looked at, another one each time spreads the burden.
+        offset: the node to begin with, counted among those that may be freed. In a cluster so big that not all of them are
+        tried, a different offset each time spreads the burden.
         nomination: the node that is being freed for the Pod already, "" for none; None for what its status says.
         kept: the uids of Pods that can't be removed, however unimportant.
-        give_way: as of a Cycle. Where it ends a rule, no node is freed.
+        give_way: as for a Cycle. Where it ends a rule, no node is freed.
     """
     refusals = dict(answer.refused())
     node = pod.parsed.status.nominated_node_name if nomination is None else nomination
@@ -141,8 +141,8 @@ def search(  # noqa: PLR0913 - what it looks at, and how
 def why_not_eligible(pod: Pod, nomination: str, snapshot: Snapshot, refusals: Mapping[str, Status]) -> str:
     """Return why the Pod may not preempt others now; "" when it may.
 
-    While Pods that were preempted for it are still leaving the node that it is nominated to, no others have to go;
-    unless the Pod can't be on that node any more.
+    While Pods that were preempted for it are still leaving the node that it is nominated to, no others are preempted,
+    unless the Pod can no longer run on that node.
     """
     if pod.spec.preemption_policy == "Never":
         return NEVER
@@ -162,12 +162,12 @@ def is_leaving(pod: Pod) -> bool:
 
 
 def wanted(nodes: int) -> int:
-    """Return how many candidates are enough, of so many nodes that may be freed."""
+    """Return how many candidates are enough, given the number of nodes that may be freed."""
     return min(nodes, max(nodes * LEAST_CANDIDATES_PERCENT // 100, LEAST_CANDIDATES))
 
 
 class _Trial:
-    """A node on which Pods come back one after another: those that are there, and those that can't be there."""
+    """A node to which Pods are added back one after another: those that could stay, and those that couldn't."""
 
     def __init__(self, left: NodeInfo, violating: Sequence[Pod], others: Sequence[Pod]) -> None:
         self.left = left
@@ -177,7 +177,7 @@ class _Trial:
         self._kept_by_budget = len(violating)
 
     def settle(self, number: int, back: NodeInfo, refusal: Status | None) -> None:
-        """Take the Pod with this number back, or leave it away because of a refusal."""
+        """Add the Pod with this number back, or leave it out because of a refusal."""
         if refusal is None:
             self.left = back
         else:
@@ -186,10 +186,10 @@ class _Trial:
 
 
 class DryRun:
-    """Tries which Pods would have to go from nodes so that the Pod fits.
+    """Finds which Pods must be removed from nodes so that the Pod fits.
 
     Attributes:
-        reasons: name of a node -> why it can't be freed, of those that were tried in vain.
+        reasons: name of a node -> why it can't be freed, for the nodes that were tried without success.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class DryRun:
             yield from self._try_on(hopeful[start : start + at_once])
 
     def _with_less_important(self, nodes: Sequence[str]) -> list[NodeInfo]:
-        """Return the nodes that have Pods which could go: most refused Pods find none, at little cost."""
+        """Return the nodes that have Pods which could be removed: for most refused Pods there are none, and this is cheap."""
         table = self._snapshot.table
         rows = table.rows(nodes)
         has = lowest_priority(table)[rows] < self._pod.priority
@@ -251,8 +251,8 @@ class DryRun:
     def _try_on(self, infos: Sequence[NodeInfo]) -> list[Candidate]:
         """Find on each node the fewest and least important Pods that must leave it so that the Pod fits there.
 
-        All less important Pods are taken away first. Where the Pod fits then, as many as possible come back, those that
-        a budget keeps first, the more important before the others. Nodes where that can't help are left out.
+        All less important Pods are removed first. Where the Pod then fits, as many as possible are added back: first those
+        that a budget keeps, and the more important before the others. Nodes where removal can't help are left out.
         """
         trials = self._trials(infos)
         for number in range(max((len(trial.waiting) for trial in trials), default=0)):
@@ -264,7 +264,7 @@ class DryRun:
         return [self._candidate(trial) for trial in trials if trial.victims]
 
     def _trials(self, infos: Sequence[NodeInfo]) -> list[_Trial]:
-        """Take away all less important Pods, and give the nodes on which the Pod fits then."""
+        """Remove all less important Pods, and return the nodes on which the Pod then fits."""
         emptied = [
             NodeInfo(info.node, tuple(other for other in info.pods if not self._may_go(other))) for info in infos
         ]
@@ -290,24 +290,24 @@ class DryRun:
 
 
 def importance(pod: Pod, now: datetime) -> tuple[int, str]:
-    """Return what Pods are ordered by, the most important first: priority, then how long they have been there.
+    """Return the sort key of Pods, the most important first: priority, then how long they have been running.
 
     A Pod that hasn't started counts as started now (util/utils.go, MoreImportantPod). Times are compared as the texts that
-    the API server writes: RFC 3339 in UTC, whole seconds. So now stands after all that started within its second.
+    the API server writes: RFC 3339 in UTC, whole seconds. So now sorts after all Pods that started within its second.
     """
     return (-pod.priority, pod.parsed.status.start_time or f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}~")
 
 
 def pick(candidates: Sequence[Candidate], now: datetime) -> Candidate | None:
-    """Choose the node whose victims are missed least; of equals the first. None without candidates.
+    """Choose the node whose victims matter least; among equals the first. None without candidates.
 
-    kube-scheduler chooses among equals by chance.
+    kube-scheduler chooses among equals at random.
     """
     return min(candidates, key=lambda candidate: cost(candidate, now), default=None)
 
 
 def cost(candidate: Candidate, now: datetime) -> "Cost":
-    """Return what candidates are compared by: the first difference counts, less is better."""
+    """Return the cost by which candidates are compared: the first difference counts, less is better."""
     victims = pods_of(candidate)
     highest = victims[0].priority
     return Cost(
@@ -320,7 +320,7 @@ def cost(candidate: Candidate, now: datetime) -> "Cost":
 
 
 class _Later(str):
-    """A time that is less than another when it is later."""
+    """A time that sorts before another when it is later."""
 
     __slots__ = ()
 
@@ -329,14 +329,14 @@ class _Later(str):
 
 
 class Cost(NamedTuple):
-    """How much a candidate's victims would be missed.
+    """How costly the removal of a candidate's victims is.
 
     Attributes:
         pdb_violations: victims that a budget would keep.
         highest: the highest priority of a victim.
         total: the sum of the priorities.
         number: how many victims there are.
-        started: when the longest running of the most important ones started; later is less.
+        started: when the longest running of the most important victims started; later is less.
     """
 
     pdb_violations: int
@@ -352,7 +352,7 @@ def pods_of(candidate: Candidate) -> list[Pod]:
 
 
 def _no_candidate(reasons: Iterable[str], nodes: int) -> str:
-    """Word that no node can be freed as kube-scheduler does (framework/types.go, FitError.Error)."""
+    """Return kube-scheduler's message that no node can be freed (framework/types.go, FitError.Error)."""
     counts = Counter(reasons)
     counts[NO_HELP] += nodes - counts.total()
     listed = ", ".join(sorted(f"{number} {reason}" for reason, number in counts.items() if number))

@@ -1,7 +1,7 @@
-"""Whether a Pod fits nodes if other Pods were on them: what preemption asks again and again. Pure.
+"""Whether a Pod would fit nodes if other Pods were on them: preemption needs this again and again. Pure.
 
-Each node is asked about as if it alone were different. For most rules that is the same as if all were different at
-once, so that they are asked about all nodes together; the others are asked about one node after another.
+Each node is evaluated as if it alone were different. For most rules the result is the same as if all were different at
+once, so these are evaluated on all nodes together; the others are evaluated on one node after another.
 """
 
 import copy
@@ -23,10 +23,10 @@ def counted_nominated(pod: Pod, nominated: Iterable[Pod]) -> list[Pod]:
 
 
 class Fitting:
-    """Says whether enforced filters let a Pod be on nodes, each of them with other Pods than in the Snapshot.
+    """Evaluates whether enforced filters pass a Pod on nodes, each of them with other Pods than in the Snapshot.
 
-    Pods of at least the same priority that are nominated to a node count as if they were there; and the Pod must fit without
-    them too, for they may end elsewhere (kube-scheduler v1.36.3 framework/runtime/framework.go,
+    Pods of at least the same priority that are nominated to a node count as if they were there. The Pod must fit without
+    them too, since they may be placed elsewhere (kube-scheduler v1.36.3 framework/runtime/framework.go,
     RunFilterPluginsWithNominatedPods).
     """
 
@@ -53,12 +53,12 @@ class Fitting:
                 part.filters.append((rule, made))
 
     def refusals(self, infos: Sequence[NodeInfo]) -> list[Status | None]:
-        """Return for each of these nodes, of different names, why the Pod can't be on it; None where it can.
+        """Return for each of these nodes, whose names must differ, why the Pod can't be on it; None where it can.
 
-        The status is of one of the rules that refuse, not always of the first in the rule set's order.
+        The status comes from one of the rules that refuse, not always the first in the rule set's order.
 
         Raises:
-            DeadlineError: by `give_way`: nobody has to go for what there was no time to look at.
+            DeadlineError: raised by `give_way`: no Pod is preempted on an evaluation that wasn't completed.
         """
         joined = {info.name: info.joined(self._nominated[info.name]) for info in infos if info.name in self._nominated}
         found = self._ask(list(joined.values()))

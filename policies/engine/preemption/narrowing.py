@@ -1,9 +1,9 @@
-"""Preemption: what a rule set leaves of the candidates that kube-scheduler found. Pure.
+"""Preemption: the candidates of kube-scheduler that a rule set keeps. Pure.
 
-A candidate stays as kube-scheduler made it (its victims, their order, the violated budgets) or goes: taking one victim
-away would leave too little room. It goes where a rule protects one of its victims, and where the rules would refuse the
-node even without the victims: kube-scheduler asks no filter of ours while it looks for candidates, so Pods would be
-preempted for nothing.
+A candidate is kept as kube-scheduler made it (its victims, their order, the violated budgets) or dropped: without one of
+the victims there would be too little room. It is dropped where a rule protects one of its victims, and where the rules would
+refuse the node even without the victims. kube-scheduler doesn't call Berth's filters while it looks for candidates, so in
+that case Pods would be preempted for nothing.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,19 +25,19 @@ NOT_IN_TIME = "could not be evaluated in time"
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A candidate that goes, for a reason that no rule about victims gave."""
+    """A candidate that is dropped for another reason than a victims rule."""
 
     node: str
     reason: str
 
 
 class Narrowing(msgspec.Struct):
-    """Which candidates stay, by name in the order sent, and which go.
+    """Which candidates are kept, by name in the order of the request, and which are dropped.
 
     Attributes:
-        vetoes: what rules about victims said, those in mode shadow too.
-        dropped: the candidates that go for another reason.
-        timed_out: the candidates that weren't judged, for time was up.
+        vetoes: the vetoes of victims rules, also of those in mode shadow.
+        dropped: the candidates dropped for another reason.
+        timed_out: the candidates that weren't judged before the deadline.
     """
 
     kept: list[str]
@@ -47,7 +47,7 @@ class Narrowing(msgspec.Struct):
 
     @property
     def top_reason(self) -> str:
-        """The reason of the first candidate that goes; "" when none does."""
+        """The reason of the first candidate that is dropped; "" when none is."""
         reasons = [veto.reason for veto in self.vetoes if veto.drops]
         return next(iter(reasons + [gone.reason for gone in self.dropped]), "")
 
@@ -67,15 +67,15 @@ def narrowing(
     end_in_time: Callable[[], None] = go_on,
     timed_out: Collection[str] = (),
 ) -> Narrowing:
-    """Return what the rule set leaves of the candidates.
+    """Return which candidates the rule set keeps.
 
     Args:
         rule_set: the rules.
         pod: the one that finds no room.
-        snapshot: has the nodes, as far as they are known.
+        snapshot: has the nodes that are known.
         candidates: what kube-scheduler found.
         now: the moment, aware of its time zone.
-        end_in_time: asked before each evaluation; it does nothing, or raises DeadlineError.
+        end_in_time: called before each evaluation; it does nothing, or raises DeadlineError.
         timed_out: nodes of candidates for which there was no time when this was decided first.
     """
     found = Narrowing([])
@@ -102,8 +102,8 @@ def _judge(
     end_in_time: Callable[[], None],
     timed_out: Collection[str],
 ) -> tuple[list[Veto], str | None]:
-    """Return what rules about victims said, and why the candidate goes for another reason: "" for none, None where a veto ends it."""
-    # In a replay: there was no time for it then, however fast it would be now.
+    """Return the vetoes, and another reason to drop the candidate: "" for none, None where a veto drops it."""
+    # In a replay: the original decision had no time for it, however fast it would be now.
     if candidate.node in timed_out:
         raise DeadlineError
     narrowed = narrow(rule_set, pod, snapshot, [candidate], now, end_in_time)
@@ -128,7 +128,7 @@ def _refusal(
     info = snapshot.node(candidate.node)
     if info is None:
         return UNKNOWN_NODE
-    # The filters are asked as if the victims were gone. The Snapshot itself still has them.
+    # The filters are evaluated as if the victims were gone. The Snapshot itself still has them.
     gone = {victim.uid for victim in candidate.victims}
     left = NodeInfo(info.node, tuple(other for other in info.pods if other.uid not in gone))
     without = snapshot.changed({candidate.node: left})

@@ -1,8 +1,8 @@
 """Preemption: which nodes may be freed for a Pod by removing the Pods that kube-scheduler would remove there. Pure.
 
 kube-scheduler v1.36.3 (framework/preemption/preemption.go) finds the candidates and picks one of those that are left.
-It has reprieved every Pod that it could: without one of the victims the Pod would have no room. So one protected
-victim ends a candidate, and the victims of the others stay as they are, in their order.
+It has already reprieved every Pod that it could, so all the victims have to be removed for the Pod to fit. One protected
+victim therefore drops its candidate, and the victims of the others stay as they are, in their order.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
 
 
 class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """Why a candidate is dropped, or would be by a rule in mode shadow, or if what is too large to judge weren't let pass.
+    """Why a candidate is dropped, or would be: by a rule in mode shadow, or if objects that are too large to judge didn't pass.
 
     Attributes:
         victim: `namespace/name` of the protected Pod, its uid where it isn't known.
@@ -37,7 +37,7 @@ class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_o
         seen: what the rule read -> the value, None where there is nothing.
         fault: why it could not be evaluated.
         wanted: the expression, true for a Pod that may be removed.
-        passes: it couldn't be evaluated in time, and the rule set chose `failures.deadline: pass`.
+        passes: the rule couldn't be evaluated in time, and the rule set chose `failures.deadline: pass`.
     """
 
     rule: str
@@ -56,7 +56,7 @@ class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_o
 
     @property
     def drops(self) -> bool:
-        """Whether the candidate goes for it."""
+        """Whether it drops the candidate."""
         return self.mode == "enforce" and not self.passes
 
     @property
@@ -66,7 +66,7 @@ class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_o
 
 
 class Narrowed(NamedTuple):
-    """What is left of the candidates, in their order; a veto for each one dropped, and those that don't count."""
+    """The candidates that are left, in their order; a veto for each dropped one, and the vetoes that don't count."""
 
     kept: list[Candidate]
     vetoes: list[Veto]
@@ -80,20 +80,20 @@ def narrow(
     now: datetime,
     end_in_time: Callable[[], None] = go_on,
 ) -> Narrowed:
-    """Drop the candidates of which the rule set protects a victim.
+    """Drop the candidates with a victim that the rule set protects.
 
-    A candidate without victims is kept. Enforced rules are asked in order until one drops the candidate.
+    A candidate without victims is kept. Enforced rules are evaluated in order until one drops the candidate.
 
     Args:
         rule_set: the rules.
         pod: the one that finds no room.
-        snapshot: has the nodes, as far as they are known.
+        snapshot: has the nodes that are known.
         candidates: what kube-scheduler found.
         now: the moment, aware of its time zone.
-        end_in_time: asked before each evaluation; it does nothing, or raises DeadlineError.
+        end_in_time: called before each evaluation; it does nothing, or raises DeadlineError.
 
     Raises:
-        DeadlineError: by `end_in_time`.
+        DeadlineError: raised by `end_in_time`.
     """
     kept: list[Candidate] = []
     vetoes: list[Veto] = []
@@ -126,7 +126,7 @@ def _of_rule(
     cases: Sequence[Case],
     end_in_time: Callable[[], None],
 ) -> list[Veto]:
-    """Return the rule's veto by the first Pod that it protects, behind the first that was too large and passes."""
+    """Return the rule's veto for the first Pod that it protects, preceded by the first Pod that was too large and passes."""
     found: list[Veto] = []
     for case in cases:
         end_in_time()
@@ -141,7 +141,7 @@ def _of_rule(
                 victim_uid=case.victim.uid,
                 code=ruling.status.code.value if ruling.status else "",
                 reason=ruling.status.reason if ruling.status else "",
-                # What is too large isn't kept in Decisions either.
+                # Values that are too large aren't stored in Decisions either.
                 seen={} if ruling.is_too_large else _seen(made.expression, case),
                 fault=ruling.fault,
                 wanted=" ".join(made.expression.source.split()),
@@ -162,7 +162,7 @@ def _seen(expression: VictimExpression, case: Case) -> dict[str, Any]:
 
 
 def sentence_of(veto: Veto) -> str:
-    """Return what a veto says, for people."""
+    """Return a veto as a sentence for people."""
     version = f" (version {veto.version})" if veto.version else ""
     verb = "protects" if veto.mode == "enforce" else f"(mode {veto.mode}, so that it doesn't count) would protect"
     says = f'victims rule {veto.rule}{version} {verb} {veto.victim} on {veto.node}: "{veto.reason}"'
