@@ -1,4 +1,4 @@
-"""What only a scheduler that binds Pods itself has to look at: volumes and claims that somebody would have to bind first."""
+"""Filters that only a scheduler which binds Pods itself needs: for volumes and claims that would have to be bound first."""
 
 from collections.abc import Collection
 
@@ -52,7 +52,7 @@ class CheckVolumeBinding(Filter):
     requeued_by = reads | {NODE}
 
     def __init__(self, *, binds_late: bool = False) -> None:
-        """Take whether claims that wait for their first consumer are somebody's to bind: they refuse no node then."""
+        """Take whether another scheduler binds claims that wait for their first consumer: then these refuse no node."""
         self._binds_late = binds_late
 
     def helped_by(self, refusals: Collection[Status]) -> frozenset[str]:
@@ -87,7 +87,7 @@ class CheckVolumeBinding(Filter):
 class CheckResourceClaims(Filter):
     """The Pod has no resourceClaims (dynamic resource allocation): Berth doesn't allocate devices."""
 
-    # Nothing but another spec of the Pod helps, so `requeued_by` is empty.
+    # Only another spec of the Pod helps, so `requeued_by` is empty.
     scope = Scope.NODE
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
@@ -119,7 +119,7 @@ def _refusal_of(objects: ClusterObjects, pod: Pod, name: str, *, is_ephemeral: b
         return NOT_OWNER
     if claim.is_bound:
         return None if claim.spec.volume_name in objects.volumes else NO_VOLUME
-    if claim.spec.volume_name:  # named by hand: the volume controller binds it and waits for no consumer
+    if claim.spec.volume_name:  # set by hand: the volume controller binds it without waiting for a consumer
         return UNBOUND
     found = objects.storage_classes.get(claim.class_name)
     waits = found is not None and found.volume_binding_mode == "WaitForFirstConsumer"

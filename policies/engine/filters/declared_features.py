@@ -1,4 +1,4 @@
-"""What a node's kubelet can do that not every kubelet can, and that a Pod needs."""
+"""Features that a Pod needs and that not every node's kubelet has."""
 
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod

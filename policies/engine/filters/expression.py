@@ -12,7 +12,7 @@ from policies.engine.selectors import Labels
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 _REFUSED, _FAILED, _LARGE = 0, 1, 2
-# What of an expression's reading can differ from node to node.
+# The variables of an expression that can differ from node to node.
 _OF_NODES = ("node", "usage", "topology")
 
 _REQUEUED_BY = {
@@ -27,7 +27,7 @@ class ExpressionFilter(Filter):
 
     Where it can't be evaluated the rule's onError decides: `reject` refuses the node with code Error, `pass` lets it
     pass. One node that can't be evaluated never changes the answer for another. Where the Pod or the node is too large to be
-    evaluated in time, what the rule set chose for answers out of time decides.
+    evaluated in time, the rule set's `failures.deadline` decides.
     """
 
     def __init__(self, rule: FilterRule, failures: Failures = DEFAULT_FAILURES) -> None:
@@ -52,12 +52,12 @@ class ExpressionFilter(Filter):
         """Evaluate the expression over the nodes."""
         answers = self.expression.evaluate(cycle, rows)
         codes = np.array([self._code(value) for value in answers.values], dtype=np.int32)
-        # Decisions keep the statuses, so the rare one is there only where it is met.
+        # Decisions store the statuses, so the rare one is added only where it occurs.
         statuses = self._with_large if _LARGE in codes else self._statuses
         return Verdicts(codes[answers.index], statuses, answers.faults())
 
     def selected(self, cycle: Cycle) -> Sequence[Labels] | None:
-        """Return by which labels its calls of `count` select."""
+        """Return the labels by which its calls of `count` select."""
         return self.expression.selected(cycle)
 
     def _code(self, value: Value) -> int:
@@ -68,7 +68,7 @@ class ExpressionFilter(Filter):
         return PASSED if value else _REFUSED
 
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
-        """Return what the expression read, and where it is true."""
+        """Return what the expression read, and the nearest node on which it is true."""
         found = self.detail_of_pass(cycle, row)
         if status.code is Code.ERROR:
             return found
@@ -89,7 +89,7 @@ class ExpressionFilter(Filter):
 
 
 def _nearest(expression: Expression, cycle: Cycle, seen: Seen) -> str:
-    """Return where the expression is true, and what is different there: of all such nodes the one most alike."""
+    """Return the most similar node on which the expression is true, and what is different there."""
     mine = {name: value for name, value in seen.items() if name.startswith(_OF_NODES)}
     if not mine:
         return "it reads nothing of nodes, so it says the same of every node: the Pod, params or the time would have to change"

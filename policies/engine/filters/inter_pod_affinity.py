@@ -21,12 +21,12 @@ UNPARSABLE = Status(Code.UNRESOLVABLE, "parsing pod: a label selector of its aff
 class MatchInterPodAffinity(Filter):
     """The Pod's required affinity and anti-affinity to other Pods hold, and so does theirs to it.
 
-    Affinity: the node has every topologyKey, and in each of its domains at least one Pod is meant by all terms. The
-    first Pod of a group passes when none is meant anywhere and it means itself. Anti-affinity: no Pod that a term
-    means is in the node's domain, and no Pod that is there has a term that means this one. Pods on their way out
-    count. namespaces and namespaceSelector both missing mean the Pod's own namespace; a namespaceSelector that
-    matches the empty set of labels means the Pods of all namespaces, as in v1.36.3 (see `Term.resolved`). The text
-    for a selector that can't be parsed is constant; kube-scheduler's holds the parser's message.
+    Affinity: the node has every topologyKey, and in each of its domains all terms match at least one Pod. The first Pod
+    of a group passes when the terms match no Pod anywhere and match the Pod itself. Anti-affinity: no Pod that a term
+    matches is in the node's domain, and no Pod there has a term that matches this one. Terminating Pods count.
+    namespaces and namespaceSelector both missing mean the Pod's own namespace; a namespaceSelector that matches the
+    empty set of labels means the Pods of all namespaces, as in v1.36.3 (see `Term.resolved`). The text for a selector
+    that can't be parsed is constant; kube-scheduler's includes the parser's message.
 
     Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/filtering.go.
     """
@@ -35,13 +35,13 @@ class MatchInterPodAffinity(Filter):
     requeued_by = POD_CHANGES | {NODE, NODE_GONE, NAMESPACE}
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
-        """Return whether the Pod, one that is there or one that is coming has terms that concern it."""
+        """Return whether the Pod has terms, or an existing or coming Pod has terms that concern it."""
         own = pod.terms.required or pod.terms.required_anti or not pod.terms.valid
         others = any(other.terms.required_anti or not other.terms.valid for other in coming)
         return bool(own or others or any(tokens_for(required_anti_terms(snapshot.table), pod)))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        """Look at affinity, then at anti-affinity, then at that of the Pods that are there."""
+        """Check affinity, then anti-affinity, then the anti-affinity of existing Pods."""
         if not cycle.pod.terms.valid:
             return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), UNPARSABLE)
         asked = (_refused_by_affinity, _refused_by_anti_affinity, _refused_by_others)

@@ -21,9 +21,9 @@ NOT_LABELLED = Status(Code.UNRESOLVABLE, "node(s) didn't have the label that rep
 class MaxReplicasPerDomain(Filter):
     """The node's domain (node, rack, zone) has fewer replicas of the Pod's app than it may have.
 
-    Replicas are the Pods of the Pod's namespace with its values of all `labels`; those that have ended don't count, those on
-    their way out do. A domain is all nodes with the same value of `topologyKey`; a node without it is refused. A Pod that lacks
-    one of the labels passes everywhere. Unlike EvenPodsSpread this is a limit, whatever other domains have.
+    Replicas are the Pods of the Pod's namespace with its values of all `labels`; those that have ended don't count, terminating
+    ones do. A domain is all nodes with the same value of `topologyKey`; a node without it is refused. A Pod that lacks
+    one of the labels passes everywhere. Unlike EvenPodsSpread this is a fixed limit, whatever other domains have.
 
     Source: none in kube-scheduler; docker's --replicas-max-per-node (moby/moby#26259), kubernetes/kubernetes#40358.
     """
@@ -37,7 +37,7 @@ class MaxReplicasPerDomain(Filter):
 
     scope = Scope.CLUSTER
     requeued_by = POD_CHANGES | {NODE, NODE_GONE}
-    # kube-scheduler has no such rule, so that nobody else counts again what was placed a moment ago.
+    # kube-scheduler has no such rule, so nothing else recounts Pods that were placed a moment ago.
     counts_pods = True
 
     def __init__(self, arguments: Arguments) -> None:

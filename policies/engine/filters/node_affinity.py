@@ -29,8 +29,8 @@ CONFLICT = Status(Code.UNRESOLVABLE, "pod affinity terms conflict")
 class MatchNodeSelector(Filter):
     """The node's labels satisfy the Pod's nodeSelector and its required node affinity.
 
-    All of nodeSelector, and any term of the affinity; in a term all of matchExpressions (In, NotIn, Exists,
-    DoesNotExist, Gt, Lt) and matchFields (metadata.name In or NotIn one value). An empty term, and one that
+    All of nodeSelector must match, and any term of the affinity. In a term all of matchExpressions (In, NotIn, Exists,
+    DoesNotExist, Gt, Lt) and matchFields (metadata.name In or NotIn one value) must match. An empty term, and one that
     Kubernetes can't parse, match no node. When every term names nodes that exclude each other, the reason says so.
 
     Source: kube-scheduler v1.36.3 framework/plugins/nodeaffinity/node_affinity.go (PreFilter, Filter).
@@ -86,7 +86,7 @@ class MatchNodeSelector(Filter):
 
 
 def _failing(term: NodeSelectorTerm, node: Node, seen: dict[str, Any]) -> str:
-    """Return what a term of node affinity asks and the node hasn't; empty when it passes."""
+    """Return the requirements of a node affinity term that the node doesn't meet; empty when it passes."""
     if is_empty_term(term):
         return "an empty term, which no node has"
     if not is_valid_term(term):

@@ -1,4 +1,4 @@
-"""What the node says of itself: cordoned, under pressure, not ready.
+"""Filters by the node's own state: cordoned, under pressure, not ready.
 
 Pressure and readiness became taints long ago (the node lifecycle controller sets them, PodToleratesNodeTaints heeds
 them); the rules that read conditions are kept for policies that name them. Their source: Kubernetes v1.15
@@ -77,7 +77,7 @@ class _ConditionFilter(Filter):
 class CheckNodeMemoryPressure(_ConditionFilter):
     """The node isn't short of memory; asked only for Pods of QoS class BestEffort.
 
-    Refused when condition MemoryPressure is True. The class is status.qosClass, else worked out from the containers.
+    Refused when condition MemoryPressure is True. The class is status.qosClass, else derived from the containers.
 
     Source: Kubernetes v1.15 pkg/scheduler/algorithm/predicates/predicates.go (CheckNodeMemoryPressurePredicate).
     """
@@ -115,7 +115,7 @@ class CheckNodeCondition(_ConditionFilter):
     """The node is ready, has its network, and isn't cordoned.
 
     Refused when a condition Ready isn't True, a condition NetworkUnavailable isn't False, or spec.unschedulable is
-    set; a condition that the node doesn't have is no reason. The reason names all that holds.
+    set; a missing condition is no reason to refuse. The reason names every cause that applies.
 
     Source: Kubernetes v1.15 pkg/scheduler/algorithm/predicates/predicates.go (CheckNodeConditionPredicate).
     """

@@ -49,9 +49,9 @@ class CheckNodeLabelPresence(Filter):
 class ServiceAffinity(Filter):
     """The Pods of a Service go to nodes that have the same values of the labels given.
 
-    The values are the Pod's nodeSelector's; what it doesn't say is taken from the node of another Pod with all of
-    this Pod's labels in its namespace, if a Service selects the Pod. Of several such nodes the first in the order of
-    the Snapshot is taken: kube-scheduler took any.
+    The values are those of the Pod's nodeSelector. If a Service selects the Pod, missing values are taken from the node of
+    another Pod with all of this Pod's labels in its namespace. Of several such nodes the first in the order of the
+    Snapshot is taken: kube-scheduler took any.
 
     Source: kube-scheduler v1.22 framework/plugins/serviceaffinity/service_affinity.go.
     """

@@ -34,7 +34,7 @@ class PodFitsHostPorts(Filter):
         for wanted in cycle.pod.host_ports:
             for pod in info.pods:
                 if any(_conflict(wanted, other) for other in pod.host_ports):
-                    # One that wants it of each address is in the way of all that have it of one.
+                    # A Pod that wants the port on every address conflicts with all that have it on one.
                     taken.setdefault(f"{wanted.protocol} {wanted.number}", []).append(f"{pod.namespace}/{pod.name}")
         named = {port: " and ".join(dict.fromkeys(names)) for port, names in taken.items()}
         everybody = " and ".join(dict.fromkeys(name for names in taken.values() for name in names))
@@ -47,7 +47,7 @@ class PodFitsHostPorts(Filter):
         )
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        """Look up who has the ports."""
+        """Look up which Pods have the ports."""
         ports = cycle.pod.host_ports
         if not ports:
             return Verdicts.success(len(rows))

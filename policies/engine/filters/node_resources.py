@@ -19,17 +19,17 @@ _LACKING = "Insufficient "
 _BASIC = (CPU, MEMORY, EPHEMERAL)
 _UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
-# A reason, where it holds, and what tells where nothing on the node could change it (None: nowhere).
+# A reason, the nodes where it holds, and a test for nodes where removing Pods can't help (None: it always can).
 _Lack = tuple[str, Mask, Callable[[], Mask] | None]
 
 
 class PodFitsResources(Filter):
     """The node's free cpu, memory, Pod slots and other resources cover the Pod's requests.
 
-    For each resource that the Pod asks more than 0 of: request <= allocatable - requests of the Pods there; and one
-    Pod more <= allocatable pods, 0 where the node names none. cpu in millicores, all else in whole units, both
-    rounded up. A request that exceeds what is allocatable at all can't be helped by preemption. The reason names
-    all that is lacking. Resources of DeviceClasses (DRA) are compared like any other.
+    For each resource of which the Pod requests more than 0: request <= allocatable - requests of the node's Pods; and one
+    Pod more <= allocatable pods, which is 0 where the node doesn't state it. cpu is in millicores, all else in whole units,
+    both rounded up. Preemption can't help a request that exceeds the node's allocatable. The reason names every
+    resource that is lacking. Resources of DeviceClasses (DRA) are compared like any other.
 
     Source: kube-scheduler v1.36.3 framework/plugins/noderesources/fit.go (fitsRequest).
     """
@@ -38,7 +38,7 @@ class PodFitsResources(Filter):
     requeued_by = frozenset({NODE, POD_GONE})
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
-        """Extended resources (by name, or by the part before the slash) that are not looked at."""
+        """Extended resources (by name, or by the part before the slash) that are ignored."""
 
         ignored_resources: list[str] = []
         ignored_resource_groups: list[str] = []
@@ -67,7 +67,7 @@ class PodFitsResources(Filter):
         return Detail(f"the Pod {', and '.join(says)}", ", ".join(wants), ", ".join(remedies), seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        """Compare requests with what is allocatable less what the node's Pods ask for."""
+        """Compare requests with the node's allocatable minus the requests of its Pods."""
         table = cycle.table
         lacks: list[_Lack] = [(TOO_MANY_PODS, free_slots(table)[rows] < 1, None)]
         for name, amount in self._wanted(cycle.pod.wanted):
@@ -102,14 +102,14 @@ def _exceeds(amount: int, table: Table, name: str, rows: Rows) -> Mask:
 
 
 def _verdicts(lacks: list[_Lack], size: int, give_way: Callable[[], None]) -> Verdicts:
-    """Refuse the nodes that lack something, with all that they lack in one reason."""
+    """Refuse the nodes that lack something, with all missing resources in one reason."""
     refused = lacks[0][1].copy()
     for _, lacking, _ in lacks[1:]:
         refused |= lacking
     positions = refused.nonzero()[0]
     if not len(positions):
         return Verdicts.success(size)
-    # What a node lacks, and whether for ever, as the digits of a number: each that occurs gets a status once.
+    # The missing resources of a node, and whether preemption can help, encoded in one number: each distinct one gets one status.
     pattern = np.zeros((len(positions), 2 * len(lacks)), dtype=np.bool_)
     for index, (_, lacking, never) in enumerate(lacks):
         give_way()

@@ -35,10 +35,10 @@ class EvenPodsSpread(Filter):
     """The Pod keeps to its topologySpreadConstraints with whenUnsatisfiable DoNotSchedule.
 
     For each constraint: matching Pods in the node's domain + 1 if the Pod matches itself - the fewest in any domain
-    <= maxSkew. Counted are Pods of the Pod's namespace that aren't on their way out, on nodes that have all the
+    <= maxSkew. The count is of Pods of the Pod's namespace that aren't terminating, on nodes that have all the
     constraints' keys and that nodeAffinityPolicy (Honor when not given) and nodeTaintsPolicy (Ignore when not given)
-    let count. With fewer domains than minDomains the fewest are 0. matchLabelKeys add the Pod's own values. The text
-    for a selector that can't be parsed is constant; kube-scheduler's holds the parser's message.
+    include. With fewer domains than minDomains the fewest are 0. matchLabelKeys add the Pod's own values. The text
+    for a selector that can't be parsed is constant; kube-scheduler's includes the parser's message.
 
     Source: kube-scheduler v1.36.3 framework/plugins/podtopologyspread/filtering.go and common.go.
     """
@@ -82,7 +82,7 @@ class EvenPodsSpread(Filter):
                     f"the domain {constraint.key}={value} has {counts.get(value, 0)} matching Pods, "
                     f"the emptiest domain {fewest}"
                 )
-                # Domains that are missing are taken for empty ones, however many Pods the others have.
+                # Missing domains count as empty, however many Pods the others have.
                 less = f"once {constraint.key}={value} has fewer of these Pods"
                 remedies.append(less if is_short else f"{less}, or other domains more")
         says_all = ", and ".join(says) or self.summary()
@@ -90,7 +90,7 @@ class EvenPodsSpread(Filter):
         return Detail(says_all, ", ".join(wants), remedy, seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        """Take the constraints in order; the first that a node fails decides."""
+        """Check the constraints in order; the first that a node fails decides."""
         table = cycle.table
         try:
             constraints = self._constraints(cycle)
@@ -106,7 +106,7 @@ class EvenPodsSpread(Filter):
             missing = column.codes[rows] == column.code_of.get(None, -1)
             uneven = _uneven_domains(cycle, constraint, labelled)[column.codes[rows]]
             passing = codes == PASSED
-            # A node without the label is in no domain: what holds for the code of "no label" says nothing of it.
+            # A node without the label is in no domain: the result for the code of "no label" doesn't apply to it.
             codes[passing & missing] = 1
             codes[passing & ~missing & uneven] = 0
         return Verdicts(codes, [UNEVEN, NOT_LABELLED])
@@ -128,20 +128,20 @@ def _counts_by_domain(cycle: Cycle, constraint: Constraint, labelled: Mask) -> d
 
 
 def _uneven_domains(cycle: Cycle, constraint: Constraint, labelled: Mask) -> Mask:
-    """Return, by the code of the label's value, in which domains the Pod would be one too many."""
+    """Return, by the code of the label's value, the domains in which one more Pod would exceed the skew."""
     table, pod = cycle.table, cycle.pod
     column = label(table, constraint.key)
     counting = labelled & counts_on(table, constraint, pod, cycle.give_way)
     matching = count_matching(table, constraint.selector, pod.namespace)
     codes = column.codes
-    # Domains whose nodes don't count are none: an empty one would else be the fewest that all are compared with.
+    # Domains without nodes that count are left out: as empty ones they would otherwise be the minimum for all comparisons.
     if not counting.all():
         codes, matching = codes[counting], matching[counting]
     counts = sums_by(codes, matching, len(column.values))
     is_domain = np.zeros(len(column.values), dtype=np.bool_)
     is_domain[codes] = True
     fewest = int(counts[is_domain].min()) if len(codes) else _NO_MINIMUM
-    # Domains that are still missing are taken for empty ones.
+    # Domains that are still missing count as empty.
     if int(is_domain.sum()) < constraint.min_domains:
         fewest = 0
     itself = int(constraint.selector.matches(pod.labels))

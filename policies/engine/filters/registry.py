@@ -21,7 +21,7 @@ from policies.engine.filters.volume_restrictions import NoDiskConflict
 from policies.engine.filters.volume_zone import NoVolumeZoneConflict
 from policies.engine.rule import Filter
 
-# Other name -> the classic one.
+# Other name -> the classic name.
 FILTER_ALIASES: dict[str, str] = {
     "HostName": "PodFitsHost",
     "InterPodAffinity": "MatchInterPodAffinity",
@@ -74,7 +74,7 @@ _VOLUME_BINDING = (
     "scheduler for every Pod: leave it out"
 )
 
-# Classic name that is no built-in -> what to do instead.
+# Classic name without a built-in -> what to use instead.
 NO_BUILTIN: dict[str, str] = {
     "CheckVolumeBinding": _VOLUME_BINDING,
     "NoVolumeNodeConflict": _VOLUME_BINDING,

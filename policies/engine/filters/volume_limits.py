@@ -29,10 +29,10 @@ _NO_LIMIT = -1
 class MaxVolumeCount(Filter):
     """The node takes the Pod's volumes: no CSI driver gets more of them than its CSINode allows.
 
-    For each driver of the Pod's volumes that the CSINode gives a count for: volumes of Pods on the node and attached
-    ones (each once) + new ones <= count. A claim that isn't bound yet counts by its class's provisioner. In-tree
+    For each driver of the Pod's volumes for which the CSINode states a count: volumes of Pods on the node and attached
+    ones (each once) + new ones <= count. A claim that isn't bound yet counts for its class's provisioner. In-tree
     AWS, Azure, Cinder, GCE and Portworx disks count for the drivers that replaced them. A claim that doesn't exist
-    keeps the Pod off all nodes. Where nobody watches claims, volumes, classes, CSINodes and attachments, all nodes pass.
+    keeps the Pod off all nodes. Where claims, volumes, classes, CSINodes and attachments aren't watched, all nodes pass.
 
     Source: kube-scheduler v1.36.3 framework/plugins/nodevolumelimits/csi.go.
     """
@@ -52,7 +52,7 @@ class MaxVolumeCount(Filter):
             return _all_refused(rows, Status(Code.UNRESOLVABLE, str(error)))
         except VolumeFaultError as error:
             return _all_refused(rows, Status(Code.ERROR, str(error)))
-        # Without a CSINode there are no limits; with one, in-tree disks count too and may be faulty.
+        # Without a CSINode there are no limits; with one, in-tree disks count too, and may be invalid.
         limited = _has_node(cycle.table, objects)[rows]
         try:
             new = volumes_of(pod, objects, on_csi_node=True, is_new=True)
@@ -73,7 +73,7 @@ def _all_refused(rows: Rows, status: Status) -> Verdicts:
 
 
 def _verdicts(table: Table, rows: Rows, objects: ClusterObjects, new: set[CSIVolumeID]) -> Verdicts:
-    """Compare counts; only where they seem to exceed a limit, look whether the node has one of the volumes already."""
+    """Compare counts; only where they seem to exceed a limit, check whether the node has one of the volumes already."""
     wanted = Counter(volume.driver for volume in new)
     doubtful = np.zeros(len(rows), dtype=np.bool_)
     for driver, number in wanted.items():

@@ -37,8 +37,8 @@ class NoDiskConflict(Filter):
 
     Inline volumes: the same GCE disk, iSCSI IQN, or RBD image (pool, image, and any monitor the same) unless both
     mount it read-only; the same AWS EBS volume always. A claim with access mode ReadWriteOncePod that a Pod anywhere
-    in the cluster uses keeps the Pod off all nodes; one that doesn't exist too, and preemption can't help there.
-    Where nobody watches claims they aren't looked at.
+    in the cluster uses keeps the Pod off all nodes. So does a claim that doesn't exist; there preemption can't help.
+    Where claims aren't watched they are ignored.
 
     Source: kube-scheduler v1.36.3 framework/plugins/volumerestrictions/volume_restrictions.go.
     """
@@ -48,11 +48,11 @@ class NoDiskConflict(Filter):
     requeued_by = reads | {NODE, NODE_GONE, POD_GONE}
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
-        """Return whether the Pod has claims: one for one Pod only may be in use anywhere."""
+        """Return whether the Pod has claims: a ReadWriteOncePod claim may be in use on any node."""
         return bool(claim_names(pod))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        """Look up who uses the disks and the claims."""
+        """Look up which Pods use the disks and the claims."""
         pod, table = cycle.pod, cycle.table
         if not pod.spec.volumes:
             return Verdicts.success(len(rows))
@@ -74,7 +74,7 @@ class NoDiskConflict(Filter):
 
 
 def _claim_is_used(cycle: Cycle) -> bool:
-    """Return whether a claim for one Pod only is in use."""
+    """Return whether a ReadWriteOncePod claim is in use."""
     pod, objects = cycle.pod, cycle.snapshot.knowing(NoDiskConflict.reads)
     names = claim_names(pod)
     if objects is None or not names:

@@ -19,7 +19,7 @@ _GA_KEY = {
 }
 _KEYS = (*_GA_KEY, *_GA_KEY.values())
 
-# A label's key, and the values of which a node must have one.
+# The key of a label, and the values; a node must have one of them.
 _Topology = tuple[str, frozenset[str]]
 
 
@@ -27,9 +27,9 @@ class NoVolumeZoneConflict(Filter):
     """The node is in the zone and the region of the volumes that the Pod's claims are bound to.
 
     The volume's labels topology.kubernetes.io/zone and region (and their beta names) hold one value or several
-    joined by `__`; the node's must be among them, its GA label standing in for a beta one that it lacks. A node with
-    none of these labels passes. An unbound claim passes if its class waits for the first consumer; else, and when a
-    claim, class or volume is missing, no node will do. Where nobody watches these, all nodes pass.
+    joined by `__`; the node's value must be among them. Its GA label is used where it lacks the beta one. A node with
+    none of these labels passes. An unbound claim passes if its class waits for the first consumer; otherwise, and when a
+    claim, class or volume is missing, all nodes are refused. Where these objects aren't watched, all nodes pass.
 
     Source: kube-scheduler v1.36.3 framework/plugins/volumezone/volume_zone.go.
     """
@@ -104,6 +104,6 @@ def _labels_of(volume: PersistentVolume) -> list[_Topology]:
     found: list[_Topology] = []
     for key in _KEYS:
         values = [value.strip() for value in volume.labels[key].split("__")] if key in volume.labels else []
-        if values and all(values):  # a label with an empty part is passed over
+        if values and all(values):  # a label with an empty part is ignored
             found.append((key, frozenset(values)))
     return found

@@ -13,14 +13,14 @@ from policies.engine.objects.table import Numbers
 MAX_SCORE = 100
 
 
-# Below this a whole number is a 64-bit float too, and the quotient of two, cut off, is the same in both.
+# Below this a whole number is exact as a 64-bit float, and the truncated quotient of two is the same in both.
 _EXACT = 2**53
 
 
 def divide(dividend: Numbers, divisor: Numbers | np.int64) -> Numbers:
-    """Divide towards zero, as Go does; numpy divides downwards. Where the divisor is 0 the result is the dividend."""
+    """Divide rounding towards zero, as Go does; numpy rounds down. Where the divisor is 0 the result is the dividend."""
     safe = divisor if np.count_nonzero(divisor) == divisor.size else divisor + (divisor == 0)
-    # The highest bit that is set in any of them tells how large they are; a negative one shows in the sign.
+    # The highest bit that is set in any of them bounds their size; a negative number shows in the sign.
     together = int(np.bitwise_or.reduce(dividend, axis=None))
     if together < 0:
         together = max(int(dividend.max()), ~int(dividend.min()))
@@ -42,7 +42,7 @@ def normalize(numbers: Numbers, *, reverse: bool = False) -> Numbers:
 
 
 def round_half_away(numbers: npt.NDArray[np.float64]) -> Numbers:
-    """Round as Go's math.Round, to whole numbers."""
+    """Round to whole numbers, as Go's math.Round does."""
     whole = np.trunc(numbers)
     if numbers.min(initial=0) >= 0:
         whole += numbers - whole >= 0.5  # noqa: PLR2004 - a half
@@ -63,7 +63,7 @@ _L1, _L2, _L3, _L4, _L5, _L6, _L7 = (
 
 
 def log(number: int) -> float:
-    """Return the natural logarithm with the bits that Go gives: it differs from C's in the last one now and then."""
+    """Return the natural logarithm with exactly Go's bits: C's sometimes differs in the last one."""
     fraction, exponent = frexp(number)
     if fraction < sqrt(2) / 2:
         fraction *= 2

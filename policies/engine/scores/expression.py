@@ -13,15 +13,15 @@ from policies.engine.rule import Cycle, Detail, Scope, Score
 from policies.engine.ruleset import ScoreRule
 
 MAX_SCORE = 100
-# Numbers of 64 bits are below this one, and up to this distance of the bounds so is what is worked out with them.
+# 64-bit numbers are below this, and while the bounds are at most this far apart, intermediate results are, too.
 _LIMIT = 2**63
 _MAX_SPAN = 2**53
-# A score that is worked out in doubles and lies as near to a half as this is worked out in fractions.
+# A score computed in doubles that lies this close to a half is recomputed in fractions.
 _NEAR = 1e-9
 
 
 class ExpressionScore(Score):
-    """Maps the expression's value to 0..100 by the rule's bounds; without bounds by the values of the nodes at hand.
+    """Maps the expression's value to 0..100 by the rule's bounds; without bounds, by the values of the nodes at hand.
 
     A node for which the expression gives no finite number scores 0.
     """
@@ -34,7 +34,7 @@ class ExpressionScore(Score):
         self.joins_params = self.expression.joins_params
         self._given = rule.bounds
         self._bounds = None if rule.bounds is None else (Fraction(rule.bounds[0]), Fraction(rule.bounds[1]))
-        # Without bounds the values of other nodes are the bounds, and with these the Pods that are there.
+        # Without bounds the values of other nodes are the bounds, and these depend on the Pods there.
         relative = rule.bounds is None and self.expression.scope is Scope.NODE_AND_PODS
         self.scope = Scope.CLUSTER if relative else self.expression.scope
 
@@ -48,7 +48,7 @@ class ExpressionScore(Score):
         return self._mapped(answers.values)[answers.index], answers.faults()
 
     def detail(self, cycle: Cycle, row: int, scored: Rows) -> Detail:
-        """Return what the expression read and gave, and between what that counted."""
+        """Return what the expression read, its value, and the bounds."""
         seen = seen_by(self.expression, cycle, row)
         source = " ".join(self.expression.source.split())
         (value,) = self._numbers(cycle, np.array([row], dtype=np.intp))
@@ -64,7 +64,7 @@ class ExpressionScore(Score):
         return Detail(says, source, remedy, seen, value, bounds)
 
     def _numbers(self, cycle: Cycle, rows: Rows) -> list[float | int | None]:
-        """Return the value of each row as it is; None for what is no finite number."""
+        """Return the value of each row as it is; None for a value that isn't a finite number."""
         values = self.expression.evaluate(cycle, rows).listed()
         return [None if isinstance(value, EvaluationFault) or not isfinite(value) else value for value in values]
 
@@ -83,7 +83,7 @@ def _number(value: Value) -> int | float | None:
 
 
 def _map_all(numbers: list[int | float], low: Fraction, high: Fraction) -> Numbers:
-    """Map low..high to 0..100, in the way that is fast for numbers of one kind."""
+    """Map low..high to 0..100, with a fast path for numbers of one kind."""
     kinds = set(map(type, numbers))
     if kinds == {float} and _are_doubles(low, high):
         return _map_doubles(np.array(numbers, dtype=np.float64), low, high)
@@ -106,7 +106,7 @@ def _map_whole(numbers: Numbers, low: int, high: int) -> Numbers:
 
 
 def _are_doubles(low: Fraction, high: Fraction) -> bool:
-    """Return whether both bounds are doubles as they are, and what lies between them is finite."""
+    """Return whether both bounds are exact doubles, and their distance is finite."""
     most = Fraction(sys.float_info.max)
     return (
         max(abs(low), abs(high), high - low) <= most and Fraction(float(low)) == low and Fraction(float(high)) == high
@@ -126,7 +126,7 @@ def _map_doubles(numbers: npt.NDArray[np.float64], low: Fraction, high: Fraction
 
 
 def _map(number: Fraction, low: Fraction, high: Fraction) -> int:
-    """Map low..high to 0..100, rounded half up. Where low equals high all nodes are as good as the best."""
+    """Map low..high to 0..100, rounded half up. Where low equals high all nodes get the best score."""
     if low == high:
         return MAX_SCORE
     share = (min(max(number, low), high) - low) / (high - low)

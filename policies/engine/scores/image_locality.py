@@ -16,9 +16,9 @@ class ImageLocalityPriority(Score):
     """Nodes score by how many bytes of the Pod's images they have already.
 
     The sum over images of containers, init containers and image volumes of int(size x nodes that have it / all
-    nodes), brought to between 23 MiB and 1000 MiB x containers, is mapped to 0..100 by integer division. A name
-    without a tag gets `:latest`; names are compared as they are written, with no registry put before them. The size
-    is the one that the node reports; kube-scheduler takes what the first node reported that it saw with the image.
+    nodes), clamped to between 23 MiB and 1000 MiB x containers, is mapped to 0..100 by integer division. A name
+    without a tag gets `:latest`; names are compared as they are written, without a default registry. The size
+    is the one that the node reports; kube-scheduler uses the size from the first node on which it saw the image.
 
     Source: kube-scheduler v1.36.3 framework/plugins/imagelocality/image_locality.go.
     """

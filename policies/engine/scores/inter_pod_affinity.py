@@ -18,10 +18,10 @@ _Topologies = dict[str, Domains]
 class InterPodAffinityPriority(Score):
     """Nodes score by preferred affinity and anti-affinity between the Pod and the Pods that are there.
 
-    For each domain of each topologyKey: + weight for every Pod that a preferred term of the Pod means, - weight for
-    anti-affinity, the same for preferred terms of other Pods that mean this one, and + hardPodAffinityWeight for
+    For each domain of each topologyKey: + weight for every Pod that a preferred term of the Pod matches, - weight for
+    anti-affinity, the same for preferred terms of other Pods that match this one, and + hardPodAffinityWeight for
     their required affinity. A node's sum is mapped to int(100 x (sum - lowest) / (highest - lowest)) in 64-bit
-    floats, 0 when all are equal. Where no term means any Pod the Pod isn't scored.
+    floats, 0 when all are equal. Where no term matches any Pod the Pod isn't scored.
 
     Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/scoring.go.
     """
@@ -29,7 +29,7 @@ class InterPodAffinityPriority(Score):
     scope = Scope.CLUSTER
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
-        """What required affinity of other Pods weighs, 0..100, and whether their preferences count for Pods with none."""
+        """The weight of other Pods' required affinity, 0..100, and whether their preferences count for Pods that have none."""
 
         hard_pod_affinity_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
         ignore_preferred_terms_of_existing_pods: bool = False

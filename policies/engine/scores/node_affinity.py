@@ -16,8 +16,8 @@ from policies.engine.selectors import is_empty_term, is_valid_term
 class NodeAffinityPriority(Score):
     """Nodes score by how much of the Pod's preferred node affinity they match.
 
-    The sum of the weights of the matching terms, x 100 / the highest sum; all 0 when no term matches anywhere. Terms
-    of weight 0 and empty ones don't count. A Pod without preferences isn't scored, nor is one with a term that
+    The score is the sum of the weights of the matching terms, x 100 / the highest sum; all 0 when no term matches anywhere.
+    Terms of weight 0 and empty ones don't count. A Pod without preferences isn't scored, nor is one with a term that
     Kubernetes can't parse: there kube-scheduler fails the Pod's whole cycle.
 
     Source: kube-scheduler v1.36.3 framework/plugins/nodeaffinity/node_affinity.go (PreScore, Score).

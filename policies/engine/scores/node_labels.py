@@ -26,7 +26,7 @@ class NodeLabelPriority(Score):
     scope = Scope.NODE
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
-        """The label's key, and whether nodes are to have it."""
+        """The label's key, and whether nodes should have it."""
 
         label: str = ""
         presence: bool = True

@@ -35,13 +35,13 @@ def _default_resources() -> list[ResourceWeight]:
 
 
 class ResourceArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which resources count, and how much. cpu and memory, 1 each, when not given."""
+    """Which resources count, and their weights. The default is cpu and memory, 1 each."""
 
     resources: list[ResourceWeight] = msgspec.field(default_factory=_default_resources)
 
 
 class ShapePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A point of a line: this many percent taken give this score, 0..10."""
+    """A point of the shape: this utilization in percent gives this score, 0..10."""
 
     utilization: int
     score: int
@@ -64,7 +64,7 @@ def _check_shape(shape: Sequence[ShapePoint]) -> None:
 
 
 class RatioArguments(ResourceArguments, frozen=True, forbid_unknown_fields=True):
-    """The shape, points in order of utilization, and which resources count. Free nodes are best when not given."""
+    """The shape, with points in order of utilization, and which resources count. By default free nodes are best."""
 
     shape: list[ShapePoint] = msgspec.field(default_factory=_default_shape)
 
@@ -73,7 +73,7 @@ class RatioArguments(ResourceArguments, frozen=True, forbid_unknown_fields=True)
 
 
 def _that_count(resources: Sequence[ResourceWeight], requests: Resources) -> list[ResourceWeight]:
-    """Return the resources that count: one besides cpu, memory and ephemeral-storage does only when the Pod asks for it."""
+    """Return the resources that count: others than cpu, memory and ephemeral-storage count only when the Pod requests them."""
     return [
         resource
         for resource in resources
@@ -82,7 +82,7 @@ def _that_count(resources: Sequence[ResourceWeight], requests: Resources) -> lis
 
 
 def _amounts(table: Table, rows: Rows, resources: Sequence[ResourceWeight], *, plain: bool) -> tuple[Numbers, Numbers]:
-    """Return what is allocatable and what is taken without the Pod: a row for each resource, with a number for each node."""
+    """Return allocatable and requested amounts, without the Pod: a row for each resource, with a number for each node."""
     there, used = np.empty((2, len(resources), len(rows)), dtype=np.int64)
     for index, resource in enumerate(resources):
         name = resource.name
@@ -93,7 +93,7 @@ def _amounts(table: Table, rows: Rows, resources: Sequence[ResourceWeight], *, p
 
 
 class _Averaged(Score):
-    """A score for each resource, averaged over the weights; a resource that a node has none of is left out."""
+    """The weighted average of a score for each resource; a resource that a node doesn't have is left out."""
 
     scope = Scope.NODE_AND_PODS
 
@@ -103,9 +103,9 @@ class _Averaged(Score):
     def _average(
         self, cycle: Cycle, rows: Rows, score: Callable[[Numbers, Numbers], Numbers]
     ) -> tuple[Numbers, Numbers | np.int64]:
-        """Return sum(weight x score) and sum(weight), 1 at least: one number where it is the same for all nodes.
+        """Return sum(weight x score) and sum(weight), which is at least 1: a single number where it is the same for all nodes.
 
-        `score` is given what is taken with the Pod, and allocatable.
+        `score` takes the amount requested with the Pod, and the allocatable amount.
         """
         requests = cycle.pod.score_requests
         resources = _that_count(self._resources, requests)
@@ -124,7 +124,7 @@ class _Averaged(Score):
         return total, np.maximum(np.add.reduce(np.where(counts, column, 0)), 1)
 
     def _counts(self, there: Numbers, found: Numbers) -> Mask | None:
-        """Return on which nodes a resource counts, a row for each; None where each does on all."""
+        """Return on which nodes each resource counts, a row for each; None where all count on all nodes."""
         return None if np.count_nonzero(there) == there.size else there != 0
 
 
@@ -132,9 +132,9 @@ class LeastRequestedPriority(_Averaged):
     """Nodes score by the share of cpu and memory that stays free with the Pod on them.
 
     sum(weight x (allocatable - requested) x 100 / allocatable) / sum(weight), integer division throughout. requested
-    is that of the Pods there and of the Pod; of cpu and memory a container without a request counts 100m and 200 MiB,
-    and the Pod's own pod-level requests don't count (as in v1.36.3). A resource that is asked for beyond what there
-    is gives 0; one that the node has none of is left out.
+    is that of the node's Pods and of the Pod. A container without a request for cpu or memory counts 100m and 200 MiB,
+    and the Pod's own pod-level requests don't count (as in v1.36.3). A resource of which more is requested than is
+    allocatable gives 0; one that the node doesn't have is left out.
 
     Source: kube-scheduler v1.36.3 framework/plugins/noderesources/least_allocated.go and resource_allocation.go.
     """
@@ -185,9 +185,9 @@ def _taken_share(used: Numbers, there: Numbers) -> Numbers:
 class RequestedToCapacityRatioPriority(_Averaged):
     """Nodes score by a line of one's own that maps the share that is taken to a score.
 
-    For each resource requested x 100 / allocatable (100 when more is requested than there is) is mapped along the
-    shape's points, in whole numbers; scores above 0 are averaged over their weights, and rounded half up. What counts
-    as requested is as in LeastRequestedPriority.
+    For each resource, requested x 100 / allocatable (100 when more is requested than is allocatable) is mapped along the
+    shape's points, in whole numbers. Scores above 0 are averaged by weight and rounded half up. What counts as
+    requested is as in LeastRequestedPriority.
 
     Source: kube-scheduler v1.36.3 framework/plugins/noderesources/requested_to_capacity_ratio.go and
     framework/plugins/helper/shape_score.go.
@@ -198,7 +198,7 @@ class RequestedToCapacityRatioPriority(_Averaged):
     def __init__(self, arguments: RatioArguments) -> None:
         super().__init__(arguments.resources)
         points = [(point.utilization, point.score * (MAX_SCORE // MAX_POINTS)) for point in arguments.shape]
-        # 0..100 percent each have their score; what lies outside can only be a negative share.
+        # A table of the scores of 0..100 percent; only a negative share can be outside it.
         self._scores = np.array([_along(points, percent) for percent in range(MAX_SCORE + 1)], dtype=np.int64)
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
@@ -278,8 +278,8 @@ def _balance(there: Numbers, taken: Numbers) -> Numbers:
     Sums run in the resources' order, as in Go: floats depend on it.
 
     Args:
-        there: what there is, a row for each resource.
-        taken: of each resource a row with the Pod, and a row without it.
+        there: the allocatable amounts, a row for each resource.
+        taken: for each resource a row with the Pod, and a row without it.
     """
     counts = there != 0
     has_all = bool(counts.all())
@@ -349,7 +349,7 @@ class NodeResourcesFit(Score):
     scope = Scope.NODE_AND_PODS
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
-        """The plugin's arguments; those that its filter reads are passed over."""
+        """The plugin's arguments; those that its filter reads are ignored."""
 
         scoring_strategy: Strategy = msgspec.field(default_factory=Strategy)
         ignored_resources: list[str] = []

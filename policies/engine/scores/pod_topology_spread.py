@@ -22,12 +22,12 @@ from policies.engine.selectors import SelectorError
 class EvenPodsSpreadPriority(Score):
     """Nodes score higher the fewer matching Pods are in their domains, by topologySpreadConstraints with ScheduleAnyway.
 
-    Per node the sum over constraints of Pods in its domain x ln(domains + 2) + (maxSkew - 1), rounded half away from
+    For each node the sum over constraints of Pods in its domain x ln(domains + 2) + (maxSkew - 1), rounded half away from
     zero; then 100 x (highest + lowest - sum) / highest by integer division, 100 when the highest is 0. Domains are
-    those of the nodes being scored; in a domain all Pods count as in EvenPodsSpread, for kubernetes.io/hostname those
-    on the node itself. A node that lacks a key gets 0. A Pod without constraints, selected by a Service or owned by
-    a ReplicationController, ReplicaSet or StatefulSet, gets kube-scheduler's own: hostname maxSkew 3, zone maxSkew
-    5, and nodes may lack the keys. Without any constraint the Pod isn't scored.
+    those of the nodes being scored. In a domain Pods count as in EvenPodsSpread; for kubernetes.io/hostname only those
+    on the node itself. A node that lacks a key gets 0. A Pod without constraints that a Service selects, or that a
+    ReplicationController, ReplicaSet or StatefulSet owns, gets kube-scheduler's default constraints: hostname maxSkew 3,
+    zone maxSkew 5, and nodes may lack the keys. Without any constraint the Pod isn't scored.
 
     Source: kube-scheduler v1.36.3 framework/plugins/podtopologyspread/scoring.go and plugin.go.
     """
@@ -71,7 +71,7 @@ class EvenPodsSpreadPriority(Score):
 def _counts(
     cycle: Cycle, rows: Rows, constraint: Constraint, eligible: Mask, matching: Numbers
 ) -> tuple[Numbers, int, Mask | None]:
-    """Return, for these rows, the matching Pods in each node's domain; how many domains there are; who has the key.
+    """Return, for these rows, the matching Pods in each node's domain; the number of domains; and which nodes have the key.
 
     The last is None where all have it.
     """
@@ -81,7 +81,7 @@ def _counts(
     has_key = column.codes[rows] != missing if missing >= 0 else None
     if constraint.key == HOSTNAME:
         return matching[rows], int(eligible[rows].sum()), has_key
-    # A node without the key is in the domain of the empty value, as Go's map of labels has it.
+    # A node without the key is in the domain of the empty value, as with Go's map of labels.
     codes = column.codes
     empty = column.code_of.get("", -1)
     if missing >= 0 and empty >= 0:
@@ -98,7 +98,7 @@ def _counts(
 
 
 def _normalized(numbers: Numbers, scored: Mask) -> Numbers:
-    """Reverse and map to 0..100; nodes that aren't scored get 0."""
+    """Reverse the sums and map them to 0..100; nodes that aren't scored get 0."""
     chosen = numbers if scored.all() else numbers[scored]
     if not len(chosen):
         return np.zeros(len(numbers), dtype=np.int64)

@@ -20,7 +20,7 @@ from policies.engine.scores.selector_spread import (
 )
 from policies.engine.scores.taint_toleration import TaintTolerationPriority
 
-# Other name -> the classic one.
+# Other name -> the classic name.
 SCORE_ALIASES: dict[str, str] = {
     "DefaultPodTopologySpread": "SelectorSpreadPriority",
     "ImageLocality": "ImageLocalityPriority",

@@ -20,7 +20,7 @@ _REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/
 
 
 def _more_for_fewer(counts: Numbers, most: int) -> Any:
-    """Score by how far counts stay below the most; in floats, cut off only at the end, as in Go: whole numbers come to other scores."""
+    """Score by how far counts are below the highest. In floats, truncated only at the end, as in Go: integers give other scores."""
     if most == 0:
         return np.full(len(counts), float(MAX_SCORE))
     return float(MAX_SCORE) * ((most - counts).astype(np.float64) / float(most))
@@ -29,10 +29,10 @@ def _more_for_fewer(counts: Numbers, most: int) -> Any:
 class SelectorSpreadPriority(Score):
     """Nodes score higher the fewer Pods they and their zone have of the same Service, ReplicaSet and so on.
 
-    c = Pods of the namespace that the Pod's Services and controller select and that aren't on their way out. Node:
+    c = Pods of the namespace that the Pod's Services and controller select and that aren't terminating. Node:
     100 x (most - c) / most, 100 when the most is 0; when any scored node has a zone (region and zone, beta labels
-    first), those with one get node x (1 - 2/3) + zone x 2/3, zone being the same of the zones' sums. In 64-bit
-    floats, cut off at the end. Pods with topologySpreadConstraints of their own get 0.
+    first), those with one get node x (1 - 2/3) + zone x 2/3, where zone is the same formula over the zones' sums. In
+    64-bit floats, truncated at the end. Pods with topologySpreadConstraints of their own get 0.
 
     Source: kube-scheduler v1.22 framework/plugins/selectorspread/selector_spread.go.
     """
@@ -67,7 +67,7 @@ class SelectorSpreadPriority(Score):
 class ServiceSpreadingPriority(SelectorSpreadPriority):
     """Nodes score higher the fewer Pods they and their zone have of the same Service.
 
-    As SelectorSpreadPriority, but only Services are looked at, not what owns the Pod.
+    Like SelectorSpreadPriority, but only Services count, not the Pod's owner.
 
     Source: Kubernetes v1.15 pkg/scheduler/algorithmprovider/defaults/register_priorities.go, with the formula of v1.22.
     """
@@ -91,9 +91,9 @@ class ServiceAntiAffinityPriority(Score):
     """Nodes score higher the fewer Pods of the Pod's Service share their value of a label.
 
     Per label 100 x (Pods of the first Service that selects the Pod - those on nodes with the same value) / all of
-    them, 100 when there are none, 0 for a node without the label; divided by the number of labels and cut off after
-    adding up, in 64-bit floats. Pods on their way out don't count. Of several Services the first in the Snapshot's
-    order is taken: kube-scheduler took any.
+    them, 100 when there are none, 0 for a node without the label. The sum is divided by the number of labels and
+    truncated, in 64-bit floats. Terminating Pods don't count. Of several Services the first in the Snapshot's order is
+    taken: kube-scheduler took any.
 
     Source: kube-scheduler v1.22 framework/plugins/serviceaffinity/service_affinity.go (NormalizeScore).
     """

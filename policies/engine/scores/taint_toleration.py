@@ -1,4 +1,4 @@
-"""Nodes that don't mind the Pod."""
+"""Nodes whose PreferNoSchedule taints the Pod tolerates."""
 
 from policies.engine.objects.table import Numbers, Rows
 from policies.engine.objects.tolerations import count_unpreferred
