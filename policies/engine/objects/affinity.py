@@ -1,4 +1,4 @@
-"""Affinity between Pods, ready to ask.
+"""Affinity between Pods, parsed.
 
 Sources: k8s.io/kube-scheduler v0.36.3 framework/types.go (AffinityTerm, GetAffinityTerms) and kube-scheduler v1.36.3
 framework/types.go (PodInfo.Update), framework/plugins/interpodaffinity/plugin.go.
@@ -21,7 +21,7 @@ _NO_LABELS: Labels = {}
 
 
 class Term(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """Which Pods are meant (namespaces by name or by labels, and labels of the Pods), and the topology's key."""
+    """Which Pods the term selects (namespaces by name or by labels, and labels of the Pods), and the topology's key."""
 
     namespaces: frozenset[str]
     namespace_selector: Selector
@@ -29,15 +29,15 @@ class Term(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     topology_key: str
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
-        """Return whether a Pod is meant."""
+        """Return whether the term selects a Pod."""
         near = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return near and self.selector.matches(labels)
 
     def resolved(self, namespaces: Mapping[str, Labels]) -> "Term":
-        """Return the incoming Pod's term with the namespaces that its selector finds now added by name.
+        """Return the incoming Pod's term with the namespaces that its selector matches now added by name.
 
-        The selector stays: it is asked again with no labels at all. So one that matches the empty set (NotIn,
-        DoesNotExist) means the Pods of every namespace: kube-scheduler v1.36.3 means to drop the selector but
+        The selector stays: it is evaluated again with no labels at all. So one that matches the empty set (NotIn,
+        DoesNotExist) selects the Pods of every namespace: kube-scheduler v1.36.3 intends to drop the selector but
         changes a copy of the term (interpodaffinity/plugin.go, mergeAffinityTermNamespacesIfNotEmpty).
         """
         selector = self.namespace_selector
@@ -47,7 +47,7 @@ class Term(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         return msgspec.structs.replace(self, namespaces=self.namespaces | found)
 
     def matches_resolved(self, namespace: str, labels: Labels) -> bool:
-        """Return whether an existing Pod is meant by a resolved term of the incoming one."""
+        """Return whether a resolved term of the incoming Pod selects an existing Pod."""
         return self.matches(namespace, labels, _NO_LABELS)
 
 
@@ -59,7 +59,7 @@ class Weighted(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
-    """All of a Pod's affinity to other Pods. A list of which one selector can't be parsed is empty."""
+    """All of a Pod's affinity to other Pods. A list in which one selector can't be parsed is empty."""
 
     required: tuple[Term, ...] = ()
     required_anti: tuple[Term, ...] = ()
@@ -72,7 +72,7 @@ NO_TERMS = Terms()
 
 
 def terms_of(namespace: str, affinity: Affinity | None) -> Terms:
-    """Make a Pod's terms ready to ask. Pods with the same affinity share them."""
+    """Parse a Pod's terms. Pods with the same affinity share them."""
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     encoded = msgspec.json.encode((affinity.pod_affinity, affinity.pod_anti_affinity))

@@ -1,6 +1,6 @@
 """The claims of a Pod, and their volumes.
 
-Sources: k8s.io/client-go v0.36.3 listers (the texts of what isn't found) and component-helpers v0.36.3
+Sources: k8s.io/client-go v0.36.3 listers (the messages for missing objects) and component-helpers v0.36.3
 storage/volume/helpers.go, storage/ephemeral/ephemeral.go.
 """
 

@@ -1,6 +1,6 @@
-"""What rules read of a cluster besides Nodes, Pods and Namespaces: volumes, the owners of Pods, disruption budgets.
+"""The kinds that rules read besides Nodes, Pods and Namespaces: volumes, the owners of Pods, disruption budgets.
 
-There may be a hundred thousand of each, so they are decoded to what rules read and no more.
+There may be a hundred thousand objects of each, so only the fields that rules read are decoded.
 Field names and meaning: k8s.io/api v0.36.3 core/v1, apps/v1, storage/v1 and policy/v1 types.go.
 """
 
@@ -23,12 +23,12 @@ REPLICA_SETS = "replicasets"
 STATEFUL_SETS = "statefulsets"
 DISRUPTION_BUDGETS = "poddisruptionbudgets"
 
-# What says which Pods belong together.
+# The kinds that say which Pods belong together.
 OWNERS = frozenset({SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS})
 
 
 class NamedMetadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What an object is called, and its version."""
+    """The name of an object, and its version."""
 
     name: str = ""
     namespace: str = ""
@@ -90,13 +90,13 @@ class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it has its volume for good: named, and the binding is complete."""
+        """Whether it is bound to a volume: the volume is named, and the binding is complete."""
         annotations = self.metadata.annotations
         return bool(self.spec.volume_name) and annotations is not None and annotations.bind_completed is not None
 
     @property
     def is_lost(self) -> bool:
-        """Whether the volume that it was bound to has gone, or is another claim's. It stays so when one of that name comes."""
+        """Whether its volume was deleted, or belongs to another claim. This stays true when a volume of that name is created."""
         return self.status.phase == "Lost"
 
 
@@ -133,7 +133,7 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorageClass(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """How volumes of a class are made, and when they are bound."""
+    """How volumes of a class are provisioned, and when they are bound."""
 
     metadata: NamedMetadata = NamedMetadata()
     provisioner: str = ""
@@ -172,19 +172,19 @@ class CSINodeMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
 
 
 class CSINode(msgspec.Struct, frozen=True, gc=False):
-    """What a node says of its CSI drivers; it has the node's name."""
+    """The CSI drivers of a node; it has the node's name."""
 
     metadata: CSINodeMetadata = CSINodeMetadata()
     spec: CSINodeSpec = CSINodeSpec()
 
     @property
     def migrated_plugins(self) -> list[str]:
-        """The in-tree plugins whose place CSI drivers have taken on the node."""
+        """The in-tree plugins that CSI drivers have replaced on the node."""
         return self.metadata.annotations.migrated_plugins.split(",") if self.metadata.annotations else []
 
     @property
     def limits(self) -> dict[str, int]:
-        """How many volumes of each driver the node takes, where it says so."""
+        """How many volumes of each driver the node takes, for the drivers that state it."""
         found = {driver.name: driver.allocatable for driver in self.spec.drivers or ()}
         return {name: limit.count for name, limit in found.items() if limit is not None and limit.count is not None}
 
@@ -244,7 +244,7 @@ class BudgetSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class BudgetStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """How many Pods may go now, and the names of those that are going (with the time when that was granted)."""
+    """How many disruptions are allowed now, and the names of the Pods that are being disrupted (with the time of the grant)."""
 
     disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, str | None] | None = None

@@ -1,6 +1,6 @@
 """The objects of a cluster besides Nodes, Pods and Namespaces, by name, and how they change.
 
-A change costs what it changes, however many objects there are: see `PersistentMap`.
+The cost of a change depends on its size, and not on the number of objects: see `PersistentMap`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ K = TypeVar("K", bound=Hashable)
 Name = tuple[str, str]
 
 Json = Iterable[Mapping[str, Any]]
-# An object before and after; None where there was, or is, none.
+# An object before and after a change; None where it didn't exist, or no longer exists.
 Change = tuple[ClusterObject | None, ClusterObject | None]
 
 # The members that `ClusterObjects.from_json` reads.
@@ -60,25 +60,25 @@ MEMBERS: Mapping[str, str] = {
     "podDisruptionBudgets": "pod_disruption_budgets",
 }
 
-# Names that one change may have for the log to hold them.
+# The most names of one change that the log holds.
 _MAX_NAMES = 1_000
 
 
 class ClusterObjects:
-    """These objects by name, of the kinds that are known. Never changes.
+    """The objects of the known kinds, by name. Never changes.
 
-    A kind that isn't known has no objects here, but that says nothing: rules that can't do without leave the matter to
-    others, see `Snapshot.knowing`.
+    A kind that isn't known has no objects here, which doesn't mean that the cluster has none: rules that need the kind leave
+    the check to kube-scheduler, see `Snapshot.knowing`.
 
-    Each argument is a list of decoded Kubernetes JSON; objects of a namespace that name none are in `default`. All kinds
-    are known then, and a list that isn't given is an empty one.
+    Each argument is a list of decoded Kubernetes JSON; namespaced objects without a namespace are in `default`. All kinds
+    are known then, and a list that isn't given counts as empty.
 
     Attributes:
         known: the kinds that are known.
-        attachments: by the name of the node, then by their own.
+        attachments: by the name of the node, then by their own name.
         services, disruption_budgets: by namespace, then by name, in the order in which they came.
-        step: its place in the log of what says which volumes nodes have: the names of claims that changed, or whose
-            volumes did, and of nodes whose CSINode or attached volumes did. A new log where that would be too much to say.
+        step: its place in the log of changes to the volumes of nodes: the names of claims that changed or whose volumes
+            changed, and of nodes whose CSINode or attached volumes changed. A new log begins when these names are too many.
 
     Raises:
         ObjectError: a field has the wrong type; the message says which.
@@ -132,20 +132,20 @@ class ClusterObjects:
     def changed(
         self, changes: Mapping[str, Iterable[Change]], *, known: frozenset[str] | None = None
     ) -> "ClusterObjects":
-        """Return the objects that follow.
+        """Return the objects after these changes.
 
         Args:
-            changes: kind -> its changes in their order. Those of kinds that aren't known are passed over.
-            known: the kinds that are known from here on; None for the same. The objects of all others are given up.
+            changes: kind -> its changes in their order. Changes of kinds that aren't known are ignored.
+            known: the kinds that are known from now on; None for the same kinds. The objects of all others are dropped.
         """
         after = object.__new__(ClusterObjects)
-        # Everything is shared to begin with; `_follow` replaces what changes and touches nothing in place.
+        # Everything is shared at first; `_follow` replaces the parts that change, and modifies nothing in place.
         vars(after).update(vars(self))
         after._follow(changes, self.known if known is None else known)
         return after
 
     def differences(self, before: "ClusterObjects") -> dict[str, list[Change]]:
-        """Return what `before.changed(…, known=self.known)` needs to lead here. What they share costs nothing."""
+        """Return the changes with which `before.changed(…, known=self.known)` gives this state. Shared parts cost nothing."""
         found: dict[str, list[Change]] = {}
         for kind in sorted(self.known):
             attribute = _PLACES[kind].attribute
@@ -172,7 +172,7 @@ class ClusterObjects:
         self.step: Step[Name | str] = Step()
 
     def _follow(self, changes: Mapping[str, Iterable[Change]], known: frozenset[str]) -> None:
-        """Become the next state. Only before anybody else knows of this one."""
+        """Become the next state. Only allowed before this object is shared."""
         same = known == self.known
         self._give_up(self.known - known)
         self.known = known
@@ -197,7 +197,7 @@ class ClusterObjects:
             for found, counts in ((before, False), (after, True)):
                 volume, user = _use_of(found)
                 if volume:
-                    # Several changes of one answer may be about the same volume.
+                    # Several changes in one response may concern the same volume.
                     others = users[volume] if volume in users else self._users.get(volume, ())
                     left = tuple(other for other in others if other != user)
                     users[volume] = (*left, user) if counts else left
@@ -218,7 +218,7 @@ class ClusterObjects:
 
 
 def _between(old: Any, new: Any) -> Iterator[Change]:
-    """Iterate over the changes of what stands under one key: of an object, or of a group of them by name."""
+    """Iterate over the changes of the value under one key: of an object, or of a group of objects by name."""
     if not isinstance(old, Mapping) and not isinstance(new, Mapping):
         yield old, new
         return
@@ -229,12 +229,12 @@ def _between(old: Any, new: Any) -> Iterator[Change]:
 
 
 def _users_besides(kind: str, users: Iterable[Name | str]) -> tuple[Name | str, ...] | None:
-    """Return the users of a volume that are known by the other kind: claims are by name and namespace, nodes by name."""
+    """Return the users of a volume of the other kind: claims are identified by name and namespace, nodes by name."""
     return tuple(user for user in users if isinstance(user, tuple) != (kind == CLAIMS)) or None
 
 
 def differs(before: ClusterObject, after: ClusterObject) -> bool:
-    """Return whether two versions of an object differ in anything that rules read."""
+    """Return whether two versions of an object differ in a field that rules read."""
     metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
     return bool(msgspec.structs.replace(after, metadata=metadata) != before)
 
@@ -262,7 +262,7 @@ def _node_and_name(found: ClusterObject) -> Name:
 
 
 def _use_of(found: ClusterObject | None) -> tuple[str, Name | str]:
-    """Return the volume that a claim or an attachment is about, "" for none, and who uses it by that."""
+    """Return the volume of a claim or an attachment, "" for none, and the user of the volume."""
     if isinstance(found, PersistentVolumeClaim):
         return found.spec.volume_name, _name(found)
     if isinstance(found, VolumeAttachment):
@@ -271,7 +271,7 @@ def _use_of(found: ClusterObject | None) -> tuple[str, Name | str]:
 
 
 def _effects(changes: Iterable[Change], key: Callable[[ClusterObject], K]) -> Iterator[tuple[K, ClusterObject | None]]:
-    """Iterate over what stands under which key from now on; None for what went."""
+    """Iterate over the keys that change, with their new values; None for removed ones."""
     for before, after in changes:
         if before is not None and (after is None or key(before) != key(after)):
             yield key(before), None
@@ -298,7 +298,7 @@ def _put_in_groups(
     for (group, name), found in _effects(changes, key):
         members = groups.get(group)
         if members is None:
-            # A copy, since earlier states have the old one; once for all changes of the answer.
+            # A copy, since earlier states share the old one; made once for all changes of the response.
             members = groups[group] = dict(kept.get(group, {}))
         if found is None:
             members.pop(name, None)

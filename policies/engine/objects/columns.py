@@ -19,36 +19,36 @@ Mask = npt.NDArray[np.bool_]
 
 _NOBODYS = 2**31
 
-# The group of affinity terms that may mean Pods of several namespaces.
+# The group of affinity terms that may select Pods of several namespaces.
 ANY_NAMESPACE = None
 # In place of a namespace: Pods of all of them.
 ALL_NAMESPACES = None
 
 
 def allocatable(table: Table, resource: str) -> Numbers:
-    """Return what Pods may use of a resource in all: millicores, bytes or pieces."""
+    """Return the allocatable amount of a resource: millicores, bytes or pieces."""
     return table.numbers(("allocatable", resource), lambda info: info.node.allocatable.get(resource))
 
 
 def requested(table: Table, resource: str) -> Numbers:
-    """Return what the Pods on a node ask for of a resource."""
+    """Return the sum of the requests of the Pods on a node for a resource."""
     return table.numbers(("requested", resource), lambda info: info.requested.get(resource))
 
 
 def free(table: Table, resource: str) -> Numbers:
-    """Return what is allocatable of a resource less what the Pods there ask for. What doesn't fit 64 bits wraps, as in Go."""
+    """Return allocatable minus requested for a resource. A result that doesn't fit 64 bits wraps, as in Go."""
     return table.numbers(
         ("free", resource), lambda info: wrap(info.node.allocatable.get(resource) - info.requested.get(resource))
     )
 
 
 def free_slots(table: Table) -> Numbers:
-    """Return how many Pods more a node takes, -1 where there are too many already."""
+    """Return how many more Pods a node takes, -1 where there are too many already."""
     return table.numbers("free slots", lambda info: max(info.node.allocatable.get(PODS) - len(info.pods), -1))
 
 
 def nonzero_requested(table: Table, resource: str) -> Numbers:
-    """Return what the Pods on a node ask for of a resource, with the defaults that scores count."""
+    """Return the sum of the requests of the Pods on a node for a resource, with the defaults that scores count."""
     return table.numbers(("nonzero requested", resource), lambda info: info.nonzero_requested.get(resource))
 
 
@@ -75,7 +75,7 @@ def label(table: Table, key: str) -> Coded:
 def has_label(table: Table, key: str) -> Mask:
     """Whether a node has a label."""
     column = label(table, key)
-    # Where every node has the label there is no code for None, and -1 is nobody's code.
+    # Where every node has the label there is no code for None, and no row has the code -1.
     missing = column.code_of.get(None, -1)
     has: Mask = column.codes != missing
     return has
@@ -97,7 +97,7 @@ def unschedulable(table: Table) -> Numbers:
 
 
 def traits(table: Table) -> Sparse:
-    """Return where Pods are, by what selectors see of them. Group: namespace; token: Traits."""
+    """Return where Pods are, by the traits that selectors see. Group: namespace; token: Traits."""
 
     def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
         return ((pod.namespace, pod.traits) for pod in info.pods)
@@ -106,7 +106,7 @@ def traits(table: Table) -> Sparse:
 
 
 def _traits_of(table: Table, namespace: Hashable) -> Sparse:
-    """Return `traits`; for ALL_NAMESPACES with that as the one group, made for the first rule that asks for it."""
+    """Return `traits`; for ALL_NAMESPACES a version with that as the only group, made on first use."""
     if namespace is not ALL_NAMESPACES:
         return traits(table)
 
@@ -117,12 +117,12 @@ def _traits_of(table: Table, namespace: Hashable) -> Sparse:
 
 
 def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
-    """Return where Pods of a namespace, or of ALL_NAMESPACES, are, by what selectors see of them."""
+    """Return where Pods of a namespace, or of ALL_NAMESPACES, are, by the traits that selectors see."""
     return _traits_of(table, namespace).group(namespace)  # type: ignore[return-value] # all tokens are Traits
 
 
 def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Sequence[Traits]:
-    """Return what Pods of a namespace look like that a selector matches."""
+    """Return the distinct traits of the Pods of a namespace that a selector matches."""
     fewest = _fewest(table, namespace, selector)
     if fewest is None:
         return [found for found in traits_in(table, namespace) if selector.matches(found.labels)]
@@ -132,7 +132,7 @@ def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Se
 
 
 def most_selected(table: Table, namespace: Hashable, selector: Selector) -> int:
-    """Return how many looks a selector has to be asked about."""
+    """Return how many distinct traits a selector has to be evaluated on."""
     fewest = _fewest(table, namespace, selector)
     if fewest is None:
         return len(traits_in(table, namespace))
@@ -141,7 +141,7 @@ def most_selected(table: Table, namespace: Hashable, selector: Selector) -> int:
 
 
 def _fewest(table: Table, namespace: Hashable, selector: Selector) -> Sequence[Hashable] | None:
-    """Return the labels one of which each Pod has that a selector matches: of those that it names the rarest. None for none."""
+    """Return labels of which every Pod that a selector matches has one: of the lists that it names the rarest. None for none."""
     named = selector.labels_asked_for()
     if len(named) <= 1:
         return named[0] if named else None
@@ -158,15 +158,15 @@ def _label_pairs(found: Traits) -> Iterable[Hashable]:
     return found.labels.items()
 
 
-# Looks of Pods that are added up each time; the sum over more of them is kept as a column.
+# Up to this many distinct traits are added up each time; the sum over more of them is kept as a column.
 _MAX_ADDED = 32
 
 
 def count_selected(table: Table, namespace: str | None, selector: Selector, *, deleting: bool) -> Numbers:
-    """Count the Pods of a namespace, or of ALL_NAMESPACES, that a selector matches, a number a node.
+    """Count the Pods of a namespace, or of ALL_NAMESPACES, that a selector matches: a number for each node.
 
-    `deleting` takes in those on their way out. Don't write to it. Counts are made by what Pods have in common. Where that is a lot they
-    are kept, and renewed by looking at the Pods of nodes that changed.
+    `deleting` includes terminating Pods. Callers must not write to the result. Pods are counted by their distinct traits. Where
+    there are many of these the counts are kept, and renewed from the Pods of nodes that changed.
     """
 
     def counts(found: Traits) -> bool:
@@ -202,7 +202,7 @@ def _group_of(term: Term) -> Hashable:
 
 
 def required_anti_terms(table: Table) -> Sparse:
-    """Return where Pods with required anti-affinity are. Group: the namespace that a term means, if it is one; token: Term."""
+    """Return where Pods with required anti-affinity are. Group: the namespace that a term selects, if it is only one; token: Term."""
 
     def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
         for pod in info.pods:

@@ -1,4 +1,4 @@
-"""Dicts of which a few entries change at a time, again and again, while earlier ones stay as they were."""
+"""Dicts that change in a few entries at a time, again and again, while earlier versions stay as they were."""
 
 from collections.abc import Hashable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import TypeVar
@@ -10,16 +10,16 @@ _MAX_PATCHES = 256
 
 
 class CopyOnWriteDict(Mapping[K, V]):
-    """A dict, and entries that stand in place of some of its own. Never changes.
+    """A dict, with patches that replace some of its entries. Never changes.
 
-    Copying a dict of 50,000 entries takes a millisecond; here only the patches are copied, until they are many.
+    Copying a dict of 50,000 entries takes a millisecond; here only the patches are copied, until there are many.
     """
 
     __slots__ = ("_base", "_patches", "_size")
 
     def __init__(self, base: dict[K, V], patches: Mapping[K, V | None] | None = None, size: int | None = None) -> None:
         self._base = base
-        # None stands for an entry that is gone.
+        # None marks an entry that was removed.
         self._patches = patches or {}
         self._size = len(base) if size is None else size
 
@@ -50,7 +50,7 @@ class CopyOnWriteDict(Mapping[K, V]):
         return self._whole().values()
 
     def _whole(self) -> dict[K, V]:
-        """Return all entries as a dict that isn't to be changed."""
+        """Return all entries as a dict. Callers must not change it."""
         if not self._patches:
             return self._base
         whole = dict(self._base)
@@ -62,7 +62,7 @@ class CopyOnWriteDict(Mapping[K, V]):
         return whole
 
     def changed(self, changes: Mapping[K, V | None]) -> "CopyOnWriteDict[K, V]":
-        """Return the dict in which these keys have other values; None takes a key away."""
+        """Return the dict in which these keys have other values; None removes a key."""
         came = sum((value is not None) - (key in self) for key, value in changes.items())
         after = CopyOnWriteDict(self._base, {**self._patches, **changes}, self._size + came)
         return after if len(after._patches) <= _MAX_PATCHES else CopyOnWriteDict(after._whole())

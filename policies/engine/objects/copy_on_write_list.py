@@ -1,4 +1,4 @@
-"""Lists of which a few entries change at a time, again and again, while earlier ones stay as they were."""
+"""Lists that change in a few entries at a time, again and again, while earlier versions stay as they were."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, overload
@@ -9,10 +9,10 @@ _MAX_PATCHES = 256
 
 
 class CopyOnWriteList(Sequence[T]):
-    """A list, and entries that stand in place of some of its own. Never changes.
+    """A list, with patches that replace some of its entries. Never changes.
 
     Copying a list of 20,000 objects touches each of them, wherever it lies in memory; here only the patches are copied,
-    until they are many.
+    until there are many.
     """
 
     __slots__ = ("_base", "_patches")
@@ -47,6 +47,6 @@ class CopyOnWriteList(Sequence[T]):
         return entries
 
     def changed(self, changes: Mapping[int, T]) -> "CopyOnWriteList[T]":
-        """Return the list in which other entries stand at these positions (from 0 up)."""
+        """Return the list with other entries at these positions (from 0 up)."""
         following = CopyOnWriteList(self._base, {**self._patches, **changes})
         return following if len(following._patches) <= _MAX_PATCHES else CopyOnWriteList(following.listed())

@@ -1,4 +1,4 @@
-"""Which volume of which CSI driver a Pod's volume is, in-tree disks taken for the drivers that replace them.
+"""The CSI driver and volume of a Pod's volume; in-tree disks are mapped to the drivers that replace them.
 
 Sources: kube-scheduler v1.36.3 framework/plugins/nodevolumelimits/csi.go and utils.go; k8s.io/csi-translation-lib
 v0.36.3 plugins (aws_ebs.go, azure_disk.go, gce_pd.go, openstack_cinder.go, portworx.go).
@@ -18,7 +18,7 @@ from policies.engine.objects.table import Table
 from policies.engine.objects.volumes import Volume, VolumeSource
 from policies.engine.selectors import Labels
 
-# In-tree provisioner -> the driver that has taken its place.
+# In-tree provisioner -> the driver that replaced it.
 _DRIVER_OF = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -33,14 +33,14 @@ _EBS_ID = re.compile(r"vol-[^/]*")
 
 
 class CSIVolumeID(NamedTuple):
-    """A driver, and what it knows a volume by."""
+    """A driver, and its handle of a volume."""
 
     driver: str
     handle: str
 
 
 class VolumeFaultError(Exception):
-    """A volume of a Pod is in a state that it can't be in; kube-scheduler gives up on the Pod."""
+    """A volume of a Pod is in an invalid state; kube-scheduler gives up on the Pod."""
 
 
 def volumes_of(pod: Pod, objects: ClusterObjects, *, on_csi_node: bool, is_new: bool) -> set[CSIVolumeID]:
@@ -50,11 +50,11 @@ def volumes_of(pod: Pod, objects: ClusterObjects, *, on_csi_node: bool, is_new: 
         pod: the Pod.
         objects: where claims and volumes are looked up.
         on_csi_node: whether the node has a CSINode; without one, in-tree disks aren't counted.
-        is_new: whether the Pod is to be placed: then all its claims must exist.
+        is_new: whether the Pod is being scheduled: then all its claims must exist.
 
     Raises:
-        NotFoundError: a claim of a new Pod isn't there.
-        VolumeFaultError: a claim has no name, or belongs to another Pod, or an inline disk makes no sense.
+        NotFoundError: a claim of a new Pod doesn't exist.
+        VolumeFaultError: a claim has no name, or belongs to another Pod, or an inline disk is invalid.
     """
     found: set[CSIVolumeID] = set()
     for volume in pod.spec.volumes or ():
@@ -97,7 +97,7 @@ def attached_volumes(info: NodeInfo, objects: ClusterObjects) -> set[CSIVolumeID
 
 
 def claims_in_use(info: NodeInfo) -> Iterator[tuple[Name, None]]:
-    """Iterate over the claims of the Pods on a node, also those made for ephemeral volumes: a group each, for Table.sparse."""
+    """Iterate over the claims of the Pods on a node, including those for ephemeral volumes: each is a group, for Table.sparse."""
     for pod in info.pods:
         for volume in pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
@@ -105,7 +105,7 @@ def claims_in_use(info: NodeInfo) -> Iterator[tuple[Name, None]]:
 
 
 def rows_since(table: Table, earlier: ClusterObjects, objects: ClusterObjects) -> set[int] | None:
-    """Return the rows of the nodes whose volumes or limits may have changed with the objects; None for any of them."""
+    """Return the rows of the nodes whose volumes or limits may have changed with the objects; None when it may be any node."""
     names = names_between(earlier.step, objects.step)
     if names is None:
         return None
@@ -159,7 +159,7 @@ def _claimed(claim: PersistentVolumeClaim, objects: ClusterObjects, *, on_csi_no
 
 
 def _promised(claim: PersistentVolumeClaim, objects: ClusterObjects, *, on_csi_node: bool) -> set[CSIVolumeID]:
-    """Return the volume that a claim without one will get, by its class: it counts as one of its own."""
+    """Return the volume that an unbound claim will get, by its class: it counts as a volume of its own."""
     storage_class = objects.storage_classes.get(claim.class_name) if claim.class_name else None
     if storage_class is None or storage_class.provisioner in _NOT_MIGRATED:
         return set()
@@ -179,16 +179,16 @@ def _inline(volume: Volume) -> set[CSIVolumeID]:
 
 
 def migrated(volume: PersistentVolume) -> set[CSIVolumeID]:
-    """Return the CSI volume that an in-tree one has become.
+    """Return the CSI volume that an in-tree volume was migrated to.
 
     Raises:
-        VolumeFaultError: it can't become one.
+        VolumeFaultError: it can't be migrated.
     """
     return _migrated(volume.spec, _gce_handle(volume))
 
 
 def _migrated(source: VolumeSource, gce_handle: str) -> set[CSIVolumeID]:
-    """Return the CSI volume that an in-tree disk has become."""
+    """Return the CSI volume that an in-tree disk was migrated to."""
     if source.gce_persistent_disk is not None:
         return {CSIVolumeID(_DRIVER_OF["kubernetes.io/gce-pd"], gce_handle)}
     if source.aws_elastic_block_store is not None:

@@ -1,4 +1,4 @@
-"""What a kubelet's heartbeat changes in the JSON text of a Node: most new versions of a Node bring nothing else."""
+"""The parts of a Node's JSON text that a kubelet's heartbeat changes: most new versions of a Node differ in nothing else."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,18 +7,18 @@ from typing import NamedTuple
 MEMBERS = frozenset({"resourceVersion", "lastHeartbeatTime"})
 # As Go writes them.
 _VERSION, _TIME = b'"resourceVersion":"', b'"lastHeartbeatTime":"'
-# What stands before a member; a backslash there says that its quote belongs to another one's name.
+# The character before a member; a backslash means that the quote is part of another member's name.
 _BEFORE = b"{,"
-# Without quotes and backslashes: a string with other such characters in it ends where it did.
+# Without quotes and backslashes: other characters don't move the end of a string.
 _is_plain = re.compile(rb"[0-9TZ:.+-]*").fullmatch
 
 
 class Heartbeat(NamedTuple):
-    """The places in a text of what a heartbeat changes.
+    """The positions in a text of the values that a heartbeat changes.
 
     Attributes:
         version: of the resourceVersion.
-        all: of that and the times, in order.
+        all: of the resourceVersion and the times, in order.
     """
 
     version: slice
@@ -26,7 +26,7 @@ class Heartbeat(NamedTuple):
 
     @classmethod
     def of(cls, text: bytes, version: str) -> "Heartbeat | None":
-        """Find them in the text of a Node in which no map has a key of these names.
+        """Find these positions in the text of a Node in which no map has a key of these names.
 
         None where another member than the Node's own version is called resourceVersion, or white space stands around it.
         """
@@ -39,7 +39,7 @@ class Heartbeat(NamedTuple):
     def version_in(self, old: bytes, new: bytes) -> slice | None:
         """Return where the version stands in a new text; None where it differs from the old one elsewhere than in these places.
 
-        A version may have more digits than the one before; times are written in one length.
+        A version may have more digits than the one before; times always have the same length.
         """
         at = moved = 0
         version = self.version

@@ -1,7 +1,7 @@
 """Which nodes have an image, and how big it is there.
 
 A node has some dozens of images under twice as many names, so they are kept in three flat arrays, sorted by name, and
-not as an object for each. Nodes that changed since the arrays were made are looked at one by one, until they are many.
+not as an object for each. Nodes that changed since the arrays were made are searched one by one, until there are many.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ class Images:
     def _made(cls, images: list[_Images]) -> "Images":
         number_of: dict[str, int] = {}
         numbers = [number_of.setdefault(name, len(number_of)) for found in images for name in found]
-        # Entries come node by node; sorted by the image's number, those of one image stand together.
+        # Entries come node by node; sorting by the image's number puts those of one image together.
         order = np.argsort(np.array(numbers, dtype=np.int64), kind="stable")
         rows = np.repeat(np.arange(len(images), dtype=np.intp), [len(found) for found in images])
         sizes = np.array([size for found in images for size in found.values()], dtype=np.int64)
@@ -68,7 +68,7 @@ class Images:
             rows, sizes = arrays.rows[at], arrays.sizes[at]
         if not self._changed:
             return Found(rows, sizes)
-        # The arrays are out of date for the nodes that changed since: those are asked themselves.
+        # The arrays are out of date for the nodes that changed since: those are searched directly.
         kept = ~np.isin(rows, list(self._changed))
         newer = {row: self._images[row][name] for row in self._changed if name in self._images[row]}
         return Found(
@@ -77,7 +77,7 @@ class Images:
         )
 
     def renewed(self, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Images":
-        """Return what follows when these rows are read again."""
+        """Return the images after reading these rows again."""
         # By identity: versions of a node with the same images in the same text share them.
         differing = {row: infos[row].node.images for row in rows if infos[row].node.images is not self._images[row]}
         if not differing:
@@ -89,7 +89,7 @@ class Images:
         return Images(self._arrays, images, changed) if len(changed) <= _MAX_CHANGED else Images._made(images)
 
     def moved(self, sources: Sequence[int]) -> "Images":
-        """Return the images of other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the images for renumbered rows: each new row gets the images of the old row `sources[row]`; -1 gets none."""
         nothing: _Images = {}
         images = [nothing if old < 0 else self._images[old] for old in sources]
         new_row = np.full(len(self._images), -1, dtype=np.intp)
@@ -99,7 +99,7 @@ class Images:
         arrays = self._arrays
         rows = new_row[arrays.rows] if len(new_row) else arrays.rows
         kept = rows >= 0
-        # How many entries before each are kept: that is where it stands now, and where each image's entries start.
+        # The number of kept entries before each entry: its new position, and the new start of each image's entries.
         before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
         starts = before[arrays.starts]
         changed = frozenset(int(new_row[row]) for row in self._changed if new_row[row] >= 0)

@@ -1,4 +1,4 @@
-"""Where the Pods are that affinity terms mean, and which nodes share their topology.
+"""Where the Pods are that affinity terms select, and which nodes share their topology.
 
 Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/filtering.go and scoring.go.
 """
@@ -30,24 +30,24 @@ _NO_LABELS: Labels = {}
 
 
 def resolved(terms: Iterable[Term], snapshot: Snapshot) -> list[Term]:
-    """Return the incoming Pod's terms with the namespaces that their selectors find."""
+    """Return the incoming Pod's terms with the namespaces that their selectors match."""
     return [term.resolved(snapshot.namespaces) for term in terms]
 
 
-# Where Pods are: by what they look like, or how many are on each node.
+# Where Pods are: by their traits, or how many are on each node.
 Meant = Sequence[Places] | Numbers
 
-# Terms of a namespace that are all asked; of more those are looked up that may mean a Pod.
+# Up to this many terms of a namespace are all evaluated; of more, only those that may select the Pod are looked up.
 _MAX_LISTED = 16
-# In place of a label: what a term is filed under that asks for none.
+# In place of a label: the key of terms that require no label.
 _ANY_LABELS = None
 
-# Looks of Pods that terms are asked about each time; what they mean among more of them is kept as a column.
+# Up to this many distinct traits terms are evaluated each time; for more, the result is kept as a column.
 _MAX_ASKED = 256
 
 
 def places_of(table: Table, terms: Sequence[Term]) -> Meant:
-    """Return where existing Pods are that all of these resolved terms mean."""
+    """Return where existing Pods are that all of these resolved terms select."""
     key = ("meant", tuple(terms))
     everywhere = terms[0].namespace_selector.matches(_NO_LABELS)
     if not table.keeps(key):
@@ -80,9 +80,9 @@ def _places_of(table: Table, terms: Sequence[Term], namespaces: Iterable[Hashabl
 
 
 def tokens_for(sparse: Sparse, pod: Pod) -> Iterator[tuple[Any, Places]]:
-    """Iterate over the terms of existing Pods that may mean a Pod: those for its namespace, and those for several.
+    """Iterate over the terms of existing Pods that may select a Pod: those for its namespace, and those for several.
 
-    Where there are many, those are left out that ask for a label that the Pod doesn't have.
+    Where there are many, terms that require a label which the Pod doesn't have are left out.
     """
     for group in (pod.namespace, ANY_NAMESPACE):
         places = sparse.group(group)
@@ -95,7 +95,7 @@ def tokens_for(sparse: Sparse, pod: Pod) -> Iterator[tuple[Any, Places]]:
 
 
 def _by_rarest_label(tokens: Collection[Any]) -> KeysOf:
-    """Make what files a term under a label that it asks for: of several that which fewest terms ask for."""
+    """Make the function that indexes a term by a label that it requires: of several, the one that the fewest terms require."""
     asking = Counter(pair for token in tokens for pairs in _selector_of(token).labels_asked_for() for pair in pairs)
 
     def keys_of(token: Any) -> Sequence[Hashable]:
@@ -123,11 +123,11 @@ class Domains:
         self.touched = False
 
     def add(self, places: Places, weight: int = 1) -> None:
-        """Add weight x how often something is found on each node to its domain."""
+        """Add weight x the count on each node to the node's domain."""
         self._add(places.rows, places.numbers, weight)
 
     def add_all(self, found: Meant, weight: int = 1) -> None:
-        """Add several things at once."""
+        """Add several counts at once."""
         if isinstance(found, np.ndarray):
             self._add_column(found, weight)
         elif found:

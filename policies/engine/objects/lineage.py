@@ -1,8 +1,8 @@
-"""The log of what changed: which state follows from which, and what may differ between two, without comparing them.
+"""The log of changes: which state follows from which, and what may differ between two states, without comparing them.
 
 Each change is a step that names what it changed. Steps form a tree: a Snapshot with an assumed Pod on it branches off the
-live one. From any two places of one tree it can be told what may differ, at a cost of what changed. Snapshots and columns
-keep their place in the log of nodes, ClusterObjects theirs in one of their own.
+live one. The log can tell what may differ between any two steps of one tree, at a cost proportional to the changes. Snapshots
+and columns hold their step in the log of nodes; ClusterObjects have a log of their own.
 """
 
 from collections.abc import Collection, Hashable, Iterable
@@ -10,14 +10,14 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-# Steps that are kept, at least; twice as many at most.
+# The least number of steps that are kept; at most twice as many are.
 STEPS_KEPT = 1024
 
 
 class Step(Generic[K]):
-    """A place in the tree: what changed with it, and the step before.
+    """A step in the tree: what it changed, and the step before.
 
-    `root` is the same for all steps of one tree. Of the names, `heartbeats` are those that nothing but a heartbeat changed.
+    `root` is the same for all steps of one tree. `heartbeats` are the names that only a heartbeat changed.
     """
 
     __slots__ = ("before", "heartbeats", "names", "number", "root")
@@ -30,12 +30,12 @@ class Step(Generic[K]):
         self.before = before
         self.number: int = before.number + 1 if before else 0
         self.root: object = before.root if before else object()
-        # Now and then, not each time: the walk back then costs one step for each that was made.
+        # Only now and then: so the walk back costs, on average, one step for each new step.
         if self.number and self.number % STEPS_KEPT == 0:
             self._forget()
 
     def _forget(self) -> None:
-        """Let go of what lies far behind. Who stands there still compares the states themselves, or begins anew."""
+        """Forget old steps. A holder of a forgotten step has to compare the states themselves, or begin anew."""
         at = self
         while at.before is not None and self.number - at.number < STEPS_KEPT:
             at = at.before
@@ -43,17 +43,17 @@ class Step(Generic[K]):
 
 
 def names_between(one: Step[K], other: Step[K], *, heartbeats: bool = True) -> set[K] | None:
-    """Return what may differ between two places; None when that isn't known any more.
+    """Return the names that may differ between two steps; None when that is no longer known.
 
     Args:
-        one: a place.
-        other: another one.
-        heartbeats: whether also what nothing but a heartbeat changed.
+        one: a step.
+        other: another step.
+        heartbeats: whether to include names that only a heartbeat changed.
     """
     names: set[K] = set()
     left: Step[K] | None = one
     right: Step[K] | None = other
-    # Whichever lies further from the root goes back, so that both meet where the branches parted.
+    # The step further from the root goes back, so that both meet where the branches parted.
     while left is not right:
         if left is None or right is None:
             return None

@@ -1,4 +1,4 @@
-"""Node selectors over many nodes at once: each label is looked at once per distinct value, not once per node.
+"""Node selectors over many nodes at once: each label is evaluated once per distinct value, not once per node.
 
 Source: k8s.io/component-helpers v0.36.3 scheduling/corev1/nodeaffinity/nodeaffinity.go.
 """
@@ -54,8 +54,8 @@ def match_term(
 ) -> Mask:
     """Return which nodes a term accepts. An empty one, and one that Kubernetes can't parse, accept none.
 
-    Without `with_fields` nodes have labels alone: what a term asks of fields is parsed, and not asked. `give_way` is called
-    before each requirement: of a Pod there may be tens of thousands, and each looks at all nodes.
+    Without `with_fields` only labels are matched: requirements on fields are parsed, but not evaluated. `give_way` is called
+    before each requirement: a Pod may have tens of thousands, and each is evaluated on all nodes.
     """
     if is_empty_term(term) or not is_valid_term(term):
         return np.zeros(len(rows), dtype=np.bool_)
@@ -91,7 +91,7 @@ def _match_requirement(table: Table, rows: Rows, requirement: Requirement) -> Ma
         case "DoesNotExist":
             return _has_value(table, rows, key, [None])
     column = label(table, key)
-    # Gt and Lt: asked once per distinct value; indexing by the codes spreads the answers over the nodes.
+    # Gt and Lt: evaluated once per distinct value; indexing by the codes spreads the results over the nodes.
     answers = [isinstance(value, str) and matches(requirement, {key: value}) for value in column.values]
     return np.array(answers, dtype=np.bool_)[column.codes[rows]]
 
@@ -100,6 +100,6 @@ def _match_field(table: Table, rows: Rows, requirement: Requirement) -> Mask:
     named = (requirement.values or [""])[0]
     if requirement.key != "metadata.name":
         return np.full(len(rows), matches_field(requirement, ""), dtype=np.bool_)
-    # A node that isn't there has row -1, which is nobody's row.
+    # A node that doesn't exist has row -1, which no node has.
     accepted: Mask = rows == table.row_of.get(named, -1)
     return accepted if requirement.operator == "In" else ~accepted

@@ -8,15 +8,15 @@ import msgspec
 T = TypeVar("T")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-# Whole numbers of Kubernetes' size: what doesn't fit is refused when an object is read, as Go does.
+# Integers of Kubernetes' sizes: a number that doesn't fit is refused when an object is decoded, as in Go.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-# Characters and texts of what Pods alike share. What has more is each Pod's own: what is shared stays in memory when they have gone.
+# The most characters and texts of a value that identical Pods share. Larger values aren't shared: shared ones outlive the Pods.
 MOST_SHARED_CHARACTERS = 2_048
 MOST_SHARED_TEXTS = 64
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Who an object belongs to; `controller` marks the one that manages it."""
+    """An owner of an object; `controller` marks the one that manages it."""
 
     api_version: str = ""
     kind: str = ""
@@ -57,23 +57,23 @@ class AnnotatedMetadata(Metadata, rename="camel", frozen=True, gc=False):
 
 
 class TooLargeToShareError(Exception):
-    """Something is a Pod's own. Raised by what makes it for a cache, which then keeps nothing: Pods alike that are found pay nothing."""
+    """A value is too large to share. Raised while a cache makes the value, so that the cache keeps nothing, and hits cost nothing extra."""
 
 
 def check_is_shared(texts: Collection[str]) -> None:
-    """Let through what Pods alike share, by its texts.
+    """Check that the texts of a value are small enough to share among identical Pods.
 
     Raises:
-        TooLargeToShareError: it has more of them than stay in memory when the Pods have gone.
+        TooLargeToShareError: there are more than should stay in memory after the Pods are gone.
     """
     if len(texts) > MOST_SHARED_TEXTS or sum(map(len, texts)) > MOST_SHARED_CHARACTERS:
         raise TooLargeToShareError
 
 
 def is_later_version(version: str, than: str) -> bool | None:
-    """Return whether a resourceVersion is later than another one of the same kind; None where one of them is no number.
+    """Return whether a resourceVersion is later than another one of the same kind; None where one of them isn't a number.
 
-    They compare as whole numbers (Kubernetes enhancement 5504). A caller may send one of any length, which Python's int refuses.
+    They compare as integers (Kubernetes enhancement 5504). A caller may send a longer one than Python's int accepts.
     """
     if not all(text.isascii() and text.isdigit() for text in (version, than)):
         return None
@@ -91,10 +91,10 @@ def without_nulls(json: object) -> object:
 
 
 def decode_object(json: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode JSON text as Go does: null stands for a member that isn't there.
+    """Decode JSON text as Go does: null means a missing member.
 
     Raises:
-        msgspec.DecodeError: it isn't JSON, or a field has the wrong type (ValidationError).
+        msgspec.DecodeError: the text isn't JSON, or a field has the wrong type (ValidationError).
     """
     try:
         return decoder.decode(json)
@@ -103,7 +103,7 @@ def decode_object(json: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -
 
 
 def convert_object(json: Any, kind: type[T]) -> T:
-    """Make an object of decoded JSON; null stands for a member that isn't there.
+    """Make an object of decoded JSON; null means a missing member.
 
     Raises:
         msgspec.ValidationError: a field has the wrong type.

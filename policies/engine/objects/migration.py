@@ -1,4 +1,4 @@
-"""In-tree volumes on nodes where a CSI driver has taken their plugin's place: which nodes reach them.
+"""In-tree volumes on nodes where a CSI driver has replaced their plugin: which nodes reach them.
 
 Sources: kube-scheduler v1.36.3 framework/plugins/volumebinding/binder.go (tryTranslatePVToCSI); k8s.io/csi-translation-lib
 v0.36.3 plugins/in_tree_volume.go (translateTopologyFromInTreeToCSI), and who calls it.
@@ -13,7 +13,7 @@ from policies.engine.objects.cluster_kinds import PersistentVolume
 from policies.engine.objects.volumes import VolumeSource
 from policies.engine.selectors import NodeSelector, NodeSelectorTerm, Requirement
 
-# By the field that a volume is described in. Azure's and Portworx' volumes keep their affinity as it is.
+# By the field that describes a volume. Azure's and Portworx' volumes keep their affinity as it is.
 _PLUGIN_OF = {
     "gce_persistent_disk": "kubernetes.io/gce-pd",
     "aws_elastic_block_store": "kubernetes.io/aws-ebs",
@@ -44,13 +44,13 @@ def plugin_of(source: VolumeSource) -> str:
 
 
 def affinity_of(volume: PersistentVolume) -> NodeSelector | None:
-    """Return what a volume asks of nodes."""
+    """Return the node affinity of a volume."""
     affinity = volume.spec.node_affinity
     return affinity.required if affinity is not None else None
 
 
 def migrated_affinity_of(volume: PersistentVolume) -> NodeSelector | None:
-    """Return what a volume asks of nodes where the CSI driver is: its own zone's label in place of Kubernetes'."""
+    """Return the affinity of a volume for nodes that have the CSI driver: with the driver's zone label in place of Kubernetes'."""
     required = affinity_of(volume)
     zone = _ZONE_OF_DRIVER.get(plugin_of(volume.spec))
     if zone is None:
@@ -71,7 +71,7 @@ def _asked(terms: Sequence[NodeSelectorTerm]) -> list[tuple[str, list[str]]]:
 
 
 def _labels_of(asked: Collection[str], labels: Mapping[str, str]) -> _Labels:
-    """Return the labels that a volume goes by: those that its affinity names, or else those that it has."""
+    """Return the labels that locate a volume: those that its affinity names, or else its own."""
     return next((each for named in (asked, labels) for each in (_STABLE, _BETA) if each.zone in named), _STABLE)
 
 

@@ -1,4 +1,4 @@
-"""A Namespace, as far as rules go by it. Source: Kubernetes v1.36.3 pkg/apis/core/types.go (Namespace)."""
+"""A Namespace, with the fields that rules read. Source: Kubernetes v1.36.3 pkg/apis/core/types.go (Namespace)."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from policies.engine.objects.metadata import convert_object
 
 
 class Namespace(msgspec.Struct, frozen=True, gc=False):
-    """A Namespace, of which only name and labels matter."""
+    """A Namespace: only its name and labels."""
 
     metadata: LabelledMetadata = LabelledMetadata()
 

@@ -22,19 +22,19 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
 from policies.engine.quantity import Text
 
-# The way to a value inside Kubernetes JSON: ("metadata", "labels", "team").
+# The path of a value inside Kubernetes JSON: ("metadata", "labels", "team").
 Path = tuple[str, ...]
 _PLAIN_STEP = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Stands where JSON has no member. (None is a value: JSON's null.)
+# Marks a missing member. (None is a value: JSON's null.)
 MISSING = object()
 
 
 class Trace(NamedTuple):
-    """How far a path leads into a JSON value, and what stands there.
+    """How far a path leads into a JSON value, and the value there.
 
-    `depth` is the number of steps that could be taken; `value` is what stands after them: the value itself at full
-    depth, MISSING where an object has no such member, or the value that isn't an object and so has no members.
+    `depth` is the number of steps that could be taken; `value` is the value after them: the one that the path names at full
+    depth, MISSING where an object has no such member, or a value that isn't an object and so has no members.
     `token` is equal for equal traces and can be hashed.
     """
 
@@ -71,7 +71,7 @@ def find_text(json: bytes, path: Path) -> tuple[int, bytes | msgspec.Raw | None]
     """Follow a path into JSON text, decoding no more than the names on the way.
 
     Returns:
-        How many steps could be taken, and the text that stands there; None where an object has no such member.
+        How many steps could be taken, and the text there; None where an object has no such member.
     """
     found: bytes | msgspec.Raw = json
     for depth, key in enumerate(path):
@@ -86,7 +86,7 @@ def find_text(json: bytes, path: Path) -> tuple[int, bytes | msgspec.Raw | None]
 
 
 def trace_text(json: bytes, path: Path) -> Trace:
-    """Follow a path into JSON text: the same as `trace` gives of what it stands for."""
+    """Follow a path into JSON text, with the same result as `trace` on the decoded value."""
     depth, found = find_text(json, path)
     if found is None:
         return Trace((depth, MISSING), depth, MISSING)
@@ -101,7 +101,7 @@ def _token(value: object) -> Hashable:
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
-    """What keeps Pods off a node that don't tolerate it."""
+    """A taint: it keeps Pods that don't tolerate it off the node."""
 
     key: str = ""
     value: str = ""
@@ -140,7 +140,7 @@ class NodeStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class NodeObject(msgspec.Struct, frozen=True, gc=False):
-    """A Node as it is decoded from Kubernetes JSON; unknown members are passed over."""
+    """A Node as it is decoded from Kubernetes JSON; unknown members are ignored."""
 
     metadata: AnnotatedMetadata = AnnotatedMetadata()
     spec: NodeSpec = NodeSpec()
@@ -148,23 +148,23 @@ class NodeObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class ImageSizes(dict[str, int]):
-    """The size in bytes of each image of a node, by every name that it has. Not to be changed."""
+    """The size in bytes of each image of a node, by every name that it has. Read-only."""
 
     __slots__ = ("__weakref__",)
 
 
-# Members whose own members have any names.
+# Members that are maps with arbitrary keys.
 _NAMED_FREELY = frozenset({("metadata", "labels"), ("metadata", "annotations"), ("status", "allocatable")})
 
 
 class Node:
-    """One version of a Node. It never changes, so what is worked out from it is kept.
+    """One version of a Node. It never changes, so values computed from it are cached.
 
-    The JSON that expressions see is kept decoded, or as text where there are very many Nodes: a decoded one takes four
-    times as much.
+    The JSON that expressions see is kept decoded, or as text where there are very many Nodes: decoded JSON takes four
+    times as much memory.
 
     Attributes:
-        content: the same object in versions that every rule reads alike but for expressions, and those about images.
+        content: the same object in all versions that differ only for expressions and for rules about images.
     """
 
     def __init__(self, parsed: NodeObject, json: dict[str, Any] | bytes) -> None:
@@ -195,11 +195,11 @@ class Node:
 
     @classmethod
     def from_text(cls, json: bytes) -> "Node":
-        """Make a Node of the text of Kubernetes JSON, which it keeps.
+        """Make a Node of the text of Kubernetes JSON, and keep the text.
 
         Raises:
             ObjectError: a field has the wrong type; the message says which.
-            msgspec.DecodeError: this is no JSON.
+            msgspec.DecodeError: the text isn't JSON.
         """
         try:
             node = cls(_slim(decode_object(json, _NODE)), json)
@@ -210,9 +210,9 @@ class Node:
         return node
 
     def after_heartbeat(self, text: bytes) -> "Node | None":
-        """Return the version of this Node that has another text, where a heartbeat alone lies between; they share what was read.
+        """Return the version of this Node with another text, where only a heartbeat lies between; the two share all decoded fields.
 
-        None where more differs, or where that can't be told.
+        None where more differs, or where this isn't certain.
         """
         old, heartbeat = self._json, self._heartbeat
         version = heartbeat.version_in(old, text) if heartbeat is not None and isinstance(old, bytes) else None
@@ -227,11 +227,11 @@ class Node:
             "_traces": traces,
         }
         if len(old) != len(text):
-            del node.__dict__["_heartbeat"]  # places behind the version are other ones
+            del node.__dict__["_heartbeat"]  # positions after the version have moved
         return node
 
     def sharing(self, other: "Node") -> "Node":
-        """Return this Node with what was read of another one in place of its own, where that is the same."""
+        """Return this Node, sharing the decoded fields of another one where they are equal."""
         if self.content is other.content or self.parsed != other.parsed:
             return self
         node = Node(other.parsed, self._json)
@@ -246,7 +246,7 @@ class Node:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The Kubernetes JSON. Not to be changed. Where it is kept as text it is decoded each time: see `trace`."""
+        """The Kubernetes JSON, read-only. Where it is kept as text it is decoded on each access: see `trace`."""
         decoded: dict[str, Any] = msgspec.json.decode(self._json) if isinstance(self._json, bytes) else self._json
         return decoded
 
@@ -257,12 +257,12 @@ class Node:
 
     @property
     def metadata(self) -> AnnotatedMetadata:
-        """The Node's own."""
+        """The metadata of the Node."""
         return self.parsed.metadata
 
     @cached_property
     def allocatable(self) -> Resources:
-        """What Pods may use in all. Without `status.allocatable`, nothing, as in kube-scheduler."""
+        """The allocatable resources. Without `status.allocatable`, nothing, as in kube-scheduler."""
         return Resources.of(self.parsed.status.allocatable)
 
     @cached_property
@@ -282,7 +282,7 @@ class Node:
         return shared
 
     def has_condition(self, kind: str) -> bool:
-        """Return whether a condition's status is True; of several of a kind the last one counts."""
+        """Return whether a condition's status is True; of several conditions of a type the last one counts."""
         found = [condition.status for condition in self.parsed.status.conditions or () if condition.type == kind]
         return bool(found) and found[-1] == "True"
 
@@ -297,7 +297,7 @@ class Node:
 
 _NODE = msgspec.json.Decoder(NodeObject)
 _IMAGES = msgspec.json.Decoder(list[ContainerImage] | None)
-# By digest of the text; weak, so that images go with the last node that has them.
+# By digest of the text; weak references, so that images are freed with the last node that has them.
 _SHARED_IMAGES: WeakValueDictionary[bytes, ImageSizes] = WeakValueDictionary()
 
 
@@ -306,7 +306,7 @@ def _sizes(images: Iterable[ContainerImage] | None) -> ImageSizes:
 
 
 def _slim(parsed: NodeObject) -> NodeObject:
-    """Let go of images, which are read from the text when they are needed; share labels, which many nodes have alike."""
+    """Drop images, which are read from the text when they are needed; share labels, which are the same on many nodes."""
     metadata = parsed.metadata
     labels = {intern(key): intern(value) for key, value in (metadata.labels or {}).items()}
     return structs.replace(
@@ -317,16 +317,16 @@ def _slim(parsed: NodeObject) -> NodeObject:
 
 
 class NodeInfo:
-    """A Node with the live Pods on it, and what they take up. Made anew when either changes."""
+    """A Node with the live Pods on it, and the resources that they use. Made anew when either changes."""
 
     def __init__(self, node: Node, pods: Sequence[Pod] = ()) -> None:
         self.node = node
         self.name = node.name
-        # A tuple that has nothing to leave out is kept as it is, so that who holds it can tell it by identity.
+        # A tuple from which nothing is left out is kept as it is, so that holders can compare it by identity.
         self.pods = pods if isinstance(pods, tuple) and all(pod.is_live for pod in pods) else _live(pods)
 
     def joined(self, pods: Iterable[Pod]) -> "NodeInfo":
-        """Return the same node with more Pods on it. What is known of the Pods that are there isn't worked out anew."""
+        """Return the same node with more Pods on it. Cached values of the existing Pods aren't computed anew."""
         more = _live(pods)
         joined = NodeInfo(self.node)
         joined.pods = (*self.pods, *more)
@@ -337,7 +337,7 @@ class NodeInfo:
         return joined
 
     def with_node(self, node: Node) -> "NodeInfo":
-        """Return another version of the node with the same Pods on it, of which nothing is worked out anew."""
+        """Return another version of the node with the same Pods on it, whose cached values aren't computed anew."""
         info = NodeInfo(node)
         info.__dict__ |= {name: value for name, value in self.__dict__.items() if name not in ("node", "usage")}
         return info
@@ -360,7 +360,7 @@ class NodeInfo:
 
     @cached_property
     def usage(self) -> dict[str, dict[str, int]]:
-        """What expressions see as `usage`: cpu in millicores, memory in bytes, pods, and any other resource."""
+        """The value that expressions see as `usage`: cpu in millicores, memory in bytes, pods, and any other resource."""
         allocatable = dict(self.node.allocatable.amounts)
         requested = {name: self.requested.get(name) for name in (CPU, MEMORY)} | self.requested.amounts
         requested[PODS] = len(self.pods)

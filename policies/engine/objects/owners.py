@@ -1,18 +1,18 @@
-"""Which workload a Pod is of, as far as the Pod itself says it, and what a workload draws in a canary."""
+"""The workload of a Pod, as far as the Pod itself shows it, and the number that a workload draws in a canary."""
 
 from hashlib import sha256
 
 from policies.engine.objects.metadata import Metadata, OwnerReference
 from policies.engine.objects.pod import Pod
 
-# The kind of owner of a Pod that nothing controls.
+# The owner kind of a Pod without a controller.
 NO_OWNER = "none"
 DEPLOYMENT = "Deployment"
 _HASH_LABEL = "pod-template-hash"
 
 
 def owner_kinds_of(pod: Pod) -> tuple[str, ...]:
-    """Return the kind of what controls a Pod, and behind it the Deployment that controls that, where the Pod shows it."""
+    """Return the kind of a Pod's controller, then Deployment if one controls that and the Pod shows it."""
     owner = pod.metadata.controller
     if owner is None:
         return (NO_OWNER,)
@@ -22,7 +22,7 @@ def owner_kinds_of(pod: Pod) -> tuple[str, ...]:
 def deployment_of(pod: Pod) -> str:
     """Return the name of a Pod's Deployment; "" where the Pod shows none.
 
-    A Deployment calls its ReplicaSets by its own name and the hash that it labels their Pods with (Kubernetes v1.36.3
+    A Deployment names its ReplicaSets by its own name and the hash that it labels their Pods with (Kubernetes v1.36.3
     pkg/controller/deployment/sync.go, getNewReplicaSet).
     """
     owner = pod.metadata.controller
@@ -38,9 +38,9 @@ def deployment_behind(owner: OwnerReference, metadata: Metadata) -> str:
 
 
 def workload_of(pod: Pod) -> str:
-    """Return what Pods of one workload share: of a Deployment's its name, so that a rollout changes nothing; else their owner's UID.
+    """Return the identity that Pods of one workload share: a Deployment's name, so that a rollout changes nothing, or the owner's UID.
 
-    A Pod that nothing controls is its own workload.
+    A Pod without a controller is its own workload.
     """
     if name := deployment_of(pod):
         return f"{DEPLOYMENT}/{pod.namespace}/{name}"
@@ -51,15 +51,15 @@ def workload_of(pod: Pod) -> str:
 
 
 def has_drawn(pod: Pod) -> bool:
-    """Return whether what a Pod draws stays: a Deployment's goes by names, any other by a UID, which a Pod in a file lacks."""
+    """Return whether a Pod's draw is stable: a Deployment's depends on names, any other on a UID, which a Pod in a file lacks."""
     owner = pod.metadata.controller
     return bool(deployment_of(pod) or (owner.uid if owner else pod.uid))
 
 
 def draw(assignment: str, pod: Pod) -> int:
-    """Return what a Pod's workload draws in the canary of an Assignment: 0 to 99, the same at any time and in any process.
+    """Return the number that a Pod's workload draws in the canary of an Assignment: 0 to 99, the same at any time and in any process.
 
-    Each Assignment has a draw of its own. By one for all, the same workloads would be the first of every canary.
+    Each Assignment has a draw of its own. With one draw for all, the same workloads would be first in every canary.
     """
     digest = sha256(f"{assignment}\n{workload_of(pod)}".encode()).digest()
     return int.from_bytes(digest[:8]) % 100

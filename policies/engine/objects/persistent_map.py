@@ -1,4 +1,4 @@
-"""A mapping that never changes and gives others that differ from it in a few keys, without a copy of the whole."""
+"""A mapping that never changes, and from which others with a few different keys are made without copying the whole."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from itertools import chain
@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# A change of one key copies one shard and the row of shards: at 100,000 keys some 100 entries and 1,024 pointers.
+# A change of one key copies one shard and the list of shards: at 100,000 keys some 100 entries and 1,024 pointers.
 _SHARDS = 1024
 
 _EMPTY: dict[Any, Any] = {}
@@ -15,7 +15,7 @@ _NO_SHARDS: tuple[dict[Any, Any], ...] = (_EMPTY,) * _SHARDS
 
 
 class PersistentMap(Mapping[K, V], Generic[K, V]):
-    """Keys and values. Iterating gives them in no order that means anything, or stays from process to process."""
+    """Keys and values. The order of iteration has no meaning, and differs from process to process."""
 
     __slots__ = ("_shards", "_size")
 
@@ -35,14 +35,14 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return self._size
 
     def changed(self, changes: Mapping[K, V | None]) -> "PersistentMap[K, V]":
-        """Return the mapping in which these keys have other values; None takes a key away."""
+        """Return the mapping in which these keys have other values; None removes a key."""
         after: PersistentMap[K, V] = object.__new__(PersistentMap)
         after._shards, after._size = self._shards, self._size
         after._change(changes)
         return after
 
     def differing(self, other: "PersistentMap[K, V]") -> Iterator[K]:
-        """Iterate over the keys of either under which the two have different objects. What they share costs nothing."""
+        """Iterate over the keys of either under which the two have different objects. Shared parts cost nothing."""
         for mine, others in zip(self._shards, other._shards, strict=True):  # noqa: SLF001 - of the same class
             if mine is not others:
                 yield from (key for key in {**mine, **others} if mine.get(key) is not others.get(key))

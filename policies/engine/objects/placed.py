@@ -14,7 +14,7 @@ _Uids = tuple[str, ...]
 class Placed:
     """The row of each Pod's node. Pods without a uid are left out. Never changes.
 
-    There are very many Pods, so those that moved are kept beside the rest until they are many.
+    There are very many Pods, so those that moved are kept separately until there are many.
     """
 
     def __init__(self, rows: Mapping[str, int], patches: Mapping[str, int], uids: CopyOnWriteList[_Uids]) -> None:
@@ -37,7 +37,7 @@ class Placed:
         return self._rows.get(uid, NOWHERE) if found is None else found
 
     def renewed(self, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Placed":
-        """Return what follows when these rows are read again."""
+        """Return the places after reading these rows again."""
         now = {row: _uids_of(infos[row]) for row in rows}
         patches = dict(self._patches)
         for row in now:
@@ -49,7 +49,7 @@ class Placed:
         return Placed(self._rows, patches, uids) if len(patches) <= _MAX_PATCHES else Placed._made(uids.listed())
 
     def moved(self, sources: Sequence[int]) -> "Placed":
-        """Return the places of other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the places for renumbered rows: each new row gets the Pods of the old row `sources[row]`; -1 gets none."""
         return Placed._made([() if old < 0 else self._uids[old] for old in sources])
 
 

@@ -33,7 +33,7 @@ __all__ = [
     "Traits",
 ]
 
-# The condition of a Pod that is about to be removed; kept of Pods that are only counted.
+# The condition of a Pod that is about to be removed; kept for Pods that are only counted.
 DISRUPTED = "DisruptionTarget"
 
 _NO_JSON: dict[str, Any] = {}
@@ -49,7 +49,7 @@ class Port(NamedTuple):
 
 
 class Traits:
-    """What selectors see of a Pod: namespace, labels, and whether it is being deleted. Pods alike share one."""
+    """What selectors see of a Pod: namespace, labels, and whether it is being deleted. Identical Pods share one."""
 
     __slots__ = ("_hash", "_key", "deleting", "labels", "namespace")
 
@@ -74,7 +74,7 @@ def _traits(namespace: str, labels: tuple[tuple[str, str], ...], deleting: bool)
 
 
 class Pod:
-    """A Pod with what is worked out from it once.
+    """A Pod, with the values that are computed from it once.
 
     `json` is the Kubernetes JSON that expressions see as `pod`. Pods that are only counted (those already on nodes)
     carry an empty one.
@@ -114,7 +114,7 @@ class Pod:
 
     @classmethod
     def counting(cls, parsed: PodObject, known: Counted | None = None) -> "Pod":
-        """Make a Pod that is only counted; `known` is what it counts for, where its typed part doesn't say it."""
+        """Make a Pod that is only counted; `known` is what it counts for, where its typed part doesn't have it."""
         pod = cls(parsed)
         pod._counted = known
         _ = pod.requests
@@ -122,7 +122,7 @@ class Pod:
 
     @property
     def metadata(self) -> Metadata:
-        """The Pod's own."""
+        """The metadata of the Pod."""
         return self.parsed.metadata
 
     @property
@@ -132,7 +132,7 @@ class Pod:
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the Pod's deletion was asked for."""
+        """Whether the Pod's deletion was requested."""
         return self.parsed.metadata.deletion_timestamp is not None
 
     @property
@@ -147,27 +147,27 @@ class Pod:
 
     @property
     def requests(self) -> Resources:
-        """What the Pod counts for on its node, with what its containers have while they are resized. Not to be changed."""
+        """The requests that the Pod counts for on its node, including its containers' actual resources during a resize. Read-only."""
         return self._count().requests
 
     @property
     def nonzero_requests(self) -> Resources:
-        """What the Pod counts for, with 100m cpu and 200 MiB for each container that states none, as scores count it. Not to be changed."""
+        """The requests as scores count them: with 100m cpu and 200 MiB for each container that states none. Read-only."""
         return self._count().nonzero
 
     def _count(self) -> Counted:
         if self._counted is None:
             self._counted = counted(self.spec, self.parsed.status)
-            # Nobody asks for the rest of a Pod that is only counted; a Pod to be placed keeps all.
+            # The rest of a Pod that is only counted is never read; a Pod to be scheduled keeps all.
             if self.json is _NO_JSON:
                 self._slim()
         return self._counted
 
     def _slim(self) -> None:
-        """Let go of what only counting needed, and share what Pods alike have the same: there are very many Pods."""
+        """Drop the fields that only counting needed, and share equal values among Pods: there are very many Pods."""
         parsed = self.parsed
         metadata, status = parsed.metadata, parsed.status
-        # There is one `traits` for all Pods alike, so its labels are shared too.
+        # Identical Pods have one `traits`, so its labels are shared too.
         self.labels, self.namespace = self.traits.labels, self.traits.namespace
         self.spec = slim_spec(self.spec)
         self.parsed = PodObject(
@@ -184,17 +184,17 @@ class Pod:
 
     @property
     def wanted(self) -> Resources:
-        """What the Pod asks of a node, by its spec alone."""
+        """The Pod's requests, by its spec alone."""
         return wanted(self.spec)
 
     @property
     def amounts(self) -> dict[str, int]:
-        """What expressions see as `requests`: cpu in millicores, memory in bytes, any other resource in whole units."""
+        """The value that expressions see as `requests`: cpu in millicores, memory in bytes, any other resource in whole units."""
         return {CPU: 0, MEMORY: 0} | self.wanted.amounts
 
     @property
     def score_requests(self) -> Resources:
-        """What resource scores count for the incoming Pod, see `requests.scored`."""
+        """The requests that resource scores count for the incoming Pod, see `requests.scored`."""
         return scored(self.spec)
 
     @property
@@ -229,7 +229,7 @@ class Pod:
 
     @property
     def is_best_effort(self) -> bool:
-        """Whether no container asks for cpu or memory, nor is limited in them (v1 helper/qos, GetPodQOS)."""
+        """Whether no container has a request or a limit for cpu or memory (v1 helper/qos, GetPodQOS)."""
         if self.parsed.status.qos_class:
             return self.parsed.status.qos_class == "BestEffort"
         spec = self.json.get("spec") or msgspec.to_builtins(self.spec)

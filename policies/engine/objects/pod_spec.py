@@ -1,6 +1,6 @@
 """Pods as they are decoded: the fields that rules read.
 
-Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go. Unknown members are passed over.
+Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go. Unknown members are ignored.
 """
 
 from functools import lru_cache
@@ -40,7 +40,7 @@ class ContainerPort(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class ContainerRestartRule(msgspec.Struct, frozen=True, gc=False):
-    """What becomes of a container, or of its Pod, once it has ended in some way."""
+    """What happens to a container, or to its Pod, after the container ends in some way."""
 
     action: str = ""
 
@@ -57,12 +57,12 @@ class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def requests(self) -> Quantities:
-        """The container's own requests, as they stand in JSON."""
+        """The container's own requests, as in JSON."""
         return (self.resources.requests if self.resources else None) or {}
 
     @property
     def is_sidecar(self) -> bool:
-        """Whether an init container runs on beside the others."""
+        """Whether an init container keeps running beside the others."""
         return self.restart_policy == "Always"
 
 
@@ -112,7 +112,7 @@ class Affinity(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
-    """Taints that a Pod puts up with."""
+    """Taints that a Pod tolerates."""
 
     key: str = ""
     operator: str = ""
@@ -158,7 +158,7 @@ _NO_VOLUME = Volume()
 
 
 def slim_spec(spec: PodSpec) -> PodSpec:
-    """Return the same spec with tolerations and requests shared, and without volumes and ports that no rule reads."""
+    """Return a copy of the spec with tolerations and requests shared, and without volumes and ports that no rule reads."""
     volumes = [volume for volume in spec.volumes or () if structs.replace(volume, name="") != _NO_VOLUME]
     return structs.replace(
         spec,
@@ -203,7 +203,7 @@ def _shared_tolerations(tolerations: tuple[Toleration, ...]) -> list[Toleration]
 
 
 def slim_metadata(metadata: AnnotatedMetadata, namespace: str, labels: dict[str, str]) -> AnnotatedMetadata:
-    """Return the same metadata with this namespace and these labels, and with owners and names of annotations shared."""
+    """Return a copy of the metadata with this namespace and these labels, and with owners and names of annotations shared."""
     annotations = metadata.annotations
     owners = metadata.owner_references
     return structs.replace(
@@ -229,7 +229,7 @@ def _shared_owners(owners: tuple[OwnerReference, ...]) -> list[OwnerReference]:
 
 
 class ContainerStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What a container really has: `resources` as actuated, `allocated_resources` as granted by the kubelet."""
+    """A container's actual resources: `resources` as actuated, `allocated_resources` as granted by the kubelet."""
 
     name: str = ""
     allocated_resources: dict[str, Text] | None = None

@@ -1,4 +1,4 @@
-"""What a Pod asks for in all.
+"""The total requests of a Pod.
 
 Source: k8s.io/component-helpers v0.36.3 resource/helpers.go (PodRequests, AggregateContainerRequests) and
 kube-scheduler v1.36.3 framework/types.go (CalculateResource). Quantities are summed exactly and rounded once.
@@ -37,14 +37,14 @@ class Counted(NamedTuple):
 
 
 class _Plain(NamedTuple):
-    """What a Pod of one container counts for, wherever it is; `wanted` is never below 0."""
+    """What a Pod of one container counts for, whether or not it is on a node; `wanted` is never below 0."""
 
     counted: Counted
     wanted: Resources
 
 
 def counted(spec: PodSpec, status: PodStatus) -> Counted:
-    """Work out what a Pod on a node counts for; while its containers are resized, the most of all that is known."""
+    """Compute what a Pod on a node counts for; while its containers are resized, the highest of all known amounts."""
     plain = _plain_requests(spec)
     if plain is not None and _is_settled(plain, status):
         return _plain(tuple(plain.items())).counted
@@ -57,7 +57,7 @@ def counted(spec: PodSpec, status: PodStatus) -> Counted:
 
 
 def wanted(spec: PodSpec) -> Resources:
-    """Return what a Pod that has no node yet asks for. Never below 0."""
+    """Return the requests of a Pod that has no node yet. Never below 0."""
     plain = _plain_requests(spec)
     if plain is not None:
         return _plain(tuple(plain.items())).wanted
@@ -70,7 +70,7 @@ def _not_below_zero(requests: Resources) -> Resources:
 
 
 def scored(spec: PodSpec) -> Resources:
-    """Return what resource scores count for the incoming Pod: containers with defaults, and overhead.
+    """Return the requests that resource scores count for the incoming Pod: containers with defaults, and overhead.
 
     Pod-level requests don't count here: kube-scheduler v1.36.3 leaves them out (noderesources/fit.go, NewFit).
     """
@@ -83,7 +83,7 @@ def scored(spec: PodSpec) -> Resources:
 
 
 def _plain_requests(spec: PodSpec) -> Quantities | None:
-    """Return the few requests of a Pod of one container and nothing else that counts: nearly all Pods are like that."""
+    """Return the few requests of a Pod that has one container and nothing else that counts: nearly all Pods are like that."""
     containers = spec.containers or ()
     if len(containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
         return None
@@ -92,7 +92,7 @@ def _plain_requests(spec: PodSpec) -> Quantities | None:
 
 
 def _is_settled(requests: Quantities, status: PodStatus) -> bool:
-    """Return whether a plain Pod's status says nothing else: it isn't being resized, nor says the same in other words."""
+    """Return whether a plain Pod's status agrees with its spec: it isn't being resized, and writes no quantity differently."""
     if any(condition.type == RESIZE_PENDING for condition in status.conditions or ()):
         return False
     for found in status.container_statuses or ():
@@ -170,7 +170,7 @@ def _container(container: Container, status: PodStatus | None, statuses: Mapping
 def _effective(
     status: PodStatus, asked: _Amounts, actuated: Quantities | None, allocated: Quantities | None
 ) -> _Amounts:
-    """Return the most of what is asked for, what the containers have, and what they were granted."""
+    """Return the highest of the requested, actual and granted resources of the containers."""
     most = {} if _resize_is_infeasible(status) else dict(asked)
     _raise(most, _exact(actuated))
     _raise(most, _exact(allocated))
@@ -200,5 +200,5 @@ def _raise(total: _Amounts, other: Mapping[str, Quantity]) -> None:
         if known is None:
             total[name] = quantity
         elif quantity.exceeds(known):
-            # Go's comparison turns what it compares into its other form.
+            # Go's comparison converts its operands to its other form.
             total[name] = quantity._replace(big=quantity.big or known.big)

@@ -11,7 +11,7 @@ import msgspec
 from policies.engine.quantity import Quantity, Text, to_milli, to_value, wrap
 from policies.engine.selectors import is_label_key
 
-# A Kubernetes ResourceList as it stands in JSON: name -> quantity.
+# A Kubernetes ResourceList in JSON: name -> quantity.
 Quantities = Mapping[str, Text]
 
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
@@ -47,7 +47,7 @@ class Resources(msgspec.Struct):
         return self.amounts.get(name, 0)
 
     def add(self, other: "Resources") -> None:
-        """Add `other` to this amount. What doesn't fit 64 bits wraps, as in Go."""
+        """Add `other` to this amount. A sum that doesn't fit 64 bits wraps, as in Go."""
         amounts = self.amounts
         for name, amount in other.amounts.items():
             amounts[name] = wrap(amounts.get(name, 0) + amount)
@@ -68,7 +68,7 @@ def is_extended(name: str) -> bool:
 
 
 def is_counted(name: str) -> bool:
-    """Return whether the scheduler takes notice of the resource at all."""
+    """Return whether the scheduler counts the resource at all."""
     return name in {CPU, MEMORY, EPHEMERAL, PODS} or is_scalar(name)
 
 

@@ -1,7 +1,7 @@
-"""A Pod on a node as Kubernetes JSON, made again of the typed part that is kept of it: what expressions see as `victim`.
+"""A Pod on a node as Kubernetes JSON, rebuilt from the typed fields that are kept of it: expressions see it as `victim`.
 
-A Pod of a full request body is written the same way, so that an expression gives the same answer for the same Pod
-however it came. What is empty is left out, as the API server does. Field names: k8s.io/api v0.36.3 core/v1 types.go.
+A Pod from a full request body is written the same way, so that an expression gives the same answer for the same Pod
+whatever its source. Empty fields are left out, as the API server does. Field names: k8s.io/api v0.36.3 core/v1 types.go.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from policies.engine.objects.metadata import OwnerReference
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.pod_spec import Container
 
-# Type -> field -> type, of all that `running_json` writes; spelled as in `kubernetes_schema.TYPES`.
+# Type -> field -> type, of all fields that `running_json` writes; spelled as in `kubernetes_schema.TYPES`.
 FIELDS: Mapping[str, dict[str, str]] = {
     "victim": {"metadata": "victim.metadata", "spec": "victim.spec", "status": "victim.status"},
     "victim.metadata": {
@@ -49,7 +49,7 @@ FIELDS: Mapping[str, dict[str, str]] = {
     "victim.status": {"phase": "string", "qosClass": "string", "startTime": "string"},
 }
 
-# Type -> the type of Kubernetes' that it is a part of.
+# Type -> the Kubernetes type that it is a part of.
 ORIGINS: Mapping[str, str] = {
     "victim": "Pod",
     "victim.metadata": "ObjectMeta",
@@ -62,7 +62,7 @@ ORIGINS: Mapping[str, str] = {
 
 
 def running_json(pod: Pod) -> dict[str, Any]:
-    """Return the JSON of a Pod on a node, as far as `FIELDS` has it."""
+    """Return the JSON of a Pod on a node, with the fields of `FIELDS`."""
     metadata, spec, status = pod.parsed.metadata, pod.spec, pod.parsed.status
     return {
         "metadata": _present(
@@ -106,5 +106,5 @@ def _owner(owner: OwnerReference) -> dict[str, Any]:
 
 
 def _present(**members: Any) -> dict[str, Any]:
-    """Leave out what is empty. Numbers, true and false are kept: 0 is a priority."""
+    """Leave out empty values. Numbers, true and false are kept: 0 is a priority."""
     return {name: value for name, value in members.items() if value or isinstance(value, int)}

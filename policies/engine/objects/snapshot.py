@@ -19,10 +19,10 @@ class Snapshot:
     """What the engine reads of a cluster.
 
     Args:
-        nodes: name -> NodeInfo. None with a table, which then says it.
+        nodes: name -> NodeInfo. None with a table, which then has the nodes.
         namespaces: name -> labels of the namespace.
-        objects: volumes, claims, Services and the like, as far as anybody watches them. Where a kind isn't known (none is
-            with None), rules that need it leave claims to others, and no Service or owner selects any Pod.
+        objects: volumes, claims, Services and the like, of the kinds that are watched. Where a kind isn't known (with None, no
+            kind is), rules that need it leave claims to kube-scheduler, and no Service or owner selects any Pod.
         nominated: name -> Pods that wait for room on the node after preemption.
     """
 
@@ -43,12 +43,12 @@ class Snapshot:
 
     @property
     def step(self) -> Step[str]:
-        """Its place among the Snapshots that follow from one another."""
+        """Its step in the log of Snapshots."""
         return self.table.step
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """Name -> NodeInfo. Made when first asked for: deciding goes by the table."""
+        """Name -> NodeInfo. Made on first use: decisions use the table."""
         if self._nodes is None:
             self._nodes = dict(zip(self.table.names, self.table.infos, strict=True))
         return self._nodes
@@ -67,7 +67,7 @@ class Snapshot:
         *,
         objects: ClusterObjects | None = None,
     ) -> "Snapshot":
-        """Put Pods on their nodes. Pods without a node, or on one that isn't there, count nowhere."""
+        """Put Pods on their nodes. Pods without a node, or on an unknown one, count nowhere."""
         by_node: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in pods:
             by_node[pod.spec.node_name].append(pod)
@@ -82,13 +82,13 @@ class Snapshot:
         objects: ClusterObjects | None = None,
         nominated: Mapping[str, Sequence[Pod]] | None = None,
     ) -> "Snapshot":
-        """Return the Snapshot that follows: other NodeInfos under these names, None for a node that is gone.
+        """Return the next Snapshot: other NodeInfos under these names, None for a node that was removed.
 
-        What isn't given stays. Columns that rules have read stay for the nodes that stay.
+        Arguments that aren't given leave their part unchanged. Columns that rules have read are kept for the nodes that stay.
         """
         nodes, table = self._nodes, self.table
         if changes or (objects is not None and objects is not self.objects):
-            # Also for other objects alone: columns that are read beside them are this Snapshot's own.
+            # Also when only the objects differ: columns that depend on them belong to this Snapshot alone.
             nodes, table = None, table.changed(changes)
         return Snapshot(
             nodes,
@@ -99,14 +99,14 @@ class Snapshot:
         )
 
     def branched(self, changes: Mapping[str, NodeInfo | None]) -> "Snapshot":
-        """Return the Snapshot that follows for a while, while others follow this one, see `Table.branched`."""
+        """Return a temporary next Snapshot, while others follow this one, see `Table.branched`."""
         table = self.table.branched(changes)
         return Snapshot(None, self.namespaces, table=table, objects=self.objects, nominated=self.nominated)
 
     def assume(self, pod: Pod, node_name: str) -> "Snapshot":
-        """Return the Snapshot in which a Pod that is assumed on a node is there already.
+        """Return the Snapshot in which a Pod that is assumed on a node is on it already.
 
-        A node that isn't known leaves everything as it is.
+        With an unknown node nothing changes.
         """
         info = self.node(node_name)
         if info is None:
@@ -114,10 +114,10 @@ class Snapshot:
         return self.changed({node_name: info.joined([pod])})
 
     def assume_all(self, placements: Iterable[tuple[Pod, str]]) -> "Snapshot":
-        """Return the Snapshot in which Pods that are assumed on nodes are there already.
+        """Return the Snapshot in which Pods that are assumed on nodes are on them already.
 
-        Nodes that aren't known are passed over, and so are Pods that are on a node of this Snapshot already, be it the
-        one named or another, and all but the first of those with the same uid. Pods without a uid are always placed.
+        Skipped are unknown nodes, Pods that are on any node of this Snapshot already, and all but the first of several Pods
+        with the same uid. Pods without a uid are always placed.
 
         Args:
             placements: each Pod with the name of its node.
@@ -138,10 +138,10 @@ class Snapshot:
         return self.branched({name: infos[row_of[name]].joined(pods) for name, pods in coming.items()})
 
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
-        """Return the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.
+        """Return the Snapshot in which Pods nominated to nodes are on them already, None when there are none that count.
 
-        Those of at least this Pod's priority count, the Pod itself doesn't. kube-scheduler v1.36.3 lets a node pass
-        that passes with them and without them (framework/runtime/framework.go, RunFilterPluginsWithNominatedPods).
+        Those of at least this Pod's priority count; the Pod itself doesn't. kube-scheduler v1.36.3 passes a node only if
+        it passes with them and without them (framework/runtime/framework.go, RunFilterPluginsWithNominatedPods).
         """
         changes: dict[str, NodeInfo | None] = {}
         for name, nominated in self.nominated.items():
@@ -152,7 +152,7 @@ class Snapshot:
         return self.changed(changes, nominated={}) if changes else None
 
     def knowing(self, kinds: frozenset[str]) -> ClusterObjects | None:
-        """Return the objects if all these kinds are known. None says that nobody knows what there is of one of them."""
+        """Return the objects if all these kinds are known; None when one of them isn't."""
         return self.objects if self.objects is not None and kinds <= self.objects.known else None
 
     def namespace_labels(self, name: str) -> Labels:
@@ -160,5 +160,5 @@ class Snapshot:
         return self.namespaces.get(name, NO_LABELS)
 
     def counts(self, namespace: str | None, labels: Labels) -> Numbers:
-        """Count the live Pods of a namespace, or of ALL_NAMESPACES, that carry all these labels: a column, a number a node."""
+        """Count the live Pods of a namespace, or of ALL_NAMESPACES, with all these labels: a column with a number for each node."""
         return count_selected(self.table, namespace, selector_of(labels), deleting=True)

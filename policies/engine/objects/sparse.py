@@ -1,7 +1,7 @@
-"""What is on few nodes each: for every token, on which nodes it is found and how often.
+"""Sparse columns: for every token, on which nodes it occurs and how often, for tokens that are each on few nodes.
 
 Labels of Pods, host ports, affinity terms: there are many of them and each is on few nodes, so a column of numbers for
-each would be mostly zeros. When a node changes, only the tokens it has and had are touched.
+each would be mostly zeros. When a node changes, only its old and new tokens are updated.
 """
 
 from collections import Counter
@@ -15,14 +15,14 @@ from policies.engine.objects.copy_on_write_dict import CopyOnWriteDict
 from policies.engine.objects.copy_on_write_list import CopyOnWriteList
 from policies.engine.objects.node import NodeInfo
 
-# Gives the (group, token) pairs of a node; one that is given twice counts twice.
+# Returns the (group, token) pairs of a node; a pair that occurs twice counts twice.
 Read = Callable[[NodeInfo], Iterable[tuple[Hashable, Hashable]]]
 
 _Counts = Mapping[tuple[Hashable, Hashable], int]
 
 
 class Places:
-    """Where one token is found. Never changes."""
+    """Where one token occurs. Never changes."""
 
     __slots__ = ("_arrays", "_counts")
 
@@ -40,7 +40,7 @@ class Places:
 
     @property
     def numbers(self) -> npt.NDArray[np.int64]:
-        """How often it is found in each of `rows`."""
+        """How often it occurs in each of `rows`."""
         return self._both()[1]
 
     def _both(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
@@ -53,7 +53,7 @@ class Places:
         return self._arrays
 
     def changed(self, changes: dict[int, int]) -> "Places":
-        """Return the Places in which these rows have other counts; 0 takes a row out."""
+        """Return the Places in which these rows have other counts; 0 removes a row."""
         counts = self._counts | changes
         for row, count in changes.items():
             if not count:
@@ -61,24 +61,24 @@ class Places:
         return Places(counts)
 
     def moved(self, row_of: Mapping[int, int]) -> "Places":
-        """Return the Places after rows were renumbered; those that are gone are left out."""
+        """Return the Places after rows were renumbered; removed rows are left out."""
         return Places({row_of[row]: count for row, count in self._counts.items() if row in row_of})
 
 
 _NOWHERE: CopyOnWriteDict[Hashable, Places] = CopyOnWriteDict({})
 _NO_PLACES = Places({})
 
-# Gives the keys of a token.
+# Returns the keys of a token.
 KeysOf = Callable[[Any], Iterable[Hashable]]
-# Makes that for an index of some tokens: which keys are worth most may depend on what all of them have.
+# Makes such a function for an index of some tokens: the most useful keys may depend on all of them.
 MakeKeys = Callable[[Collection[Any]], KeysOf]
 
-# Tokens that came or went since an index was made. More of them, and it is made anew.
+# The most tokens that may be added or removed before an index is made anew.
 _MAX_SINCE = 64
 
 
 class Index:
-    """A group's tokens by keys that they have. Never changes: one that follows knows which came and went since it was made."""
+    """A group's tokens, by their keys. Never changes: the next index also lists the tokens added and removed since it was made."""
 
     __slots__ = ("_came", "_keys_of", "_made", "_went")
 
@@ -103,7 +103,7 @@ class Index:
         return cls(made, keys_of)
 
     def most(self, key: Hashable) -> int:
-        """Return how many tokens have a key, or some more."""
+        """Return an upper bound on how many tokens have a key."""
         return len(self._made.get(key, ())) + len(self._came)
 
     def having(self, key: Hashable) -> list[Hashable]:
@@ -112,13 +112,13 @@ class Index:
         return found + [token for token in self._came if key in self._keys_of(token)]
 
     def may_have(self, keys: Iterable[Hashable]) -> list[Hashable]:
-        """Return the tokens that have one of these keys, where none has two of them; and those that came lately, whatever they have."""
+        """Return the tokens that have one of these keys, where none has two of them, and all recently added tokens."""
         found = [token for key in keys for token in self._made.get(key, ()) if token not in self._went]
         return [*found, *self._came]
 
     def changed(self, came: frozenset[Hashable], went: frozenset[Hashable]) -> "Index | None":
-        """Return the index after tokens came and went; None where it had better be made anew."""
-        # One that went and comes back is among those that it was made of.
+        """Return the index after tokens were added and removed; None where it should be made anew."""
+        # A token that was removed and comes back is among those that the index was made of.
         now_came = (self._came - went) | (came - self._went)
         now_went = (self._went - came) | (went - self._came)
         if len(now_came) + len(now_went) > _MAX_SINCE:
@@ -127,7 +127,7 @@ class Index:
 
 
 class Sparse:
-    """For each group, its tokens and where they are found. Never changes."""
+    """For each group, its tokens and where they occur. Never changes."""
 
     def __init__(
         self,
@@ -154,17 +154,17 @@ class Sparse:
         return cls(CopyOnWriteDict(groups), CopyOnWriteList(counts))
 
     def group(self, group: Hashable) -> Mapping[Hashable, Places]:
-        """Return a group's tokens, each with where it is found."""
+        """Return a group's tokens, each with its Places."""
         return self._groups.get(group, _NOWHERE)
 
     def index(self, group: Hashable, make_keys: MakeKeys) -> Index:
-        """Return a group's tokens by keys that they have. Kept as long as few tokens come and go.
+        """Return the index of a group's tokens by their keys. It is kept while few tokens are added and removed.
 
-        Several threads may make the same index at the same time; one of them stays.
+        Several threads may make the same index at the same time; one result is kept.
 
         Args:
             group: the group.
-            make_keys: makes what gives the keys of a token; for one Sparse always the same function.
+            make_keys: makes the function that returns the keys of a token; always the same for one Sparse.
         """
         found = self._indexes.get(group)
         if found is None:
@@ -176,14 +176,14 @@ class Sparse:
         return self._groups.keys()
 
     def renewed(self, read: Read, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Sparse":
-        """Return what follows when these rows are read again."""
+        """Return the tokens after reading these rows again."""
         counts: dict[int, _Counts] = {}
         changes: dict[Hashable, dict[Hashable, dict[int, int]]] = {}
         for row in rows:
             old, new = self._counts[row], Counter(read(infos[row]))
             counts[row] = new
             for pair in old.keys() | new.keys():
-                # `new` is a Counter: 0 for a token that the node doesn't have any more, which takes its row out.
+                # `new` is a Counter: 0 for a token that the node no longer has, which removes its row.
                 if old.get(pair) != new[pair]:
                     changes.setdefault(pair[0], {}).setdefault(pair[1], {})[row] = new[pair]
         indexes = dict(self._indexes)
@@ -205,7 +205,7 @@ class Sparse:
         return Sparse(self._groups.changed(groups), self._counts.changed(counts), indexes)
 
     def moved(self, sources: Sequence[int]) -> "Sparse":
-        """Return the tokens of other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the tokens for renumbered rows: each new row gets the tokens of the old row `sources[row]`; -1 gets none."""
         row_of = {old: new for new, old in enumerate(sources) if old >= 0}
         nothing: _Counts = Counter()
         counts = [nothing if old < 0 else self._counts[old] for old in sources]

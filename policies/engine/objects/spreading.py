@@ -55,7 +55,7 @@ class SpreadDefaults(msgspec.Struct, rename="camel", frozen=True, forbid_unknown
 
     @property
     def is_system(self) -> bool:
-        """Whether kube-scheduler's own defaults are meant; they are when nothing is said."""
+        """Whether kube-scheduler's own defaults apply; they do when nothing is set."""
         return self.defaulting_type != "List" and not self.default_constraints
 
     @property
@@ -64,7 +64,7 @@ class SpreadDefaults(msgspec.Struct, rename="camel", frozen=True, forbid_unknown
         return SYSTEM_DEFAULTS if self.is_system else self.default_constraints
 
     def reads(self, action: str) -> frozenset[str]:
-        """Return what must be known for the defaults with this `whenUnsatisfiable`: the owners of Pods, if there are any."""
+        """Return the kinds that the defaults with this `whenUnsatisfiable` need: the owners of Pods, if there are any defaults."""
         return OWNERS if any(found.when_unsatisfiable == action for found in self.constraints) else frozenset()
 
 
@@ -81,7 +81,7 @@ def _check_default(constraint: TopologySpreadConstraint) -> None:
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """A constraint with its selector ready to ask."""
+    """A constraint with its selector parsed."""
 
     max_skew: int
     key: str
@@ -98,12 +98,12 @@ def constraints_of(*, pod: Pod, snapshot: Snapshot, defaults: SpreadDefaults, ac
         SelectorError: Kubernetes can't parse a selector.
     """
     own = pod.spec.topology_spread_constraints
-    # Own constraints keep all defaults away, also where none of them has this action.
+    # Constraints of the Pod's own disable all defaults, even if none of them has this action.
     if own:
         return [_constraint(found, pod.labels) for found in own if found.when_unsatisfiable == action]
     found = [constraint for constraint in defaults.constraints if constraint.when_unsatisfiable == action]
     selector = default_selector(pod, snapshot.objects) if found else EVERYTHING
-    # Nothing says which Pods belong together, so there is nothing to spread.
+    # It isn't known which Pods belong together, so there is nothing to spread.
     if selector.is_empty:
         return []
     return [msgspec.structs.replace(_constraint(default, pod.labels), selector=selector) for default in found]
@@ -125,7 +125,7 @@ def _constraint(constraint: TopologySpreadConstraint, labels: Labels) -> Constra
 def default_selector(pod: Pod, objects: ClusterObjects | None) -> Selector:
     """Return the selector of the Pods that belong together with this one, by its Services and its controller.
 
-    An empty one when nothing is known of either.
+    It is empty when neither is known.
     """
     if objects is None:
         return EVERYTHING
@@ -133,7 +133,7 @@ def default_selector(pod: Pod, objects: ClusterObjects | None) -> Selector:
 
 
 def services_labels(pod: Pod, objects: ClusterObjects) -> dict[str, str]:
-    """Return the labels that the Services of a Pod select by, all together."""
+    """Return all labels by which the Services of a Pod select."""
     labels: dict[str, str] = {}
     for selector in service_selectors(pod, objects):
         labels |= selector
@@ -141,7 +141,7 @@ def services_labels(pod: Pod, objects: ClusterObjects) -> dict[str, str]:
 
 
 def service_selectors(pod: Pod, objects: ClusterObjects) -> list[Mapping[str, str]]:
-    """Return what each Service that selects a Pod selects by. A Service without a selector selects none."""
+    """Return the selector of each Service that selects a Pod. A Service without a selector selects none."""
     found = [service.spec.selector for service in objects.services.get(pod.namespace, {}).values()]
     return [selector for selector in found if selector is not None and selector.items() <= pod.labels.items()]
 
@@ -169,7 +169,7 @@ def _joined(selector: Selector, more: LabelSelector | None) -> Selector:
     try:
         other = parse_selector(more)
     except SelectorError:
-        # kube-scheduler passes over an owner's selector that it can't parse, too.
+        # kube-scheduler ignores an owner's selector that it can't parse, too.
         return selector
     return selector if other.nothing else selector.joined(other)
 
@@ -184,7 +184,7 @@ def has_all_keys(table: Table, constraints: Sequence[Constraint], give_way: Call
 
 
 def counts_on(table: Table, constraint: Constraint, pod: Pod, give_way: Callable[[], None]) -> Mask:
-    """Return on which nodes of a table Pods count for a constraint, by its policies about affinity and taints."""
+    """Return on which nodes of a table Pods count for a constraint, by its nodeAffinityPolicy and nodeTaintsPolicy."""
     counts = np.ones(len(table), dtype=np.bool_)
     rows = table.all_rows()
     if constraint.honors_affinity:
@@ -195,7 +195,7 @@ def counts_on(table: Table, constraint: Constraint, pod: Pod, give_way: Callable
 
 
 def count_matching(table: Table, selector: Selector, namespace: str) -> Numbers:
-    """Count the matching Pods on each node that aren't on their way out; an empty selector counts none."""
+    """Count the matching Pods on each node that aren't terminating; an empty selector counts none."""
     if selector.is_empty:
         return np.zeros(len(table), dtype=np.int64)
     return count_selected(table, namespace, selector, deleting=False)

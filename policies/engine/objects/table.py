@@ -1,8 +1,8 @@
-"""Nodes as columns: what a rule reads of every node, kept as one array, and carried on from Snapshot to Snapshot.
+"""Nodes as columns: a value that a rule reads of every node, in one array that is carried from Snapshot to Snapshot.
 
-A rule asks for a column by a key and by how one value is read. The first time that is read from every node; when a
-Snapshot differs from the one before in a few nodes, only their values are read again. So deciding on 5,000 nodes is a
-few operations over arrays.
+A rule requests a column with a key and a function that reads one value. The first time it is read from every node. When a
+Snapshot differs from the one before in a few nodes, only their values are read again. So a decision over 5,000 nodes is a
+few operations on arrays.
 """
 
 import threading
@@ -26,12 +26,12 @@ Rows = npt.NDArray[np.intp]
 Numbers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
-# Columns by labels of Pods come and go with apps; beyond this the ones used longest ago are given up.
+# Columns by labels of Pods come and go with apps; beyond this number the least recently used ones are dropped.
 _MAX_COLUMNS = 1024
 
 
 class Coded(NamedTuple):
-    """A column of values of any kind: `values` holds each distinct one once, `codes` says which stands in each row.
+    """A column of values of any kind: `values` holds each distinct value once, `codes` says which one each row has.
 
     `code_of` maps a value's token to its code.
     """
@@ -42,7 +42,7 @@ class Coded(NamedTuple):
 
 
 class _Coding:
-    """Gives each distinct token a code. Shared by a Table and those that follow from it; it only grows."""
+    """Assigns a code to each distinct token. Shared by a Table and those that follow from it; it only grows."""
 
     def __init__(self) -> None:
         self.by_token: dict[Hashable, int] = {}
@@ -57,7 +57,7 @@ class _Coding:
 
 
 class _Column(Protocol):
-    """A kind of column: how its content is made, and made anew for a few rows."""
+    """A kind of column: how its content is made, and updated for a few rows."""
 
     def make(self, infos: Sequence[NodeInfo]) -> Any:
         """Read all nodes."""
@@ -67,7 +67,7 @@ class _Column(Protocol):
 
     @staticmethod
     def move(old: Any, sources: Rows) -> Any:
-        """Return the content for other rows, each taken from the old row in `sources`; what -1 gets is read again."""
+        """Return the content for renumbered rows, each taken from the old row in `sources`; rows with -1 are read again."""
 
 
 class _NumberColumn:
@@ -77,7 +77,7 @@ class _NumberColumn:
 
     def make(self, infos: Sequence[NodeInfo]) -> Numbers:
         if self._first is not None:
-            numbers, self._first = self._first(), None  # it holds on to the Table
+            numbers, self._first = self._first(), None  # it keeps the Table alive
             return numbers
         return np.fromiter(map(self._read, infos), dtype=np.int64, count=len(infos))
 
@@ -86,7 +86,7 @@ class _NumberColumn:
         found = [(row, self._read(infos[row])) for row in rows]
         other = [(row, number) for row, number in found if old[row] != number]
         if not other:
-            return old  # most columns don't change with a Pod, or not with every one
+            return old  # most columns don't change with every Pod
         new = old.copy()
         for row, number in other:
             new[row] = number
@@ -114,12 +114,12 @@ class _CodedColumn:
     ) -> tuple[Codes, _Coding]:
         codes, coding = old
         if len(coding.values) > 4 * len(infos) + 1024:
-            return self.make(infos)  # most of what it knows is gone from the cluster
-        # The coding is shared with earlier Tables: it only grows, so their codes go on to mean the same.
+            return self.make(infos)  # most of its values no longer occur in the cluster
+        # The coding is shared with earlier Tables: it only grows, so their codes keep their meaning.
         found = [(row, coding.code(*self._read(infos[row]))) for row in rows]
         other = [(row, code) for row, code in found if codes[row] != code]
         if not other:
-            return old  # few Pods that come or go change what stands here
+            return old  # few Pods that come or go change this column
         codes = codes.copy()
         for row, code in other:
             codes[row] = code
@@ -171,9 +171,9 @@ class _PlacedColumn:
 
 
 class Beside(NamedTuple):
-    """Something that never changes and that is read beside the nodes, and which rows differ with another state of it.
+    """An immutable input besides the nodes, and which rows differ with another state of it.
 
-    `rows_since` is given the Table, the earlier state and this one; None means that it may be any.
+    `rows_since` takes the Table, the earlier state and this one; None means that any row may differ.
     """
 
     state: Any
@@ -181,9 +181,9 @@ class Beside(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A column's content, the place in the log that it knows of, and what was read beside.
+    """A column's content, the step of the log that it is current for, and the inputs besides the nodes.
 
-    Of the column only its kind is kept: how it is read belongs to a rule, and may not outlive the rule's Revision.
+    Of the column only its kind is kept: the reading function belongs to a rule, and must not outlive the rule's Revision.
     """
 
     kind: type[_Column]
@@ -208,19 +208,19 @@ class Table:
         self._all_rows.flags.writeable = False
         self._by_name: tuple[list[str], Rows] | None = None
         self._kept: dict[Hashable, _Kept] = {}
-        # Columns that were read from every node; shared with Tables that follow, which may be there before a column is.
+        # Columns that were read from every node; shared with following Tables, which may exist before a column does.
         self._made: dict[Hashable, _Kept] = {}
         self._base: Table | None = None
-        # Reentrant: what is read beside the nodes may ask for another column. Shared along the chain, as columns are.
+        # Reentrant: reading a column may request another one. Shared along the chain, as columns are.
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self.infos)
 
     def changed(self, changes: Mapping[str, NodeInfo | None]) -> "Table":
-        """Return the Table that follows: other NodeInfos under these names, None for a node that is gone.
+        """Return the next Table: other NodeInfos under these names, None for a node that was removed.
 
-        New nodes stand at the end. Columns are carried on for the nodes that stay.
+        New nodes are added at the end. Columns are carried over for the nodes that stay.
         """
         row_of, step = self.row_of, Step(changes, self.step, heartbeats=self._heartbeats(changes))
         if any((info is None) == (name in row_of) for name, info in changes.items()):
@@ -232,20 +232,21 @@ class Table:
         table._all_rows, table._lock = self._all_rows, self._lock
         table._by_name = self._by_name
         table._kept = self._carried(step)
-        # Not for good: each holds on to its step, and by that to all before it.
+        # Not for ever: each column keeps its step alive, and with it all earlier ones.
         table._made = self._made if step.number % STEPS_KEPT else {}
         table._base = None
         return table
 
     def _heartbeats(self, changes: Mapping[str, NodeInfo | None]) -> frozenset[str]:
-        """Return the nodes that nothing but a heartbeat changed."""
+        """Return the nodes that only a heartbeat changed."""
         found = ((self.row_of.get(name), info) for name, info in changes.items() if info is not None)
         return frozenset(info.name for row, info in found if row is not None and info.is_heartbeat_of(self.infos[row]))
 
     def branched(self, changes: Mapping[str, NodeInfo | None]) -> "Table":
-        """Return the Table that follows for a while, such as one answer, while others follow this one.
+        """Return a temporary next Table, such as for one answer, while others follow this one.
 
-        What this one is behind is read for it first, and so for all others that follow it too. Not where nodes come or go.
+        Outdated columns of this Table are updated first, which serves all others that follow it too. Not where nodes are added
+        or removed.
         """
         table = self.changed(changes)
         if table.row_of is self.row_of:
@@ -256,23 +257,23 @@ class Table:
         followed: dict[str, NodeInfo | None] = {**dict(zip(self.names, self.infos, strict=True)), **changes}
         table = Table([info for info in followed.values() if info is not None], step)
         if len(changes) <= len(table) // 2:
-            # What a column is behind it stays behind: the log names the nodes, wherever their rows are now.
+            # A column stays as outdated as it was: the log names the nodes, wherever their rows are now.
             sources = self.rows(table.names)
             for key, kept in self._carried(step).items():
                 table._kept[key] = kept._replace(content=kept.kind.move(kept.content, sources))
         return table
 
     def _carried(self, step: Step[str]) -> dict[Hashable, _Kept]:
-        """Return the columns that go on; now and then without those that nobody has asked for in a long time."""
+        """Return the columns to carry over; now and then without those that weren't requested for a long time."""
         with self._lock:
             kept = dict(self._kept)
         if step.number % STEPS_KEPT == 0:
-            # Each holds on to its step, and by that to all before it.
+            # Each column keeps its step alive, and with it all earlier ones.
             kept = {key: found for key, found in kept.items() if step.number - found.step.number < STEPS_KEPT}
         return kept
 
     def _current(self, kept: _Kept, column: _Column, beside: Beside | None, *, heartbeats: bool) -> _Kept | None:
-        """Return a column as of now, or None when it isn't known any more what changed since.
+        """Return a column brought up to date, or None when the changes since are no longer known.
 
         `heartbeats`: whether a heartbeat may change it.
         """
@@ -290,17 +291,17 @@ class Table:
         return _Kept(type(column), content, self.step, state)
 
     def rows(self, names: Iterable[str]) -> Rows:
-        """Return the rows of nodes by name, in this order; -1 for a name that isn't there."""
+        """Return the rows of nodes by name, in this order; -1 for an unknown name."""
         return np.fromiter(map(self.row_of.get, names, repeat(-1)), dtype=np.intp)
 
     def all_rows(self) -> Rows:
-        """Return all rows, each time the same array, which can't be written to."""
+        """Return all rows: always the same read-only array."""
         return self._all_rows
 
     def by_name(self) -> tuple[list[str], Rows]:
-        """Return the names in order, and each row's place among them; an order that doesn't depend on who came first.
+        """Return the sorted names, and each row's place among them; this order doesn't depend on which node came first.
 
-        Worked out where nodes came or went. Don't write to it.
+        Computed anew where nodes were added or removed. Callers must not write to it.
         """
         if self._by_name is None:
             rows = np.array(sorted(range(len(self.names)), key=self.names.__getitem__), dtype=np.intp)
@@ -310,7 +311,7 @@ class Table:
         return self._by_name
 
     def keeps(self, key: Hashable) -> bool:
-        """Return whether a column was read before, so that having it costs no more than what changed since."""
+        """Return whether a column was read before, so that it costs no more than the changes since."""
         return key in self._kept
 
     def numbers(
@@ -321,13 +322,13 @@ class Table:
         first: Callable[[], Numbers] | None = None,
         beside: Beside | None = None,
     ) -> Numbers:
-        """Return a column of whole numbers (64 bits). Don't write to it.
+        """Return a column of whole numbers (64 bits). Callers must not write to it.
 
         Args:
             key: names the column; the same key always comes with the same way of reading.
-            read: gives the number of one node.
-            first: gives the numbers of all nodes of this Table, where there is a faster way than reading each.
-            beside: what `read` looks at besides the node.
+            read: returns the number of one node.
+            first: returns the numbers of all nodes of this Table, where there is a faster way than reading each.
+            beside: the input of `read` besides the node.
         """
         numbers: Numbers = self._column(
             key, lambda table: _NumberColumn(read, first if table is self else None), beside
@@ -337,34 +338,34 @@ class Table:
     def coded(
         self, key: Hashable, read: Callable[[NodeInfo], tuple[Hashable, object]], *, heartbeats: bool = False
     ) -> Coded:
-        """Return a column of values of any kind. Don't write to it.
+        """Return a column of values of any kind. Callers must not write to it.
 
         Args:
             key: names the column; the same key always comes with the same way of reading.
-            read: gives a hashable token and the value of one node; equal tokens mean equal values.
-            heartbeats: whether a heartbeat may change what is read: an expression can ask when it was.
+            read: returns a hashable token and the value of one node; equal tokens mean equal values.
+            heartbeats: whether a heartbeat may change the value: an expression can read its time.
         """
         codes, coding = self._column(key, lambda _: _CodedColumn(read), heartbeats=heartbeats)
         return Coded(codes, coding.values, coding.by_token)
 
     def sparse(self, key: Hashable, read: Read) -> Sparse:
-        """Return where each of many tokens is found.
+        """Return where each of many tokens occurs.
 
         Args:
             key: names the column; the same key always comes with the same way of reading.
-            read: gives the (group, token) pairs of one node.
+            read: returns the (group, token) pairs of one node.
         """
         sparse: Sparse = self._column(key, lambda _: _SparseColumn(read))
         return sparse
 
     def images(self) -> Images:
         """Return where each image is."""
-        # Nodes that are read alike may have other images, see `Node.content`.
+        # Nodes with the same content may have different images, see `Node.content`.
         images: Images = self._column("images", lambda _: _ImageColumn(), heartbeats=True)
         return images
 
     def placed(self) -> Placed:
-        """Return which Pod is where."""
+        """Return the node of each Pod."""
         placed: Placed = self._column("placed", lambda _: _PlacedColumn())
         return placed
 
@@ -377,7 +378,7 @@ class Table:
         heartbeats: bool = False,
     ) -> Any:
         state = beside.state if beside is not None else None
-        # Without the lock: what is kept is replaced as a whole, never changed.
+        # Without the lock: kept columns are replaced as a whole, never changed.
         kept = self._kept.get(key)
         if kept is not None and kept.step is self.step and kept.beside is state:
             return kept.content
@@ -386,13 +387,13 @@ class Table:
             base._column(key, make, beside, heartbeats=heartbeats)  # noqa: SLF001 - of the same class
         column = make(self)
         with self._lock:
-            # Taken out and put back at the end: so the first ones are those that were used longest ago.
+            # Removed and put back at the end, so that the least recently used ones come first.
             known = self._kept.pop(key, None) or self._made.get(key)
             kept = base._kept.get(key, known) if base is not None else known  # noqa: SLF001 - of the same class
             current = self._current(kept, column, beside, heartbeats=heartbeats) if kept is not None else None
             if current is not None:
                 return self._keep(key, current)
-        # Beside the lock: who asks for another column doesn't wait until this one is read from every node.
+        # Outside the lock: a request for another column doesn't wait until this one is read from every node.
         current = _Kept(type(column), column.make(self.infos), self.step, state)
         with self._lock:
             self._made[key] = current

@@ -18,10 +18,10 @@ _KEEPING_OFF = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 
 class Tolerated:
-    """The taints that a Pod tolerates: asking whether one is among them takes as long with thousands of tolerations as with one."""
+    """The taints that a Pod tolerates: a look-up takes as long with thousands of tolerations as with one."""
 
     def __init__(self, tolerations: Sequence[Toleration] | None) -> None:
-        # By key, of which an empty one stands for all: effect and value; an empty effect stands for all, None for any value.
+        # By key: effect and value. An empty key matches all keys, an empty effect all effects, None any value.
         self._known: dict[str, set[tuple[str, str | None]]] = {}
         for each in tolerations or ():
             if each.operator in {"", "Equal"}:

@@ -1,4 +1,4 @@
-"""Volumes of Pods, as far as rules read them. Source: k8s.io/api v0.36.3 core/v1 types.go."""
+"""Volumes of Pods, with the fields that rules read. Source: k8s.io/api v0.36.3 core/v1 types.go."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class GCEDisk(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class VolumeID(msgspec.Struct, frozen=True, gc=False):
-    """A volume known by its id alone: AWS EBS, Cinder, Portworx."""
+    """A volume identified by its id alone: AWS EBS, Cinder, Portworx."""
 
     id: str = msgspec.field(default="", name="volumeID")
 
@@ -56,7 +56,7 @@ class Present(msgspec.Struct, frozen=True, gc=False):
 
 
 class VolumeSource(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """In-tree disks that a Pod's volume and a PersistentVolume may both be."""
+    """The in-tree disk sources that Pods' volumes and PersistentVolumes have in common."""
 
     gce_persistent_disk: GCEDisk | None = None
     aws_elastic_block_store: VolumeID | None = None
