@@ -1,6 +1,6 @@
-"""The language of expressions, CEL: what a rule's author wrote, compiled, checked, priced, and evaluated over nodes.
+"""CEL, the language of expressions: compiles, checks and prices what a rule's author wrote, and evaluates it over nodes.
 
-This is the only door: the modules inside are nobody else's.
+Other packages import this package only, not the modules inside.
 """
 
 from policies.engine.cel.clock import LONGEST, SECOND, Clock, Crossing, Line, Period, Term

@@ -1,12 +1,12 @@
-"""How an expression follows `now`: at which moments its answer can change by itself, taken from its syntax tree.
+"""How an expression depends on `now`: the moments at which its answer can change by itself, derived from its syntax tree.
 
 The moments come from three shapes. `now` compared with a time (`now + duration(…) <= timestamp(…)`) changes when the
-two are equal. A part of the clock (`now.getHours('Europe/Berlin')`) changes at the boundaries of its unit. The like of
-`(now - timestamp(…)).getHours()` changes at multiples of the unit. All else that is done with `now` is only known to
-change: it is looked at each second.
+two are equal. A part of the clock (`now.getHours('Europe/Berlin')`) changes at the boundaries of its unit. A part of a
+duration (`(now - timestamp(…)).getHours()`) changes at multiples of the unit. For any other use of `now` the moments
+aren't known: the expression is evaluated each second.
 
-An expression all of whose `now` stand in such shapes is constant between these moments, so it may itself stand where
-a shape wants a value that doesn't move.
+An expression that uses `now` only in these shapes is constant between the moments, so it may itself be an operand where
+a shape needs a constant value.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from cel.expr import checked_pb2, syntax_pb2
 from policies.engine.cel.syntax import children, free_names, subtree, unpack
 from policies.engine.errors import ExpressionError
 
-# All times in this module are nanoseconds, as CEL's are.
+# All times in this module are in nanoseconds, as in CEL.
 SECOND: Final = 1_000_000_000
-# What CEL's durations stay below; a difference of times beyond is an error (cel-cpp's overflow checks).
+# The limit of CEL's durations; a larger difference of times is an error (cel-cpp's overflow checks).
 LONGEST: Final = 2**63
 
 _MINUTE, _HOUR = 60 * SECOND, 3600 * SECOND
@@ -36,7 +36,7 @@ _UNITS: Final = {
     "getMonth": _DAY,
     "getFullYear": _DAY,
 }
-# Whether the answer changes just after both sides are equal (True), or when they get equal.
+# Whether the answer changes just after both sides are equal (True), or when they become equal.
 _ORDERINGS: Final = {"_<_": False, "_>=_": False, "_>_": True, "_<=_": True}
 _EQUALITIES: Final = frozenset({"_==_", "_!=_"})
 _SIGNS: Final = {"_+_": 1, "_-_": -1}
@@ -46,7 +46,7 @@ _EACH = "@each"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A sub-expression that doesn't move, as a text: a time, a duration or a zone. In a loop it gives a list of these.
+    """A constant sub-expression as a text: a time, a duration or a zone. In a loop it yields a list of these.
 
     `serialized` is an expression of its own.
     """
@@ -64,14 +64,14 @@ class Line:
     offset_nanoseconds: int = 0
 
     def plus(self, other: "Line", sign: int) -> "Line":
-        """Add another line, or take it away."""
+        """Add another line, or subtract it."""
         terms = self.terms + tuple((sign * its_sign, term) for its_sign, term in other.terms)
         return Line(self.slope + sign * other.slope, terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """An answer that changes where a line crosses zero: when it gets there, just after it, or both."""
+    """An answer that changes where a line crosses zero: when it reaches zero, just after, or both."""
 
     line: Line
     at_zero: bool
@@ -80,7 +80,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """An answer that changes at each multiple of a unit. `clock` tells times of day from durations."""
+    """An answer that changes at each multiple of a unit. `clock` is true for times of day, false for durations."""
 
     line: Line
     unit_nanoseconds: int
@@ -90,7 +90,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """All of an expression's moments. `each_second`: there may be others, so it is to be looked at each second."""
+    """All of an expression's moments. `each_second`: there may be others, so the expression is evaluated each second."""
 
     crossings: tuple[Crossing, ...]
     periods: tuple[Period, ...]
@@ -98,14 +98,14 @@ class Clock:
 
 
 def read_clock(serialized: bytes) -> Clock:
-    """Work out how a serialised expression, without calls of `count`, follows `now`."""
+    """Derive how a serialised expression, without calls of `count`, depends on `now`."""
     reader = _Reader(unpack(serialized))
     return Clock(tuple(reader.crossings), tuple(reader.periods), reader.each_second)
 
 
 @dataclass(frozen=True, slots=True)
 class _Binder:
-    """A loop around a sub-expression. `each`: it stands in the loop's step; else in its result, with one value bound."""
+    """A loop around a sub-expression. `each`: the sub-expression is in the loop's step; else in its result, with one value bound."""
 
     loop: syntax_pb2.Expr
     each: bool
@@ -121,7 +121,7 @@ class _Binder:
         loop = self.loop.comprehension_expr
         if self.each:
             return set() if loop.iter_var2 else {loop.iter_var}
-        # optMap and its like: a loop over nothing, whose accu_var is the value.
+        # optMap and similar macros: a loop over nothing, whose accu_var is the value.
         nothing = loop.iter_range.WhichOneof("expr_kind") == "list_expr" and not loop.iter_range.list_expr.elements
         return {loop.accu_var} if nothing else set()
 
@@ -141,12 +141,12 @@ class _Reader:
         self._read(checked.expr)
 
     def _read(self, expr: syntax_pb2.Expr) -> None:
-        """Read an expression whose value stands in no shape."""
+        """Read an expression whose value isn't in any of the shapes."""
         if self._line(expr) is not None:
             self.each_second = True
 
     def _line(self, expr: syntax_pb2.Expr) -> Line | None:
-        """Read an expression; a Line where its value moves with `now`, None where it is constant between moments."""
+        """Read an expression; returns a Line where its value moves with `now`, None where it is constant between moments."""
         kind = expr.WhichOneof("expr_kind")
         if kind == "ident_expr":
             return Line(1) if expr.ident_expr.name == "now" else None
@@ -202,7 +202,7 @@ class _Reader:
         left, right = self._sides(operands, lines)
         line = left.plus(right, sign)
         if self._type(expr) == _DURATION:
-            # The library takes whole seconds from each other first: between two times it ends up to a second before.
+            # The library subtracts whole seconds first: its limit for two times is up to a second lower.
             early = SECOND if self._type(operands[0]) == self._type(operands[1]) == _TIMESTAMP else 0
             for limit in {LONGEST, LONGEST - early, early - LONGEST, -LONGEST}:
                 self.crossings.append(Crossing(Line(line.slope, line.terms, limit), at_zero=True, after_zero=True))
@@ -218,7 +218,7 @@ class _Reader:
     def _part_of_clock(self, expr: syntax_pb2.Expr, line: Line, zones: list[syntax_pb2.Expr]) -> None:
         kind = self._type(next(children(expr)))
         if kind not in {_TIMESTAMP, _DURATION}:
-            raise _UnboundError  # the one or the other, by what the data is
+            raise _UnboundError  # one or the other, depending on the data
         zone = self._term(zones[0]) if zones else None
         unit = _UNITS[expr.call_expr.function]
         self.periods.append(Period(line, unit, clock=kind == _TIMESTAMP, zone=zone))
@@ -229,10 +229,10 @@ class _Reader:
         return kind.well_known if kind.WhichOneof("type_kind") == "well_known" else None
 
     def _term(self, expr: syntax_pb2.Expr) -> Term:
-        """Make a sub-expression stand alone: as a text, with the loops around it made anew where it needs them.
+        """Make a sub-expression self-contained, as a text, with copies of the loops around it where it needs them.
 
         Raises:
-            _UnboundError: it needs more than that, or is nested too deep then.
+            _UnboundError: it needs more than that, or would be nested too deep.
         """
         made = self._new()
         made.call_expr.function = "string"

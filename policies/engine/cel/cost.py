@@ -1,9 +1,9 @@
-"""What an expression costs, estimated from its syntax tree before it is ever evaluated.
+"""The cost of an expression, estimated from its syntax tree before it is ever evaluated.
 
 Every node of the tree has a price, in microseconds of one core as bench/cost.py measures them; a loop multiplies the
-price of its body by the most elements that it can run over (`size_bounds`), loops in loops multiply each other. It counts
-how often a part is evaluated: what reads the Pod only once a decision, what joins Pod and node once a node, what
-reads a node only once a version of it.
+price of its body by the most elements that it can run over (`size_bounds`), and nested loops multiply each other. The
+estimate also counts how often a part is evaluated: a part that reads only the Pod once for each decision, a part that joins
+Pod and node once for each node, a part that reads only a node once for each version of the node.
 """
 
 import re
@@ -23,51 +23,51 @@ from policies.engine.objects.node import Path
 # The cluster that costs are estimated for.
 NODES = 5_000
 MAX_EXPRESSION_MILLISECONDS = 250
-# Pods on nodes that a preemption asks victims rules about, at most as a rule: kube-scheduler finds candidates on a tenth of the
+# The usual maximum of Pods on which a preemption evaluates victims rules: kube-scheduler finds candidates on a tenth of the
 # nodes (preemption.go v1.36.3, GetOffsetAndNumCandidates), and most of them have one or two.
 VICTIMS = 1_000
 OF_DECISION, OF_PREEMPTION = f"a decision on {NODES:,} nodes", f"a preemption of {VICTIMS:,} Pods"
-# What one expression, and all of a rule set, may cost in a decision on NODES nodes. kube-scheduler waits for it, with
-# every Pod, and gives up after 3 s as deploy/kube-scheduler/config.yaml sets it.
+# The limits for one expression, and for all of a rule set, in a decision on NODES nodes. kube-scheduler waits for it for
+# every Pod, and gives up after 3 s, as set in deploy/kube-scheduler/config.yaml.
 MAX_RULE_SET_MILLISECONDS = 1_000
-# Of the nodes, those for which a decision evaluates the parts that read a node only. Nearly all decisions find a few
-# nodes changed; the first after a publish evaluates all, before it is served.
+# On how many nodes a decision evaluates the parts that read only a node. In nearly all decisions a few nodes changed;
+# after a publish all are evaluated once, before the Revision is served.
 RENEWED_SHARE = 0.1
 
-# Microseconds to start an evaluation, and for each variable that is handed over.
+# Microseconds to start an evaluation, and for each variable that is passed.
 _EVALUATION, _VARIABLE = 5.0, 0.5
-# Microseconds to hand over one value inside an object, and a character of a text.
+# Microseconds to pass one value inside an object, and a character of a text.
 _VALUE, _CHARACTER = 0.15, 0.0003
-# Microseconds to see whether a node looks like one before, and for each value that it's told by.
+# Microseconds to find out whether a node looks like an earlier one, and for each value that is compared.
 _LOOKING, _LOOKING_AT_VALUE = 8.0, 0.05
-# Microseconds to evaluate a node of the tree, to go round a loop, to copy an element of a list.
+# Microseconds to evaluate a node of the tree, for an iteration of a loop, and to copy an element of a list.
 _STEP, _ITERATION, _COPY = 0.03, 0.12, 0.04
-# Microseconds for one operator over columns, a node; and how many operators looking into a list or a map is as dear as.
+# Microseconds for one operator over columns, for each node; and how many operators a look-up in a list or a map costs.
 _VECTOR, _IN_LIST = 0.005, 20
-# Microseconds to count Pods, and for each node that the count is given for.
+# Microseconds to count Pods, and for each node that gets a count.
 _COUNT, _COUNTED = 40.0, 0.02
-# Operators run over columns, unless a node lacks a value or numbers overflow: then CEL is asked a node. Up to this
-# many microseconds a node that is cheap enough not to be counted.
+# Operators run over columns, unless a node lacks a value or numbers overflow: then CEL evaluates node by node. Up to this
+# many microseconds for each node that is cheap enough not to be counted.
 _LEFT_TO_CEL = 20.0
 
 _PYTHON_CALL, _OTHER_CALL = 3.0, 0.5
-# Microseconds for a function in Python, for one whose price isn't known; for each character that a function reads,
-# and each piece that it may cut a text into or put together.
+# Microseconds for a function in Python, and for one whose price isn't known; for each character that a function reads,
+# and each piece that it may split a text into or join.
 _EACH_CHARACTER, _EACH_PIECE = 0.002, 0.06
-# Microseconds to write a value inside an object, a list or a map as text, and the characters that this makes of it.
+# Microseconds to format a value inside an object, a list or a map as text, and the characters of the result.
 _WRITTEN, _CHARACTERS_WRITTEN = 2.0, 300
-# What makes a long text of a number: a precision, of 1,000 at most, or all digits of 1e308.
+# How long the text of a number can be: a precision of at most 1,000, or all digits of 1e308.
 _WIDE, _DIGITS_WRITTEN = re.compile(r"%(\.|[fe])"), 1_310
 
 _STEPS = (frozenset(OPERATORS) - {"double"}) | {"@not_strictly_false", "hasValue", "optional.none"}
-# How a quantity stands in CEL, which an expression may loop over like any other map.
+# A quantity in CEL is a map, which an expression may loop over like any other map.
 _QUANTITY = Bound(1, element=Bound(FORM_LENGTH, element=SCALAR), is_map=True, key_length=MAX_DIGITS + NUMBER_LENGTH)
 _QUANTITY_CALLS = {name: _QUANTITY if result == "quantity" else SCALAR for name, _, _, result, *_ in DECLARATIONS}
 _CHAINS = frozenset({"_[_]", "_[?_]", "_?._"})
 _SAME_CALLS = frozenset({"orValue", "or", "value", "optional.of", "optional.ofNonZeroValue", "dyn"})
 _ELEMENT_CALLS = frozenset({"first", "last"})
 _KEPT_CALLS = frozenset({"lowerAscii", "upperAscii", "trim", "substring", "charAt", "reverse", "string", "bytes"})
-# What they make is longer than what they read: a character as an escape, beside two quotes.
+# Functions whose result is longer than their input: a character may become an escape, and two quotes are added.
 _QUOTING_CALLS = frozenset({"strings.quote"})
 _PIECE_CALLS = frozenset({"replace", "split", "join", "format"})
 
@@ -83,11 +83,11 @@ class Cost(NamedTuple):
     """Estimated microseconds.
 
     Attributes:
-        pod: for what is evaluated once a decision.
-        mixed: for what is evaluated for each node in each decision.
-        node: for what is evaluated once for each version of a node.
-        line: where the part starts that costs the most, counted from 1.
-        column: the same.
+        pod: for parts that are evaluated once for each decision.
+        mixed: for parts that are evaluated for each node in each decision.
+        node: for parts that are evaluated once for each version of a node.
+        line: where the part that costs the most starts, counted from 1.
+        column: where that part starts, counted from 1.
         heaviest: what that part is: "what joins Pod and node", "what reads the node", "what reads the Pod" or, of a victims
             rule, "what reads the victim".
         occasion: when it costs that.
@@ -107,7 +107,7 @@ class Cost(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What makes the heaviest part cheaper."""
+        """Advice on how to make the heaviest part cheaper."""
         return _REMEDIES[self.heaviest]
 
 
@@ -140,7 +140,7 @@ def too_costly_together(costs: Sequence[tuple[float, str]], occasion: str = OF_D
 
 
 def assumed_at(root: str, path: Path) -> Bound:
-    """Return what is assumed of what stands at a path of a Pod or a node."""
+    """Return the assumed bound of the value at a path of a Pod or a node."""
     return _at(ROOTS[root], path)
 
 
@@ -156,10 +156,10 @@ def estimate(compiled: bytes, params: Mapping[str, object], objects: Mapping[str
     Args:
         compiled: the expression.
         params: the constants of its rule set.
-        objects: what is known of Pods and nodes beyond what is assumed of them all.
+        objects: known bounds of Pods and nodes that replace the assumed ones.
 
     Raises:
-        ExpressionError: it can't be taken apart.
+        ExpressionError: it can't be split.
     """
     tree = Tree(compiled)
     found = split(tree.serialized)
@@ -190,7 +190,7 @@ def estimate_of_victims(compiled: bytes, params: Mapping[str, object], objects: 
     Args:
         compiled: the expression.
         params: the constants of its rule set.
-        objects: what is known of the victim, the Pod and the node beyond what is assumed of them all.
+        objects: known bounds of the victim, the Pod and the node that replace the assumed ones.
     """
     tree = Tree(compiled)
     walk = _Walk({**ROOTS, **objects, "params": of_value(params)})
@@ -203,7 +203,7 @@ def estimate_of_victims(compiled: bytes, params: Mapping[str, object], objects: 
 
 
 class _Weighed:
-    """A part, evaluated once: what it costs to start, to hand over what it reads, and to go through its tree."""
+    """The cost of one evaluation of a part: to start, to pass the variables it reads, and to evaluate its tree."""
 
     def __init__(self, part: Subexpression, roots: Mapping[str, Bound]) -> None:
         self.variable = part.variable
@@ -216,7 +216,7 @@ class _Weighed:
 
 
 def _rest_cost(expr: syntax_pb2.Expr, walk: "_Walk") -> float:
-    """Return what is left for one node: operators over columns where it is no more than these, else CEL."""
+    """Return the cost of the rest for one node: operators over columns where it has nothing else, else CEL."""
     steps, _ = walk.walk(expr)
     if expr.WhichOneof("expr_kind") in _LEAVES:
         return 0.0
@@ -248,7 +248,7 @@ def _operators(expr: syntax_pb2.Expr) -> int:
 
 
 def _holds_members(expr: syntax_pb2.Expr) -> bool:
-    """Return whether something is a list or a map that is the same for all nodes, or a list that is written out."""
+    """Return whether an expression is a list or a map that is the same for all nodes, or a list literal."""
     return expr.WhichOneof("expr_kind") == "list_expr" or str(expr.ident_expr.name).startswith("@pod")
 
 
@@ -262,7 +262,7 @@ def _handing_over(bound: Bound) -> float:
     return _VARIABLE + _VALUE * bound.values + _CHARACTER * bound.characters
 
 
-# Microseconds, and what comes out.
+# Microseconds, and the bound of the result.
 _Priced = tuple[float, Bound]
 
 
@@ -270,11 +270,11 @@ _LEAVES = frozenset({"ident_expr", "const_expr"})
 
 
 class _Walk:
-    """Goes through a tree: gives each sub-expression its price and the bound of its value.
+    """Walks a tree: computes for each sub-expression its price and the bound of its value.
 
     Attributes:
-        named: the bounds of what names stand for.
-        joins_texts: whether + stands between texts or lists somewhere: these aren't added up over columns.
+        named: the bounds of the values of names.
+        joins_texts: whether a + joins texts or lists somewhere: this doesn't run over columns.
     """
 
     def __init__(self, named: Mapping[str, Bound]) -> None:
@@ -322,14 +322,14 @@ class _Walk:
         return self._collection(expr)
 
     def _collection(self, expr: syntax_pb2.Expr) -> _Priced:
-        """Price a list, a map or a message that is written out."""
+        """Price a literal list, map or message."""
         inner = [self.walk(child) for child in children(expr)]
         element = joined([bound for _, bound in inner])
         price = sum(price for price, _ in inner) + _STEP * (1 + len(inner))
         if expr.WhichOneof("expr_kind") == "list_expr":
             return price, Bound(len(inner), element=element)
         if expr.struct_expr.message_name:
-            return price, element or SCALAR  # CEL takes it for what is in it
+            return price, element or SCALAR  # for CEL its value is the value inside
         longest = max((bound.length for _, bound in inner), default=0)
         entries = len(expr.struct_expr.entries)
         return price, Bound(entries, element=element, is_map=True, key_length=max(longest, KEY_LENGTH))
@@ -342,7 +342,7 @@ class _Walk:
         self.named |= {loop.iter_var: first, loop.iter_var2: second}
         init_price, accumulated = self.walk(loop.accu_init)
         gathers = loop.accu_init.WhichOneof("expr_kind") == "list_expr"
-        # Each round copies what was gathered before, half of it in the mean.
+        # Each iteration copies the elements gathered so far, on average half of them.
         self.named[loop.accu_var] = Bound(max(over.size // 2, 1)) if gathers else accumulated
         condition_price, _ = self.walk(loop.loop_condition)
         step_price, step = self.walk(loop.loop_step)
@@ -365,7 +365,7 @@ class _Walk:
 
 
 def _called(call: syntax_pb2.Expr.Call, bounds: list[Bound]) -> _Priced:
-    """Price a call besides its arguments, and give what comes out of it. `bounds` are the target's and the arguments'."""
+    """Price a call without its arguments, and return the bound of its result. `bounds` are the target's and the arguments'."""
     function = call.function
     if function in _CHAINS:
         key = constant_string(call.args[1])
@@ -399,7 +399,7 @@ def _added(left: Bound, right: Bound) -> _Priced:
 
 
 def _of_function(function: str, bounds: list[Bound]) -> _Priced:
-    """Price a function that may read a text, and give what comes out of it."""
+    """Price a function that may read a text, and return the bound of its result."""
     if function.startswith(CLOCK):
         return _OTHER_CALL + _PYTHON_CALL * (len(bounds) - 1), SCALAR
     if function in _QUANTITY_CALLS:
@@ -413,19 +413,19 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     if function == "split":
         return _EACH_PIECE * (length + 1), Bound(length + 1, element=Bound(length=length))
     if function == "replace":
-        # In place of an empty text it is put between all characters, which stay.
+        # Where the replaced text is empty, the replacement is put between all characters, which stay.
         stay = length if "" in (bounds[1].literals or {""}) else 0
         longest = length * max(bounds[2].length, 1) + bounds[2].length + stay
         return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Bound(length=longest)
     if function == "format":
         return _formatted(bounds)
-    # Of join a text stands between each two.
+    # join puts a text between each two elements.
     characters = bounds[0].characters + bounds[0].size * sum(bound.length for bound in bounds[1:])
     return _EACH_PIECE * (characters + 1), Bound(length=characters)
 
 
 def _formatted(bounds: list[Bound]) -> _Priced:
-    """Price a format, and give the text that comes out of it."""
+    """Price a format, and return the bound of the resulting text."""
     template, arguments = bounds[0], bounds[-1]
     if written := _written(arguments):
         longest = max(_CHARACTERS_WRITTEN, arguments.longest)
@@ -439,6 +439,6 @@ def _formatted(bounds: list[Bound]) -> _Priced:
 
 
 def _written(arguments: Bound) -> int:
-    """Return how many values stand in objects, lists and maps that a format writes; 0 where it has none of these."""
+    """Return how many values are in the objects, lists and maps that a format writes; 0 where there are none."""
     inside = arguments.inside.values
     return arguments.size * inside if inside > 1 else 0

@@ -1,9 +1,9 @@
-"""Splits an expression into the parts that depend on one thing only, and what is left over them.
+"""Splits an expression into parts that depend on one thing only, and the rest over these parts.
 
-A part that reads nothing but the Pod (and its requests, its namespace, params and now) is evaluated once a Pod. A part
-that reads nothing but a node (and its usage) is evaluated once a node version; one that joins it with params is, too, for each
-params that there are, unless the operator that joins them runs over columns. What is left are operators over these parts, each of
-which stands there as a variable. The largest such parts are taken.
+A part that reads only the Pod (and its requests, its namespace, params and now) is evaluated once for each Pod. A part that
+reads only a node (and its usage) is evaluated once for each node version. So is a part that joins a node with params, once for
+each set of params, unless the operator that joins them runs over columns. The rest consists of operators over these parts, each
+of which is a variable there. The parts are as large as possible.
 """
 
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ _SOURCE_OF = {"node": _NODE, "usage": _NODE, **dict.fromkeys((*OF_POD, "now"), _
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
 _OPTIONAL_TYPE = "optional_type"
 _EQUALITIES = frozenset({"_==_", "_!=_"})
-# Numbers of the lists that are put into a tree: its own stay far below.
+# Ids of the lists that are inserted into a tree: the tree's own ids are far lower.
 _LISTS = 2 * 10**6
-# Calls that give what they are given, or the members of lists that they are given.
+# Calls that return their arguments, or the members of list arguments.
 _HANDING_ON = frozenset({"dyn", "_+_"})
-# Kinds of types whose values can't be taken out of CEL and handed back, also inside a list or a map. Times would lose their
+# Kinds of types whose values can't be taken out of CEL and passed back, even inside a list or a map. Times would lose their
 # nanoseconds.
 _NOT_CARRIED = frozenset({"type", "function", "error", "well_known"})
 
 
 @dataclass(frozen=True, slots=True)
 class Subexpression:
-    """A sub-expression of its own. `reads` gives the paths into each object, as `Tree.reads`."""
+    """A separate sub-expression. `reads` holds the paths into each object, as `Tree.reads`."""
 
     variable: str
     serialized: bytes
@@ -40,7 +40,7 @@ class Subexpression:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """An expression taken apart. `rest` holds `serialized` as a tree."""
+    """A split expression. `rest` holds `serialized` as a tree."""
 
     of_node: list[Subexpression]
     of_pod: list[Subexpression]
@@ -65,7 +65,7 @@ class _Splitter:
             self.split(child)
 
     def compare_as_lists(self, expr: syntax_pb2.Expr) -> None:
-        """Put optionals that are compared with each other into lists of one or none: these can be carried, and are equal when they are."""
+        """Wrap optionals that are compared with each other in lists of one or no element: these can be passed, and compare the same."""
         for child in children(expr):
             self.compare_as_lists(child)
         if expr.call_expr.function in _EQUALITIES and all(map(self._is_optional, expr.call_expr.args)):
@@ -87,7 +87,7 @@ class _Splitter:
         return not (is_optional or self._may_be_lost(expr))
 
     def _may_be_lost(self, expr: syntax_pb2.Expr) -> bool:
-        """Return whether the value is one that would come back as another one, or not at all; or may have such in it."""
+        """Return whether the value, or one inside it, would come back changed, or not at all."""
         kind = self._kind(expr)
         if kind == "primitive":
             return bool(self.checked.type_map[expr.id].primitive == checked_pb2.Type.UINT64)
@@ -101,7 +101,7 @@ class _Splitter:
 
 
 def _part(expr: syntax_pb2.Expr) -> str | None:
-    """Return what a sub-expression is a part of; None where it is to be split further."""
+    """Return the kind of part that a sub-expression is; None where it has to be split further."""
     sources = _sources(expr)
     if sources == {_NODE, _PARAMS}:
         return None if expr.call_expr.function in OPERATORS else _NODE
@@ -111,12 +111,12 @@ def _part(expr: syntax_pb2.Expr) -> str | None:
 
 
 def _sources(expr: syntax_pb2.Expr) -> set[str]:
-    """Return what a sub-expression depends on; a loop variable that isn't its own counts as a source."""
+    """Return the sources of a sub-expression; a loop variable that isn't its own counts as a source."""
     return {_COUNT if name.startswith("@count") else _SOURCE_OF.get(name, name) for name in free_names(expr)}
 
 
 def _may_be_optional(expr: syntax_pb2.Expr) -> bool:
-    """Return whether the value could be an optional, which can't be taken out of CEL, or have one in it."""
+    """Return whether the value could be, or contain, an optional, which can't be taken out of CEL."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "select_expr":
         return not expr.select_expr.test_only and _may_be_optional(expr.select_expr.operand)
@@ -134,7 +134,7 @@ def _may_be_optional(expr: syntax_pb2.Expr) -> bool:
         if function == "_?_:_":
             return any(map(_may_be_optional, expr.call_expr.args[1:]))
         return False
-    # What may be left out of a list is an optional there, and in the list its value.
+    # An optional element of a list is an optional expression, but the list contains its plain value.
     values = [part for place, part in enumerate(children(expr)) if place not in expr.list_expr.optional_indices]
     return kind in {"list_expr", "struct_expr"} and any(map(_may_be_optional, values))
 

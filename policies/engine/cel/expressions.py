@@ -4,10 +4,10 @@ An expression sees `pod` and `node` (Kubernetes JSON), `requests` (the Pod's), `
 namespace), `usage` (the node's allocatable, requested, free), `params` and `now`, and may call `node.count({labels})`,
 `topology.count(key, {labels})` and `cluster.count({labels})`.
 
-Evaluating costs microseconds, handing over a whole node many times that. So an expression is taken apart (`expression_split`):
-what reads the Pod only is evaluated once a Pod; what reads a node only is a column, evaluated once a node version and
-once for nodes that look the same to it; what is left runs over columns in numpy, or else once for each distinct
-combination of values.
+An evaluation costs microseconds; passing a whole node costs many times that. So an expression is split (`expression_split`).
+A part that reads only the Pod is evaluated once for each Pod. A part that reads only a node is a column, evaluated once for
+each node version, and only once for nodes that look the same to it. The rest runs over columns in numpy, or else once for
+each distinct combination of values.
 """
 
 import dataclasses
@@ -48,15 +48,15 @@ from policies.engine.selectors import Labels
 Value = bool | int | float | EvaluationFault
 
 _LARGEST_KEY = 2**62
-# Up to this many possible combinations a row, counting beats sorting.
+# Up to this many possible combinations for each row, counting is faster than sorting.
 _DENSE = 8
-# Looks of nodes whose value a part remembers.
+# For how many distinct looks of nodes a part remembers its value.
 _MAX_REMEMBERED = 50_000
 _encode = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class Result(StrEnum):
-    """What an expression has to give."""
+    """The type of result that an expression must have."""
 
     BOOLEAN = "a boolean"
     NUMBER = "a number"
@@ -64,7 +64,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The distinct values that an expression gave, and which of them each row asked about has."""
+    """The distinct values of an expression, and which of them each requested row has."""
 
     values: list[Value]
     index: npt.NDArray[np.intp]
@@ -74,7 +74,7 @@ class Answers:
         return [self.values[position] for position in self.index.tolist()]
 
     def faults(self) -> dict[str, int]:
-        """Return on how many rows there is no value, by message."""
+        """Return on how many rows the evaluation failed, by message."""
         found: dict[str, int] = {}
         for position, value in enumerate(self.values):
             if isinstance(value, EvaluationFault) and (rows := int((self.index == position).sum())):
@@ -83,7 +83,7 @@ class Answers:
 
 
 def cost_of(source: str, result: Result, params: Mapping[str, object]) -> Cost:
-    """Estimate what an expression costs that nobody evaluates here: making an `Expression` takes thrice as long.
+    """Estimate the cost of an expression that isn't evaluated here: making an `Expression` takes three times as long.
 
     Raises:
         ExpressionError: it can't be compiled; with the position inside `source`.
@@ -101,7 +101,7 @@ class Expression:
 
     Attributes:
         source: as it was written.
-        reads: the paths that it follows into each of OBJECTS.
+        reads: the paths that it reads in each of OBJECTS.
         reads_now: whether it reads `now`, so that its answer may change by itself.
 
     Raises:
@@ -130,13 +130,13 @@ class Expression:
 
     @property
     def pod_paths(self) -> frozenset[Path]:
-        """What of the Pod's JSON it goes by."""
+        """The paths of the Pod's JSON that it depends on."""
         found = frozenset(self.reads["pod"]).union(REQUESTED_BY if self.reads["requests"] else ())
         return found | {NAMED_BY} if self.reads_namespace else found
 
     @property
     def reads_namespace(self) -> bool:
-        """Whether it goes by the Pod's namespace, whose labels may change."""
+        """Whether it depends on the Pod's namespace, whose labels may change."""
         return bool(self.reads["namespaceObject"])
 
     @property
@@ -146,12 +146,12 @@ class Expression:
 
     @property
     def joins_params(self) -> bool:
-        """Whether a column of nodes goes by params, too: there is one for each params that there are."""
+        """Whether a column of nodes depends on params, too: there is one for each set of params."""
         return self._pieces.joins_params
 
     @property
     def scope(self) -> Scope:
-        """Which Pods can change the value for a node: by `usage` and a count of the node those on it, by any other count any."""
+        """Which Pods can change the value for a node: with `usage` or `node.count` those on it, with any other count all."""
         if any(count.target != "node" for count in self._counts):
             return Scope.CLUSTER
         return Scope.NODE_AND_PODS if self._counts or self._reads_usage else Scope.NODE
@@ -161,9 +161,9 @@ class Expression:
         return any(path[:1] != ("allocatable",) for path in self.reads["usage"])
 
     def selected(self, cycle: Cycle) -> list[Labels] | None:
-        """Return by which labels Pods are counted for this one, as far as that can be evaluated.
+        """Return the labels by which Pods are counted for this Pod, if these can be evaluated.
 
-        None where it goes by more of the Pods on a node than such counts: by what they ask for.
+        None where it depends on more than such counts of the Pods on a node: on their requests.
         """
         if self._reads_usage:
             return None
@@ -171,7 +171,7 @@ class Expression:
         return [labels for _, labels in found if not isinstance(labels, EvaluationFault)]
 
     def check_fields(self) -> None:
-        """Check the fields that it reads against Kubernetes' own.
+        """Check the fields that it reads against those of Kubernetes.
 
         Raises:
             ExpressionError: there is no such field; with the nearest known name and the position.
@@ -179,7 +179,7 @@ class Expression:
         check_fields(unpack(self._compiled))
 
     def cost(self, params: Mapping[str, object]) -> Cost:
-        """Estimate what it costs, with these params of its rule set."""
+        """Estimate its cost, with these params of its rule set."""
         return estimate(self._compiled, params)
 
     def evaluate(self, cycle: Cycle, rows: Rows) -> Answers:
@@ -201,12 +201,12 @@ class Expression:
 
     @cached_property
     def clock(self) -> Clock:
-        """How the answer follows `now`."""
+        """How the answer depends on `now`."""
         clock = read_clock(self._serialized)
         return dataclasses.replace(clock, each_second=True) if self._counts_by_now else clock
 
     def sub_expression(self, serialized: bytes) -> "Pieces":
-        """Return a part of this expression, such as one of `clock`, as something that can be evaluated."""
+        """Return a part of this expression, such as one of `clock`, as `Pieces` that can be evaluated."""
         pieces = self._sub_expressions.get(serialized)
         if pieces is None:
             names = free_names(unpack(serialized).expr)
@@ -216,7 +216,7 @@ class Expression:
         return pieces
 
     def _vectorised(self, known: "_Known", even: npt.NDArray[np.bool_] | None) -> Answers | None:
-        """Return the answers for these rows, all of them for None; None where CEL has to give them."""
+        """Return the answers for these rows (None for all rows), or None where CEL has to evaluate them."""
         if even is not None and not even.any():
             return None
         found = vectorised(self._pieces.rest, known.operands)
@@ -236,12 +236,12 @@ class Expression:
         return None
 
     def _one_by_one(self, known: "_Known") -> Answers:
-        """Evaluate what is left once for each distinct combination of values."""
+        """Evaluate the rest once for each distinct combination of values."""
         found, index = self._pieces.one_by_one(known)
         return Answers([self._checked(value, fault) for value, fault in found], index)
 
     def _checked(self, value: object, fault: EvaluationFault | None) -> Value:
-        """Take a value of the right type; a part's own fault says more than that a variable is missing."""
+        """Take a value of the right type. The fault of a part is reported instead of a missing variable, since it says more."""
         if isinstance(value, EvaluationFault):
             return fault or value
         if self._result is Result.BOOLEAN and isinstance(value, bool):
@@ -251,7 +251,7 @@ class Expression:
         return EvaluationFault(f"gave {type(value).__name__}, but {self._result.value} is needed")
 
     def evaluate_plainly(self, cycle: Cycle, row: int) -> Value:
-        """Return the value for one node with everything handed over whole: what `evaluate` is tested against."""
+        """Return the value for one node, with all objects passed whole. Tests compare `evaluate` with it."""
         info = cycle.table.infos[row]
         data: Data = {**_pod_data(cycle, OF_POD), "node": info.node.json, "usage": info.usage}
         fault: EvaluationFault | None = None
@@ -269,12 +269,12 @@ def _zeros(rows: Rows, even: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int
 
 
 class Pieces:
-    """An expression taken apart, so that it can be evaluated over all nodes at once.
+    """A split expression, which can be evaluated over all nodes at once.
 
     Args:
         serialized: the checked expression, with its calls of `count` replaced by variables.
-        counts: these calls.
-        size: what is assumed of Pods.
+        counts: the calls of `count`.
+        size: the bounds assumed of Pods.
     """
 
     def __init__(self, serialized: bytes, counts: "Sequence[_Count]", size: PodSize) -> None:
@@ -305,7 +305,7 @@ class Pieces:
         return known
 
     def one_by_one(self, known: "_Known") -> tuple[list[tuple[object, EvaluationFault | None]], npt.NDArray[np.intp]]:
-        """Evaluate what is left once for each distinct combination; each value comes with the fault of a part."""
+        """Evaluate the rest once for each distinct combination; each value comes with the fault of a part, if any."""
         groups = known.groups()
         found = []
         for data, fault in known.data(groups.first):
@@ -315,15 +315,15 @@ class Pieces:
 
 
 class _Known:
-    """What is known of the variables of an expression's rest, for the rows asked about.
+    """The known values of the variables of an expression's rest, for the requested rows.
 
-    A value that couldn't be had is left out, so that CEL meets the error only where it needs the value: `||` and `&&`
-    may pass it by.
+    A value that couldn't be evaluated is left out, so that CEL reports an error only where it needs the value: `||` and `&&`
+    may not need it.
 
     Attributes:
-        operands: what operators run over.
-        odd: the rows in which something else stands in a column than in the others, None for none; what `operands` have there
-            means nothing.
+        operands: the operands of operators.
+        odd: the rows in which a column has a value of another kind than in the others, None for none; the values of `operands`
+        there are meaningless.
     """
 
     def __init__(self, cycle: Cycle, rows: Rows) -> None:
@@ -375,8 +375,8 @@ class _Known:
         return _group(keys, len(self.rows))
 
     def data(self, positions: npt.NDArray[np.intp]) -> Iterator[tuple[Data, EvaluationFault | None]]:
-        """Iterate over what the variables stand for at some positions, and the fault of one that is missing there."""
-        # `now` stays inside CEL, whose times are finer than Python's.
+        """Iterate over the values of the variables at some positions, and the fault of one that is missing there."""
+        # `now` stays inside CEL, whose times have nanoseconds, unlike Python's.
         base = {"now": self._cycle.now, **self._values}
         for position in positions.tolist():
             data: Data = dict(base)
@@ -392,7 +392,7 @@ class _Known:
 
 
 class _PodValue:
-    """A part that reads what is OF_POD, params and now."""
+    """A part that reads only variables of OF_POD, params and now."""
 
     def __init__(self, part: Subexpression) -> None:
         self.variable = part.variable
@@ -405,7 +405,7 @@ class _PodValue:
 
 
 class _NodeColumn:
-    """A part that reads a node, its usage, and maybe params: a column that is kept as long as the nodes are, one for each params."""
+    """A part that reads a node, its usage, and maybe params: a column that is kept as long as the nodes, one for each set of params."""
 
     def __init__(self, part: Subexpression) -> None:
         self.variable = part.variable
@@ -453,12 +453,12 @@ class _NodeColumn:
         return typed
 
 
-# The kinds of values that operators run over, and what stands in place of another one.
+# The kinds of values that operators run over, and the placeholder for a value of another kind.
 _PLAIN: dict[type, Any] = {bool: False, int: 0, float: 0.0, str: ""}
 
 
 class _Typed(NamedTuple):
-    """Values of the kind that most have, by their codes: texts as a list. `odd` says which are of another; None for none."""
+    """The values of the most frequent kind, by their codes; texts are a list. `odd` marks those of another kind; None for none."""
 
     values: npt.NDArray[Any] | list[str]
     odd: npt.NDArray[np.bool_] | None
@@ -481,33 +481,33 @@ def _typed(values: Sequence[object]) -> _Typed | None:
 
 
 def _fits(value: object) -> bool:
-    """Return whether a number has 64 bits; JSON may hold larger ones."""
+    """Return whether a number fits 64 bits; JSON may hold larger ones."""
     return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
 def _token(value: object) -> Hashable:
-    """Return what is equal for equal values of one type only: 1, 1.0 and true are three, and so are NaN and infinity."""
+    """Return a token that is equal only for equal values of one type: 1, 1.0 and true differ, and so do NaN and infinity."""
     if isinstance(value, EvaluationFault):
         return type(value)
     if isinstance(value, list | dict):
         try:
-            # In one step: a node's images have hundreds of members. MessagePack tells all apart that it writes.
+            # In one step: a node's images have hundreds of members. MessagePack encodes all different values differently.
             return type(value), _encode(value)
         except (TypeError, OverflowError, UnicodeEncodeError):
             return _token_by_members(value)
-    # NaN isn't equal to itself, and 0.0 is to -0.0; what CEL gives for bytes can't be hashed.
+    # NaN isn't equal to itself, 0.0 equals -0.0, and CEL's value for bytes can't be hashed.
     return type(value), value if isinstance(value, str | int) else repr(value)
 
 
 def _token_by_members(value: list[object] | dict[object, object]) -> Hashable:
-    """Return the token of what has keys that are no texts, types, or numbers beyond 64 bits."""
+    """Return the token of a value with keys that aren't texts, with types, or with numbers beyond 64 bits."""
     if isinstance(value, list):
         return list, tuple(map(_token, value))
     return dict, frozenset((_token(key), _token(inner)) for key, inner in value.items())
 
 
 class _Count:
-    """A call that counts: its arguments are evaluated once a Pod, the Pods counted once for all nodes."""
+    """A call of `count`: its arguments are evaluated once for each Pod, and Pods are counted once for all nodes."""
 
     def __init__(self, call: CountCall) -> None:
         self.variable = call.variable
@@ -518,7 +518,7 @@ class _Count:
         self._reads = [name for name in OF_POD if name in read]
 
     def arguments(self, cycle: Cycle) -> tuple[str, Labels | EvaluationFault]:
-        """Return the label of the domains, "" for none, and the labels of the Pods that count."""
+        """Return the label of the domains, "" for none, and the labels of the Pods to count."""
         data = _pod_data(cycle, self._reads)
         values = [argument.run(data) for argument in self._arguments]
         fault = next((value for value in values if isinstance(value, EvaluationFault)), None)
@@ -542,7 +542,7 @@ def _pod_data(cycle: Cycle, names: Iterable[str]) -> Data:
 
 
 def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:
-    """Add up over the nodes that have the same value of a label. A node without the label is in no domain: 0."""
+    """Add up over the nodes with the same value of a label. A node without the label is in no domain and gets 0."""
     column = label(cycle.table, key)
     totals = sums_by(column.codes, counts, len(column.values))
     totals[[value is None for value in column.values]] = 0
@@ -564,7 +564,7 @@ class _Groups:
 
 
 def _group(keys: Sequence[tuple[Numbers, int]], length: int) -> _Groups:
-    """Group positions by their keys; each comes with a bound that its numbers stay below."""
+    """Group positions by their keys; each key comes with an exclusive upper bound of its numbers."""
     if not keys:
         return _Groups(np.zeros(1, dtype=np.intp), np.zeros(length, dtype=np.intp))
     key, size = keys[0]

@@ -1,10 +1,10 @@
 """Functions that expressions may call besides CEL's own: Kubernetes' quantity library.
 
 Source: k8s.io/apiserver v0.36.3 pkg/cel/library/quantity.go; k8s.io/apimachinery v0.36.3 pkg/api/resource/quantity.go
-(AsInt64, AsApproximateFloat64). A quantity stands in CEL as a map with one member, because the library has no way to
-carry a value of our own: it can be compared with == and given to these functions, and CEL's type check refuses `<` and
-arithmetic on it, as Kubernetes does. The member is called after the amount. What stands in it says how Go keeps the
-amount, see `Quantity`, in zeros that are minus zero or not: == takes these for equal, as 1000m and 1 are.
+(AsInt64, AsApproximateFloat64). In CEL a quantity is a map with one member, because the library can't hold values of custom
+types. Such a map can be compared with == and passed to these functions, and CEL's type check refuses `<` and arithmetic on
+it, as Kubernetes does. The member's name is the amount. Its value encodes how Go stores the amount, see `Quantity`, in zeros
+with and without a minus sign: == treats these as equal, as it must for 1000m and 1.
 """
 
 import math
@@ -21,16 +21,16 @@ from policies.engine.quantity import Quantity, parse_bare
 # A quantity as CEL holds it.
 Held = Mapping[str, list[float]]
 
-# Digits of an amount. What quantity() reads has at most 665 between its first and a nano (256 characters, exponents cut to 400,
-# see `quantity`), so no sum of what Kubernetes accepts comes near.
+# The most digits of an amount. One from quantity() has at most 665 between its first digit and a nano (256 characters,
+# exponents limited to 400, see `quantity`), so no sum of amounts that Kubernetes accepts comes near.
 MAX_DIGITS = 999
 # Anybody can write such a map into an expression: with the exponent of '1e60000000' a comparison took a minute. `_hold` writes no other.
 _HELD = re.compile(rf"(-?[0-9]{{1,{MAX_DIGITS}}})e(-?[0-9]{{1,3}})")
 _BEYOND = 10**MAX_DIGITS
-# Zeros in a held quantity: whether Go keeps it as a decimal of any size, and the bits of its scale.
+# The zeros in a held quantity: whether Go stores it as a decimal of any size, and the bits of its scale.
 _SCALES = range(-9, 401)
 FORM_LENGTH = 10
-# Beyond them Go's powers of ten are infinite; it multiplies two that it has in tables.
+# Beyond these exponents Go's powers of ten are infinite; Go multiplies two table entries.
 _MOST_TENS, _TENS_AT_ONCE = 308, 32
 
 
@@ -52,7 +52,7 @@ def _form_of(scale: int, *, big: bool) -> tuple[float, ...]:
 
 
 _FORMS = {(scale, big): _form_of(scale, big=big) for scale in _SCALES for big in (False, True)}
-# By their bytes: to Python, too, the two zeros are equal.
+# Compared by their bytes: for Python, too, the two zeros are equal.
 _BYTES = Struct(f"{FORM_LENGTH}d")
 _KEPT_AS = {_BYTES.pack(*form): kept for kept, form in _FORMS.items()}
 
@@ -120,12 +120,12 @@ def sign(held: Held) -> int:
 
 
 def is_integer(held: Held) -> bool:
-    """Return whether Go keeps the quantity as a whole number of 64 bits: it doesn't so keep 1000m, nor 1.5Gi."""
+    """Return whether Go stores the quantity as a 64-bit integer: not for 1000m, nor for 1.5Gi."""
     return _whole(_read(held)) is not None
 
 
 def as_integer(held: Held) -> int:
-    """Return a whole number; an error where it isn't one."""
+    """Return the quantity as a whole number; an error where it isn't one."""
     number = _whole(_read(held))
     if number is None:
         message = "the quantity is not written as a whole number of 64 bits"
@@ -141,7 +141,7 @@ def _whole(value: Quantity) -> int | None:
 
 
 def as_approximate_float(held: Held) -> float:
-    """Return a float near the quantity, by Go's steps: infinite where it is beyond all floats."""
+    """Return a float near the quantity, by Go's steps: infinite where it exceeds all floats."""
     value = _read(held)
     try:
         base = float(value.unscaled)
@@ -158,14 +158,14 @@ def _power_of_ten(scale: int) -> float:
     return math.inf if scale > _MOST_TENS else float(f"1e{scale - rest}") * float(f"1e{rest}")
 
 
-# An offset, or none for UTC. Else CEL opens the file of that name (of one that begins with "/" any file, and reading a pipe
-# doesn't end), and keeps each name for good: so it is asked for those that there are, and nothing else.
+# An offset, or none for UTC. Otherwise CEL opens the file of that name (any file where it begins with "/", and reading a pipe
+# never ends), and caches each name for ever. So CEL only gets the names of existing zones.
 _OFFSET = re.compile(r"|[+-]?[0-9]{1,2}:[0-9]{2}")
 _names_of_zones = cache(available_timezones)
 
 
 def zone(name: str) -> str:
-    """Return the name of a zone as it is, where there is one."""
+    """Return the name of a zone unchanged, if the zone exists."""
     if _OFFSET.fullmatch(name) is None and name not in _names_of_zones():
         message = "this is no name of a time zone, and no offset like +05:30"
         raise ValueError(message)

@@ -13,10 +13,10 @@ from policies.engine.cel.functions import DECLARATIONS, zone
 from policies.engine.cel.syntax import COUNTS, NEWCOMERS, ZONE, ZONE_OVERLOAD, guard_zones, with_loops_renamed
 from policies.engine.errors import ExpressionError
 
-# Characters. A longer expression is two rules.
+# In characters. A longer expression should be two rules.
 MAX_LENGTH = 4096
 
-# What variables stand for.
+# The values of variables.
 Data = dict[str, Any]
 
 _POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
@@ -27,7 +27,7 @@ _NOISE = re.compile(r" \(in container ''\)|^Syntax error: ")
 
 
 class EvaluationFault(msgspec.Struct, frozen=True):
-    """Stands in place of a value that an expression couldn't give on some node. `message` is for the author."""
+    """Replaces the value of an expression that couldn't be evaluated on a node. `message` is for the author."""
 
     message: str
 
@@ -67,7 +67,7 @@ def _function_declarations(*, counting: bool) -> list[cel.FunctionDecl]:
     overloads[ZONE] = [
         cel.Overload(ZONE_OVERLOAD, return_type=cel.Type.STRING, parameters=[cel.Type.STRING], impl=zone)
     ]
-    # No implementation: calls that count are taken out of the tree before anything is evaluated.
+    # No implementation: calls of `count` are removed from the tree before it is evaluated.
     for name in COUNTS if counting else ():
         overloads[name] = [
             cel.Overload(overload, return_type=cel.Type.INT, parameters=[cel.Type.DYN, *parameters], is_member=True)
@@ -84,7 +84,7 @@ _ENVIRONMENT = cel.NewEnv(variables=_VARIABLES, extensions=_EXTENSIONS, function
 
 
 class Scope(NamedTuple):
-    """What an expression may name."""
+    """The variables and functions that an expression may use."""
 
     environment: cel.Env
     variables: Collection[str]
@@ -93,7 +93,7 @@ class Scope(NamedTuple):
 # Filters and scores: a Pod and nodes.
 NODES = Scope(_ENVIRONMENT, _VARIABLES)
 _VICTIM_VARIABLES = {name: _VARIABLES[name] for name in ("pod", "node", "params", "now")} | {"victim": cel.Type.DYN}
-# Victims rules: one Pod on a node, and the Pod that would take its place. So there is nothing to count.
+# Victims rules: one Pod on a node, and the Pod that would take its place. They can't count Pods.
 VICTIMS = Scope(
     cel.NewEnv(variables=_VICTIM_VARIABLES, extensions=_EXTENSIONS, functions=_function_declarations(counting=False)),
     _VICTIM_VARIABLES,
@@ -103,7 +103,7 @@ NUMBER_TYPES = (cel.Type.INT, cel.Type.UINT, cel.Type.DOUBLE, cel.Type.DYN)
 
 
 class Program:
-    """An expression that can be evaluated. Made of its serialised form."""
+    """An expression that can be evaluated. Made from its serialised form."""
 
     def __init__(self, serialized: bytes) -> None:
         self._expression = _ENVIRONMENT.deserialize(guard_zones(serialized))
@@ -111,14 +111,14 @@ class Program:
     def run(self, data: Data) -> object:
         """Evaluate; returns an EvaluationFault where CEL gives an error.
 
-        CEL raises when its iteration budget ends, and for a value that has no Python form.
+        CEL raises when its iteration budget is used up, and for a value that has no Python form.
         """
         try:
             value = self._expression.eval(data=data)
             if value.type() == cel.Type.ERROR:
                 return EvaluationFault(str(value.value()))
             return value.plain_value()
-        except SystemError:  # its text has the library's addresses, others in each process
+        except SystemError:  # its text contains memory addresses, which differ in each process
             return EvaluationFault(
                 "has an optional value inside a list or a map where that can't be: take its value first"
             )
@@ -131,9 +131,9 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope
 
     Args:
         source: the expression.
-        types: the types that it may give; BOOLEAN_TYPES or NUMBER_TYPES.
-        wanted: how to say that in an error.
-        scope: what it may name.
+        types: the allowed types of the result; BOOLEAN_TYPES or NUMBER_TYPES.
+        wanted: these types in the words of an error message.
+        scope: the names that it may use.
 
     Raises:
         ExpressionError: with the position.
@@ -147,7 +147,7 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope
     compiled = _compile(source, scope)
     try:
         given = compiled.return_type()
-    except RuntimeError as error:  # CEL looks at keys when the map is made, and here
+    except RuntimeError as error:  # CEL checks keys when the map is made, and here
         message = "gives a map whose keys can't be keys: these are texts, whole numbers, true and false"
         raise ExpressionError(message, 1, 1) from error
     if not any(given == allowed for allowed in types):
@@ -158,7 +158,7 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope
 
 
 def pattern_fault(pattern: str) -> str:
-    """Return what is wrong with a regular expression; empty when nothing is."""
+    """Return the fault of a regular expression; empty when there is none."""
     value = _MATCHES.run({"pod": pattern})
     return value.message.partition(": ")[2].partition(" INVALID")[0] if isinstance(value, EvaluationFault) else ""
 
@@ -195,7 +195,7 @@ def _start_of(name: str, source: str, line: int, column: int) -> int:
 
 
 def _in_plain_words(message: str) -> str:
-    """Leave out the parser's list of all that could stand in a place."""
+    """Leave out the parser's list of all tokens that it expected."""
     syntax = _SYNTAX.match(message)
     if syntax is None:
         return _NOISE.sub("", message)

@@ -1,10 +1,10 @@
 """Pods and nodes that are larger than expressions' costs were estimated for (`size_bounds`).
 
-The estimate that lets an expression be saved holds for what it assumes of lists and texts; Kubernetes allows more: an annotation
-of 256 KiB made 35 ms ten seconds. So before an expression is evaluated, what it reads is compared with what was assumed. Where that
-is more, the cost is estimated once more, for what is there; where it is still within the limit nothing happens. Else a
-TooLarge stands in place of the value, and what the rule set chose for answers out of time decides. Nothing here measures
-time: the same Pod and nodes give the same answer on every machine, and in a replay.
+The estimate on which an expression is accepted assumes sizes of lists and texts, but Kubernetes allows larger ones: an
+annotation of 256 KiB turned 35 ms into ten seconds. So before an expression is evaluated, the values that it reads are compared
+with the assumptions. Where a value is larger, the cost is estimated again for the actual values. If it is still within the
+limit, the expression is evaluated. Otherwise a TooLarge replaces the value, and the rule set's `failures.deadline` decides.
+Nothing here measures time: the same Pod and nodes give the same answer on every machine, and in a replay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,29 +27,29 @@ from policies.engine.cel.syntax import OF_POD
 from policies.engine.objects.node import Path, spelled
 from policies.engine.rule import Cycle
 
-# Values at what an expression reads that are estimated at all: to look at more takes long by itself.
+# The most values, among those that an expression reads, for which a cost is estimated: more would take long by themselves.
 MOST_VALUES = 5_000
-# Lists and objects inside each other.
+# The depth of nested lists and objects.
 MOST_DEEP = 64
-# How each message begins: by this Decisions are counted.
+# The beginning of each message: Decisions are counted by it.
 TOO_LARGE = "is larger than the costs of rules are estimated for: "
 _ENDLESS = f"more than {MOST_VALUES:,} values or {MOST_DEEP} deep"
-# What of a Pod is too large, as messages call it, where that isn't the Pod.
+# The names in messages of the parts of a Pod that are too large, where that isn't the Pod itself.
 _OF_POD = {"namespaceObject": "Pod's namespace"}
-# What a victims rule reads, as messages call it.
+# The names in messages of the objects that a victims rule reads.
 _OBJECTS = {"victim": "victim", "pod": "Pod", "node": "node"}
 
 
 class TooLarge(EvaluationFault, frozen=True):
-    """Stands in place of a value that would take too long."""
+    """Replaces a value that would take too long to evaluate."""
 
 
 class PodSize:
-    """Compares Pods with what one expression's estimate assumes of them.
+    """Compares Pods with the sizes that one expression's estimate assumes.
 
     Args:
         compiled: the expression.
-        reads: what it reads, by object.
+        reads: the paths that it reads, by object.
     """
 
     def __init__(self, compiled: bytes, reads: Mapping[str, Sequence[Path]]) -> None:
@@ -60,7 +60,7 @@ class PodSize:
         }
 
     def fault(self, cycle: Cycle) -> TooLarge | None:
-        """Return why its Pod can't be decided on within the limits; None when it can."""
+        """Return why the Pod can't be decided on within the limits; None when it can."""
         for root, assumed in self._assumed.items():
             if (place := _beyond(cycle.variable(root), assumed)) is not None:
                 return self._fault_of(cycle, f"the {_OF_POD.get(root, 'Pod')} {TOO_LARGE}{spelled(root, place)}")
@@ -76,14 +76,14 @@ class PodSize:
 
 
 class NodeSize:
-    """Compares nodes with what is assumed of them where a part of expressions reads them."""
+    """Compares nodes with the sizes that are assumed where a part of an expression reads them."""
 
     def __init__(self, part: Subexpression) -> None:
         self._part = part
         self._assumed = [(path, assumed_at("node", path)) for path in part.reads["node"]]
 
     def fault(self, node: Mapping[str, Any], params: Mapping[str, Any]) -> TooLarge | None:
-        """Return why a node can't be decided on within the limits; None when it can. Both have what the part reads."""
+        """Return why a node can't be decided on within the limits; None when it can. The arguments have all that the part reads."""
         place = _beyond(node, self._assumed)
         if place is None:
             return None
@@ -92,16 +92,16 @@ class NodeSize:
             and estimate_of_node(self._part, of_object(node), params) <= MAX_EXPRESSION_MILLISECONDS
         ):
             return None
-        # No figure: nodes that are too large are one value, with one message.
+        # No figure, so that all nodes that are too large share one value with one message.
         return TooLarge(f"the node {TOO_LARGE}{spelled('node', place)}")
 
 
 class VictimSize:
-    """Compares what one victims rule reads of the victim, the Pod and the node with what its estimate assumes of them.
+    """Compares the values that a victims rule reads of the victim, the Pod and the node with the sizes that its estimate assumes.
 
     Args:
         compiled: the expression.
-        reads: what it reads, by object.
+        reads: the paths that it reads, by object.
     """
 
     def __init__(self, compiled: bytes, reads: Mapping[str, Sequence[Path]]) -> None:
@@ -111,7 +111,7 @@ class VictimSize:
         }
 
     def fault(self, objects: Mapping[str, Any], params: Mapping[str, Any]) -> TooLarge | None:
-        """Return why it can't be evaluated within the limits; None when it can. `objects` has what it reads of each."""
+        """Return why it can't be evaluated within the limits; None when it can. `objects` has the values that it reads of each."""
         beyond = {root: _beyond(objects[root], assumed) for root, assumed in self._assumed.items()}
         places = {root: place for root, place in beyond.items() if place is not None}
         if not places:
@@ -122,7 +122,7 @@ class VictimSize:
             return TooLarge(f"{message}, {_ENDLESS}")
         found = {name: of_object(objects[name]) for name in places}
         cost = estimate_of_victims(self._compiled, params, found)
-        # What was published before victims rules were priced may cost more than that by itself.
+        # A rule that was published before victims rules were priced may exceed the limit by itself.
         if cost.milliseconds() <= MAX_EXPRESSION_MILLISECONDS:
             return None
         assumed = estimate_of_victims(self._compiled, params).milliseconds()
@@ -137,7 +137,7 @@ def _too_large(message: str, cost: Cost, allowed: float) -> TooLarge | None:
 
 
 def _beyond(json: Any, assumed: Sequence[tuple[Path, Bound]]) -> Path | None:
-    """Return the first path at which more stands than is assumed; None where there is none, as nearly always."""
+    """Return the first path whose value is larger than assumed; None where there is none, as nearly always."""
     for path, bound in assumed:
         if not _fits_at(json, path, bound):
             return path
@@ -167,7 +167,7 @@ def _fits(value: object, bound: Bound) -> bool:
 
 
 def _is_endless(value: object) -> bool:
-    """Return whether there are too many values in it to look at, or too deep inside each other."""
+    """Return whether it has too many values to look at, or is nested too deep."""
     level, seen = [value], 0
     for _ in range(MOST_DEEP):
         parts = [

@@ -1,4 +1,4 @@
-"""What an expression reads of an object, and nothing else of it: handing over the whole costs many times an evaluation."""
+"""Reduces an object to the paths that an expression reads: passing the whole object costs many times an evaluation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,12 +7,12 @@ from policies.engine.objects.node import MISSING, Path, Trace, trace
 
 
 def pruned(json: Mapping[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
-    """Return what stands at the paths of an object."""
+    """Return the values at the paths of an object."""
     return rebuilt(paths, [trace(json, path) for path in paths])
 
 
 def rebuilt(paths: Sequence[Path], traces: Sequence[Trace]) -> dict[str, Any]:
-    """Build an object that has what stands at the paths, and nothing where they lead nowhere."""
+    """Build an object with the values at the paths; paths without a value are left out."""
     built: dict[str, Any] = {}
     for path, found in zip(paths, traces, strict=True):
         if not path:

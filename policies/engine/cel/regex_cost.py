@@ -1,14 +1,14 @@
-"""What a regular expression of `matches` costs.
+"""The cost of a regular expression in `matches`.
 
-RE2 never takes more than linear time over a text. But CEL compiles the pattern each time it is asked, and what stands
-before a repeat `{1,1000}` is compiled a thousand times.
+RE2 never takes more than linear time over a text. But CEL compiles the pattern at each evaluation, and the item before a
+repeat `{1,1000}` is compiled a thousand times.
 """
 
 import re
 from typing import NamedTuple
 
 COMPILE_MICROSECONDS = 4.0
-# Microseconds to compile one character or class; one that excludes some of all characters; one of Unicode's classes.
+# Microseconds to compile one character or class; a negated class; a Unicode class.
 _ATOM, _WIDE_ATOM, _UNICODE_ATOM = 1.0, 4.0, 1500.0
 _IGNORING_CASE = 3.0
 # Microseconds to read a character of the text, and more for each atom of the pattern.
@@ -40,13 +40,13 @@ class RegexCost(NamedTuple):
         return self.compile_microseconds + length * (_CHARACTER + _CHARACTER_AND_ATOM * self.atoms)
 
 
-# For a pattern that is known only when the expression is evaluated, and may be anybody's.
+# For a pattern that is known only when the expression is evaluated, and may come from anybody.
 UNKNOWN = RegexCost(2000.0, 1000.0)
 
 
 def cost_of(text: str) -> RegexCost:
-    """Return what a pattern costs."""
-    groups = [[0.0, 0.0, 0.0, 0.0]]  # compile and atoms of what stands in the group, and of its last item
+    """Return the cost of a pattern."""
+    groups = [[0.0, 0.0, 0.0, 0.0]]  # compile and atoms of the group's content, and of its last item
     factor = _IGNORING_CASE if "(?i" in text else 1.0
     for found in _TOKEN.finditer(text):
         group = groups[-1]
@@ -58,7 +58,7 @@ def cost_of(text: str) -> RegexCost:
                 inner = groups.pop()
                 _add(groups[-1], inner[0] + _ATOM, inner[1])
         elif found["repeat"]:
-            # RE2 repeats a thousand times at most, and refuses what is beyond.
+            # RE2 repeats a thousand times at most, and refuses more.
             times = max(*(int(found[name][:_MOST_DIGITS] or 0) for name in ("low", "high")), 1)
             group[0] += group[2] * (times - 1)
             group[1] += group[3] * (times - 1)

@@ -1,8 +1,8 @@
-"""Checks the field paths that an expression follows against Kubernetes' own Pod and Node.
+"""Checks the field paths that an expression reads against Kubernetes' own Pod and Node.
 
-`pod` and `node` are dynamic to CEL, so a misspelt field would only show at evaluation, on every node, at night. The
-types are written from Kubernetes' Go types (`kubernetes_schema`). Of a Pod that preemption may remove, `victim`, only
-the fields are known that are kept of Pods on nodes (`objects.running`).
+`pod` and `node` are dynamic to CEL, so a misspelt field would only show at evaluation, on every node, in production. The
+types are generated from Kubernetes' Go types (`kubernetes_schema`). A `victim`, a Pod that preemption may remove, has only
+the fields that are kept of Pods on nodes (`objects.running`).
 """
 
 from difflib import get_close_matches
@@ -27,14 +27,14 @@ _UNWRAPPING = frozenset({"orValue", "value", "optional.of", "or"})
 
 
 class _Checker:
-    """Gives the Kubernetes type of each sub-expression, None where it isn't known, and refuses unknown fields."""
+    """Finds the Kubernetes type of each sub-expression, None where it isn't known, and refuses unknown fields."""
 
     def __init__(self, checked: checked_pb2.CheckedExpr) -> None:
         self._checked = checked
         self._bound: dict[str, str | None] = {}
 
     def type_of(self, expr: syntax_pb2.Expr) -> str | None:
-        """Return the type of an expression, having checked everything inside it."""
+        """Check everything inside an expression, and return its type."""
         kind = expr.WhichOneof("expr_kind")
         if kind == "ident_expr":
             name = expr.ident_expr.name
@@ -102,7 +102,7 @@ def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:
 
 
 def check_fields(checked: checked_pb2.CheckedExpr) -> None:
-    """Refuse an expression that reads a field which Kubernetes doesn't have, or whose loop variable has a newer name of Berth's.
+    """Refuse an expression that reads a field unknown to Kubernetes, or whose loop variable has a name that Berth added later.
 
     Raises:
         ExpressionError: with the nearest known name and the position.

@@ -1,4 +1,4 @@
-"""What an expression saw of one node, for people: each path, count and the time with its value."""
+"""The values that an expression read for one node, for people: each path, count and the time."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _COUNT_CALL = re.compile(rf"\b(?:node|topology|cluster)\s*\.\s*(?:{'|'.join(COUN
 
 
 def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
-    """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
+    """Return the values that an expression reads for one node: each path, count and the time -> the value, None for nothing."""
     info = cycle.table.infos[row]
     of_pod = {name: cycle.variable(name) for name in OF_POD if expression.reads[name]}
     of_node = {"node": info.node.json, "usage": info.usage}
@@ -30,7 +30,7 @@ def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
     for call in _count_calls(expression.source):
         try:
             (value,) = Expression(call, Result.NUMBER).evaluate(cycle, np.array([row], dtype=np.intp)).listed()
-        except ExpressionError:  # it stands in a comment
+        except ExpressionError:  # it is inside a comment
             continue
         seen[call] = value.message if isinstance(value, EvaluationFault) else value
     if expression.reads_now:
@@ -39,7 +39,7 @@ def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
 
 
 def values_at(reads: Mapping[str, Sequence[Path]], objects: Mapping[str, object]) -> Seen:
-    """Return what stands in these objects where an expression reads them: each path -> the value, None for nothing."""
+    """Return the values in these objects that an expression reads: each path -> the value, None for nothing."""
     seen: Seen = {}
     for root, json in objects.items():
         for path in reads[root]:
@@ -49,7 +49,7 @@ def values_at(reads: Mapping[str, Sequence[Path]], objects: Mapping[str, object]
 
 
 def shown(seen: Mapping[str, Any]) -> str:
-    """Write what was seen: a = "x", b = nothing and c = 2. Long values are cut short."""
+    """Write the values as text: a = "x", b = nothing and c = 2. Long values are truncated."""
     parts = [f"{name} = {_shown(value)}" for name, value in seen.items()]
     return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}"  # noqa: PLR2004
 
@@ -60,7 +60,7 @@ def _shown(value: object) -> str:
 
 
 def _count_calls(source: str) -> Iterator[str]:
-    """Iterate over the calls of count as they stand in an expression, each once. What is quoted isn't looked into."""
+    """Iterate over the calls of count as written in an expression, each once. String literals are skipped."""
     blank = _QUOTED.sub(lambda found: "'" + "_" * (len(found[0]) - 2) + "'", source)
     calls: dict[str, None] = {}
     for found in _COUNT_CALL.finditer(blank):

@@ -1,6 +1,6 @@
-"""How big the values can be that an expression meets: upper bounds, by where they stand in Kubernetes' objects.
+"""Upper bounds on the sizes of the values that an expression reads, by their place in Kubernetes' objects.
 
-Where Kubernetes or the kubelet limits a list or a text, that limit is taken; where nothing does, more than one sees on
+Where Kubernetes or the kubelet limits a list or a text, that limit is used; where nothing does, a size above those seen on
 nodes and Pods of managed clusters. Sources: Kubernetes v1.36.3 pkg/kubelet/nodestatus/setters.go
 (MaxNamesPerImageInNodeStatus) and KubeletConfiguration's nodeStatusMaxImages; k8s.io/apimachinery v0.36.3
 pkg/api/validation/objectmeta.go (TotalAnnotationSizeLimitB, 256 KiB for all annotations), pkg/util/validation (names
@@ -44,7 +44,7 @@ COUNTS: Mapping[str, int] = {
 }
 
 OTHER_COUNT = 20
-# Characters of texts, by the name of the member, or of the list or map that they stand in.
+# Characters of texts, by the name of the member, or of the list or map that contains them.
 LENGTHS: Mapping[str, int] = {"annotations": 1024, "labels": 63, "name": 253, "message": 1024}
 
 OTHER_LENGTH = 256
@@ -62,11 +62,11 @@ class Bound:
     Attributes:
         size: elements of a list or entries of a map.
         length: characters of a text.
-        element: what stands inside a list or a map.
+        element: the bound of the elements of a list or a map.
         is_map: whether it is a map.
         type: the Kubernetes type of an object.
-        members: what stands under known keys.
-        literals: the texts that it can only be. None where they aren't known.
+        members: the bounds of the values under known keys.
+        literals: the only texts that it can be. None where they aren't known.
         key_length: characters of a map's longest key.
     """
 
@@ -80,7 +80,7 @@ class Bound:
     key_length: int = KEY_LENGTH
 
     def member(self, name: str) -> "Bound":
-        """Return what stands under a key."""
+        """Return the bound of the value under a key."""
         if name in self.members:
             return self.members[name]
         fields = _FIELDS.get(self.type, {})
@@ -88,17 +88,17 @@ class Bound:
 
     @property
     def inside(self) -> "Bound":
-        """What stands inside, whichever the key."""
+        """The bound of the elements, whatever the key."""
         return self.element or ANYTHING
 
     @property
     def key(self) -> "Bound":
-        """A key of a map."""
+        """The bound of a key of a map."""
         return Bound(length=self.key_length)
 
     @property
     def values(self) -> int:
-        """How many values it consists of, with itself."""
+        """How many values it consists of, itself included."""
         if self.type:
             return _values_of(self.type)
         inside = self.element.values if self.element is not None else 0
@@ -106,12 +106,12 @@ class Bound:
 
     @property
     def characters(self) -> int:
-        """How many characters of texts stand in it, keys left out."""
+        """How many characters its texts have together, without keys."""
         return self.length + self.size * (self.element.characters if self.element is not None else 0)
 
     @property
     def longest(self) -> int:
-        """How many characters the longest text in it has, keys among them."""
+        """How many characters the longest text in it has, keys included."""
         inside = self.element.longest if self.element is not None else 0
         return max(self.length, inside, self.key_length if self.is_map else 0)
 
@@ -142,7 +142,7 @@ def _all_literals(left: frozenset[str] | None, right: frozenset[str] | None) -> 
 # A number, a boolean or a time.
 SCALAR = Bound(length=NUMBER_LENGTH)
 
-# What nothing is known of.
+# A value of which nothing is known.
 ANYTHING = Bound(size=OTHER_COUNT, length=OTHER_LENGTH, element=Bound(length=OTHER_LENGTH))
 
 _FIELDS: Mapping[str, Mapping[str, str]] = {
@@ -153,7 +153,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 
 
 def of_type(name: str, member: str) -> Bound:
-    """Return the bound of a value by its type, as it stands in TYPES, and the name of the member that it stands under."""
+    """Return the bound of a value by its type, as written in TYPES, and by the name of its member."""
     kind, _, inner = name.partition(":")
     if kind in {"list", "map"}:
         element = of_type(inner, member)
@@ -167,7 +167,7 @@ def of_type(name: str, member: str) -> Bound:
 
 @lru_cache(maxsize=1024)
 def _values_of(kind: str) -> int:
-    """Return how many values an object has. Few have all the members that they may have."""
+    """Return how many values an object has. Few objects have all possible members."""
     if kind in _OBJECT_VALUES:
         return _OBJECT_VALUES[kind]
     values = 1
@@ -177,7 +177,7 @@ def _values_of(kind: str) -> int:
 
 
 def of_value(value: object) -> Bound:
-    """Return the bound of a value that is known, such as one of `params`."""
+    """Return the bound of a known value, such as one of `params`."""
     if isinstance(value, str):
         return Bound(length=len(value), literals=frozenset([value]))
     if isinstance(value, Mapping):
@@ -188,7 +188,7 @@ def of_value(value: object) -> Bound:
 
 
 def of_object(value: object) -> Bound:
-    """Return the bound of what a Pod or a node has. A text in it may be anybody's: as a pattern it is taken for a bad one."""
+    """Return the bound of a value of a Pod or a node. A text in it may come from anybody: as a pattern it is priced as a bad one."""
     if isinstance(value, str):
         return Bound(length=len(value))
     if isinstance(value, dict):

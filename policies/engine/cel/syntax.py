@@ -1,9 +1,8 @@
-"""What an expression reads, taken from its checked syntax tree.
+"""The paths that an expression reads, found in its checked syntax tree.
 
-`cel-expr-python` serialises a compiled expression as cel.expr.CheckedExpr, so no parser of our own is needed. Two
-things are worked out here: the paths that the expression follows into OBJECTS; and its
-calls of `count`, which are taken out of the tree and put back as plain variables, so that Pods are counted once for
-all nodes instead of once per node.
+`cel-expr-python` serialises a compiled expression as cel.expr.CheckedExpr, so Berth needs no parser of its own. This module
+finds two things: the paths that the expression reads in OBJECTS; and its calls of `count`, which are replaced in the
+tree by plain variables, so that Pods are counted once for all nodes instead of once per node.
 """
 
 from collections.abc import Iterator
@@ -17,46 +16,46 @@ from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Path
 
 OBJECTS = frozenset({"pod", "requests", "namespaceObject", "node", "usage", "params", "victim"})
-# Those that are the same for all nodes, besides params.
+# The variables that are the same for all nodes, besides params.
 OF_POD = ("pod", "requests", "namespaceObject")
-# The types of Berth's own objects, as kubernetes_schema has Kubernetes'. Of a Namespace, Berth's watches keep name and labels.
+# The types of Berth's own objects, in the form of kubernetes_schema. Berth's watches keep only the name and labels of a Namespace.
 OWN_TYPES = {
     "usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"},
     "namespaceObject": {"metadata": "namespaceObject.metadata"},
     "namespaceObject.metadata": {"name": "string", "labels": "map:string"},
 }
-# What of a Pod `requests` is worked out from.
+# The fields of a Pod from which `requests` is computed.
 REQUESTED_BY: tuple[Path, ...] = tuple(
     ("spec", name) for name in ("containers", "initContainers", "overhead", "resources")
 )
-# What of a Pod says which namespace is `namespaceObject`.
+# The field of a Pod that selects `namespaceObject`.
 NAMED_BY: Path = ("metadata", "namespace")
-# What counts Pods, of the Pod's own namespace and of all.
+# The functions that count Pods, of the Pod's own namespace and of all.
 COUNT, COUNT_ALL = "count", "countInAllNamespaces"
 COUNTS = (COUNT, COUNT_ALL)
-# What these belong to, and how many arguments they take there.
+# The targets of these functions, and how many arguments they take there.
 COUNTED = {"node": 1, "cluster": 1, "topology": 2}
 RESERVED = OBJECTS | COUNTED.keys() | {"now"}
-# Names of Berth's that have come since loop variables were published that are called so, and what these are renamed to. No
-# author can spell that.
+# Names that Berth added after loop variables of these names may have been published, and what such variables are renamed to.
+# An author can't write the new names.
 NEWCOMERS = {"requests": "@requests", "namespaceObject": "@namespaceObject"}
-# How deep macros such as exists() and map() may stand in each other: each one multiplies the work.
+# How deep macros such as exists() and map() may be nested: each level multiplies the work.
 MAX_LOOPS = 2
 
 _CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
-# How the names of what reads a part of the clock begin, in a zone or in UTC. Nothing else of CEL's begins so.
+# The prefix of functions that read a part of the clock, in a zone or in UTC. No other CEL function begins like this.
 CLOCK: Final = "get"
-# The function that a zone goes through, and its overload. No author can spell it.
+# The function that wraps a zone, and its overload. An author can't write its name.
 ZONE, ZONE_OVERLOAD = "@zone", "berth_zone"
-# Numbers of a tree's own nodes stay far below.
+# Far above the ids of a tree's own nodes.
 _NUMBERS = 10**6
 
 
 class CountCall:
-    """A call of `count` that was taken out of a tree.
+    """A call of `count` that was removed from a tree.
 
-    `target` is node, cluster or topology; `variable` is the name that stands in its place; `arguments` are
-    expressions of their own, over OF_POD, params and now only. `everywhere`: Pods of all namespaces count.
+    `target` is node, cluster or topology; `variable` is the name that replaces the call; `arguments` are
+    separate expressions over OF_POD, params and now only. `everywhere`: Pods of all namespaces count.
     """
 
     def __init__(self, target: str, variable: str, arguments: list[bytes], *, everywhere: bool) -> None:
@@ -67,14 +66,14 @@ class CountCall:
 
 
 class Tree:
-    """A checked expression, taken apart. `serialized` is what to run, with the calls of `count` replaced."""
+    """A checked expression, analysed. `serialized` is the form to run, with the calls of `count` replaced."""
 
     def __init__(self, serialized: bytes) -> None:
         self._checked = unpack(serialized)
         self._reads: dict[str, set[Path]] = {name: set() for name in OBJECTS}
         self._bound: list[str] = []
         self._depth = 0
-        # Regular expressions that stand in the expression as constants.
+        # Regular expressions that are constants in the expression.
         self.regexes: list[tuple[syntax_pb2.Expr, str]] = []
         self.counts: list[CountCall] = []
         self._walk(self._checked.expr)
@@ -146,7 +145,7 @@ class Tree:
         for argument in call.args:
             self._check_count_argument(call.function, argument)
             self._walk(argument)
-        variable = f"@count{len(self.counts)}"  # no loop variable of the author's can be spelled like that
+        variable = f"@count{len(self.counts)}"  # an author can't write a loop variable of this name
         arguments = [self._subtree(argument) for argument in call.args]
         self.counts.append(CountCall(target, variable, arguments, everywhere=call.function == COUNT_ALL))
         put_variable(self._checked, expr, variable)
@@ -183,7 +182,7 @@ class Tree:
 
 
 def _chain(expr: syntax_pb2.Expr) -> tuple[str, Path] | None:
-    """Return (object, path) where the expression is nothing but steps from one of OBJECTS."""
+    """Return (object, path) where the expression consists only of steps from one of OBJECTS."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "ident_expr":
         name = expr.ident_expr.name
@@ -203,14 +202,14 @@ def _step(operand: syntax_pb2.Expr, field: str) -> tuple[str, Path] | None:
 
 
 def constant_string(expr: syntax_pb2.Expr) -> str | None:
-    """Return the text that an expression is, None where it isn't a constant text."""
+    """Return the value of a constant text, None where the expression isn't one."""
     if expr.const_expr.WhichOneof("constant_kind") == "string_value":
         return str(expr.const_expr.string_value)
     return None
 
 
 def children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
-    """Iterate over the sub-expressions that stand directly in an expression."""
+    """Iterate over the direct sub-expressions of an expression."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "select_expr":
         yield expr.select_expr.operand
@@ -231,7 +230,7 @@ def children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
 
 
 def free_names(expr: syntax_pb2.Expr) -> set[str]:
-    """Return the names that an expression reads, without the loop variables that it makes itself."""
+    """Return the names that an expression reads, without its own loop variables."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "ident_expr":
         return {expr.ident_expr.name}
@@ -244,7 +243,7 @@ def free_names(expr: syntax_pb2.Expr) -> set[str]:
 
 
 def _shortest(paths: set[Path]) -> list[Path]:
-    """Leave out every path that lies beneath another one."""
+    """Leave out every path that has another path as its prefix."""
     return sorted(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
 
 
@@ -256,7 +255,7 @@ def fault_at(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, message: s
 
 
 def taken_name(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, name: str) -> ExpressionError:
-    """Make the error that a loop variable has a name of Berth's."""
+    """Make the error that a loop variable has a name reserved by Berth."""
     return fault_at(checked, expr, f"{name} is a name of Berth's; give the loop variable another one")
 
 
@@ -264,7 +263,7 @@ def unpack(serialized: bytes) -> checked_pb2.CheckedExpr:
     """Read a serialised expression.
 
     Raises:
-        ExpressionError: it is nested deeper than protobuf reads (macros add levels that the source doesn't show).
+        ExpressionError: it is nested deeper than protobuf can read (macros add levels that the source doesn't show).
     """
     checked = checked_pb2.CheckedExpr()
     try:
@@ -291,7 +290,7 @@ def subtree(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr) -> bytes:
 
 
 def guard_zones(serialized: bytes) -> bytes:
-    """Put each zone of the clock into a call of ZONE."""
+    """Wrap each time zone argument in a call of ZONE."""
     checked = unpack(serialized)
     for number, zone in enumerate(list(_zones(checked.expr)), _NUMBERS):
         inner = syntax_pb2.Expr()
@@ -313,14 +312,14 @@ def _zones(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
 
 
 def with_loops_renamed(serialized: bytes) -> bytes:
-    """Rename loop variables that are called as NEWCOMERS: what was published before these came goes on as it did."""
+    """Rename loop variables with names in NEWCOMERS, so that expressions published before these names existed keep working."""
     checked = unpack(serialized)
     _rename(checked, checked.expr, frozenset())
     return pack(checked)
 
 
 def _rename(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, bound: frozenset[str]) -> None:
-    """Rename loop variables, and what reads them; `bound` holds those of the loops around the expression."""
+    """Rename loop variables, and the references to them; `bound` holds those of the loops around the expression."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "ident_expr" and expr.ident_expr.name in bound:
         put_variable(checked, expr, NEWCOMERS[expr.ident_expr.name])

@@ -1,8 +1,8 @@
 """Comparisons, arithmetic, logic and membership of lists over all nodes at once.
 
-An expression that has been taken apart is operators over columns and single values. Where all of these are numbers,
-booleans, texts or lists of such, numpy gives in microseconds what CEL gives in milliseconds. What CEL would treat otherwise
-(a missing value, mixed types, a number beyond 64 bits) is left to CEL: `vectorised` then gives None.
+A split expression consists of operators over columns and single values. Where all of these are numbers, booleans, texts or
+lists of these, numpy computes in microseconds what takes CEL milliseconds. Cases that CEL treats differently (a missing
+value, mixed types, a number beyond 64 bits) are left to CEL: `vectorised` then returns None.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +14,13 @@ import numpy.typing as npt
 from cel.expr import syntax_pb2
 
 _LIMIT = 2**63
-# Whole numbers up to here are the same as doubles.
+# Whole numbers up to this are exact as doubles.
 _EXACT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A column of texts: `codes` says which of `values` stands in each row."""
+    """A column of texts: `codes` says which of `values` each row has."""
 
     codes: npt.NDArray[np.int32]
     values: Sequence[str]
@@ -28,19 +28,19 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """What a list holds, or the keys of a map."""
+    """The elements of a list, or the keys of a map."""
 
     values: "Sequence[Operand]"
 
 
-# A column (one entry a row asked about) or a single value that holds for all rows.
+# A column (one entry for each requested row) or a single value that holds for all rows.
 Operand = (
     npt.NDArray[np.int64] | npt.NDArray[np.float64] | npt.NDArray[np.bool_] | Texts | int | float | bool | str | Members
 )
 
 
 class _LeftToCELError(Exception):
-    """Something isn't as it would have to be."""
+    """The operands aren't of a kind that numpy handles as CEL does."""
 
 
 def vectorised(expr: syntax_pb2.Expr, operands: Mapping[str, Operand]) -> Operand | None:
@@ -48,7 +48,7 @@ def vectorised(expr: syntax_pb2.Expr, operands: Mapping[str, Operand]) -> Operan
 
     Args:
         expr: an expression over variables and constants.
-        operands: what the variables stand for.
+        operands: the values of the variables.
     """
     try:
         return _evaluate(expr, operands)
@@ -95,7 +95,7 @@ def _is_double(operand: Operand) -> bool:
 
 
 def _as_double(operand: Operand) -> Operand:
-    """Return the doubles that numbers are compared as; CEL compares a whole number with a double by their values."""
+    """Return numbers as doubles for a comparison; CEL compares a whole number with a double by their values."""
     if _is_double(operand):
         return operand
     if not _is_number(operand) or max(map(abs, _range(operand))) > _EXACT:
@@ -118,7 +118,7 @@ def _arithmetic(function: Callable[[int, int], int]) -> Callable[[Operand, Opera
             return _of_doubles(function, left, right)
         corners = [function(first, second) for first in _range(left) for second in _range(right)]
         if not all(-_LIMIT <= corner < _LIMIT for corner in corners):
-            raise _LeftToCELError  # CEL says so where it overflows; numpy would wrap
+            raise _LeftToCELError  # CEL reports an overflow; numpy would wrap
         return function(left, right)  # type: ignore[arg-type] # numpy's operators are Python's
 
     return apply
@@ -127,7 +127,7 @@ def _arithmetic(function: Callable[[int, int], int]) -> Callable[[Operand, Opera
 def _of_doubles(function: Callable[..., Any], left: Operand, right: Operand) -> Operand:
     if not (_is_double(left) and _is_double(right)):
         raise _LeftToCELError
-    with np.errstate(all="ignore"):  # CEL has it as IEEE 754: 1.0 / 0.0 is infinite
+    with np.errstate(all="ignore"):  # as in CEL, by IEEE 754: 1.0 / 0.0 is infinite
         found = function(left, right)
     return found if isinstance(found, np.ndarray) else float(found)
 
@@ -151,7 +151,7 @@ def _remainder(left: Any, right: Any) -> Operand:
 
 
 def _quotient(left: Any, right: Any) -> Any:
-    """Return the quotient of whole numbers, towards zero. A divisor of zero and what could overflow are left to CEL."""
+    """Return the quotient of whole numbers, rounded towards zero. A divisor of zero and possible overflows are left to CEL."""
     if not (_is_number(left) and _is_number(right)) or not np.all(right) or _reaches_limit(left, right):
         raise _LeftToCELError
     size = np.abs(left) // np.abs(right)
@@ -160,7 +160,7 @@ def _quotient(left: Any, right: Any) -> Any:
 
 
 def _reaches_limit(*operands: Operand) -> bool:
-    """Return whether one of the numbers has no opposite of 64 bits."""
+    """Return whether the negation of one of the numbers doesn't fit 64 bits."""
     return any(_range(operand)[0] == -_LIMIT for operand in operands)
 
 
@@ -248,7 +248,7 @@ def _choose(condition: Operand, then: Operand, otherwise: Operand) -> Operand:
     return np.where(condition, then, otherwise)  # type: ignore[arg-type] # numbers or booleans, as was checked
 
 
-# What runs over columns.
+# The operators that run over columns.
 OPERATORS: dict[str, Callable[..., Operand]] = {
     "_&&_": _logical(_and),
     "_||_": _logical(_or),

@@ -26,7 +26,7 @@ class VictimExpression:
 
     Attributes:
         source: as it was written.
-        reads: the paths that it follows into victim, pod, node and params.
+        reads: the paths that it reads in victim, pod, node and params.
         reads_now: whether it reads the time.
 
     Raises:
@@ -46,7 +46,7 @@ class VictimExpression:
         self._size = VictimSize(self._compiled, self.reads)
 
     def check_fields(self) -> None:
-        """Check the fields that it reads against Kubernetes' own, of the victim against those that are kept.
+        """Check the fields that it reads against those of Kubernetes; those of the victim against the ones that Berth keeps.
 
         Raises:
             ExpressionError: there is no such field; with the nearest known name and the position.
@@ -54,11 +54,11 @@ class VictimExpression:
         check_fields(unpack(self._compiled))
 
     def cost(self, params: Mapping[str, object]) -> Cost:
-        """Estimate what it costs in a preemption, with these params of its rule set."""
+        """Estimate its cost in a preemption, with these params of its rule set."""
         return estimate_of_victims(self._compiled, params)
 
     def evaluate(self, objects: Mapping[str, Mapping[str, Any]], now: datetime) -> bool | EvaluationFault:
-        """Return whether the Pod may be removed. `objects` has all that the expression reads, by `reads`' names."""
+        """Return whether the Pod may be removed. `objects` has all values that the expression reads, under the names in `reads`."""
         data: Data = {name: pruned(objects[name], paths) for name, paths in self.reads.items() if paths}
         if (large := self._size.fault(data, objects.get("params", {}))) is not None:
             return large
