@@ -1,8 +1,8 @@
 """Which Assignments can take a Pod, found without asking each of them.
 
-Every Assignment is filed under one thing that it requires of a Pod: a scheduler name, a namespace, a PriorityClass, a kind of
-owner, a label or its value, of the Pod or of its namespace. Of what it requires, that is taken which the fewest Assignments require. What
-requires none of these is asked about for every Pod.
+Every Assignment is indexed by one thing that it requires of a Pod: a scheduler name, a namespace, a PriorityClass, a kind of
+owner, or a label (or its value) of the Pod or of its namespace. Of its requirements, the index uses the one that the fewest
+Assignments share. An Assignment that requires none of these is evaluated for every Pod.
 """
 
 from collections import Counter
@@ -15,18 +15,18 @@ from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import LabelMatch, Match
 from policies.engine.selectors import Labels, LabelSelector, Requirement, parse_selector
 
-# What a Pod without a schedulerName has.
+# The scheduler name of a Pod without a schedulerName.
 DEFAULT_SCHEDULER = "default-scheduler"
 
-# So many are filed between two pauses: a millisecond's work.
+# How many Assignments are indexed between two pauses: a millisecond's work.
 FILED_TOGETHER = 50
 
-# Something that a Pod or its namespace has: what it is, and its value.
+# A property of a Pod or of its namespace: its kind, and its value.
 Key = tuple[Hashable, ...]
 
 
 class MatchIndex:
-    """The positions of matches in their order, by what they require."""
+    """The positions of matches in their order, indexed by their requirements."""
 
     def __init__(self, matches: Sequence[Match], pause: Callable[[], None] = lambda: None) -> None:
         required: list[list[frozenset[Key]]] = []
@@ -50,7 +50,7 @@ class MatchIndex:
                 self._positions.setdefault(key, []).append(position)
 
     def candidates(self, pod: Pod, namespace_labels: Labels) -> list[int]:
-        """Return the positions, in order, of all matches that can take the Pod, and of few others."""
+        """Return the positions, in order, of all matches that can take the Pod, and of a few others."""
         positions = self._positions
         found = list(self._always)
         for key in _keys_of(pod, namespace_labels):
@@ -60,7 +60,7 @@ class MatchIndex:
 
 
 def unmet(match: Match, pod: Pod, namespace_labels: Labels) -> list[str]:
-    """Return what a match requires that a Pod hasn't, in words; nothing for a Pod that it takes."""
+    """Return, in words, the requirements of a match that a Pod doesn't meet; nothing for a Pod that it takes."""
     spec = pod.spec
     found = [
         f"{what} is {value or 'none'}, not {' or '.join(names)}"
@@ -97,7 +97,7 @@ def _unmet_labels(kind: str, selector: LabelMatch, labels: Labels) -> Iterator[s
 
 
 def _required(match: Match) -> Iterator[frozenset[Key]]:
-    """Iterate over what a match requires: a Pod that it takes has one of the keys of each set."""
+    """Iterate over the requirements of a match: a Pod that it takes has one of the keys of each set."""
     for kind, names in (
         ("scheduler", match.scheduler_names),
         ("namespace", match.namespaces),

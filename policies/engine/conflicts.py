@@ -1,7 +1,7 @@
-"""Assignments that stand in each other's way, by what their matches say alone.
+"""Assignments that conflict with each other, judged by their matches alone.
 
-Only what is sure is said. One Assignment covers another where each thing that it requires follows from what the other one requires.
-Two are apart where no Pod can meet both.
+Only certain conflicts are reported. One Assignment covers another where each of its requirements follows from the requirements of
+the other one. Two are apart where no Pod can match both.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ Kind = Literal["never reached", "hidden", "same order"]
 
 
 class Conflict(NamedTuple):
-    """An Assignment, the one before it that is in its way, and how.
+    """An Assignment, the earlier one that conflicts with it, and the kind of conflict.
 
     Attributes:
         kind: "never reached": the other takes every Pod that it could take; "hidden": it takes some of them, for another rule
             set or with other params, though neither is meant for all Pods of the other; "same order": their names decide between them.
-            The last two are said of those that require something of the same label or field.
+            The last two are reported only for Assignments that require something of the same label or field.
         name: of the Assignment.
-        other: of the one before it; its own name where it excludes itself.
+        other: of the earlier one; its own name where it excludes itself.
     """
 
     kind: Kind
@@ -46,9 +46,9 @@ class Conflict(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """What a value may be: one of `allowed`, where that isn't None, and none of `denied`.
+    """The values that are possible: one of `allowed`, where that isn't None, and none of `denied`.
 
-    `is_there` says whether there has to be one (True), may not be one (False), or either (None).
+    `is_there` says whether a value must exist (True), must not exist (False), or may do either (None).
     """
 
     allowed: frozenset[str] | None
@@ -57,11 +57,11 @@ class _Values(NamedTuple):
 
     @property
     def is_impossible(self) -> bool:
-        """Whether nothing meets it."""
+        """Whether no value is possible."""
         return self.allowed is not None and not self.allowed
 
     def and_also(self, other: "_Values") -> "_Values":
-        """Return what meets both."""
+        """Return the values that meet both."""
         denied = self.denied | other.denied
         allowed = self.allowed if other.allowed is None else other.allowed
         if self.allowed is not None and other.allowed is not None:
@@ -72,16 +72,16 @@ class _Values(NamedTuple):
         return _Values(None if allowed is None else allowed - denied, denied, there)
 
     def excludes(self, other: "_Values") -> bool:
-        """Return whether nothing meets both."""
-        # Nearly all pairs name different values: those are told apart without working out what meets both.
+        """Return whether no value meets both."""
+        # Nearly all pairs name different values: this tells them apart without computing the intersection.
         if self.allowed is not None and other.allowed is not None and self.allowed.isdisjoint(other.allowed):
             return True
         return self.and_also(other).is_impossible
 
     def follows_from(self, other: "_Values") -> bool:
-        """Return whether whatever meets the other meets this, too."""
+        """Return whether every value that meets the other meets this one, too."""
         if other.is_there is False:
-            # Without a value only what denies values, or asks for none, is met.
+            # A missing value meets only a requirement that denies values or asks for none.
             return self.is_there is not True
         if self.is_there is False or (self.is_there is True and other.is_there is None):
             return False
@@ -94,14 +94,14 @@ class _Values(NamedTuple):
 _BOTH_KINDS = frozenset({"ReplicaSet", DEPLOYMENT})
 _HAS_BOTH = "+".join(sorted(_BOTH_KINDS))
 
-# What a match requires of something: a field, and the label where it is one of labels.
+# What a match requirement is about: a field, and the label where the field is one of labels.
 _Place = tuple[str, str]
 _Required = Mapping[_Place, _Values]
 _FIELDS = Match.__struct_fields__
 
 
 class _Filed:
-    """Assignments with what they require, in their order, filed by it: of most others nothing is to be said.
+    """Assignments in their order, indexed by their requirements, so that most pairs needn't be compared.
 
     Two can only be in each other's way where they require something of the same label or field, or where the first takes every Pod.
     """
@@ -109,12 +109,12 @@ class _Filed:
     def __init__(self) -> None:
         self._all: list[tuple[Assignment, _Required]] = []
         self._always: list[int] = []
-        # Those that name values of a place by each of them, the others by None; and all.
+        # For each field or label: the Assignments by each value that they name, under None those that name none; and all of them.
         self._by_value: dict[tuple[_Place, str | None], list[int]] = {}
         self._by_place: dict[_Place, list[int]] = {}
 
     def add(self, each: Assignment, required: _Required) -> None:
-        """File one behind all others."""
+        """Add one after all others."""
         position = len(self._all)
         self._all.append((each, required))
         if not required:
@@ -125,7 +125,7 @@ class _Filed:
                 self._by_value.setdefault((place, value), []).append(position)
 
     def beside(self, required: _Required) -> Iterator[tuple[Assignment, _Required]]:
-        """Iterate over all that can be in the way of one that requires this, and over few others."""
+        """Iterate over all that can conflict with one that has these requirements, and over a few others."""
         found = set(self._always)
         for place, values in required.items():
             if values.allowed is None:
@@ -137,11 +137,11 @@ class _Filed:
 
 
 def conflicts(assignments: Sequence[Assignment], about: Collection[str] | None = None) -> list[Conflict]:
-    """Return the Assignments that others before them stand in the way of, in their order.
+    """Return the Assignments that conflict with an earlier one, in their order.
 
     Args:
         assignments: all of them.
-        about: names; conflicts of others with each other are left out. None leaves out nothing.
+        about: names; conflicts in which none of them takes part are left out. None leaves out nothing.
     """
     found: list[Conflict] = []
     before, asked_before = _Filed(), _Filed()
@@ -166,7 +166,7 @@ def _conflicts_of(each: Assignment, mine: _Required, before: Iterable[tuple[Assi
             continue
         if _covers(theirs, mine):
             return [Conflict("never reached", each.name, other.name)]
-        # What requires quite other things of a Pod can nearly always share one, and is seldom meant for it.
+        # Assignments with quite different requirements can nearly always match one Pod together, and it is seldom a mistake.
         if (each.rule_set, each.params) == (other.rule_set, other.params) or mine.keys().isdisjoint(theirs):
             continue
         if each.order == other.order:
@@ -205,7 +205,7 @@ def _required(match: Match) -> _Required:
 
 
 def _of_owners(kinds: frozenset[str]) -> frozenset[str]:
-    """Return which owners meet these kinds; one Pod has one of them, so that matches without a common one are apart."""
+    """Return the owners that meet these kinds. A Pod has exactly one of them, so matches without a common one are apart."""
     return kinds if kinds.isdisjoint(_BOTH_KINDS) else kinds | {_HAS_BOTH}
 
 

@@ -48,30 +48,31 @@ from policies.engine.status import PASSED, Code, Status, Verdicts
 from policies.engine.validation import make_builtin
 from policies.engine.victims import CompiledVictimRule, protected_pods
 
-# What `now` is in a test that doesn't say.
+# The `now` of a test that doesn't set it.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
-# The refusal of nodes that rules were not asked about before the time was up.
+# The refusal of nodes that rules had not evaluated when the deadline passed.
 NOT_IN_TIME = Status(Code.ERROR, "rules could not be evaluated in time")
 
 _MAX_POINTS = 10
 
-# Of a rule set, without the rules that are out of force for a Pod. Labels of Pods choose which, so their number has to end.
+# Variants of a rule set, each without the rules that are out of force for a Pod. Pod labels select the variant, so their number
+# needs a limit.
 _MOST_VARIANTS = 64
 # Params of Assignments whose columns are made before a Revision is served: each takes up to a tenth of a second on 5,000 nodes.
 _MOST_WARMED = 32
 
 
 class CompiledRuleSet:
-    """A rule set ready to decide with. Rules that are off are left out; shadow ones are evaluated and don't count.
+    """A compiled rule set. Rules that are off are left out; shadow rules are evaluated, but don't count.
 
     Attributes:
-        params: what expressions see as `params`.
-        overrides: which of these an Assignment gave; empty for the rule set's own.
-        key: what tells it from the same rule set with other params, within a Revision.
+        params: the value that expressions see as `params`.
+        overrides: the params that an Assignment set; empty where all are the rule set's own.
+        key: distinguishes it, within a Revision, from the same rule set with other params.
         counts_pods: whether an answer depends on Pods that were placed a moment ago.
         reads: the kinds of objects that the rules read besides Nodes, Pods and Namespaces.
-        joins_params: whether its columns of nodes go by params.
+        joins_params: whether its columns of nodes depend on params.
     """
 
     def __init__(self, rule_set: RuleSet) -> None:
@@ -99,7 +100,7 @@ class CompiledRuleSet:
         self.joins_params = any(rule.joins_params for rule in made)
         # Whether any of the filters, and whether any of the scores, is in mode shadow.
         self._shadows = tuple(any(rule.mode == "shadow" for rule, _ in rules) for rules in (filters, scores))
-        # What is left of it without some rules, by what tells it from others.
+        # Its variants without some rules, by key.
         self._left: dict[Hashable, CompiledRuleSet] = {}
         self._enforced: CompiledRuleSet | None = None
         if any(self._shadows):
@@ -110,7 +111,7 @@ class CompiledRuleSet:
             )
 
     def with_params(self, overrides: Mapping[str, Any]) -> "CompiledRuleSet":
-        """Return the rule set with some of its params in place of its own. What is compiled is shared."""
+        """Return the rule set with other params in place of some of its own. The compiled rules are shared."""
         found = copy.copy(self)
         found.overrides = overrides
         found.params = overridden(self.params, overrides)
@@ -121,7 +122,7 @@ class CompiledRuleSet:
 
     @property
     def enforced(self) -> "CompiledRuleSet":
-        """The rule set without filters and scores in mode shadow: what an answer is made by."""
+        """The rule set without filters and scores in mode shadow: the rules that decide the answer."""
         return self._enforced or self
 
     def has_shadows(self, *, scoring: bool) -> bool:
@@ -153,7 +154,7 @@ class CompiledRuleSet:
         return {rule.key for rules in (self.filters, self.scores, self.victims) for rule, _ in rules}
 
     def only_counting(self) -> "CompiledRuleSet":
-        """Return the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
+        """Return the rule set with nothing but its enforced filters that count Pods: they are evaluated again at binding."""
         counting = copy.copy(self)
         counting.take([(rule, made) for rule, made in self.filters if rule.mode == "enforce" and made.counts_pods], [])
         return counting
@@ -167,15 +168,15 @@ def _make_score(rule: ScoreRule) -> Score:
     return make_builtin(BUILTIN_SCORES, rule) if rule.builtin else ExpressionScore(rule)
 
 
-# Among the codes of a FilterColumn: the rule wasn't asked about the node, another one had refused it.
+# A code of FilterColumn: the rule wasn't evaluated on the node, since another rule had refused it.
 NOT_EVALUATED = -2
 
 
 class FilterColumn(NamedTuple):
     """What one filter rule said, in the order asked: `codes` as in Verdicts, or NOT_EVALUATED.
 
-    `faults` says on how many nodes it could not be evaluated, by message. `is_silent` says that it let all pass that no
-    rule before it had refused: its codes follow from theirs.
+    `faults` says on how many nodes it could not be evaluated, by message. `is_silent` says that it passed every node that no
+    earlier rule had refused, so its codes follow from theirs.
     """
 
     rule: FilterRule
@@ -185,7 +186,7 @@ class FilterColumn(NamedTuple):
     is_silent: bool = False
 
     def at(self, position: int) -> Status | None:
-        """Return the status of one node; None for success and where the rule wasn't asked."""
+        """Return the status of one node; None for success and where the rule wasn't evaluated."""
         code = int(self.codes[position])
         return None if code < 0 else self.statuses[code]
 
@@ -203,17 +204,17 @@ class Answer:
 
     Args:
         names: the names of the nodes.
-        rows: which of `names` were asked about, in which order. None for all of them as they stand.
+        rows: which of `names` were asked about, in which order. None for all of them in their own order.
 
     Attributes:
-        filters: what each filter rule said.
+        filters: the result of each filter rule.
         refusal: per node the enforced refusal, as a position in `refusals`; -1 where the node is feasible.
         refusals: the statuses of the rules that refused a node.
         scored: the positions that were scored.
-        scores: what each score rule gave.
+        scores: the result of each score rule.
         totals: sum(weight x raw) beside `scored`: exact, what the binding loop ranks by.
         points: the same on the extender's scale, 0..10.
-        missed: the names of the rules, filters first, that the deadline left no time for.
+        missed: the names of the rules, filters first, that weren't evaluated before the deadline.
     """
 
     def __init__(self, names: Sequence[str], rows: Rows | None = None) -> None:
@@ -230,7 +231,7 @@ class Answer:
 
     @property
     def timed_out(self) -> bool:
-        """Whether time was up before every rule was asked."""
+        """Whether the deadline passed before every rule was evaluated."""
         return bool(self.missed)
 
     @property
@@ -246,7 +247,7 @@ class Answer:
 
     @cached_property
     def names(self) -> list[str]:
-        """The nodes in the order asked. Listed when first asked for: on a big cluster that takes longer than a rule."""
+        """The nodes in the order asked. The list is made on first use: on a big cluster that takes longer than a rule."""
         return list(self._names) if self._rows is None else self._named(np.arange(len(self._rows)))
 
     def name_at(self, position: int) -> str:
@@ -324,10 +325,9 @@ def decide(
         filtering: False takes all nodes for feasible, as /prioritize does.
         scoring: False leaves the scores out.
         whole: evaluate every rule on every node, and score (and normalise over) all of them.
-        deadline: says whether time is up. It is asked once before each rule, and not any more once it has said so: the
-            rule set's `failures.deadline` then decides on nodes that an enforced filter wasn't asked about, and
-            scores that weren't asked count 0. A rule inside which the cycle's `give_way` raises DeadlineError counts
-            as one that wasn't asked.
+        deadline: says whether time is up. It is called once before each rule, until it returns true. The rule set's
+            `failures.deadline` then decides on nodes that an enforced filter has not evaluated, and scores that were not
+            evaluated count 0. A rule inside which the cycle's `give_way` raises DeadlineError counts as not evaluated.
 
     Returns:
         The Answer, in the order of `rows`.
@@ -343,7 +343,7 @@ def decide(
 
 
 def stop_before(number: int) -> Callable[[], bool]:
-    """Return a deadline that is over once so many rules were asked: how a replay ends where the Decision did."""
+    """Return a deadline that passes after so many rules: with it a replay stops where the Decision did."""
     left = iter(range(number))
     return lambda: next(left, None) is None
 
@@ -364,7 +364,7 @@ def run_filters(
     """Run the filters in order; a node that one has refused isn't asked about again unless `whole`."""
     remaining: Rows | None = None  # all
     asked = rows
-    all_pass: npt.NDArray[np.int32] | None = None  # the codes of a rule that lets all pass that are left
+    all_pass: npt.NDArray[np.int32] | None = None  # the codes of a rule that passes all the remaining nodes
     for index, (rule, made) in enumerate(rule_set.filters):
         verdicts = None if deadline is not None and deadline() else _filtered(made, cycle, asked)
         if verdicts is None:
@@ -397,7 +397,7 @@ def run_filters(
 
 
 def _filtered(made: Filter, cycle: Cycle, rows: Rows) -> Verdicts | None:
-    """Ask a filter; None when time was up before it had ended."""
+    """Evaluate a filter; None when time was up before it had ended."""
     try:
         cycle.give_way()
         return made.filter(cycle, rows)
@@ -406,7 +406,7 @@ def _filtered(made: Filter, cycle: Cycle, rows: Rows) -> Verdicts | None:
 
 
 def _spread(codes: npt.NDArray[np.int32], remaining: Rows, size: int) -> npt.NDArray[np.int32]:
-    """Return the codes of those that were asked about their places among all; who reads them doesn't write to them."""
+    """Return the codes of the evaluated nodes, spread to their places among all nodes. Callers must not write to them."""
     spread = np.full(size, NOT_EVALUATED, dtype=np.int32)
     spread[remaining] = codes
     spread.flags.writeable = False
@@ -414,7 +414,7 @@ def _spread(codes: npt.NDArray[np.int32], remaining: Rows, size: int) -> npt.NDA
 
 
 def _miss_filters(rule_set: CompiledRuleSet, index: int, answer: Answer) -> None:
-    """Leave out the filters from this one on. Where an enforced one is left out, the nodes pass or not, as `failures` says."""
+    """Leave out the filters from this one on. Where an enforced one is left out, `failures` decides whether the nodes pass."""
     missed = [rule for rule, _ in rule_set.filters[index:]]
     unasked = np.full(len(answer.refusal), NOT_EVALUATED, dtype=np.int32)
     answer.filters += [FilterColumn(rule, unasked, []) for rule in missed]
@@ -455,7 +455,7 @@ def run_scores(
 
 
 def _scored(made: Score, cycle: Cycle, rows: Rows) -> tuple[Numbers | None, Mapping[str, int]] | None:
-    """Ask a score; None when time was up before it had ended."""
+    """Evaluate a score; None when time was up before it had ended."""
     try:
         cycle.give_way()
         return made.score_with_faults(cycle, rows) if len(rows) else (None, {})
@@ -466,8 +466,8 @@ def _scored(made: Score, cycle: Cycle, rows: Rows) -> tuple[Numbers | None, Mapp
 def to_points(totals: Numbers, weights: int) -> Numbers:
     """Return sum(weight x score) / sum(weight) as whole numbers 0..10, rounded half up. No weights: 0.
 
-    A negative or absurd request can lead a built-in out of 0..100, as it does kube-scheduler's plugin (whose cycle fails
-    then); what goes out is cut to 0..10.
+    A negative or absurd request can take a built-in's score out of 0..100. kube-scheduler's plugin does the same, and its
+    cycle then fails; here the result is clamped to 0..10.
     """
     scale = 100 // _MAX_POINTS * max(weights, 1)
     points = (2 * totals + scale) // (2 * scale) if weights else np.zeros_like(totals)
@@ -475,7 +475,7 @@ def to_points(totals: Numbers, weights: int) -> Numbers:
 
 
 class CompiledMatch:
-    """An Assignment's match, ready to ask."""
+    """An Assignment's match, compiled."""
 
     def __init__(self, match: Match) -> None:
         self._match = match
@@ -484,11 +484,11 @@ class CompiledMatch:
         self._namespace_selector = _selector(space.match_labels, space.match_expressions)
 
     def takes(self, pod: Pod, namespace_labels: Labels) -> bool:
-        """Return whether everything that the match asks holds for the Pod."""
+        """Return whether the Pod meets every requirement of the match."""
         return self.may_take(pod) and matches_labels(self._namespace_selector, namespace_labels)
 
     def may_take(self, pod: Pod) -> bool:
-        """Return whether what the match asks of the Pod itself holds; nothing is asked about its namespace's labels."""
+        """Return whether the Pod meets the requirements on the Pod itself; those on its namespace's labels aren't evaluated."""
         match = self._match
         return (
             (not match.scheduler_names or (pod.spec.scheduler_name or "default-scheduler") in match.scheduler_names)
@@ -530,7 +530,7 @@ class Choice:
 
 
 class FiledAssignments:
-    """The Assignments of a Revision in their order, ready to ask. The next Revision has the same ones where none changes."""
+    """The Assignments of a Revision in their order, compiled. The next Revision shares them where none changes."""
 
     def __init__(self, ordered: list[Assignment], pause: Callable[[], None]) -> None:
         self._ordered = ordered
@@ -546,18 +546,18 @@ class FiledAssignments:
         return self._ordered == ordered
 
     def taking(self, pod: Pod, namespace_labels: Labels) -> Iterator[Assignment]:
-        """Iterate, in order, over those that take the Pod."""
+        """Iterate, in order, over the Assignments that take the Pod."""
         for position in self._index.candidates(pod, namespace_labels):
             if self._matches[position].takes(pod, namespace_labels):
                 yield self._ordered[position]
 
     def may_take(self, pod: Pod) -> bool:
-        """Return whether any takes the Pod, whatever the labels of its namespace."""
+        """Return whether any Assignment can take the Pod, whatever the labels of its namespace."""
         return any(match.may_take(pod) for match in self._matches)
 
 
 def _compiled(rule_set: RuleSet) -> CompiledRuleSet:
-    """Compile a rule set; a fault in it names it, for who reads it in a log."""
+    """Compile a rule set. The message of a fault names the rule set, since the message may stand in a log."""
     try:
         return CompiledRuleSet(rule_set)
     except (ExpressionError, msgspec.ValidationError, KeyError) as error:
@@ -566,7 +566,7 @@ def _compiled(rule_set: RuleSet) -> CompiledRuleSet:
 
 
 class CompiledRevision:
-    """A Revision ready to decide with. It never changes: a process swaps the whole of it.
+    """A compiled Revision. It never changes: a process replaces it as a whole.
 
     Raises:
         ExpressionError: a rule can't be compiled (written by a newer Berth); names the rule set.
@@ -584,14 +584,14 @@ class CompiledRevision:
 
         Args:
             revision: what is published.
-            former: its compiled rule sets, and its Assignments, are taken where the new Revision has the same.
+            former: the Revision before; its compiled rule sets and Assignments are reused where they haven't changed.
             pause: called after each rule set that was compiled, and now and then while Assignments are filed.
         """
         self.revision = revision
         self.number = revision.number
         known = former.rule_sets if former else {}
         self.rule_sets: dict[str, CompiledRuleSet] = {}
-        # What hasn't decided yet and has columns that no other has: new rule sets, and those of them with new params.
+        # Rule sets that haven't decided yet and need columns of their own: new ones, and those with new params.
         self.to_warm: list[CompiledRuleSet] = []
         for rule_set in revision.rule_sets:
             found = known.get(rule_set.name)
@@ -600,7 +600,7 @@ class CompiledRevision:
                 self.to_warm.append(found)
                 pause()
             self.rule_sets[rule_set.name] = found
-        # Those with params that Assignments give: one for all Assignments that give the same.
+        # Rule sets with the params of Assignments: one for all Assignments that set the same params.
         self._variants: dict[Hashable, CompiledRuleSet] = {}
         self._given: dict[str, CompiledRuleSet] = {}
         self.reads = frozenset[str]().union(*(rule_set.reads for rule_set in self.rule_sets.values()))
@@ -617,13 +617,13 @@ class CompiledRevision:
 
     @cached_property
     def digest(self) -> str:
-        """The digest that the Revision is stored under; of one that isn't stored its document's."""
+        """The digest that the Revision is stored under; for one that isn't stored, the digest of its document."""
         return self.revision.digest or sha256(encode(self.revision)).hexdigest()
 
     def choose(self, pod: Pod, snapshot: Snapshot, now: datetime) -> Choice:
         """Find what applies to a Pod: the first Assignment in order that takes it; shadow ones don't end the search.
 
-        `now` is the moment that rules see: what is out of force depends on it.
+        `now` is the moment that rules see: it decides which Pauses and Exemptions are in force.
         """
         choice = Choice()
         out = self.suspensions.of(pod, now) if self.suspensions else None
@@ -657,7 +657,7 @@ class CompiledRevision:
         key, rule_set = key_of(assignment.rule_set, assignment.params), self.rule_sets[assignment.rule_set]
         if key not in self._variants:
             known = former._variants.get(key) if former else None  # noqa: SLF001 - its own kind
-            # The very one where nothing changed: by it earlier answers are told to hold still.
+            # The same object where nothing changed: callers tell by its identity that earlier answers still hold.
             is_same = known is not None and known.source is rule_set.source
             self._variants[key] = known if known and is_same else rule_set.with_params(assignment.params)
             if not is_same and rule_set.joins_params and len(self._variants) <= _MOST_WARMED:
@@ -670,7 +670,7 @@ class CompiledRevision:
 
 
 def run_tests(rule_set: RuleSet) -> list[Fault]:
-    """Run the tests inside a rule set. Gives a fault for each expectation that isn't met; empty when all hold."""
+    """Run the tests inside a rule set. Returns a fault for each expectation that isn't met; empty when all hold."""
     if not rule_set.spec.tests:
         return []
     compiled = CompiledRuleSet(rule_set)
@@ -694,7 +694,7 @@ def _cycle_of(compiled: CompiledRuleSet, test: RuleSetTest) -> Cycle:
 
 
 def _compare(test: RuleSetTest, answer: Answer) -> list[tuple[str, str]]:
-    """Return the members of what is expected that aren't met, each with a sentence."""
+    """Return the members of the expectation that aren't met, each with a sentence."""
     expect = test.expect
     found: list[tuple[str, str]] = []
     if expect.feasible is not None and sorted(expect.feasible) != sorted(answer.feasible):

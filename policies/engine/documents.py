@@ -1,6 +1,6 @@
 """Reading of the documents that hold no expression: Assignments, PriorityClasses, Pauses and Exemptions; and how all are written.
 
-Rule sets are read in `policies.engine.validation`, which needs CEL and every built-in. Who reads none needs neither.
+Rule sets are read in `policies.engine.validation`, which needs CEL and every built-in. Code that reads no rule sets needs neither.
 """
 
 import re
@@ -40,14 +40,14 @@ _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SCHEDULER_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./:]*[A-Za-z0-9])?")
 _MAX_SUBDOMAIN = 253
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-# What Kubernetes allows: an int32, and nothing above a billion, which is where its own classes are.
+# The range that Kubernetes allows: an int32, at most a billion. Its own classes are above that.
 PRIORITY_VALUES = (-(2**31), 1_000_000_000)
 SYSTEM_PREFIX = "system-"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _PRIORITY_CLASS = {"value", "globalDefault", "preemptionPolicy", "adopt", "deletionPolicy"}
 KUBERNETES_GROUP = "scheduling.k8s.io/"
 _KUBERNETES_PRIORITY_CLASS = frozenset({"value", "globalDefault", "description", "preemptionPolicy"})
-# Members of metadata that say nothing of the class itself (k8s.io/apimachinery v0.36.3 meta/v1/types.go).
+# Members of metadata that don't describe the class itself (k8s.io/apimachinery v0.36.3 meta/v1/types.go).
 _OF_THE_API_SERVER = frozenset(
     {"annotations", "creationTimestamp", "generation", "labels", "managedFields", "resourceVersion", "selfLink", "uid"}
 )
@@ -60,7 +60,7 @@ _TARGETS = "everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE for 
 _ASSIGNMENT = {"order", "ruleSet", "match", "mode", "percent", "params"}
 _MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames", "ownerKinds"}
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
-# Kinds that own no Pods themselves, and the kind between, which is what a Pod shows.
+# Kinds that don't own Pods directly, and the kind in between that a Pod's owner reference names.
 _OWNERS_OF_OWNERS = {"CronJob": "Job"}
 
 
@@ -159,7 +159,7 @@ def _read_target(spec: Reader, kinds: Collection[str], wanted: str) -> str:
 
 
 def _read_needed(reader: Reader, member: str) -> str:
-    """Read a text that must say something."""
+    """Read a text that must not be blank."""
     text = reader.text(member)
     if not text.strip() and reader.raw(member) in (None, text):  # one of another type has its fault already
         reader.fault(member, "is needed")
@@ -167,7 +167,7 @@ def _read_needed(reader: Reader, member: str) -> str:
 
 
 def _read_explanation(spec: Reader, member: str) -> str:
-    """Read a text that people are to read: it is needed, and short."""
+    """Read an explanation for people: it is required, and short."""
     text = _read_needed(spec, member)
     if len(text) > MAX_EXPLANATION_LENGTH:
         spec.fault(member, f"must be at most {MAX_EXPLANATION_LENGTH} characters, not {len(text)}")
@@ -185,7 +185,7 @@ def _read_moment(spec: Reader, member: str) -> str:
 
 
 def moment_of(text: str) -> datetime | None:
-    """Return a moment in UTC; None for a text that is none."""
+    """Return a moment in UTC; None for a text that isn't a time."""
     try:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo is not None else None
@@ -215,9 +215,9 @@ def _is_subdomain(name: str) -> bool:
 
 
 def read_kubernetes_priority_class(document: dict[str, Any]) -> PriorityClass:
-    """Check Kubernetes' own PriorityClass, whose members stand at the top. Faults have the paths of that document.
+    """Check Kubernetes' own PriorityClass, whose members are at the top level. Faults have the paths of that document.
 
-    What the API server writes into metadata is passed over, and so are labels and annotations: Berth leaves them as they are.
+    The metadata that the API server writes is ignored, and so are labels and annotations: Berth leaves them as they are.
     """
     top = Reader(
         document, "", _refuse_not_json(document), {"apiVersion", "kind", "metadata", *_KUBERNETES_PRIORITY_CLASS}
@@ -242,7 +242,7 @@ def read_kubernetes_priority_class(document: dict[str, Any]) -> PriorityClass:
 
 
 def document_of(value: Document) -> dict[str, Any]:
-    """Return the document that reads as this value; members that hold their default are left out."""
+    """Return the document for this value; members that hold their default are left out."""
     metadata = {"name": value.name} | ({"description": value.description} if value.description else {})
     if isinstance(value, RuleSet):
         spec = msgspec.to_builtins(value.spec)
@@ -257,7 +257,7 @@ def document_of(value: Document) -> dict[str, Any]:
 
 
 def _refuse_not_json(document: object) -> list[Fault]:
-    """Return the empty list of faults to go on with: what isn't JSON at all is refused before it is read."""
+    """Return an empty list of faults for reading. A value that isn't JSON is refused before it is read."""
     faults = list(islice(not_json(document), _MAX_JSON_FAULTS))
     if faults:
         raise RuleSetError(faults)
@@ -266,7 +266,7 @@ def _refuse_not_json(document: object) -> list[Fault]:
 
 @contextmanager
 def envelope(document: object, kind: str, known: set[str]) -> Iterator[tuple[str, str, Reader]]:
-    """Read what documents of all kinds have: name and description, and what is to be read of `spec`.
+    """Read what documents of all kinds have: name and description, and a reader for `spec`.
 
     Raises:
         RuleSetError: at the end, with every fault that was found until then.
@@ -336,7 +336,7 @@ def _read_owner_kinds(reader: Reader) -> list[str]:
 
 
 def _read_names(reader: Reader, member: str, grammar: re.Pattern[str], wanted: str) -> list[str]:
-    """Read names as Kubernetes has them: what can't be one matches no Pod, however much it looks like one that does."""
+    """Read names that Kubernetes accepts. An invalid name would match no Pod, even where it looks like one that does."""
     names = reader.texts(member)
     for index, name in enumerate(names):
         if len(name) > _MAX_SUBDOMAIN or not grammar.fullmatch(name):

@@ -7,7 +7,7 @@ class Fault(msgspec.Struct, frozen=True):
     """One thing wrong with a document.
 
     `path` is the place in the document ("spec.filters[0].expression"); `line` and `column`, counted from 1, are the
-    position inside the expression that stands there, 0 when there is none.
+    position inside the expression at that path, 0 when there is none.
     """
 
     path: str
@@ -47,4 +47,4 @@ class ObjectError(ValueError):
 
 
 class DeadlineError(Exception):
-    """Time was up while a rule was asked. Raised by `Cycle.give_way`; what the rule set chose decides then."""
+    """Time was up while a rule was being evaluated. Raised by `Cycle.give_way`; the rule set's `failures.deadline` then decides."""

@@ -1,7 +1,8 @@
-"""Why a rule says what it says of a node: what it saw, what it wanted, and what would change the answer. Pure.
+"""Why a rule gave its answer for a node: what it read, what it required, and what would change the answer. Pure.
 
-A filter is asked again about the one node, and once more beside the Pods that are nominated to it; scores are those of
-`decision.decide`, or of the answer that is given, over the nodes asked about. So the answers are the engine's own. Sentences are for people and may change; programs read the members.
+A filter is evaluated again for the one node, and once more with the Pods that are nominated to it. Scores are those of
+`decision.decide`, or of the given answer, over the nodes asked about. So the answers are the engine's own. Sentences are
+for people and may change; programs read the members.
 """
 
 from itertools import islice
@@ -23,16 +24,16 @@ _MAX_POINTS = 10
 
 
 class Explanation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """What one rule says of one node, and why.
+    """The answer of one rule for one node, and why.
 
     Attributes:
         code: of a filter as in Status; of a score Scored, or NotScored for a node that a filter refused.
-        asked: False where an earlier filter had refused the node, so that this one's word doesn't count.
-        seen: what the rule looked at -> the value, None where there is nothing.
-        wanted: what has to hold; of a score what it goes by.
+        asked: False where an earlier filter had refused the node, so that this rule's answer doesn't count.
+        seen: what the rule read -> the value, None where there is nothing.
+        wanted: the condition that has to hold; for a score, what it depends on.
         remedy: what would change the answer, empty where that isn't known.
-        value: what a score's expression gave, None for a built-in.
-        bounds: between what the value counted.
+        value: the value of a score's expression, None for a built-in.
+        bounds: the values that count as 0 and 100.
         raw: 0..100.
         contribution: what the score added to the node's 0..10 points, before they are rounded.
     """
@@ -56,7 +57,7 @@ class Explanation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
 
 
 class NodeExplanation(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What a rule set says of a Pod and a node, rule by rule. `points` are 0..10, None for a node without scores."""
+    """The answers of a rule set for a Pod and a node, rule by rule. `points` are 0..10, None for a node without scores."""
 
     pod: str
     node: str
@@ -67,14 +68,14 @@ class NodeExplanation(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     rules: list[Explanation]
 
     def text(self) -> str:
-        """Return all of it for people, a line a rule."""
+        """Return the explanation for people, one line for each rule."""
         verdict = "may use" if self.feasible else "may not use"
         points = "" if self.points is None else f", {self.points} of {_MAX_POINTS} points"
         return "\n".join([f"{self.pod} {verdict} {self.node}{points}", *(f"- {rule.sentence}" for rule in self.rules)])
 
 
 class _Question(NamedTuple):
-    """One node of a cycle, and the rule set's version as it stands in sentences."""
+    """One node of a cycle, and the rule set's version as sentences write it."""
 
     cycle: Cycle
     row: int
@@ -94,12 +95,12 @@ def explain_node(
         rule_set: the rules.
         cycle: the Pod, the Snapshot and the moment.
         name: the node.
-        rows: the nodes asked about, this one among them, which scores are given over; all of the Snapshot without it.
-        answer: what the rule set says of these; worked out without it.
+        rows: the nodes asked about, this one among them; scores are computed over them. All of the Snapshot when None.
+        answer: the rule set's answer for these nodes; computed here when None.
 
     Raises:
-        ObjectError: no node of the Snapshot is called so.
-        DeadlineError: by the cycle's `give_way`.
+        ObjectError: the Snapshot has no node of this name.
+        DeadlineError: raised by the cycle's `give_way`.
     """
     row = cycle.table.row_of.get(name)
     if row is None:
@@ -140,7 +141,7 @@ def _refuses(found: Explanation) -> bool:
 
 
 def _beside_nominated(question: _Question, rule_set: CompiledRuleSet) -> list[Explanation]:
-    """Return the first filter that refuses the node beside the Pods that are nominated to it, where one does."""
+    """Return the first filter that refuses the node once the Pods nominated to it are there, if one does."""
     cycle, name = question.cycle, question.name
     together = cycle.snapshot.with_nominated(cycle.pod) if cycle.snapshot.nominated else None
     if together is None or together.node(name) is cycle.snapshot.node(name):
@@ -185,7 +186,7 @@ def _explain_filter(
 
 
 def _sentence(*parts: str) -> str:
-    """Join what there is; the parts begin small and stand after full stops as they are."""
+    """Join the parts that aren't empty. Each begins with a small letter, and keeps it after a full stop."""
     return (
         ". ".join(f"{part[0].upper()}{part[1:]}" if index else part for index, part in enumerate(parts) if part) + "."
     )

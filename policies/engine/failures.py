@@ -1,4 +1,4 @@
-"""What to answer while something that Berth needs is away: each rule set's own choice, applied to what is away. Pure."""
+"""The answer while something that Berth depends on is unavailable: each rule set's own choice, applied to it. Pure."""
 
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ _STRICTNESS = ("decide", "pass", "refuse")
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What works at the moment. The age is infinite where the cluster was never seen."""
+    """Which dependencies are available at the moment. The age is infinite where the cluster was never seen."""
 
     snapshot_age_seconds: float
     database_reachable: bool = True
@@ -27,17 +27,17 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fallback(NamedTuple):
-    """What to do, and the constant text of why: the reason of a refusal. Empty when nothing is away."""
+    """What to do, and the constant text of the cause: the reason of a refusal. Empty when everything is available."""
 
     action: Action
     cause: str
 
 
 def choose_fallback(failures: Failures, conditions: Conditions) -> Fallback:
-    """Apply a rule set's choices. Of several things that are away the strictest choice wins: refuse, pass, decide.
+    """Apply a rule set's choices. When several things are unavailable the strictest choice wins: refuse, pass, decide.
 
-    Of equal ones the cause is the first of: stale Snapshot, API server, database, Redis. The choice for the API server
-    counts from the first moment, and goes on counting beside the other one when the Snapshot has become stale.
+    Among equal choices the cause is the first of: stale Snapshot, API server, database, Redis. The choice for the API server
+    applies from the first moment, and still applies when the Snapshot has become stale.
     """
     found = [
         Fallback(_ACTIONS[choice], cause)
@@ -57,7 +57,7 @@ def choose_fallback(failures: Failures, conditions: Conditions) -> Fallback:
 
 
 def came_back(before: Conditions, now: Conditions) -> frozenset[str]:
-    """Return what isn't away any more that was, by the causes of a Fallback. A younger Snapshot counts as one that isn't stale."""
+    """Return the things that are available again, by the causes of a Fallback. A younger Snapshot counts as one that isn't stale."""
     gone = {
         SNAPSHOT_STALE: now.snapshot_age_seconds < before.snapshot_age_seconds,
         API_SERVER_AWAY: now.api_server_reachable and not before.api_server_reachable,

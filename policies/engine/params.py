@@ -1,4 +1,4 @@
-"""Params of a rule set with those of an Assignment in their place, and whether these are of the same types."""
+"""Params of a rule set, overridden by those of an Assignment, and whether the types of both agree."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -14,12 +14,12 @@ _WHOLE, _FRACTION = "a whole number", "a number with a fraction"
 
 
 def overridden(params: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return params with some in place of others. A whole number where the rule set has a fraction becomes one, for CEL tells them apart."""
+    """Return params with overrides. A whole number becomes a double where the rule set has a double, since CEL distinguishes them."""
     return {**params, **{name: _as(_Own([params.get(name)]), value) for name, value in overrides.items()}}
 
 
 def key_of(rule_set: str, overrides: Mapping[str, Any]) -> Hashable:
-    """Return what tells a rule set with these params from the same one with others."""
+    """Return a key that distinguishes a rule set with these params from the same one with others."""
     return rule_set, msgspec.json.encode(overrides, order="sorted")
 
 
@@ -39,9 +39,9 @@ def _no_such(rule_set: str, params: Mapping[str, Any], unknown: Fault) -> str:
 
 
 def _mismatches(own: "_Own", given: object, path: str, rule_set: str, *, is_named: bool = True) -> Iterator[Fault]:
-    """Iterate over what is of another type than in the rule set: the value, or a part of a list or an object.
+    """Iterate over the values of another type than in the rule set: the value itself, or parts of a list or an object.
 
-    `is_named` says whether the rule set has it by that name; else `own` are others beside it.
+    `is_named` says whether the rule set has a value of that name; otherwise `own` holds the values beside it.
     """
     if own.may_be_any:
         return
@@ -58,14 +58,14 @@ def _mismatches(own: "_Own", given: object, path: str, rule_set: str, *, is_name
 
 
 class _Own:
-    """What a rule set has in one place: a value, or several that stand side by side in a list or an object."""
+    """The rule set's values in one place: one value, or several side by side in a list or an object."""
 
     def __init__(self, values: Sequence[object]) -> None:
         self.values = values
 
     @cached_property
     def may_be_any(self) -> bool:
-        """Whether they say nothing of a type: there are none, or null is among them."""
+        """Whether they fix no type: there are none, or null is among them."""
         return not self.values or any(each is None for each in self.values)
 
     @cached_property
@@ -75,7 +75,7 @@ class _Own:
 
     @cached_property
     def are_fractions(self) -> bool:
-        """Whether they are numbers with a fraction, all of them."""
+        """Whether all of them are doubles."""
         return {type(each) for each in self.values} == {float}
 
     @cached_property
@@ -93,7 +93,7 @@ class _Own:
         return {name: _Own(values) for name, values in found.items()}
 
     def member(self, name: str) -> "_Own":
-        """Return the members of a name; where there are none, all members."""
+        """Return the members of this name; all members where there are none."""
         return self.members.get(name) or self._all_members
 
     @cached_property
@@ -117,7 +117,7 @@ def _type(value: object) -> str:
 
 
 def _as(own: _Own, value: Any) -> Any:
-    """Return a value with fractions where the rule set has nothing else."""
+    """Return a value whose numbers are doubles where the rule set has only doubles."""
     if isinstance(value, list):
         return [_as(own.parts, part) for part in value]
     if isinstance(value, dict):

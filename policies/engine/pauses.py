@@ -1,7 +1,8 @@
-"""What is out of force for a Pod at a moment: by a Pause for all Pods, by an Exemption for some. Pure.
+"""What is out of force for a Pod at a moment: a Pause concerns all Pods, an Exemption some. Pure.
 
-A rule that is out of force passes over the Pod: it refuses no node and gives no score. An Assignment is passed over, so that the next
-one may take the Pod. A rule set decides nothing for the Pods that its Assignments take, as if none took them; and so does everything.
+A rule that is out of force is skipped for the Pod: it refuses no node and gives no score. An Assignment that is out of force is
+skipped, so that the next one may take the Pod. A rule set that is out of force decides nothing for the Pods that its Assignments
+take, as if no Assignment took them. A Pause of everything does this for all rule sets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,12 +19,12 @@ EVERYTHING = "everything"
 RULE_SET = "RuleSet"
 ASSIGNMENT = "Assignment"
 
-# The controllers that make the owners of their Pods, which are called after them.
+# Controllers that create the owners of their Pods; the owners' names begin with the controller's.
 _BETWEEN = {"Deployment": "ReplicaSet", "CronJob": "Job"}
 
 
 class Target(NamedTuple):
-    """What a Pause or an Exemption is about. `rule` is empty for the whole of it."""
+    """The target of a Pause or an Exemption. `rule` is empty for the whole rule set."""
 
     kind: str
     name: str = ""
@@ -31,7 +32,7 @@ class Target(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Read a target as documents write it; one that can't be any names nothing."""
+        """Read a target as documents write it; an invalid one names nothing."""
         kind, _, rest = text.partition("/")
         name, _, rule = rest.partition("/")
         return cls(kind, name, rule)
@@ -41,12 +42,12 @@ class Target(NamedTuple):
 
 
 class Suspension(NamedTuple):
-    """A Pause or an Exemption, ready to ask.
+    """A Pause or an Exemption, compiled.
 
     Attributes:
         kind: Pause or Exemption.
-        until: when it ends; None for one that doesn't by itself.
-        pods: whom it is about; None for all Pods.
+        until: when it ends; None for one that doesn't end by itself.
+        pods: the Pods that it concerns; None for all Pods.
     """
 
     kind: str
@@ -88,13 +89,13 @@ class _Pods:
 
 
 class Suspensions:
-    """What a Revision has out of force."""
+    """The Pauses and Exemptions of a Revision."""
 
     def __init__(self, pauses: Iterable[Pause], exemptions: Iterable[Exemption]) -> None:
         self._of_all = [
             Suspension("Pause", each.name, Target.parse(each.target), ends_at(each.until)) for each in pauses
         ]
-        # A Pod is asked about those that name its namespace, and no others.
+        # Exemptions by namespace: for a Pod only those of its own are evaluated.
         self._by_namespace: dict[str, list[Suspension]] = {}
         for each in exemptions:
             pods: dict[str, list[_Pods]] = {}
@@ -116,7 +117,7 @@ class Suspensions:
         return OutOfForce(found) if found else None
 
     def gives_back_after(self, moment: datetime) -> bool:
-        """Return whether an Assignment comes back by itself after a moment: then another rule set decides about its Pods."""
+        """Return whether an Assignment comes back into force by itself after a moment: another rule set then decides on its Pods."""
         return any(each.target.kind == ASSIGNMENT and each.until and each.until > moment for each in self._of_all)
 
     def next_end(self, after: datetime) -> datetime | None:
@@ -125,7 +126,7 @@ class Suspensions:
 
 
 class OutOfForce:
-    """What is out of force for one Pod, by what."""
+    """What is out of force for one Pod, and the Pause or Exemption that causes it."""
 
     def __init__(self, suspensions: Iterable[Suspension]) -> None:
         self._by: dict[Target, Suspension] = {}
@@ -136,19 +137,19 @@ class OutOfForce:
                 self._rules.setdefault(each.target.name, {}).setdefault(each.target.rule, each)
 
     def everything(self) -> Suspension | None:
-        """Return what has everything out of force."""
+        """Return the Pause that puts everything out of force."""
         return self._by.get(Target(EVERYTHING))
 
     def assignment(self, name: str) -> Suspension | None:
-        """Return what has an Assignment out of force."""
+        """Return the Pause that puts an Assignment out of force."""
         return self._by.get(Target(ASSIGNMENT, name))
 
     def rule_set(self, name: str) -> Suspension | None:
-        """Return what has the whole of a rule set out of force."""
+        """Return the Pause or Exemption that puts a whole rule set out of force."""
         return self._by.get(Target(RULE_SET, name))
 
     def rules(self, rule_set: str) -> dict[str, Suspension]:
-        """Return what has rules of a rule set out of force, by the rule's key."""
+        """Return the Pauses and Exemptions that put rules of a rule set out of force, by the rule's key."""
         return self._rules.get(rule_set, {})
 
 
@@ -162,10 +163,10 @@ def without_rules(rule_set: RuleSet, keys: Collection[str]) -> RuleSet:
 
 
 def is_owned_by(pod: Pod, kind: str, name: str) -> bool:
-    """Return whether a workload owns a Pod: as its controller, or as a Deployment or CronJob by what stands between.
+    """Return whether a workload owns a Pod: as its controller, or as a Deployment or CronJob through the object in between.
 
-    These call the ReplicaSet and the Job after themselves (kubernetes v1.36.3 pkg/controller/deployment/sync.go,
-    pkg/controller/cronjob/utils.go), so that the Pod alone tells.
+    These derive the name of the ReplicaSet or Job from their own (kubernetes v1.36.3 pkg/controller/deployment/sync.go,
+    pkg/controller/cronjob/utils.go), so the Pod alone is enough to tell.
     """
     found = pod.metadata.controller
     if found is None:
@@ -190,5 +191,5 @@ def paused_assignments(pauses: Iterable[Pause], now: datetime) -> set[str]:
 
 
 def ends_at(until: str) -> datetime | None:
-    """Return when something ends; None for what doesn't by itself."""
+    """Return when a Pause or an Exemption ends; None for one that doesn't end by itself."""
     return datetime.fromisoformat(until) if until else None

@@ -1,8 +1,8 @@
 """Kubernetes quantities as exact integers: "250m", "1.5Gi", "2e3".
 
 Source: k8s.io/apimachinery v0.36.3 pkg/api/resource (quantity.go, amount.go, math.go, scale_int.go, suffix.go). No
-float appears anywhere. Go keeps a quantity in one of two forms, a 64-bit number with a power of ten or a decimal of
-any size, and the two overflow and round differently; so this keeps the form as well as the number.
+float is used anywhere. Go stores a quantity in one of two forms, a 64-bit number with a power of ten or a decimal of
+any size. The two overflow and round differently, so this module stores the form as well as the number.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeGuard
 
 from policies.engine.errors import QuantityError
 
-# A quantity as it stands in JSON. null counts as 0, as it does in Go.
+# A quantity in JSON. null counts as 0, as it does in Go.
 Text = str | int | float | None
 
 _BINARY: Final = {suffix + "i": 10 * power for power, suffix in enumerate("KMGTPE", start=1)}
@@ -24,24 +24,24 @@ _NANO: Final = -9
 _MILLI: Final = -3
 _MAX_DIGITS: Final = 18
 _MAX_LENGTH: Final = 256
-# Zeros that say nothing. Go passes over them, and the API server keeps the text as it was written; of anything else that is
-# longer than _MAX_LENGTH it keeps a rounded number.
+# Insignificant zeros. Go skips them, and the API server stores the text as it was written. Any other quantity that is longer
+# than _MAX_LENGTH it stores as a rounded number.
 _IDLE_ZEROS: Final = re.compile(r"(^[+-]?|[eE][+-]?)0+(?=[0-9])")
 _MAX_EXPONENT: Final = 400
 _POWERS: Final = 19
-# Powers of ten by which Go multiplies at once; the others it reaches by tens, and gives up when one doesn't fit.
+# Powers of ten by which Go multiplies in one step; to others it multiplies by ten repeatedly, and gives up on overflow.
 _ONE_STEP: Final = frozenset({1, 2, 3, 6, 9})
 
 
 class Quantity(NamedTuple):
-    """`unscaled` x 10^`scale`, exactly; `big` tells Go's decimal of any size from its 64-bit number."""
+    """`unscaled` x 10^`scale`, exactly; `big` is true for Go's decimal of any size, false for its 64-bit number."""
 
     unscaled: int
     scale: int
     big: bool = False
 
     def plus(self, other: "Quantity") -> "Quantity":
-        """Add, keeping to 64 bits as long as the sum fits."""
+        """Add; the sum stays a 64-bit number as long as it fits."""
         if not (self.big or other.big):
             if other.unscaled == 0:
                 return self
@@ -86,7 +86,7 @@ def wrap(number: int) -> int:
 
 
 def _round(unscaled: int, scale: int, wanted: int) -> int:
-    """Round Go's 64-bit number. What doesn't fit after scaling up wraps or gives 0, by the steps that Go takes."""
+    """Round Go's 64-bit number. A number that doesn't fit after scaling up wraps or becomes 0, by the same steps as in Go."""
     if scale >= wanted:
         scaled = int(unscaled * 10 ** (scale - wanted))
         if _fits(scaled):
@@ -97,7 +97,7 @@ def _round(unscaled: int, scale: int, wanted: int) -> int:
 
 
 def _round_big(unscaled: int, scale: int, wanted: int) -> int:
-    """Round Go's decimal: up, and not away from zero; what doesn't fit wraps."""
+    """Round Go's decimal up (not away from zero); a number that doesn't fit wraps."""
     if scale == wanted:
         return wrap(unscaled)
     if scale > wanted:
@@ -118,7 +118,7 @@ def _parse(text: str) -> Quantity:
     if text == "0":
         return ZERO
     number, decimals, suffix = _split(text)
-    # A sign or a suffix alone stands for 0, as in Go, but only where Go needs no decimal of any size for it.
+    # A sign or a suffix alone means 0, as in Go, but only where Go doesn't use its decimal of any size.
     if suffix in _BINARY:
         amount = _binary(number, decimals, _BINARY[suffix])
     else:
@@ -133,7 +133,7 @@ def _fault(text: str) -> QuantityError:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """Take a quantity apart: digits before the point, digits after it, suffix."""
+    """Split a quantity into the digits before the point, the digits after it, and the suffix."""
     rest = text[1:] if text[0] in "+-" else text
     number = _leading_digits(rest)
     rest = rest[len(number) :]
@@ -192,14 +192,14 @@ def _significant(number: str) -> str:
 
 
 def _in_nanos(unscaled: int, scale: int) -> Quantity:
-    """Return Go's decimal: nothing finer than a nano, what is finer rounded away from zero."""
+    """Return Go's decimal, rounded away from zero to whole nanos."""
     if scale >= _NANO:
         return Quantity(int(unscaled * 10 ** (scale - _NANO)), _NANO, big=True)
     return Quantity(int(-(-unscaled // 10 ** (_NANO - scale))), _NANO, big=True)
 
 
 def parse_bare(text: str) -> Quantity:
-    """Read a quantity without space around it, which only reading JSON passes over (Go's `ParseQuantity`).
+    """Read a quantity without white space around it (Go's `ParseQuantity`); only the JSON decoder skips white space.
 
     Raises:
         QuantityError: the text isn't a quantity.

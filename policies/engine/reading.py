@@ -11,14 +11,14 @@ from policies.engine.errors import Fault
 T = TypeVar("T")
 V = TypeVar("V")
 
-# Lists and objects inside each other. A document that (by reference) contains itself is deeper than any limit.
+# The depth of nested lists and objects. A document that (by reference) contains itself is deeper than any limit.
 MAX_DEPTH = 64
 
 _LARGEST = 2**63
-# Characters of a wrong text that a message repeats.
+# How many characters of a wrong text a message repeats.
 _SHOWN = 80
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# Unicode's controls of direction (UAX 9): what stands behind one is shown in another order than it is read.
+# Unicode's bidirectional controls (UAX 9): text after one is displayed in another order than it is stored.
 _REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _REORDERED = (
     "holds U+{:04X}, which makes readers see the text in another order than Berth reads it: take it out, or write it as "
@@ -61,7 +61,7 @@ class Reader:
                 self.fault(str(name), f"unknown member{hint}")
 
     def raw(self, name: str) -> Any:
-        """Return a member as it stands, None when it is missing or null."""
+        """Return a member as it is, None when it is missing or null."""
         return self._members.get(name)
 
     def text(self, name: str, default: str = "", *, required: bool = False) -> str:
@@ -83,8 +83,8 @@ class Reader:
     def choice(self, name: str, options: Collection[str], default: str) -> Any:
         """Read one of a few words.
 
-        The default is given as the very object: msgspec leaves a member out by identity, and a document that spells a
-        default out has to have the digest of one that doesn't.
+        A word that equals the default is returned as the default object itself: msgspec leaves a member out by identity, and
+        a document that spells a default out must have the digest of one that doesn't.
         """
         word = self.text(name, default)
         if word == default:
@@ -136,7 +136,7 @@ class Reader:
 
 
 def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
-    """Yield a fault for each part of a value that can't be stored as JSON and handed to an expression as it is."""
+    """Yield a fault for each part of a value that can't be stored as JSON and passed to an expression unchanged."""
     if isinstance(value, str):
         if fault := _text_fault(value):
             yield Fault(path, fault)
@@ -176,7 +176,7 @@ def _text_fault(text: str) -> str:
 
 
 def reordering(text: str) -> str:
-    """Return the first control of direction in a text; "" where there is none."""
+    """Return the first bidirectional control in a text; "" where there is none."""
     found = None if text.isascii() else _REORDERING.search(text)
     return found[0] if found else ""
 
@@ -195,7 +195,7 @@ def _parts(value: dict[Any, Any] | list[Any], path: str) -> Iterator[tuple[str |
 
 
 def shown(text: str) -> str:
-    """Return a text for a message, in quotes: what isn't ASCII as its number, so that look-alikes can be told apart."""
+    """Return a text for a message, in quotes, with characters outside ASCII escaped, so that look-alikes can be told apart."""
     return ascii(text[:_SHOWN]) + ("…" if len(text) > _SHOWN else "")
 
 

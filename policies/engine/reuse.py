@@ -1,13 +1,13 @@
-"""Deciding on Pods alike one after another: what can't differ from the last answer isn't worked out again. Pure.
+"""Deciding on identical Pods one after another: the parts of the answer that can't have changed are reused. Pure.
 
-`Judge.judge` gives what `scheduling.judge` gives, to the byte. Where the Pod asks for the same as one before, under the same rules,
-and only the Pods on a few nodes have changed since, then what a rule says of itself (`rule.Scope`) decides:
+`Judge.judge` returns what `scheduling.judge` returns, to the byte. Where the Pod requests the same as an earlier one, under the same
+rules, and only the Pods on a few nodes have changed since, the scope that a rule declares (`rule.Scope`) decides:
 
-- one that looks at a node's own fields says the same;
-- one that looks at a node and the Pods there is asked about the nodes that changed, alone;
-- any other, and one that reads the time or more of a Pod than Pods alike share, is asked again about all nodes.
+- a rule that reads a node's own fields keeps its answer;
+- a rule that reads a node and its Pods is evaluated only on the nodes that changed;
+- any other rule is evaluated on all nodes again, and so is one that reads the time or fields in which identical Pods may differ.
 
-Where that makes another node feasible, or one less, everything is worked out anew.
+Where this changes which nodes are feasible, the whole answer is computed anew.
 """
 
 from collections import OrderedDict
@@ -31,15 +31,15 @@ from policies.engine.scheduling import judge
 from policies.engine.status import PASSED
 
 _MOST_KEPT = 16
-# In place of where a node stands among those asked about: it isn't there.
+# The position of a node that isn't among those asked about.
 _NOWHERE = -1
 _MOST_CHANGED = 64
-# Columns of the table that nobody asks for are given up in the end (`lineage.STEPS_KEPT`), and then have to be made anew.
+# Columns of the table that nobody uses are dropped in the end (`lineage.STEPS_KEPT`), and then have to be made anew.
 _MOST_IN_A_ROW = 200
 
 
 def signature(pod: Pod) -> Hashable:
-    """Return what built-ins read of a Pod. Its JSON isn't in it: a rule that reads that says so (`pod_paths`)."""
+    """Return the fields of a Pod that built-ins read. Its JSON is left out: a rule that reads JSON declares so (`pod_paths`)."""
     spec, owner = pod.json.get("spec") or {}, pod.metadata.controller
     # The claims of ephemeral volumes are called after the Pod and belong to it, which then is like no other.
     own = (pod.name, pod.uid) if any(volume.ephemeral is not None for volume in pod.spec.volumes or ()) else ()
@@ -48,7 +48,7 @@ def signature(pod: Pod) -> Hashable:
 
 
 class _Asked:
-    """The nodes that a filter was asked about, as rows of the table, and what it said of them: `codes` as in Verdicts."""
+    """The nodes on which a filter was evaluated, as rows of the table, and its results: `codes` as in Verdicts."""
 
     def __init__(self, column: FilterColumn, rows: Rows) -> None:
         asked = column.codes != NOT_EVALUATED
@@ -58,7 +58,7 @@ class _Asked:
 
 
 class _Kept(NamedTuple):
-    """An answer, and on what it was given. `asked` stands beside the filters."""
+    """An answer, and the inputs that it was computed from. `asked` is parallel to the filters."""
 
     rule_set: CompiledRuleSet
     snapshot: Snapshot
@@ -75,7 +75,7 @@ class Judge:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     def judge(self, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
-        """Return what `scheduling.judge` gives. What it gave before is shared, and not to be changed."""
+        """Return what `scheduling.judge` returns. Results are shared between calls: callers must not change them."""
         key = (id(rule_set), signature(cycle.pod))
         kept = self._kept.pop(key, None)
         answer = _again_in_time(kept, rule_set, cycle, rows) if kept is not None else None
@@ -92,7 +92,7 @@ class Judge:
 
 
 def _scope(made: Filter | Score) -> Scope:
-    """Return how far a rule looks, as far as Pods alike are alike to it."""
+    """Return the scope of a rule, if the rule can't distinguish identical Pods."""
     return Scope.CLUSTER if made.pod_paths or made.reads_now else made.scope
 
 
@@ -105,7 +105,7 @@ def _again_in_time(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: R
 
 
 def _again(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer | None:
-    """Return the answer on the ground of an earlier one; None when it has to be worked out anew."""
+    """Return the answer, based on an earlier one; None when it has to be computed anew."""
     if kept.rule_set is not rule_set or kept.again >= _MOST_IN_A_ROW or not _are_same(kept.rows, rows):
         return None
     changed = _changed(kept.snapshot, cycle.snapshot)
@@ -126,7 +126,7 @@ def _are_same(one: Rows, other: Rows) -> bool:
 
 
 def _changed(before: Snapshot, after: Snapshot) -> dict[str, NodeInfo] | None:
-    """Return the nodes that have other Pods now; None when more than that changed."""
+    """Return the nodes whose Pods changed; None when something else changed, too."""
     if (
         before.table.row_of is not after.table.row_of
         or before.namespaces is not after.namespaces
@@ -149,7 +149,7 @@ def _changed(before: Snapshot, after: Snapshot) -> dict[str, NodeInfo] | None:
 
 
 class _Small:
-    """The nodes that changed, as a Snapshot of their own, and where they stand in the earlier answer."""
+    """The nodes that changed, as a Snapshot of their own, and their positions in the earlier answer."""
 
     def __init__(self, cycle: Cycle, kept: _Kept, changed: dict[str, NodeInfo]) -> None:
         self.whole = cycle
@@ -175,7 +175,7 @@ class _Small:
 
 
 def _filters_agree(small: _Small) -> bool:
-    """Return whether every filter says what it said before."""
+    """Return whether every filter gives the same results as before."""
     answer = small.kept.answer
     columns = zip(small.kept.rule_set.filters, answer.filters, small.kept.asked, strict=True)
     for (rule, made), column, asked in columns:
@@ -192,7 +192,7 @@ def _filters_agree(small: _Small) -> bool:
 def _says_the_same(made: Filter, small: _Small, column: FilterColumn, asked: _Asked) -> bool:
     verdicts = made.filter(small.whole, asked.rows)
     if verdicts.codes is asked.codes:
-        return True  # the shared codes of a rule that lets all nodes pass
+        return True  # the shared codes of a rule that passes all nodes
     if verdicts.faults or verdicts.statuses != column.statuses or not np.array_equal(verdicts.codes, asked.codes):
         return False
     asked.codes = verdicts.codes
@@ -218,7 +218,7 @@ def _score(small: _Small, answer: Answer) -> None:
 def _column(made: Score, small: _Small, before: ScoreColumn, at: Rows) -> ScoreColumn:
     if _scope(made) is Scope.NODE or not len(before.raw):
         return before
-    # What it could not evaluate is counted over all nodes, so that such a rule is asked about all of them.
+    # Evaluation faults are counted over all nodes, so a rule that has any is evaluated on all of them.
     if _scope(made) is Scope.NODE_AND_PODS and not before.faults:
         given, faults = made.score_with_faults(small.cycle, small.rows) if len(small.rows) else (None, {})
         if given is None:

@@ -1,8 +1,8 @@
-"""What a rule is: what it sees while one Pod is decided, what it answers, and what it says of itself.
+"""The interface of a rule: its input for one Pod, its answers, and its declarations.
 
-A built-in derives from Filter or Score. All that others have to know of it stands in its class: how far it looks, which objects
-it reads, which events can help a Pod that it refused, and the sentence of `explain`. So a new one needs no line elsewhere than in
-its registry. That the declarations are true is tested for all rules at once (tests/unit/engine/test_declarations.py).
+A built-in derives from Filter or Score. Its class declares everything that other code needs to know: its scope, the objects
+that it reads, the events that can help a Pod that it refused, and the sentence of `explain`. So a new built-in needs only one
+other line, in its registry. One test checks the declarations of all rules (tests/unit/engine/test_declarations.py).
 
 Source of the idea: kube-scheduler v1.36.3 framework/interface.go (EventsToRegister, PreFilterExtensions).
 """
@@ -22,33 +22,32 @@ from policies.engine.objects.table import Numbers, Rows, Table
 from policies.engine.selectors import Labels
 from policies.engine.status import Status, Verdicts
 
-# The events that can help a refused Pod, besides changes of the kinds of `objects.cluster_kinds`, which go by their names.
-# A Pod that comes to a node, and one whose labels change there.
+# The events that can help a refused Pod, besides changes of the kinds of `objects.cluster_kinds`, which are named after their kind.
+# A Pod is added to a node, or the labels of a Pod there change.
 POD_CAME = "pod came"
-# A Pod that leaves its node, ends, or asks for less than before; and a node that isn't kept free any more for a Pod that was
-# nominated to it.
+# A Pod leaves its node, ends, or lowers its requests; or a node is no longer kept free for a Pod that was nominated to it.
 POD_GONE = "pod gone"
-# A Pod on a node whose deletion begins: some rules don't count it any more. kube-scheduler v1.36.3 has no such event: its
+# The deletion of a Pod on a node begins: some rules don't count it any more. kube-scheduler v1.36.3 has no such event: its
 # PodTopologySpread, which leaves such Pods out too (common.go, countPodsMatchSelector), waits until the Pod is gone.
 POD_LEAVES = "pod leaves"
-# A Namespace whose labels change: terms go by them, and Assignments. kube-scheduler v1.36.3 has no such event either
+# The labels of a Namespace change: affinity terms and Assignments select by them. kube-scheduler v1.36.3 has no such event either
 # (interpodaffinity/plugin.go, EventsToRegister): the Pod waits until something else happens, five minutes at most.
 NAMESPACE = "namespace"
-# A node that comes or changes.
+# A node is added or changes.
 NODE = "node"
-# A node that goes: its domain is compared with no more, and its Pods aren't counted.
+# A node is removed: its domain is no longer compared with, and its Pods aren't counted.
 NODE_GONE = "node gone"
 POD_CHANGES = frozenset({POD_CAME, POD_GONE})
 
 
 class Scope(IntEnum):
-    """Which Pods, besides the one asked about, can change what a rule says of a node."""
+    """Which Pods, besides the one being scheduled, can change the answer of a rule for a node."""
 
-    # None: the node's own fields alone. A score may be normalised over the nodes at hand.
+    # None: the rule reads only the node's own fields. A score may be normalised over the nodes at hand.
     NODE = 0
-    # Those on the node.
+    # The Pods on the node.
     NODE_AND_PODS = 1
-    # Any.
+    # Any Pods.
     CLUSTER = 2
 
 
@@ -60,9 +59,9 @@ class Cycle:
     """One Pod, one Snapshot, one moment (`now` is aware of its time zone), and the rule set's constants.
 
     `give_way` is called before each rule, before each evaluation of an expression for a node, and between the terms of a Pod
-    that built-ins go through: who decides beside something more urgent can wait there, or end by an exception. DeadlineError
-    ends the answer where it stands, see `decide`. `end_in_time` is called where nobody may wait, since others wait too:
-    it does nothing, or raises DeadlineError.
+    that built-ins go through. A caller with more urgent work can wait there, or stop the decision by an exception. DeadlineError
+    ends the answer where it stands, see `decide`. `end_in_time` is called where waiting isn't allowed, since other threads wait
+    for the result: it does nothing, or raises DeadlineError.
     """
 
     def __init__(
@@ -84,17 +83,17 @@ class Cycle:
 
     @cached_property
     def requests(self) -> Mapping[str, int]:
-        """What expressions see as `requests`. Several read it; of a Pod of many containers it takes 20 us."""
+        """The value that expressions see as `requests`. Cached for several expressions: for a Pod of many containers it takes 20 us."""
         return self.pod.amounts
 
     @cached_property
     def namespace(self) -> Mapping[str, Any]:
-        """What expressions see as `namespaceObject`: without labels where the Pod's namespace isn't known."""
+        """The value that expressions see as `namespaceObject`: without labels where the Pod's namespace isn't known."""
         labels = self.snapshot.namespace_labels(self.pod.namespace)
         return {"metadata": {"name": self.pod.namespace, "labels": dict(labels)}}
 
     def variable(self, name: str) -> Mapping[str, Any]:
-        """Return what expressions see under one of the names of `cel.syntax.OF_POD`."""
+        """Return the value that expressions see under one of the names of `cel.syntax.OF_POD`."""
         if name == "requests":
             return self.requests
         return self.namespace if name == "namespaceObject" else self.pod.json
@@ -106,9 +105,9 @@ class Cycle:
 
 
 class Detail(NamedTuple):
-    """What a rule saw of a node and wanted, and what would help. `says` and `remedy` are parts of a sentence.
+    """What a rule read of a node and required, and what would help. `says` and `remedy` are parts of a sentence.
 
-    `value` and `bounds` are a score's: what its expression gave, and between what that counted.
+    `value` and `bounds` are for scores: the value of the expression, and the values that count as 0 and 100.
     """
 
     says: str = ""
@@ -124,19 +123,20 @@ class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Declared:
-    """What filters and scores say of themselves.
+    """The declarations of filters and scores.
 
     Attributes:
-        scope: how far the rule looks. There is no default: a rule has to say it.
+        scope: the Pods that the rule's answer depends on. There is no default: every rule has to declare it.
         reads: the kinds of objects that it reads besides Nodes, Pods and Namespaces; only those are watched.
         requeued_by: the events that can turn its refusal into a pass; empty for a score, which refuses nobody.
-        counts_pods: whether it is asked again at binding, under the lock, with the Pods that were placed a moment ago. The
-            built-ins that kube-scheduler has too aren't: it asks its own, and so does Berth's scheduler.
-        reads_now: whether its answer may change by itself.
-        pod_paths: what it reads of the Pod's JSON. None for what built-ins read: `reuse.Judge` knows Pods alike by that.
-        node_paths: what it reads of the Node's JSON; empty for built-ins, which read what kube-scheduler has events for.
-        joins_params: whether it keeps a column of nodes for each params of its rule set.
-        Arguments: what its `arguments` are decoded to.
+        counts_pods: whether it is evaluated again at binding, under the lock, with the Pods that were placed a moment ago. The
+            built-ins that kube-scheduler has too are not: kube-scheduler runs its own, and so does Berth's scheduler.
+            reads_now: whether its answer may change by the passage of time alone.
+            pod_paths: the paths that it reads of the Pod's JSON. None for built-ins: `reuse.Judge` recognises identical Pods by the
+            fields that built-ins read.
+            node_paths: the paths that it reads of the Node's JSON; empty for built-ins, whose fields kube-scheduler has events for.
+            joins_params: whether it keeps a separate column of nodes for each set of params of its rule set.
+            Arguments: the type that its `arguments` are decoded to.
     """
 
     scope: Scope
@@ -150,18 +150,18 @@ class Declared:
     Arguments: type[msgspec.Struct] = NoArguments
 
     def __init__(self, arguments: Any = None) -> None:
-        """Take the arguments. A rule without any has nothing to keep."""
+        """Take the arguments. A rule without arguments has nothing to store."""
 
     def fault(self) -> str:
-        """Return what is wrong with arguments that it can be made with all the same; "" for nothing.
+        """Return a fault of arguments that decode, but must not be saved; "" for none.
 
-        They aren't saved any more. What is live with them goes on.
+        Such arguments are refused in new documents. Live rule sets that have them keep working.
         """
         return ""
 
     @classmethod
     def summary(cls) -> str:
-        """Return the first line of its docstring, without the full stop: what it is for, in pages and sentences."""
+        """Return the first line of its docstring, without the full stop: its description in pages and sentences."""
         return (cls.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
 
@@ -173,9 +173,9 @@ class Filter(Declared):
         raise NotImplementedError
 
     def selected(self, cycle: Cycle) -> Sequence[Labels] | None:
-        """Return by which labels it counts Pods of the Pod's namespace; None where it may go by more.
+        """Return the labels by which it counts Pods of the Pod's namespace; None where it may depend on more.
 
-        With `pod_paths` that says all that it can tell Pods apart by, wherever they are.
+        These labels and `pod_paths` are all by which it can distinguish Pods, wherever they are.
         """
         del cycle
         return None
@@ -186,23 +186,23 @@ class Filter(Declared):
         return self.requeued_by
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
-        """Return whether what it says of a node may depend on the Pods on other nodes, for this Pod: `scope`, and no more.
+        """Return whether, for this Pod, its answer for a node may depend on Pods on other nodes; at most as far as `scope` says.
 
         Args:
             pod: the Pod asked about.
-            snapshot: has all the Pods that may be on nodes, but for those coming.
-            coming: the Pods that may come to nodes.
+            snapshot: has all the Pods that may be on nodes, except `coming`.
+            coming: the Pods that may be added to nodes.
         """
         del pod, snapshot, coming
         return self.scope is Scope.CLUSTER
 
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
-        """Return what it looked at when it refused a node. It is for people and decides nothing."""
+        """Return what it read when it refused a node. This is for people and decides nothing."""
         del cycle, row, status
         return Detail(self.summary(), self.summary())
 
     def detail_of_pass(self, cycle: Cycle, row: int) -> Detail:
-        """Return what it looked at when it let a node pass; nothing where that isn't worth a sentence."""
+        """Return what it read when it let a node pass; nothing where that isn't worth a sentence."""
         del cycle, row
         return Detail()
 
@@ -213,7 +213,7 @@ class Score(Declared):
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
         """Return 0..100 for each of these rows of `cycle.table`, normalised over them, in their order.
 
-        None where the rule has nothing to say of this Pod (kube-scheduler's Skip).
+        None where the rule doesn't score this Pod (kube-scheduler's Skip).
         """
         raise NotImplementedError
 
@@ -222,6 +222,6 @@ class Score(Declared):
         return self.score(cycle, rows), {}
 
     def detail(self, cycle: Cycle, row: int, scored: Rows) -> Detail:
-        """Return what it looked at when it scored a node among those of `scored`. It is for people and decides nothing."""
+        """Return what it read when it scored a node among those of `scored`. This is for people and decides nothing."""
         del cycle, row, scored
         return Detail(self.summary(), self.summary())

@@ -1,6 +1,6 @@
 """Documents of apiVersion berth/v1 as values: RuleSet, Assignment, PriorityClass, Pause, Exemption, and the published Revision.
 
-These are checked shapes: `validation` makes them from untrusted documents. Field names in documents are camelCase.
+These values are validated: `validation` makes them from untrusted documents. Field names in documents are camelCase.
 """
 
 from typing import Any, Literal
@@ -36,7 +36,7 @@ class FilterRule(Rule, rename="camel", frozen=True, omit_defaults=True, kw_only=
     """Which nodes a Pod may use.
 
     `reason` is the constant text of a refusal by an expression. `preemption_helps` says whether removing Pods could
-    change the answer.
+    turn the refusal into a pass.
     """
 
     reason: str = ""
@@ -68,10 +68,10 @@ OutageChoice = Literal["lastKnown", "pass", "refuse"]
 
 
 class Failures(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """What to answer while Berth can't know, or doesn't know in time.
+    """The answers while Berth can't decide, or can't decide in time.
 
-    `pass` lets every node pass without a score; `refuse` refuses every node; `lastKnown` decides as usual, by what was
-    known last. `stale_after_seconds` is the silence of the watch from which the Snapshot counts as stale.
+    `pass` lets every node pass without a score; `refuse` refuses every node; `lastKnown` decides as usual, by the last
+    known state. When the watch has been silent for `stale_after_seconds`, the Snapshot counts as stale.
     """
 
     deadline: DeadlineChoice = "refuse"
@@ -82,12 +82,12 @@ class Failures(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
     api_server: OutageChoice = "lastKnown"
 
 
-# What a rule set has that doesn't choose. The very object: only so does it stay out of documents and digests.
+# The default of a rule set without `failures`. It must be this object: msgspec leaves defaults out of documents and digests by identity.
 DEFAULT_FAILURES = Failures()
 
 
 class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
-    """What a test expects: the feasible nodes, the best one, reasons by node, protected Pods. None is not looked at."""
+    """The expectations of a test: the feasible nodes, the best one, reasons by node, protected Pods. None isn't checked."""
 
     feasible: list[str] | None = None
     best: str | None = None
@@ -96,7 +96,7 @@ class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
 
 
 class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """A test inside a rule set: a Pod, the cluster's nodes, Pods and Namespaces (Kubernetes JSON), and what must come out."""
+    """A test inside a rule set: a Pod, the cluster's nodes, Pods and Namespaces (Kubernetes JSON), and the expected results."""
 
     name: str
     pod: dict[str, Any]
@@ -111,10 +111,10 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class _WithParams(msgspec.Struct, frozen=True):
-    """What has `params`, which expressions see: to them 1, 1.0 and true differ, and Python takes these for equal."""
+    """A struct with `params`, which compares them as CEL does: 1, 1.0 and true differ there, and are equal in Python."""
 
     def __eq__(self, other: object) -> bool:
-        # Taking up a Revision compares thousands of documents, nearly all of them with themselves.
+        # Loading a Revision compares thousands of documents, nearly all of them with themselves.
         return self is other or (super().__eq__(other) is True and _have_same_params(self, other))
 
     def __ne__(self, other: object) -> bool:
@@ -128,7 +128,7 @@ def _have_same_params(one: Any, other: Any) -> bool:
 
 
 def encoded_params(holder: Any) -> dict[str, bytes]:
-    """Return each param as JSON, by which two are compared: 1 isn't 1.0."""
+    """Return each param as JSON, for comparisons in which 1 isn't 1.0."""
     return {name: _encode_sorted(value) for name, value in holder.params.items()}
 
 
@@ -177,7 +177,7 @@ class LabelMatch(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True
 
 
 class Match(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """Which Pods an Assignment takes. All that is given must hold; what is empty isn't asked."""
+    """Which Pods an Assignment takes. All members that are set must hold; empty ones aren't checked."""
 
     scheduler_names: list[str] = []
     namespaces: list[str] = []
@@ -190,7 +190,7 @@ class Match(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_
 class Assignment(_WithParams, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """Which Pods get which rule set. The Assignment with the lowest `order` that matches a Pod decides.
 
-    One of mode canary takes the Pods of `percent` of 100 workloads, and is passed over by others. `params` stand in place of
+    An Assignment of mode canary takes the Pods of `percent` of 100 workloads, and is skipped for others. `params` override
     those of the same names in the rule set.
     """
 
@@ -207,7 +207,7 @@ class Assignment(_WithParams, rename="camel", frozen=True, omit_defaults=True, k
 class PriorityClass(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """Kubernetes' PriorityClass, and how Berth handles the one in the cluster. `version` is 0 for one that isn't stored.
 
-    `adopt` lets Berth take over a class of this name that others made. `deletion_policy` says what becomes of the
+    `adopt` lets Berth take over a class of this name that others made. `deletion_policy` says what happens to the
     cluster's class when this one leaves the Revision; `Delete` removes it only if Berth made it.
     """
 
@@ -224,8 +224,8 @@ class PriorityClass(msgspec.Struct, rename="camel", frozen=True, omit_defaults=T
 class Pause(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """Takes a rule, a rule set, an Assignment or everything out of force; see `pauses` for what that means.
 
-    `target` is `everything`, `Assignment/NAME`, `RuleSet/NAME` or `RuleSet/NAME/RULE`. `until` is RFC 3339 in UTC, when it ends by
-    itself; empty for one that ends when it is removed.
+    `target` is `everything`, `Assignment/NAME`, `RuleSet/NAME` or `RuleSet/NAME/RULE`. `until`, in RFC 3339 and UTC, is when it
+    ends by itself; empty for a Pause that lasts until it is removed.
     """
 
     name: str
@@ -236,14 +236,14 @@ class Pause(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_
 
 
 class Workload(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """What owns Pods, by its kind and name."""
+    """An owner of Pods, by its kind and name."""
 
     kind: str
     name: str
 
 
 class ExemptPods(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """Pods of a namespace: the one of a name, those of a workload, or those with labels. All that is given must hold."""
+    """Pods of a namespace: one by name, those of a workload, or those with labels. All members that are set must hold."""
 
     namespace: str
     name: str = ""
@@ -252,9 +252,9 @@ class ExemptPods(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True
 
 
 class Exemption(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """Pods that a rule, or every rule of a rule set, passes over. It always ends: `until` is RFC 3339 in UTC.
+    """Pods for which a rule, or every rule of a rule set, is skipped. It always ends: `until` is RFC 3339 in UTC.
 
-    `owner` is who answers for it; `target` is `RuleSet/NAME` or `RuleSet/NAME/RULE`.
+    `owner` is the person responsible for it; `target` is `RuleSet/NAME` or `RuleSet/NAME/RULE`.
     """
 
     name: str
@@ -273,7 +273,7 @@ Document = RuleSet | Assignment | PriorityClass | Pause | Exemption
 class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """The whole published state. `number` counts from 1; 0 is the empty state before anything is published.
 
-    `published_at` is RFC 3339 in UTC. `digest` is the one that it is stored under; empty for one that isn't stored.
+    `published_at` is RFC 3339 in UTC. `digest` is the digest that it is stored under; empty for one that isn't stored.
     """
 
     number: int
@@ -287,8 +287,8 @@ class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
 
 
 def encode(document: msgspec.Struct) -> bytes:
-    """Return the canonical JSON of a document: sorted members, defaults left out. What digests are taken over."""
-    # msgspec leaves a default out by the very object: what it has read has that one, where a word from elsewhere is only equal to it.
+    """Return the canonical JSON of a document: sorted members, defaults left out. Digests are computed over it."""
+    # msgspec leaves a default out by identity: values that it decoded are that object, but a string from elsewhere is only equal to it.
     read = msgspec.json.decode(msgspec.json.encode(document), type=type(document))
     return msgspec.json.encode(read, order="sorted")
 

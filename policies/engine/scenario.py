@@ -1,7 +1,8 @@
-"""Where Pods would land that are placed one after another, as Berth's own scheduler places them. Pure.
+"""A simulation of where Pods would land if Berth's own scheduler placed them one after another. Pure.
 
-Each is decided on the Snapshot with those before it on their nodes, by the rule set that applies to it behind the default filters, and
-gets the node that `scheduling.pick` gives. Preemption, other schedulers, and what changes meanwhile aren't in it.
+Each Pod is decided on the Snapshot with the earlier Pods on their nodes. The default filters and the rule set that applies to the
+Pod decide, and the Pod gets the node that `scheduling.pick` returns. Preemption, other schedulers, and changes of the cluster
+meanwhile aren't simulated.
 """
 
 from collections import Counter
@@ -33,14 +34,14 @@ class Spread(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Balance(msgspec.Struct, frozen=True, rename="camel"):
-    """How evenly nodes are used of what Pods ask for most."""
+    """How evenly nodes are used, for the resources that Pods request most."""
 
     cpu: Spread
     memory: Spread
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel"):
-    """On how many nodes a rule refuses a Pod, and in which words."""
+    """A rule, the reason with which it refuses a Pod, and on how many nodes."""
 
     rule: str
     reason: str
@@ -48,7 +49,7 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Stop(msgspec.Struct, frozen=True, rename="camel"):
-    """What keeps the next Pod from a node: which one it would be, what refuses it where, and a sentence for one of these nodes."""
+    """Why the next Pod gets no node: which Pod it is, which rules refuse it on how many nodes, and a sentence for one of these nodes."""
 
     pod: int
     refusals: list[Refusal]
@@ -56,18 +57,18 @@ class Stop(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Placed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What becomes of Pods that are placed one after another.
+    """The outcome for Pods that are placed one after another.
 
     Attributes:
-        rule_set: which applies to the first; "" for none, so that the default set decides.
-        decided: how many of them each rule set decided, "" for the default set; several where a canary draws for each Pod.
-        asked: how many there were.
+        rule_set: the rule set that applies to the first; "" for none, so that the default set decides.
+        decided: how many Pods each rule set decided, "" for the default set; several where a canary draws for each Pod.
+        asked: how many Pods there were.
         fits: how many got a node.
-        nodes: by node that got any, how many.
-        landed: each one's node, in order.
-        before: how evenly nodes are used without them.
-        after: the same with them.
-        stop: what keeps the next one from a node; None where all got one.
+        nodes: how many Pods each node got, of the nodes that got any.
+        landed: the node of each Pod, in order.
+        before: how evenly nodes are used without these Pods.
+        after: how evenly nodes are used with these Pods.
+        stop: why the next Pod gets no node; None where all got one.
     """
 
     rule_set: str
@@ -100,10 +101,10 @@ def place_pods(
         now: the moment that rules see.
         after: the node that was picked last before; "" for none.
         node_label: key and value of the label that nodes must have to be used; None for all nodes.
-        give_way: as of a Cycle.
+        give_way: as for a Cycle.
 
     Raises:
-        DeadlineError: by `give_way`.
+        DeadlineError: raised by `give_way`.
     """
     waiting = list(pods)
     before = balance_of(snapshot)
@@ -116,7 +117,7 @@ def place_pods(
         decided["" if rule_set is default_profile() else rule_set.name] += 1
         cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
         node, answer = placer.place(rule_set, cycle)
-        give_way()  # what there was no time for decides nothing
+        give_way()  # so that a deadline ends the simulation, and doesn't decide a Pod
         if not node:
             stop = _stop(number, rule_set, cycle, answer)
             break
@@ -131,7 +132,7 @@ def place_pods(
 
 
 class _Placer:
-    """Decides as `scheduler.binder.cycle.Profile` does. For one run: it remembers the last node."""
+    """Decides as `scheduler.binder.cycle.Profile` does. For a single run, since it remembers the last node."""
 
     def __init__(self, revision: CompiledRevision, now: datetime, rows: Rows, after: str) -> None:
         self._revision, self._now, self._rows, self._after = revision, now, rows, after
@@ -144,12 +145,12 @@ class _Placer:
             return default_profile()
         own = chosen[1]
         if id(own) not in self._profiles:
-            # Beside it the rule set itself: another one can't get its id.
+            # The value holds the rule set itself, so that no other object can get its id.
             self._profiles[id(own)] = (own, with_default_filters(own).enforced)
         return self._profiles[id(own)][1]
 
     def place(self, rule_set: CompiledRuleSet, cycle: Cycle) -> tuple[str, Answer]:
-        rows = self._rows  # which Pods that come don't change
+        rows = self._rows  # added Pods don't change these
         answer = self._judge.judge(rule_set, cycle, rows)
         is_default = rule_set is default_profile()
         position = pick(answer, cycle, rows, after=self._after, is_default_profile=is_default)
@@ -165,7 +166,7 @@ def balance_of(snapshot: Snapshot) -> Balance:
 
 
 def _spread(snapshot: Snapshot, resource: str) -> Spread:
-    """Return it over the nodes that have any of the resource."""
+    """Return the spread over the nodes that have any of the resource."""
     has, asked = allocatable(snapshot.table, resource), requested(snapshot.table, resource)
     shares = asked[has > 0] / has[has > 0]
     if not len(shares):

@@ -1,7 +1,7 @@
 """Deciding for a scheduler that binds Pods itself: which node a Pod gets. Pure.
 
-kube-scheduler's own filters stand behind the extender's answer; here nothing does. So every rule set is asked behind the
-filters of the classic default set that it doesn't have itself: no Pod is ever bound that its node has no room for.
+kube-scheduler runs its own filters besides the extender; here nothing else filters. So the filters of the classic default set
+that a rule set doesn't have itself are evaluated before its own: no Pod is ever bound to a node without room for it.
 """
 
 import copy
@@ -32,9 +32,9 @@ from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
 
 _BINDS_LATE = CheckVolumeBinding(binds_late=True)
-# What is always asked, and can't be a rule of a rule set: what Berth can't do, and what a node's kubelet can't.
-# A claim or a device that nobody has bound keeps the Pod from every node: that is said before what else nodes lack, as by
-# kube-scheduler v1.36.3's PreFilter.
+# Filters that are always evaluated, and can't be rules of a rule set: for what Berth, or a node's kubelet, doesn't support.
+# An unbound claim or device keeps the Pod off every node. Like kube-scheduler v1.36.3's PreFilter, these filters come first, so
+# that this is the reason given.
 _ASKED_FIRST: tuple[tuple[FilterRule, Filter], ...] = (
     (FilterRule(builtin="CheckVolumeBinding"), CheckVolumeBinding()),
     (FilterRule(builtin="CheckResourceClaims"), CheckResourceClaims()),
@@ -47,7 +47,7 @@ ALWAYS_ASKED = (*_ASKED_FIRST, *_ASKED_LAST)
 
 @lru_cache(maxsize=1)
 def default_profile() -> CompiledRuleSet:
-    """Return the rules for Pods that no Assignment takes: the classic default set, and what Berth can't do. Always the same object."""
+    """Return the rules for Pods that no Assignment takes, always the same object: the default set, and the filters that always apply."""
     rule_set = default_rule_set()
     rule_set.filters = [*_ASKED_FIRST, *rule_set.filters, *_ASKED_LAST]
     rule_set.reads |= CheckVolumeBinding.reads
@@ -55,10 +55,10 @@ def default_profile() -> CompiledRuleSet:
 
 
 def with_default_filters(rule_set: CompiledRuleSet) -> CompiledRuleSet:
-    """Return a rule set with the filters of the classic default set that it doesn't enforce itself in front of its own.
+    """Return a rule set that first has the filters of the classic default set that it doesn't enforce itself, then its own.
 
-    Scores, victims and failures are its own. One that has a built-in of the default set in mode enforce is taken at its word,
-    with the arguments that it gives.
+    Scores, victims and failures are its own. Where it has a built-in of the default set in mode enforce, that rule with its
+    arguments replaces the default one.
     """
     own = {type(made) for rule, made in rule_set.filters if rule.mode == "enforce"}
     default = default_profile()
@@ -69,7 +69,7 @@ def with_default_filters(rule_set: CompiledRuleSet) -> CompiledRuleSet:
 
 
 def document_with_default_filters(rule_set: RuleSet | None) -> RuleSet:
-    """Return the document of what `with_default_filters` compiles, without what is always asked; of the default profile for None."""
+    """Return the document that `with_default_filters` compiles, without the filters that always apply; the default profile's for None."""
     default = default_document()
     if rule_set is None:
         return default
@@ -80,9 +80,9 @@ def document_with_default_filters(rule_set: RuleSet | None) -> RuleSet:
 
 
 def as_kube_scheduler(profile: CompiledRuleSet) -> CompiledRuleSet:
-    """Return a profile as it stands for kube-scheduler, which binds claims at their first consumer and allocates devices.
+    """Return a profile as kube-scheduler would apply it: kube-scheduler binds claims at their first consumer and allocates devices.
 
-    Where it would find no volume or device isn't known: such nodes pass.
+    It isn't known on which nodes kube-scheduler would find no volume or device: such nodes pass.
     """
     found = copy.copy(profile)
     kept = [(rule, made) for rule, made in profile.filters if not isinstance(made, CheckResourceClaims)]
@@ -92,7 +92,7 @@ def as_kube_scheduler(profile: CompiledRuleSet) -> CompiledRuleSet:
 
 
 def usable_rows(table: Table, node_label: tuple[str, str] | None) -> Rows:
-    """Return the nodes that the scheduler uses: those with its label, as key and value; all of them where it has none."""
+    """Return the nodes that the scheduler uses: those with its label (key and value), or all nodes where it has no label."""
     if node_label is None:
         return table.all_rows()
     key, value = node_label
@@ -104,8 +104,8 @@ def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
     """Filter the nodes, also as they will be with the Pods nominated to them, and score those that pass.
 
     A node to which Pods of at least this Pod's priority are nominated must pass with them and without them
-    (kube-scheduler v1.36.3 framework/runtime/framework.go, RunFilterPluginsWithNominatedPods). What rules refuse with them
-    stands in columns of its own behind the others.
+    (kube-scheduler v1.36.3 framework/runtime/framework.go, RunFilterPluginsWithNominatedPods). The refusals with them
+    are columns of their own, after the others.
 
     Args:
         rule_set: the rules, see `with_default_filters`.
@@ -123,7 +123,7 @@ def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
 
 
 def _filter_with_nominated(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer) -> None:
-    """Ask again about the nodes to which Pods are nominated, each as if it alone had them already, as kube-scheduler does."""
+    """Filter again the nodes to which Pods are nominated, each as if it alone had them already, as kube-scheduler does."""
     snapshot = cycle.snapshot
     together = snapshot.with_nominated(cycle.pod)
     if together is None:
@@ -160,7 +160,7 @@ def _filter_again(
 
 
 def _miss(answer: Answer, again: Answer, positions: Rows) -> None:
-    """Take over what there was no time for, with what the rule set chose of the nodes: refused or not."""
+    """Take over the rules that weren't evaluated before the deadline, and the rule set's choice for the nodes: refused or not."""
     answer.missed += [key for key in again.missed if key not in answer.missed]
     refused = positions[[code >= 0 and again.refusals[code] is NOT_IN_TIME for code in again.refusal.tolist()]]
     answer.refusal[refused] = len(answer.refusals)
@@ -168,7 +168,7 @@ def _miss(answer: Answer, again: Answer, positions: Rows) -> None:
 
 
 def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> Rows:
-    """Return where, among `rows`, the nodes stand that differ: those with nominated Pods that count."""
+    """Return the positions in `rows` of the nodes that differ: those with nominated Pods that count."""
     row_of = alone.table.row_of
     differing = [row_of[name] for name in alone.nominated if alone.node(name) is not together.node(name)]
     return np.flatnonzero(np.isin(rows, differing))
@@ -177,13 +177,13 @@ def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> 
 def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: str, is_default_profile: bool) -> int | None:
     """Return the position in `rows` of the node that the Pod gets; None when none is feasible.
 
-    Of the best ones (`find_best`) it is the next by name behind `after`, around. So Pods alike don't all meet on the first node, and
-    the same input gives the same node, in whichever order nodes were seen.
+    Of the best nodes (`find_best`) it is the one whose name follows `after`; the first name follows the last. So identical Pods don't
+    all land on the first node, and the same input gives the same node, in whichever order nodes were seen.
 
     Args:
         answer: from `judge`.
-        cycle: the same.
-        rows: the same.
+        cycle: as given to `judge`.
+        rows: as given to `judge`.
         after: the node that was picked last; "" for none.
         is_default_profile: whether the totals are the default set's own.
     """
@@ -192,12 +192,12 @@ def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: str, is_default_pro
         return None
     names, places = cycle.table.by_name()
     theirs = places[rows[best]]
-    # Those in front of it come last, in their order.
+    # Names before `after` come last, in their order.
     return int(best[((theirs - bisect_right(names, after)) % len(names)).argmin()])
 
 
 def find_best(answer: Answer, cycle: Cycle, rows: Rows, *, is_default_profile: bool) -> Rows:
-    """Return the positions in `rows` of the best nodes: of those with the highest exact total the ones that the classic default set ranks highest."""
+    """Return the positions in `rows` of the best nodes: the highest exact total, then the highest by the classic default set."""
     best = _highest(answer.scored, answer.totals)
     if len(best) > 1 and not is_default_profile:
         ranked = Answer.about(cycle.table, rows[best])

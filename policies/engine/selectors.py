@@ -53,7 +53,7 @@ class NodeSelector(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class Clause(NamedTuple):
-    """A Requirement that was found valid."""
+    """A validated Requirement."""
 
     key: str
     operator: str
@@ -61,7 +61,7 @@ class Clause(NamedTuple):
 
 
 class Selector(msgspec.Struct, frozen=True, cache_hash=True):
-    """A label selector ready to ask: all clauses must match. No clauses match everything, `nothing` matches nothing."""
+    """A parsed label selector: all clauses must match. One without clauses matches everything, `nothing` matches nothing."""
 
     clauses: tuple[Clause, ...] = ()
     nothing: bool = False
@@ -88,7 +88,7 @@ class Selector(msgspec.Struct, frozen=True, cache_hash=True):
         return True
 
     def labels_asked_for(self) -> list[list[tuple[str, str]]]:
-        """Return labels, in lists: what is selected has one of each list, and one at most."""
+        """Return lists of labels: every selected object has exactly one label of each list."""
         return [
             [(key, value) for value in dict.fromkeys(values)]
             for key, operator, values in self.clauses
@@ -96,7 +96,7 @@ class Selector(msgspec.Struct, frozen=True, cache_hash=True):
         ]
 
     def joined(self, other: "Selector") -> "Selector":
-        """Return the selector that asks for the clauses of both; of one that matches nothing, as Go does, for none."""
+        """Return the selector with the clauses of both. One that matches nothing adds no clauses, as in Go."""
         return Selector((*self.clauses, *other.clauses), self.nothing)
 
 
@@ -105,12 +105,12 @@ NOTHING = Selector(nothing=True)
 
 
 def selector_of(labels: Labels) -> Selector:
-    """Return the selector that asks for exactly these labels, unchecked as Go's SelectorFromSet."""
+    """Return the selector for exactly these labels, without validation, like Go's SelectorFromSet."""
     return Selector(tuple(Clause(key, "In", (value,)) for key, value in sorted(labels.items())))
 
 
 def parse_selector(selector: LabelSelector | None) -> Selector:
-    """Make a selector ready to ask. None matches nothing, an empty one everything.
+    """Parse a selector. None matches nothing, an empty one everything.
 
     Raises:
         SelectorError: Kubernetes refuses it.
@@ -142,7 +142,7 @@ def is_valid(requirement: Requirement) -> bool:
 
 
 def is_label_key(key: str) -> bool:
-    """Return whether a text is a label key or, which is the same, a qualified name."""
+    """Return whether a text is a label key, that is, a qualified name."""
     match = _KEY.fullmatch(key)
     return bool(match and len(match["prefix"] or "") <= _MAX_PREFIX and len(match["name"]) <= _MAX_NAME)
 
@@ -161,7 +161,7 @@ def matches_labels(selector: LabelSelector, labels: Labels) -> bool:
 
 
 def is_empty_term(term: NodeSelectorTerm) -> bool:
-    """Return whether a term asks for nothing."""
+    """Return whether a term has no requirements."""
     return not term.match_expressions and not term.match_fields
 
 
@@ -180,7 +180,7 @@ def matches_field(requirement: Requirement, name: str) -> bool:
 
 
 def matches(requirement: Requirement, labels: Labels) -> bool:
-    """Return whether a requirement about labels matches these."""
+    """Return whether a requirement about labels matches these labels."""
     key, values = requirement.key, requirement.values or ()
     match requirement.operator:
         case "In":
@@ -209,7 +209,7 @@ def _compares(requirement: Requirement, text: str | None) -> bool:
 def to_integer(text: str) -> int | None:
     """Read a whole number of 64 bits as Go's ParseInt does, None when the text isn't one."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
-    # By itself, isdigit takes digits of all scripts; ParseInt doesn't.
+    # isdigit alone accepts digits of all scripts; ParseInt doesn't.
     if not (digits.isascii() and digits.isdigit()):
         return None
     number = int(text)

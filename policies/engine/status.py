@@ -1,4 +1,4 @@
-"""Verdicts about one node: refusal is a value, an exception is a fault.
+"""Verdicts on nodes: a refusal is a value, an exception is a fault.
 
 The codes and their meaning follow kube-scheduler v1.36.3, framework/interface.go.
 """
@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-# Among the codes of Verdicts: success, which needs no reason and is by far the most frequent.
+# The code of Verdicts for success, which needs no reason and is by far the most frequent.
 PASSED = -1
 
 
 class Code(StrEnum):
-    """What one filter rule says of one node."""
+    """The result of one filter rule for one node."""
 
     SUCCESS = "Success"
     # Refused; removing other Pods from the node could help, so preemption may try it.
@@ -48,10 +48,10 @@ def _success(size: int) -> "Verdicts":
 
 
 class Verdicts:
-    """What a filter says of nodes, in the order asked: `codes` holds -1 for success, else a position in `statuses`.
+    """The results of a filter for nodes, in the order asked: `codes` holds -1 for success, else a position in `statuses`.
 
-    `faults` says on how many nodes the rule could not be evaluated, by what its author has to know.
-    `all_pass` says that this is `success`.
+    `faults` says on how many nodes the rule could not be evaluated, by the message for its author.
+    `all_pass` says that all nodes pass.
     """
 
     all_pass = False
@@ -65,7 +65,7 @@ class Verdicts:
 
     @staticmethod
     def success(size: int) -> "Verdicts":
-        """Let all nodes pass. What is given is shared, its codes can't be written to."""
+        """Pass all nodes. The result is shared, and its codes are read-only."""
         return _success(size)
 
     @classmethod
@@ -77,7 +77,7 @@ class Verdicts:
 
     @classmethod
     def listed(cls, verdicts: Sequence[Status | None]) -> "Verdicts":
-        """Take one status a node, None for success."""
+        """Take one status for each node, None for success."""
         positions: dict[Status, int] = {}
         codes = [PASSED if status is None else positions.setdefault(status, len(positions)) for status in verdicts]
         return cls(np.array(codes, dtype=np.int32), list(positions))

@@ -1,8 +1,8 @@
-"""When rules over `now` can next change their answer: the earliest moment for one Pod on some nodes. Pure.
+"""When rules that read `now` can next change their answer: the earliest moment for one Pod on some nodes. Pure.
 
-Filter rules that count are asked: a score refuses nobody. Moments are whole microseconds, as `Cycle.now` is. Never
-later than the true change, but for rules that take `now` to other places than a comparison or a part of the clock
-(`string(now)`): these are said to change at the next full second.
+Only enforced filters are considered: a score refuses no Pod. Moments are whole microseconds, as `Cycle.now` is. They are never
+later than the true change, except for rules that use `now` elsewhere than in a comparison or a part of the clock
+(`string(now)`): these are taken to change at the next full second.
 """
 
 import re
@@ -19,7 +19,7 @@ from policies.engine.rule import Cycle
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = 1000
 _QUARTER_HOUR = 900 * SECOND
-# 1 May 1972. Since then every zone of the tz database is off UTC by whole quarters of an hour.
+# 1 May 1972. Since then every zone of the tz database has differed from UTC by whole quarters of an hour.
 _ZONES_BY_QUARTERS = 73_526_400 * SECOND
 _OFFSET = re.compile(r"([+-]?)(\d{1,2}):(\d{1,2})")
 _DURATION = re.compile(r"(-?)(\d+)(?:\.(\d+))?s")
@@ -27,11 +27,11 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
 
 
 class _UnknownError(Exception):
-    """A value can't be had or reckoned with."""
+    """A value isn't available, or can't be computed with."""
 
 
 def time_filters(rule_set: CompiledRuleSet) -> dict[str, Expression]:
-    """Return the filters that count and read `now`, by their keys."""
+    """Return the enforced filters that read `now`, by their keys."""
     return {
         rule.key: made.expression
         for rule, made in rule_set.filters
@@ -45,10 +45,10 @@ def next_change(
     """Return the earliest moment after `cycle.now` at which a filter can change its answer by itself.
 
     Args:
-        rule_set: the rules; of these the filters that count and read `now`.
+        rule_set: the rules; only its enforced filters that read `now` are considered.
         cycle: the Pod, the Snapshot and the moment.
         rows: the nodes asked about, as rows of the Snapshot's table.
-        rules: the keys of the filters to ask; all of them without it.
+        rules: the keys of the filters to consider; all of them when None.
 
     Returns:
         The moment, in UTC; None when no answer ever changes by itself.
@@ -72,7 +72,7 @@ def _next_of(expression: Expression, cycle: Cycle, rows: Rows) -> datetime | Non
 
 
 class _Asked:
-    """One expression, asked for one Pod on some nodes. `now` is in nanoseconds since 1970; moments in microseconds."""
+    """One expression, evaluated for one Pod on some nodes. `now` is in nanoseconds since 1970; moments are in microseconds."""
 
     def __init__(self, expression: Expression, cycle: Cycle, rows: Rows, now: int) -> None:
         self._expression = expression
@@ -81,7 +81,7 @@ class _Asked:
         self._now = now
 
     def moments(self) -> Iterator[int]:
-        """Iterate over the moments at which the answer can change, those near `now` of what repeats."""
+        """Iterate over the moments at which the answer can change; of repeating ones, those near `now`."""
         clock = self._expression.clock
         if clock.each_second:
             yield self._next_second()
@@ -122,7 +122,7 @@ class _Asked:
                 _unit_in(zone, period.unit_nanoseconds, value) if period.clock else (period.unit_nanoseconds, 0)
             )
             boundary = self._now - slope * ((value + offset) % unit)
-            # A clock shows what is passed; what runs backwards passes just after, a duration is cut towards zero.
+            # A clock changes at a multiple of the unit; one that runs backwards, just after it. Durations are cut towards zero.
             for near in (boundary - unit, boundary, boundary + unit):
                 if slope > 0 or not period.clock:
                     yield -(-near // _MICROSECOND)
@@ -130,7 +130,7 @@ class _Asked:
                     yield near // _MICROSECOND + 1
 
     def _constants(self, line: Line, zone: Term | None) -> Iterator[tuple[int, str]]:
-        """Iterate over what a line has beside slope x now, with the zone: each distinct pair among the nodes."""
+        """Iterate over the constant part of a line (without slope x now) and the zone: each distinct pair among the nodes."""
         signs = [sign for sign, _ in line.terms]
         terms = [term for _, term in line.terms] + ([zone] if zone else [])
         columns = [self._texts(term) for term in terms]
@@ -141,13 +141,13 @@ class _Asked:
                 yield line.offset_nanoseconds + total, texts[-1] if zone else ""
 
     def _texts(self, term: Term) -> tuple[list[Sequence[str]], list[int]]:
-        """Return the distinct values of a term, each as the texts it stands for, and which of them each node has.
+        """Return the distinct values of a term, each as the texts that it yields, and which of them each node has.
 
-        A node on which it can't be evaluated has none: what it is compared with doesn't matter there, ever.
+        A node on which the term can't be evaluated has no value: there, time never changes the outcome of the comparison.
         """
         values, index = self._expression.sub_expression(term.serialized).values(self._cycle, self._rows)
         if term.in_loop and any(isinstance(value, EvaluationFault) for value in values):
-            raise _UnknownError  # the other turns of the loop may be sound
+            raise _UnknownError  # other iterations of the loop may still have a value
         return [tuple(_flat(value)) for value in values], index.tolist()
 
 
@@ -174,7 +174,7 @@ def _nanoseconds(text: str) -> int | None:
     """Read a time or a duration as CEL writes it, None for another text.
 
     Raises:
-        _UnknownError: CEL doesn't reckon soundly with a duration this long (292 years).
+        _UnknownError: CEL doesn't compute correctly with a duration this long (292 years).
     """
     if found := _TIMESTAMP.fullmatch(text):
         seconds = (datetime.fromisoformat(f"{found[1]}+00:00") - _EPOCH) // timedelta(seconds=1)
@@ -188,7 +188,7 @@ def _nanoseconds(text: str) -> int | None:
 
 
 def _unit_in(zone: str, unit: int, value: int) -> tuple[int, int]:
-    """Return the unit at whose multiples a part of the clock can change in a zone, and what to add to UTC before."""
+    """Return the unit at whose multiples a part of the clock can change in a zone, and the offset to add to UTC first."""
     offset = _OFFSET.fullmatch(zone)
     if zone in {"", "UTC"}:
         return unit, 0

@@ -1,6 +1,6 @@
-"""The one validator of rule documents: what passes here can be published, what doesn't is refused with all faults.
+"""The one validator of rule documents: a document that passes can be published, any other is refused with all its faults.
 
-The admin's forms, the REST API, files in git and imports all come through `read_document` or the function of one kind.
+The admin's forms, the REST API, files in git and imports all use `read_document` or the function for one kind.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +60,7 @@ _Made = TypeVar("_Made", bound=Declared)
 MAX_WEIGHT = 1_000_000
 MAX_REASON_LENGTH = 128
 MAX_RULES = 100
-# A quiet watch is opened anew after 90 s: less silence is no sign of a fault. More than a week is a slip.
+# A quiet watch is reopened after 90 s, so a shorter silence is no sign of a fault. More than a week is a mistake.
 STALE_AFTER_SECONDS = (100, 604_800)
 _MODES = ("enforce", "shadow", "off")
 _RULE = {"name", "builtin", "expression", "arguments", "mode"}
@@ -98,7 +98,7 @@ def read_rule_set(document: object) -> RuleSet:
 
 
 def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
-    """Return what is wrong with the params of an Assignment for its rule set: names, types, and what rules cost with them."""
+    """Return the faults of an Assignment's params for its rule set: names, types, and the cost of the rules with these params."""
     spec = rule_set.spec
     if faults := type_faults(rule_set.name, spec.params, assignment.params):
         return faults
@@ -109,7 +109,7 @@ def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
 
 
 def read_document(document: object) -> Document:
-    """Check a document of whichever kind it says it is.
+    """Check a document of the kind that it declares.
 
     Raises:
         RuleSetError: with every fault in it, or because there is no such kind.
@@ -261,7 +261,7 @@ def make_builtin(builtins: Mapping[str, type[_Made]], rule: FilterRule | ScoreRu
     """Make the built-in that a rule names, with the rule's arguments.
 
     Raises:
-        msgspec.ValidationError: the arguments are not the built-in's.
+        msgspec.ValidationError: the built-in doesn't take these arguments.
     """
     made = builtins[rule.builtin]
     return made(msgspec.convert(rule.arguments, made.Arguments))
@@ -277,7 +277,7 @@ def _check_expression(rule: FilterRule | ScoreRule, reader: Reader, result: Resu
 
 @lru_cache(maxsize=256)
 def _expression(source: str, result: Result) -> Expression:
-    """Compile an expression; its fields and then its cost are looked at."""
+    """Compile an expression, and check its fields, then its cost."""
     return Expression(source, result)
 
 
@@ -289,7 +289,7 @@ def _compile(make: Callable[[str], Expression | VictimExpression], source: str, 
 
 
 def _check_costs(filters: Sequence[Rule], scores: Sequence[Rule], params: dict[str, Any], faults: list[Fault]) -> None:
-    """Refuse expressions that cost too much, one by one and all together. Rules that are off don't count together."""
+    """Refuse expressions that cost too much, each alone and all together. Rules that are off don't count towards the sum."""
     costs = _costs_of("filters", filters, lambda source: _expression(source, Result.BOOLEAN).cost(params), faults)
     costs += _costs_of("scores", scores, lambda source: _expression(source, Result.NUMBER).cost(params), faults)
     if (found := too_costly_together(costs)) is not None:
@@ -297,7 +297,7 @@ def _check_costs(filters: Sequence[Rule], scores: Sequence[Rule], params: dict[s
 
 
 def _check_costs_of_victims(rules: Sequence[Rule], params: dict[str, Any], faults: list[Fault]) -> None:
-    """Refuse victims rules that cost too much. They are asked in another call than filters and scores."""
+    """Refuse victims rules that cost too much. They are evaluated in another call than filters and scores."""
     costs = _costs_of("victims", rules, lambda source: VictimExpression(source).cost(params), faults)
     if (found := too_costly_together(costs, OF_PREEMPTION)) is not None:
         faults.append(Fault("spec.victims", found))
@@ -306,7 +306,7 @@ def _check_costs_of_victims(rules: Sequence[Rule], params: dict[str, Any], fault
 def _costs_of(
     kind: str, rules: Sequence[Rule], cost_of: Callable[[str], Cost], faults: list[Fault]
 ) -> list[tuple[float, str]]:
-    """Return the milliseconds of each expression and its path, but for those that are off; refuse those that cost too much."""
+    """Return the milliseconds of each expression and its path, except for rules that are off; refuse those that cost too much."""
     costs: list[tuple[float, str]] = []
     for index, rule in enumerate(rules):
         path = f"spec.{kind}[{index}].expression"

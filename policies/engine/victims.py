@@ -1,6 +1,6 @@
 """Victims rules: expressions that say which Pods on nodes preemption may remove for a Pod that finds no room.
 
-They look at one Pod at a time, and a preemption concerns a few: so nothing here works on columns.
+They read one Pod at a time, and a preemption concerns a few Pods, so nothing here works on columns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Victim(NamedTuple):
 
 
 class Case:
-    """What a victims rule is asked: may this Pod be removed from this node for that one?
+    """The question for a victims rule: may this Pod be removed from this node for that one?
 
     `pod` is the one that finds no room; `node` is None for one that the Snapshot doesn't have.
     """
@@ -50,7 +50,7 @@ class Case:
 
     @cached_property
     def objects(self) -> dict[str, Mapping[str, Any]]:
-        """What expressions see, besides the time, as far as it is known. Made once for all rules."""
+        """The known variables of expressions, except the time. Made once for all rules."""
         found: dict[str, Mapping[str, Any]] = {"pod": self._pod.json, "params": self._params}
         if self.victim.pod is not None:
             found["victim"] = running_json(self.victim.pod)
@@ -60,9 +60,9 @@ class Case:
 
 
 class Ruling(NamedTuple):
-    """What a victims rule says: the protection, None where the Pod may be removed.
+    """The answer of a victims rule: the protection, None where the Pod may be removed.
 
-    `fault` says why the rule couldn't be evaluated, if so; `is_too_large` that this was so for the size of what it reads.
+    `fault` says why the rule couldn't be evaluated, if so; `is_too_large` says that the objects it reads were too large.
     """
 
     status: Status | None
@@ -73,8 +73,8 @@ class Ruling(NamedTuple):
 class CompiledVictimRule:
     """Protects the Pods for which its expression is false.
 
-    Where it can't be evaluated the rule's onError decides: `reject` protects the Pod, `pass` doesn't. Where that would take too
-    long, what the rule set chose for answers out of time decides.
+    Where it can't be evaluated the rule's onError decides: `reject` protects the Pod, `pass` doesn't. Where the evaluation would
+    take too long, the rule set's `failures.deadline` decides.
     """
 
     def __init__(self, rule: VictimRule, failures: Failures = DEFAULT_FAILURES) -> None:

@@ -1,4 +1,4 @@
-"""Which Assignment takes a Pod, and why not those before it: the choice of `CompiledRevision.choose`, with its reasons. Pure."""
+"""Which Assignment takes a Pod, and why earlier ones don't: the choice of `CompiledRevision.choose`, with its reasons. Pure."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -25,11 +25,11 @@ class Which(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """What applies to a Pod. `assignment` and `rule_set` are empty where none takes it.
 
     Attributes:
-        params: those that the Assignment gives.
-        because: why a canary takes it, what is out of force.
-        shadows: the Assignments whose rule sets are evaluated beside it, and recorded only.
-        passed_over: those before it, with why.
-        hidden: those that would take it, were there none before them.
+        params: the params that the Assignment sets.
+        because: why a canary takes the Pod, and what is out of force.
+        shadows: the shadow Assignments, whose rule sets are evaluated and recorded, but don't decide.
+        passed_over: earlier Assignments that don't take the Pod, with the reasons.
+        hidden: later Assignments that would take the Pod if no earlier one did.
     """
 
     pod: str
@@ -50,7 +50,7 @@ def which(revision: Revision, pod: Pod, namespace_labels: Labels, now: datetime)
         revision: what is live.
         pod: the Pod.
         namespace_labels: of its namespace.
-        now: the moment; Pauses and Exemptions end.
+        now: the moment, on which Pauses and Exemptions depend.
     """
     named = f"{pod.namespace}/{pod.name or _unnamed(pod)}"
     out = Suspensions(revision.pauses, revision.exemptions).of(pod, now)
@@ -87,7 +87,7 @@ def which(revision: Revision, pod: Pod, namespace_labels: Labels, now: datetime)
 
 
 def lines_of(found: Which) -> Iterator[str]:
-    """Iterate over the lines that say it to people."""
+    """Iterate over the lines that explain it to people."""
     if found.assignment:
         yield f"{found.pod} gets rule set {found.rule_set} by Assignment {found.assignment}"
     else:
@@ -103,7 +103,7 @@ def lines_of(found: Which) -> Iterator[str]:
 def _why_not(
     assignment: Assignment, pod: Pod, namespace_labels: Mapping[str, str], out: OutOfForce | None
 ) -> Iterator[str]:
-    """Iterate over why an Assignment doesn't take a Pod; over nothing where it would."""
+    """Iterate over the reasons why an Assignment doesn't take a Pod; over nothing where it would take it."""
     found = unmet(assignment.match, pod, namespace_labels)
     yield from found
     if not found and out is not None and (paused := out.assignment(assignment.name)) is not None:
