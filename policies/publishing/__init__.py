@@ -1,7 +1,7 @@
 """The only place where policies change state: save, publish, roll back, withdraw.
 
-Each verb is one transaction with conditional updates: what somebody else did first is said and loses nothing. A verb
-that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
+Each verb is one transaction with conditional updates: when somebody else was faster, the verb reports it and overwrites
+nothing. A verb that changes the live state makes the next Revision; when nothing would change it returns None.
 """
 
 from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, may, name_of, reach_of, via_of

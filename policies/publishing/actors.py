@@ -1,4 +1,4 @@
-"""Who acts: a person, a token for its owner, a command's user; which name is written down, and what each may do."""
+"""Who acts: a person, a token for its owner, or a command's user; which name is recorded, and what each may do."""
 
 import msgspec
 from django.contrib.auth.models import User
@@ -8,13 +8,13 @@ from policies.scopes import PUBLISH, Reach, scope_of
 
 
 class OnBehalf(msgspec.Struct, frozen=True):
-    """A token that acts for its owner: never more than the owner may, and what it does counts as done by the owner.
+    """A token that acts for its owner. It may never do more than the owner, and its acts count as the owner's.
 
     Attributes:
-        owner: the account that answers for it.
-        via: what names the token: never what `via` says of a command or the schedule.
-        scopes: of read, edit, review and publish, those that it was given.
-        reach: what it may touch.
+        owner: the account responsible for it.
+        via: the token's name; it never equals the `via` of a command or the schedule.
+        scopes: those that it was given, of read, edit, review and publish.
+        reach: the things that it may touch.
     """
 
     owner: User
@@ -23,25 +23,25 @@ class OnBehalf(msgspec.Struct, frozen=True):
     reach: Reach = Reach()
 
 
-# Who does it: an account, something that acts for one, or the name of somebody without one (a command's user).
+# The actor: an account, a token that acts for one, or the name of a user without an account (a command's user).
 By = User | OnBehalf | str
 
-# What the clock does carries this name; it has a space, so that no account can have it.
+# The name recorded for acts of the clock. It has a space, so no account can have it.
 CLOCK = "the schedule"
 
 
 def name_of(by: By) -> str:
-    """Return the name that is written down: the person's, whatever acts for that person."""
+    """Return the name that is recorded: the person's, even when a token acts for that person."""
     return by if isinstance(by, str) else _account(by).get_username()
 
 
 def user_of(by: By) -> User | None:
-    """Return the account that answers for it; None for a command's user."""
+    """Return the responsible account; None for a command's user."""
     return None if isinstance(by, str) else _account(by)
 
 
 def via_of(by: By) -> str:
-    """Return what it was done through; empty for a person's own session."""
+    """Return through which token or command somebody acts; empty for a person's own session."""
     match by:
         case str():
             return "schedule" if by == CLOCK else "command"
@@ -52,7 +52,7 @@ def via_of(by: By) -> str:
 
 
 def actor_of(by: By) -> Actor:
-    """Return what somebody may do. A command's user has the machine, so may edit and publish; who approves shows who they are."""
+    """Return what somebody may do. A command's user controls the machine, so may edit and publish; approving needs an account."""
     if isinstance(by, str):
         return Actor(by, may_edit=True, may_pause=True, may_publish=True)
     edits = "policies.change_ruleset"
@@ -69,14 +69,14 @@ def actor_of(by: By) -> Actor:
 
 
 def may(by: By, permission: str) -> bool:
-    """Return whether somebody has a right; a token has it where its owner does, and its scopes have it. A command's user has all."""
+    """Return whether somebody has a permission. A token has it where both its owner and its scopes do. A command's user has all."""
     if isinstance(by, str):
         return True
     return _has_scope(by, scope_of(permission)) and _account(by).has_perm(permission)
 
 
 def reach_of(by: By) -> Reach:
-    """Return what somebody may touch: everything, but for some tokens."""
+    """Return what somebody may touch: everything, except for some tokens."""
     return by.reach if isinstance(by, OnBehalf) else Reach()
 
 
@@ -88,7 +88,7 @@ def _account(by: User | OnBehalf) -> User:
     """Return the account.
 
     Raises:
-        TypeError: it is an account as a token shows it, by which nothing would be out of reach.
+        TypeError: it is an account derived from a token, with which the token's reach would be ignored.
     """
     if isinstance(by, OnBehalf):
         return by.owner

@@ -1,4 +1,4 @@
-"""What every act on a Change does: it holds its row, asks `lifecycle` whether it may be done, writes what it leads to, and leaves an event."""
+"""The steps of every act on a Change: lock its row, check with `lifecycle`, write the new state, and record an event."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ _Act = ChangeEvent.Act
 
 @contextmanager
 def locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[Change]:
-    """Hold a Change's row, as it is now, while an act is done that `lifecycle` allows."""
+    """Lock a Change's row, and read it again, for an act that `lifecycle` allows."""
     with transaction.atomic():
         row = Change.objects.select_for_update().get(pk=change.pk)
         if expected_digest and expected_digest != row.digest:
@@ -44,29 +44,29 @@ def locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[C
 
 
 def check_reach(change: Change, by: By) -> None:
-    """Check that a token reaches everything that a Change touches, as it is now. Of people nothing is asked.
+    """Check that a token reaches everything that a Change now touches. People reach everything.
 
     Raises:
-        ForbiddenError: with what it doesn't reach.
+        ForbiddenError: names the things that it doesn't reach.
     """
     reach = reach_of(by)
     if reach.is_whole:
-        return  # what a person's Change touches needn't be read for it
+        return  # for people the edits needn't be read
     check_reach_of(edits_of(change), bases_of(change), by)
 
 
 def check_reach_of(edits: Iterable[Edit], bases: Mapping[Key, Value | None], by: By) -> None:
-    """Check that a token reaches everything that edits touch, of which there need be no Change yet.
+    """Check that a token reaches everything that edits touch; they needn't belong to a Change yet.
 
     Raises:
-        ForbiddenError: with what it doesn't reach.
+        ForbiddenError: names the things that it doesn't reach.
     """
     if said := out_of_reach(reach_of(by), edits, bases, current_revision()):
         raise ForbiddenError([f"Out of reach of {via_of(by)}: {each}" for each in said])
 
 
 def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Change:
-    """Do an act that changes nothing but the state."""
+    """Do an act that changes only the state."""
     with locked(change, act, by, expected_digest) as row:
         finish(row, act, by, text)
     return row
@@ -75,24 +75,24 @@ def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Ch
 def finish(
     row: Change, act: _Act, by: By, text: str, *, before: str | None = None, more: Mapping[str, Any] | None = None
 ) -> None:
-    """Note an act, and write the state that it leads to.
+    """Record an act, and write the state that it leads to.
 
     Args:
         row: the Change, locked.
         act: what was done.
         by: who did it.
         text: why.
-        before: digest of what was there before, empty where nothing was; None for the Change's own.
-        more: what else the AuditEvent says.
+        before: digest of the content before, empty where there was none; None for the Change's own.
+        more: further members of the AuditEvent.
     """
     before = row.digest if before is None else before
     if act in AUTHORING:
         check_reach(row, by)
-        row.digest, row.rolls_back_to = _digest(row), None  # edited, it is no roll-back any more
+        row.digest, row.rolls_back_to = _digest(row), None  # after an edit it is no longer a rollback
     if act in (_Act.REJECT, _Act.WITHDRAW):
         row.publish_at = None
     if act in (_Act.SCHEDULE, _Act.PUBLISH, _Act.URGENT, _Act.REJECT, _Act.WITHDRAW):
-        row.held = ""  # an edit or approval isn't enough: somebody sets a time again, or publishes
+        row.held = ""  # an edit or approval isn't enough: somebody has to set a time again, or publish
     note(row, act, by, text, before=before, more=more)
     state = lifecycle.state_after(act, standing_of(row))
     if state != row.state:
@@ -106,7 +106,7 @@ def finish(
         gates.cancel_overtaken_gate(row)
 
 
-# What acts change of a Change's row.
+# The columns of a Change's row that acts change.
 _WRITTEN = (
     "base",
     "digest",
@@ -131,12 +131,12 @@ def note(
     before: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down what was done with a Change: among what is known of it, and for auditors.
+    """Record an act on a Change: in the Change's history, and as an AuditEvent.
 
     Raises:
-        PublishingError: the text deceives whoever reads it.
+        PublishingError: the text could mislead its readers.
     """
-    if act != _Act.DESCRIBE:  # it repeats what was there, perhaps since before this was asked
+    if act != _Act.DESCRIBE:  # it repeats the old text, which may be from before this check existed
         check_words(text)
     _note(change, act, by, text, via=via_of(by), whom=whom)
     asked = {"whom": whom.get_username()} if whom else {}
@@ -144,7 +144,7 @@ def note(
 
 
 def note_author(change: Change, author: str) -> None:
-    """Write down who else wrote the edits that somebody has opened a Change with."""
+    """Record the other authors of the edits with which a Change was opened."""
     _note(change, _Act.EDIT, author, "", via="")
 
 
@@ -167,7 +167,7 @@ def _note(change: Change, act: _Act, by: By, text: str, *, via: str, whom: User 
 
 
 def _digest(change: Change) -> str:
-    """Return what names the result: each edit's content, what it was made on, and when all of it goes back."""
+    """Return the digest of the result: each edit's content and base, and when all of it expires."""
     named: list[object] = [
         (edit.kind, edit.name, sha256(edit.document.encode()), edit.base_digest)
         for edit in change.edits.order_by("kind", "name")
@@ -178,7 +178,7 @@ def _digest(change: Change) -> str:
 
 
 def things_of(change: Change, keys: Collection[Key] | None = None) -> dict[str, Any]:
-    """Return what a Change makes of each thing, or of some, as AuditEvents say it: digests of what it was made on, and of it."""
+    """Return what a Change makes of each thing, or of some, as AuditEvents record it: the digests of the base and of the result."""
     rows = {row.key: row for row in change.edits.all()}
     return {"things": [_thing(key, rows.get(key)) for key in sorted(rows if keys is None else keys)]}
 
@@ -191,7 +191,7 @@ def _thing(key: Key, row: ChangeEdit | None) -> dict[str, str]:
 
 
 def write_edits(change: Change, edits: Mapping[Key, Edit], bases: Mapping[Key, str], *, by: By) -> None:
-    """Write edits, each with the digest of what it was made on."""
+    """Write edits, each with the digest of its base."""
     now = timezone.now()
     keep_rule_sets(edit.value for edit in edits.values() if isinstance(edit.value, engine.RuleSet))
     ChangeEdit.objects.bulk_create(
@@ -209,7 +209,7 @@ def write_edits(change: Change, edits: Mapping[Key, Edit], bases: Mapping[Key, s
 
 
 def delete_edits(change: Change, keys: Iterable[Key]) -> None:
-    """Take the edits of these things out."""
+    """Delete the edits of these things."""
     for kind in Kind:
         for batch in batches([name for of_kind, name in keys if of_kind == kind]):
             change.edits.filter(kind=kind, name__in=batch).delete()

@@ -1,4 +1,4 @@
-"""Assignments: those that are live with others in their place, and the rows of what is live."""
+"""Assignments: the live ones with changes applied, and the rows of the live ones."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from policies.publishing.parts import Key, Kind, batches
 def with_assignments(
     before: engine.Revision, wanted: Iterable[engine.Assignment], published: Collection[str]
 ) -> list[engine.Assignment]:
-    """Return the live Assignments with some in their place; each of these must name a rule set that is published."""
+    """Return the live Assignments with some replaced or added; each of these must name a published rule set."""
     given = {each.name: each for each in wanted}
     faults = [_unpublished(each.name, each.rule_set) for each in given.values() if each.rule_set not in published]
     if faults:
@@ -26,18 +26,18 @@ def with_assignments(
 
 
 def in_order(assignments: Iterable[engine.Assignment]) -> list[engine.Assignment]:
-    """Return Assignments as they are asked: by their order, those of one order by name."""
+    """Return Assignments in the order of evaluation: by their order, then by name."""
     return sorted(assignments, key=_place)
 
 
 class Orders(NamedTuple):
-    """Two sides that want Assignments in orders that don't go together; of many, the lists are of those that come out wrong.
+    """Two sides that want Assignments in incompatible orders. Of many Assignments, the lists hold those that would come out wrong.
 
     Attributes:
-        live: as they are asked now.
-        mine: as a Change wants them asked.
-        both: as they would be asked by the numbers of both: what neither wants.
-        wanted: all of them, as the Change wants them, with those that are new since where they are live.
+        live: their live order.
+        mine: the order that a Change wants.
+        both: the order by the numbers of both sides, which neither wants.
+        wanted: all of them in the order that the Change wants; those added since are where they are live.
     """
 
     live: list[str]
@@ -52,17 +52,17 @@ class Orders(NamedTuple):
         return [f"{what}: {', '.join(names[:_NAMED])}{', …' * (len(names) > _NAMED)}" for what, names in said]
 
 
-# So many Assignments of an order are named.
+# The most Assignments of an order that are named.
 _NAMED = 20
 
 
 def orders_apart(base: Mapping[str, int], live: Mapping[str, int], edits: Mapping[str, int | None]) -> Orders | None:
-    """Compare pairs of Assignments as the three sides ask them; None where each is asked as whoever moved it wants. Pure.
+    """Compare the order of pairs of Assignments on the three sides; None where each pair is in the order wanted by whoever moved it. Pure.
 
     Args:
         base: the order of each Assignment when the edits were made, by name.
-        live: the same of what is live.
-        edits: what the edits make of it; None for one that they remove.
+        live: the live order of each.
+        edits: the order of each in the edits; None for an Assignment that they remove.
     """
     if base == live:
         return None
@@ -71,7 +71,7 @@ def orders_apart(base: Mapping[str, int], live: Mapping[str, int], edits: Mappin
     was, now, mine, both = (_Asked(names, bits) for names in sides)
     found = 0
     for name in (name for name in edits if name in bits and edits[name] != base.get(name)):
-        # As the Change wants it, where it puts this one before or behind another; as it is live, where it leaves the two as they were.
+        # The Change's order for pairs that it reverses; the live order for pairs that it leaves alone.
         as_live = ~mine.all
         if name in was.before and name in now.before:
             as_live |= was.all & now.all & ~(was.before[name] ^ mine.before[name])
@@ -92,11 +92,11 @@ def orders_apart(base: Mapping[str, int], live: Mapping[str, int], edits: Mappin
 
 
 class _Asked:
-    """An order of Assignments as sets of bits, of which each stands for one: comparing one with all others is a few operations.
+    """An order of Assignments as bit sets, one bit for each: comparing one with all others takes a few operations.
 
     Attributes:
-        all: those that are asked in it.
-        before: for each, those that are asked before it.
+        all: those in this order.
+        before: for each, those before it.
     """
 
     def __init__(self, names: Iterable[str], bits: Mapping[str, int]) -> None:
@@ -116,7 +116,7 @@ def _edited(orders: Mapping[str, int], edits: Mapping[str, int | None]) -> dict[
 
 
 def _with_new(mine: Sequence[str], live: Sequence[str], wanted: Collection[str]) -> list[str]:
-    """Return my order of what there will be; what is new since stands behind whatever it stands behind live."""
+    """Return my order of all future Assignments; each one added since comes after those that it comes after live."""
     known = {name for name in mine if name in wanted}
     behind: dict[str | None, list[str]] = {}
     last = None
@@ -136,9 +136,9 @@ def _place(assignment: engine.Assignment) -> tuple[int, str]:
 
 
 def orders_for(assignments: Iterable[engine.Assignment], names: Sequence[str]) -> dict[str, int]:
-    """Return the orders by which Assignments are asked in the order of these names: of as few as possible. Pure.
+    """Return new orders, of as few Assignments as possible, so that they are evaluated in the order of these names. Pure.
 
-    Those that needn't move keep theirs, and the others get numbers between them; where there is no room, all are numbered anew.
+    Assignments that needn't move keep theirs, and the others get numbers in between; where there is no room, all are renumbered.
     """
     by_name = {each.name: each for each in assignments}
     wanted = [by_name[name] for name in names]
@@ -158,12 +158,12 @@ def orders_for(assignments: Iterable[engine.Assignment], names: Sequence[str]) -
     return found
 
 
-# Between two that are numbered anew, and the largest that there may be.
+# The step between renumbered Assignments, and the largest order allowed.
 _STEP, _LARGEST = 10, 1_000_000
 
 
 def _number(found: dict[str, int], run: Sequence[engine.Assignment], low: int, high: int) -> bool:
-    """Number those that moved there between two others; return whether there was room."""
+    """Number those that moved between two others; return whether there was room."""
     step = (high - low) // (len(run) + 1)
     if run and step < 1:
         return False
@@ -178,7 +178,7 @@ def _all_anew(wanted: Sequence[engine.Assignment]) -> dict[str, int]:
 
 
 def _longest_rising(wanted: Sequence[engine.Assignment]) -> list[engine.Assignment]:
-    """Return the most of them that stand in the right order already (patience sorting)."""
+    """Return the longest subsequence that is in the right order already (patience sorting)."""
     tops: list[tuple[int, str]] = []
     piles: list[int] = []
     behind: list[int | None] = []
@@ -195,7 +195,7 @@ def _longest_rising(wanted: Sequence[engine.Assignment]) -> list[engine.Assignme
 
 
 def follow_assignments(before: engine.Revision, target: engine.Revision, authors: Mapping[Key, str]) -> None:
-    """Make the rows, which lists and filters ask for, those of what goes live."""
+    """Update the rows, which lists and filters read, to the new live state."""
     live = {assignment.name: assignment for assignment in before.assignments}
     wanted = {assignment.name: assignment for assignment in target.assignments}
     _write({name: each for name, each in wanted.items() if live.get(name) != each}, authors)

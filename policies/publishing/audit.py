@@ -23,32 +23,32 @@ __all__ = [
     "said_by",
 ]
 
-# Of what `body` says; another number where a member means something else.
+# The version of `body`; it changes when the meaning of a member changes.
 SCHEMA: Final = 1
 _MAX_NAME = 150
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What an AuditEvent says, as its body holds it.
+    """The content of an AuditEvent's body.
 
     Attributes:
-        schema: the number of this form.
-        id: the row's.
+        schema: the version of this form.
+        id: the id of the row.
         at: when, in UTC.
         kind: what was done.
-        by: who; empty where nobody knows.
-        via: what acted on that person's behalf.
+        by: who did it; empty where that isn't known.
+        via: the token or command that acted on that person's behalf.
         door: admin, rest, command, beat or process.
-        address: from where.
-        thing_kind: of what it was done to.
-        thing_name: which of these.
+        address: the client's address.
+        thing_kind: the kind of the thing concerned.
+        thing_name: the name of that thing.
         change: the number of the Change.
         revision: the number of the Revision that it made.
-        before: digest of what was there before.
-        after: digest of what it made.
+        before: digest of the content before.
+        after: digest of the content after.
         reason: why, in that person's words.
-        request_id: of the request that did it.
-        more: what else there is to say of this kind of act.
+        request_id: the id of the request that did it.
+        more: further members for this kind of act.
     """
 
     id: str
@@ -86,17 +86,17 @@ def record_event(
     reason: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> AuditEvent:
-    """Write down an act. Called within its transaction, so that neither is there without the other.
+    """Record an act. Called within its transaction, so that neither exists without the other.
 
     Args:
         kind: a Kind, or `change.` and the act on a Change.
-        by: who does it; empty where nobody knows.
-        thing: kind and name of what it is done to.
+        by: who does it; empty where that isn't known.
+        thing: kind and name of the thing concerned.
         change: the number of the Change.
         revision: the number of the Revision that it makes.
-        digests: of what was there before, and of what it makes.
+        digests: of the content before, and of the content after.
         reason: why, in that person's words.
-        more: what else there is to say: values of JSON.
+        more: further members: values of JSON.
     """
     origin = current_origin()
     key = time_ordered_id(timezone.now())
@@ -125,7 +125,7 @@ def record_event(
 def record_act(
     change: Change, act: ChangeEvent.Act, by: By, text: str, *, before: str = "", more: Mapping[str, Any] | None = None
 ) -> None:
-    """Write down an act on a Change. What publishing makes is its Revision, whose digests stand for before and after."""
+    """Record an act on a Change. Publishing makes a Revision: there, the digests of Revisions are before and after."""
     made = change.revision if act in (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT) else None
     record_event(
         f"change.{act}",
@@ -149,7 +149,7 @@ def record_single(
     reason: str,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down a single act that goes live by a Change of its own: at once, as a Revision, or once that is approved."""
+    """Record a single act that goes live by a Change of its own: as a Revision at once, or after the Change is approved."""
     record_event(
         kind,
         by=by,
@@ -163,13 +163,13 @@ def record_single(
 
 
 def _digest_before(made: Revision) -> str:
-    """Return the digest of the Revision that one took the place of."""
+    """Return the digest of the Revision that this one replaced."""
     former = Revision.objects.filter(number__lt=made.number).order_by("-number")
     return former.values_list("digest", flat=True).first() or ""
 
 
 def said_by(row: AuditEvent) -> Said:
-    """Return what an AuditEvent says.
+    """Return the content of an AuditEvent.
 
     Raises:
         msgspec.DecodeError: a newer Berth wrote it, or it was damaged.
@@ -182,7 +182,7 @@ def said_by(row: AuditEvent) -> Said:
 
 
 def is_as_written(row: AuditEvent) -> bool:
-    """Return whether a row's columns say what its body says: the body is what counts."""
+    """Return whether a row's columns agree with its body, which is authoritative."""
     try:
         said = said_by(row)
     except msgspec.DecodeError:
@@ -192,7 +192,7 @@ def is_as_written(row: AuditEvent) -> bool:
 
 
 def _door_of(by: By) -> str:
-    """Return by which door somebody came, where no request or task says so."""
+    """Return the door of somebody, where no request or task has set it."""
     if by == CLOCK:
         return Door.BEAT
     return Door.COMMAND if isinstance(by, str) and by else Door.PROCESS

@@ -1,7 +1,7 @@
 """The verbs of Changes: the reviewed path by which edits of rule sets, Assignments and PriorityClasses go live.
 
-Each is one transaction of `acts`. What a Change makes is named by a digest over its edits and what was live when they were made:
-approvals are for a digest, and fall with it. Publishing drops those of other Changes that stand on what it moves.
+Each is one transaction of `acts`. A digest over its edits and their bases identifies the result of a Change. Approvals are for
+a digest, and are dropped when it changes. Publishing also drops the approvals of other Changes whose bases it replaces.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -60,7 +60,7 @@ _NOTHING_CHOSEN: Mapping[Key, Mapping[str, str]] = {}
 
 
 class TakenBack(NamedTuple):
-    """An expired Change, and what its way back is made on where that isn't what it made, by digest."""
+    """An expired Change, and the bases of its reversal where they differ from what it made, by digest."""
 
     change: Change
     bases: Mapping[Key, str]
@@ -76,19 +76,19 @@ def open_change(
     act: str = "edit",
     keeper: Keeper = NOBODY,
 ) -> Change:
-    """Open a Change with edits; those that make nothing else of what is live are left out.
+    """Open a Change with edits; edits that equal the live state are left out.
 
     Args:
-        title: what it is for, in a line.
-        edits: what it makes of each thing.
+        title: its purpose, in one line.
+        edits: the new content of each thing.
         by: who opens it, and becomes its author.
         reason: why, for those who review it.
         authors: who else wrote these edits.
-        act: what of `lifecycle` it is.
-        keeper: the repository that they are brought in for.
+        act: the act of `lifecycle`.
+        keeper: the repository that the edits come from.
 
     Raises:
-        PublishingError: nothing is left, this account may not, or another repository keeps one of them.
+        PublishingError: no edit is left, this account may not edit, or another repository keeps one of the things.
     """
     _check_may(act, by)
     live = current_revision()
@@ -107,10 +107,9 @@ def open_change(
 
 
 def open_already(*, wanted: Mapping[Key, Edit], by: By, keeper: Keeper = NOBODY) -> Change | None:
-    """Return the open Change of this account that makes these edits and no others of what is live now; None where there is none.
+    """Return this account's open Change with exactly these edits on the live state; None where there is none.
 
-    Who comes again with the same, as a pipeline does that runs once more, needs no second one. One with times of its own is
-    another.
+    A pipeline that runs again with the same files needs no second Change. A Change with times of its own doesn't count.
 
     Raises:
         ForbiddenError: this account may not edit.
@@ -126,7 +125,7 @@ def open_already(*, wanted: Mapping[Key, Edit], by: By, keeper: Keeper = NOBODY)
 
 
 def begin_change(*, title: str, by: By, reason: str = "") -> Change:
-    """Open a Change that holds no edit yet: who comes with one document after the other begins so.
+    """Open a Change without edits, for clients that add documents one after the other.
 
     Raises:
         PublishingError: this account may not edit.
@@ -138,11 +137,11 @@ def begin_change(*, title: str, by: By, reason: str = "") -> Change:
 def roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Revision | None:
     """Make the next Revision with the content of an older one; None when that content is live.
 
-    The versions' states follow; open Changes keep their edits. `expected_digest` is `digest_of_shown` of the number that
-    was live when that person looked.
+    The states of versions are updated; open Changes keep their edits. `expected_digest` is `digest_of_shown` of the number
+    that was live when that person looked.
 
     Raises:
-        PublishingError: there is no such Revision, or it takes approvals: `open_roll_back` makes a Change for them.
+        PublishingError: there is no such Revision, or approvals are needed: `open_roll_back` makes a Change for them.
     """
     with transaction.atomic():
         lock_revisions()
@@ -199,7 +198,7 @@ def write_change(
     takes_back: TakenBack | None = None,
     keeper: Keeper = NOBODY,
 ) -> Change:
-    """Write a new Change, made on what is live; one that takes another back, on what that one made."""
+    """Write a new Change, based on the live state; one that reverses another, based on what that one made."""
     check_words(title, reason)
     expired = takes_back.change if takes_back else None
     number = expired.revision_id if expired and expired.revision_id else live.number
@@ -224,11 +223,11 @@ def write_change(
 
 @transaction.atomic
 def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_digest: str) -> Change:
-    """Add edits to a Change, in place of those of the same things; one that equals what is live takes its edit out.
+    """Add edits to a Change, replacing those of the same things; an edit that equals the live state removes the thing's edit.
 
-    `expected_digest` is the digest that was looked at: an edit that somebody else has made meanwhile isn't lost.
+    `expected_digest` is the digest that the person looked at, so that somebody else's edit meanwhile isn't lost.
     """
-    # Before the Change: who publishes the same new rule set has its name written, and then drops this Change's approvals.
+    # Before locking the Change: publishing the same new rule set writes the rule set's row first, then drops this Change's approvals.
     live = lock_revisions()
     with locked(change, "edit", by, expected_digest) as row:
         given = {edit.key: edit for edit in edits}
@@ -237,22 +236,22 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
             return row
         kept = {each.key: each.base_digest for each in row.edits.all() if each.key in given}
         if not row.edits.filter(kind=Kind.ASSIGNMENT).exists():
-            row.base = live.number  # nothing of it stands in an order of before
+            row.base = live.number  # none of its edits depends on an earlier order
         delete_edits(row, given)
-        # What they were made on stays as it was: what moved is still to be looked at.
+        # Their bases stay as they were: what moved has still to be reviewed.
         write_edits(row, wanted, live_digests(wanted, live.number) | kept, by=by)
         finish(row, _Act.EDIT, by, "", more=things_of(row, given))
     return row
 
 
 def _holds(row: Change, given: Iterable[Key], wanted: Mapping[Key, Edit]) -> bool:
-    """Return whether a Change makes just that of these things already: putting it there again is no edit."""
+    """Return whether a Change already has exactly these edits: adding them again is no edit."""
     held = {edit.key: edit for edit in edits_of(row)}
     return all(held.get(key) == wanted.get(key) for key in given)
 
 
 def discard_edits(*, change: Change, keys: Collection[Key], by: By, expected_digest: str) -> Change:
-    """Take edits out of a Change: of these things it makes nothing any more."""
+    """Remove the edits of these things from a Change."""
     with locked(change, "edit", by, expected_digest) as row:
         held = sorted(each.key for each in row.edits.all() if each.key in keys)
         if not held:
@@ -271,25 +270,25 @@ def rebase_change(
     take_theirs: Collection[Key] = (),
     merge: Mapping[Key, Mapping[str, str]] = _NOTHING_CHOSEN,
 ) -> Change:
-    """Put a Change's edits on what is live now: of what moved, take what somebody else made live, or keep the edit.
+    """Rebase a Change's edits on the live state: for each thing that moved, take the live content, or keep the edit.
 
     Where nothing has moved, it stays as it is.
 
-    Where Assignments were moved by both, they are asked in the order that this Change wants, or, with ORDER among `take_theirs`,
-    in the live one. Without the edits that are given up they may come apart in a way that nobody was shown: that is refused.
+    Where both sides moved Assignments, these get the order that this Change wants, or, with ORDER in `take_theirs`, the live
+    order. Without the edits that are given up, their order may conflict in a way that nobody was shown: this is refused.
 
     Args:
         change: which.
         by: who does it.
-        expected_digest: what that person looked at.
+        expected_digest: the digest that that person looked at.
         expected_revision: the live Revision that it was compared with.
-        take_theirs: of what moved, that whose edit is given up.
-        merge: of what moved, rule sets whose edit is put together with what is live, rule by rule; each with whose is taken,
-            mine or theirs, of what both sides changed, as `merged_of` names it.
+        take_theirs: the moved things whose edit is given up.
+        merge: the moved rule sets whose edit is merged with the live content, rule by rule; for each, whose side, mine or
+        theirs, is taken for the parts that both sides changed, as `merged_of` names them.
 
     Raises:
-        PublishingError: it may not be rebased, something moved again, both sides changed what nothing is chosen of, or something
-            is chosen of what hasn't moved.
+        PublishingError: it may not be rebased, something moved again, no side is chosen for a part that both sides changed, or a
+            side is chosen for something that hasn't moved.
     """
     with locked(change, "rebase", by, expected_digest) as row:
         if expected_revision != current_revision().number:
@@ -307,7 +306,7 @@ def rebase_change(
             each
             for each in moved
             if each.key in take_theirs
-            # What would make nothing else of what is live is no edit, be it put together or not.
+            # An edit that equals the live state is dropped, merged or not.
             or is_same(each.live, merged.get(each.key, each.mine))
         ]
         delete_edits(row, [each.key for each in given_up])
@@ -329,7 +328,7 @@ def rebase_change(
 
 
 def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Change) -> None:
-    """Refuse a choice about what hasn't moved: by a slip in a name, the edit would be kept of what was to be given up."""
+    """Refuse a choice about something that hasn't moved: a typo in a name would keep an edit that was meant to be given up."""
     wrong = {*chosen} - {each.key for each in moved}
     if ORDER in wrong and orders_of(row) is not None:
         wrong.remove(ORDER)
@@ -348,7 +347,7 @@ def _unshown(orders: Orders, given_up: Iterable[Key]) -> str:
 
 
 def _take_order(row: Change, orders: Orders | None, by: By) -> None:
-    """Renumber Assignments, so that they are asked as the Change wants them; None: as they are asked live."""
+    """Renumber Assignments, so that they have the order that the Change wants; None: the live order."""
     live, edits = current_revision(), edits_of(row)
     held = {edit.name for edit in edits if edit.kind == Kind.ASSIGNMENT}
     now = {each.name: each for each in live.assignments}
@@ -380,29 +379,29 @@ def _merged(moved: Moved, chosen: Mapping[str, str]) -> engine.RuleSet:
 
 
 def _how(chosen: Mapping[str, str]) -> str:
-    """Return how both sides were put together, as the Change's history says it."""
+    """Return how both sides were merged, in words for the Change's history."""
     return wording.visible(
         f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(chosen.items()))}"
     )
 
 
 def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:
-    """Send a Change to review, once its documents are right and their tests pass.
+    """Send a Change to review, if its documents are valid and their tests pass.
 
     Raises:
-        PublishingError: with every fault; or it may not be sent.
+        PublishingError: with every fault, or because it may not be sent.
     """
     check_contents(edits_of(change), current_revision())
     return do(change, _Act.SUBMIT, by, expected_digest, text)
 
 
 def submit_act(*, change: Change, by: By) -> Change:
-    """Send what a single act has opened to review. One that makes the same is waited for, not joined by a second.
+    """Send the Change of a single act to review, unless another Change in review makes the same.
 
-    Called within the transaction of the act, which a refusal undoes.
+    Called within the transaction of the act, which a refusal rolls back.
 
     Raises:
-        PublishingError: another Change in review makes the same; or as of `submit_change`.
+        PublishingError: another Change in review makes the same; or as for `submit_change`.
     """
     same = Change.objects.filter(digest=change.digest, state__in=[lifecycle.IN_REVIEW, lifecycle.APPROVED])
     if other := same.first():
@@ -412,10 +411,10 @@ def submit_act(*, change: Change, by: By) -> Change:
 
 
 def run_gate(*, change: Change, by: By) -> GateRun:
-    """Ask for the gate to look at what a Change makes, as soon as a worker takes it up.
+    """Request a run of the gate for a Change; a worker takes it up.
 
     Raises:
-        PublishingError: this account may not, or it isn't open.
+        PublishingError: this account may not request it, or the Change isn't open.
     """
     with locked(change, "gate", by, "") as row:
         gates.record_asking(row, by)
@@ -426,7 +425,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
     """Ask somebody by name to review a Change: it waits for that person until they approve, or it leaves review.
 
     Raises:
-        PublishingError: there is no such account, it may not approve this Change, or was asked already.
+        PublishingError: there is no such account, it may not approve this Change, or it was asked already.
     """
     with locked(change, "ask", by, "") as row:
         user = User.objects.filter(username=whom, is_active=True).first()
@@ -447,7 +446,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
 def describe_change(
     *, change: Change, by: By, expected_digest: str, title: str | None = None, reason: str | None = None
 ) -> Change:
-    """Change the title or the reason of a Change; None keeps what is there. What it makes stays, and so do its approvals."""
+    """Change the title or the reason of a Change; None keeps the old text. Its edits and approvals stay."""
     with locked(change, "edit", by, expected_digest) as row:
         check_words(*(text for text in (title, reason) if text))
         called = row.title if title is None else _title_of(title)
@@ -464,7 +463,7 @@ def describe_change(
 
 
 def _title_of(text: str) -> str:
-    """Return a title as a line: of several lines, those behind the first could pass for other Changes in a list."""
+    """Return a title as one line: further lines could look like other Changes in a list."""
     line = " ".join(text.split())
     if not line:
         raise PublishingError(["A Change needs its title."])
@@ -478,8 +477,8 @@ def comment_on_change(*, change: Change, by: By, text: str) -> Change:
 
 @transaction.atomic
 def approve_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:
-    """Approve what a Change makes, as it was looked at."""
-    # Whoever publishes meanwhile sees this approval, or this sees what they have published: one of them drops it or refuses it.
+    """Approve a Change, as the person looked at it."""
+    # A concurrent publishing sees this approval and drops it, or this sees the publishing and is refused.
     lock_revisions()
     return do(change, _Act.APPROVE, by, expected_digest, text)
 
@@ -490,26 +489,26 @@ def reject_change(*, change: Change, by: By, expected_digest: str, text: str) ->
 
 
 def reopen_change(*, change: Change, by: By, expected_digest: str = "", text: str = "") -> Change:
-    """Make a draft of a rejected Change."""
+    """Make a rejected Change a draft again."""
     return do(change, _Act.REOPEN, by, expected_digest, text)
 
 
 def withdraw_change(*, change: Change, by: By, expected_digest: str = "", text: str = "") -> Change:
-    """Withdraw a Change: it never goes live. `expected_digest` is of the edits that were looked at: others' aren't given up unseen."""
+    """Withdraw a Change: it never goes live. `expected_digest` is of the edits that the person looked at: unseen edits aren't given up."""
     return do(change, _Act.WITHDRAW, by, expected_digest, text)
 
 
 def publish_change(*, change: Change, by: By, expected_digest: str, reason: str = "") -> Revision:
-    """Make the next Revision with a Change's edits, and nothing else.
+    """Make the next Revision with exactly a Change's edits.
 
     Args:
         change: which.
         by: who publishes.
-        expected_digest: what that person looked at; approvals are for it.
-        reason: why, kept with the Revision; the Change's own where none is given.
+        expected_digest: the digest that that person looked at; approvals are for it.
+        reason: why, stored with the Revision; the Change's own reason where none is given.
 
     Raises:
-        PublishingError: it may not be published, what it touches moved, it has faults, or it would change nothing.
+        PublishingError: it may not be published, something that it touches moved, it has faults, or it would change nothing.
     """
     return _publish(change, _Act.PUBLISH, by, expected_digest, reason)
 
@@ -517,7 +516,7 @@ def publish_change(*, change: Change, by: By, expected_digest: str, reason: str 
 def publish_urgently(*, change: Change, by: By, expected_digest: str, reason: str) -> Revision:
     """Publish a Change without the approvals that it needs, in an emergency. Somebody else approves it afterwards.
 
-    Args and errors as of `publish_change`; the reason is needed.
+    Args and errors as for `publish_change`; the reason is required.
     """
     return _publish(change, _Act.URGENT, by, expected_digest, _needed(reason, "An emergency needs its reason."))
 
@@ -531,7 +530,7 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
             authors = {each.key: each.author for each in row.edits.all()}
-            # What others put into it, or a rebase has renumbered, isn't of the repository that opened it.
+            # Edits that others added, or that a rebase renumbered, don't belong to the repository that opened it.
             brought = {key for key, author in authors.items() if author == row.opened_by}
             check_owners(brought, Keeper(row.owner, row.takes_over))
             ended = ended_with(before, edits)
@@ -547,7 +546,7 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
 
 
 def _drop_overtaken(made_by: Change, before: engine.Revision, by: By) -> None:
-    """Drop the approvals of what a publishing has moved the base of, for good: it may be moved back later.
+    """Drop the approvals of Changes whose base a publishing moved. They stay dropped even if the base is moved back later.
 
     Called under the lock of Revisions, as approving is.
     """
@@ -560,7 +559,7 @@ def _drop_overtaken(made_by: Change, before: engine.Revision, by: By) -> None:
 
 
 def _record_ended(ended: Iterable[engine.Pause | engine.Exemption], row: Change, made: Revision, by: By) -> None:
-    """Write down that Pauses and Exemptions ended with what they are about."""
+    """Record that Pauses and Exemptions ended together with their targets."""
     for each in ended:
         about = Target.parse(each.target)
         kind = audit.Kind.RESUME if isinstance(each, engine.Pause) else audit.Kind.EXEMPTION_END

@@ -1,4 +1,4 @@
-"""What two Revisions hold, and two Changes make, of each thing: the two sides of every one that differs. Nothing here writes."""
+"""Compares two Revisions, or the results of two Changes: both sides of every thing that differs. Nothing here writes."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from policies.publishing.standing import edits_of
 
 
 class Difference(NamedTuple):
-    """A thing, and what each side has of it. None is its absence."""
+    """A thing, and its content on each side. None where it is absent."""
 
     key: Key
     before: Value | None
@@ -20,9 +20,9 @@ class Difference(NamedTuple):
 
 
 def revision_differences(before: int, after: int, start: int, stop: int) -> tuple[list[Difference], int]:
-    """Return some of what differs between two Revisions, by kind and name, and how much does. 0 is before the first one.
+    """Return some of the differences between two Revisions, by kind and name, and their number. Revision 0 is before the first one.
 
-    Only what was published between them is read.
+    Only things that were published between them are read.
     """
     low, high = sorted((before, after))
     moved = RevisionPart.objects.filter(
@@ -46,7 +46,7 @@ def _value(key: Key, held: dict[Key, str], documents: dict[str, str]) -> Value |
 
 
 def change_differences(before: Change, after: Change) -> list[Difference]:
-    """Return what two Changes would make otherwise, by kind and name. What one doesn't edit is for it as it is live.
+    """Return the differences between the results of two Changes, by kind and name. A side without an edit is the live content.
 
     Raises:
         PublishingError: a newer Berth wrote one of them.

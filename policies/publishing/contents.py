@@ -1,4 +1,4 @@
-"""What a Change makes live: checked, numbered, and put in place of what is live; the rows follow."""
+"""The content that a Change makes live: checked, numbered, and applied to the live state; the rows are updated."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -22,12 +22,12 @@ from policies.publishing.rule_sets import follow_versions, publish_versions, rul
 
 Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass, engine.Pause, engine.Exemption)
 
-# Kinds whose values are numbered: each publishing of another content makes the next version.
+# Kinds with numbered versions: publishing new content makes the next version.
 _NUMBERED = engine.RuleSet | engine.PriorityClass
 
 
 class Edit(NamedTuple):
-    """What is to become of one thing: its new content, None to remove it.
+    """An edit of one thing: its new content, None to remove it.
 
     A rule set or PriorityClass without a version number gets its next one when it goes live; one with a number goes back to
     that version.
@@ -49,7 +49,7 @@ class Edit(NamedTuple):
 
 
 def is_same(one: Value | None, other: Value | None) -> bool:
-    """Return whether two states of a thing are the same to those who use it: a version that isn't numbered yet is any."""
+    """Return whether two states of a thing are equivalent; a version without a number equals any version with the same content."""
     if one is None or other is None:
         return one is other
     if not isinstance(one, _NUMBERED) or not isinstance(other, _NUMBERED):
@@ -61,9 +61,9 @@ def is_same(one: Value | None, other: Value | None) -> bool:
 
 
 def with_edits(before: engine.Revision, edits: Iterable[Edit]) -> engine.Revision:
-    """Return what is live with these edits in place, to be looked at: nothing is checked or numbered.
+    """Return the live state with these edits applied, for display: nothing is checked or numbered.
 
-    A Pause or an Exemption of what isn't there then ends with it: brought back later, that is in force.
+    A Pause or an Exemption whose target is removed ends with it: if the target is brought back later, it is in force.
     """
     values = values_of(before)
     for edit in edits:
@@ -87,7 +87,7 @@ def with_edits(before: engine.Revision, edits: Iterable[Edit]) -> engine.Revisio
 
 
 class _Missing:
-    """What there will be, by which it is told whether a Pause or an Exemption is about anything."""
+    """The things that will exist: decides whether the target of a Pause or an Exemption is missing."""
 
     def __init__(self, rule_sets: Iterable[engine.RuleSet], assignments: Iterable[engine.Assignment]) -> None:
         self._rule_sets = {each.name: each for each in rule_sets}
@@ -113,7 +113,7 @@ def missing_target(target: str, live: engine.Revision) -> str:
 
 
 def ended_with(live: engine.Revision, edits: Collection[Edit]) -> list[engine.Pause | engine.Exemption]:
-    """Return the Pauses and Exemptions that end with what edits remove, without being edited themselves."""
+    """Return the Pauses and Exemptions that end because edits remove their targets, without being edited themselves."""
     if not (live.pauses or live.exemptions):
         return []
     after = values_of(with_edits(live, edits)).keys() | {edit.key for edit in edits}
@@ -122,10 +122,10 @@ def ended_with(live: engine.Revision, edits: Collection[Edit]) -> list[engine.Pa
 
 
 def check_held(edits: Collection[Edit], live: engine.Revision) -> None:
-    """Refuse edits that hold a Pause or an Exemption that is live, and take away what it is about: it would end, unchanged.
+    """Refuse edits that include a live Pause or Exemption, unchanged, and remove its target: it would end.
 
     Raises:
-        PublishingError: with what it is about and won't be there.
+        PublishingError: names the target that won't exist.
     """
     values = values_of(live)
     if faults := [fault for key, fault in _unknown_targets(edits, live) if key in values]:
@@ -133,10 +133,10 @@ def check_held(edits: Collection[Edit], live: engine.Revision) -> None:
 
 
 def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
-    """Read each document again, as if a stranger had written it, and run its tests.
+    """Validate each document again, as untrusted input, and run its tests.
 
     Raises:
-        PublishingError: with every fault of all of them; each begins with the thing that it is in.
+        PublishingError: with every fault of all documents; each begins with the thing that it is in.
     """
     edits, faults = list(edits), list[Fault]()
     published = {each.name for each in live.rule_sets}
@@ -144,7 +144,7 @@ def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
     of_rule_sets = dict(zip((each.name for each in new), rule_set_faults(new), strict=True))
     for edit in edits:
         found = of_rule_sets.get(edit.name, []) if edit.kind == "RuleSet" else _faults_of(edit)
-        # What is wrong with the whole of a document has no place in it.
+        # A fault of the whole document has no path.
         faults += [
             msgspec.structs.replace(each, path=f"{edit.name}: {each.path}" if each.path else edit.name)
             for each in found
@@ -157,20 +157,20 @@ def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
 
 
 def misfits(edits: Collection[Edit], live: engine.Revision) -> list[Fault]:
-    """Return what of documents without faults doesn't go together: targets that won't be there, params that rule sets don't have."""
+    """Return the inconsistencies between valid documents: targets that won't exist, params that rule sets don't have."""
     targets = [fault for _, fault in _unknown_targets(edits, live)]
     return targets or changed_params_faults(live, with_edits(live, edits))
 
 
 def _ruleless(edits: Iterable[Edit]) -> Iterator[Fault]:
-    """Iterate over the new rule sets that have no rule at all: `plan` makes them live without the other checks."""
+    """Iterate over the new rule sets that have no rule at all: `plan` applies them without the other checks."""
     new = [edit.value for edit in edits if isinstance(edit.value, engine.RuleSet) and not edit.value.version]
     for each in new:
         yield from (msgspec.structs.replace(fault, path=each.name) for fault in without_rules(each, each.name))
 
 
 def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator[tuple[Key, Fault]]:
-    """Iterate over the Pauses and Exemptions that name what won't be there: a slip in a name would leave all in force."""
+    """Iterate over the Pauses and Exemptions whose target won't exist: a typo in a name would leave everything in force."""
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Pause | engine.Exemption)]
     after = with_edits(live, edits) if wanted else live
     missing = _Missing(after.rule_sets, after.assignments)
@@ -198,11 +198,11 @@ def _faults_of(edit: Edit) -> list[Fault]:
 def make_live(
     before: engine.Revision, edits: Sequence[Edit], *, by: By, reason: str, authors: Mapping[Key, str]
 ) -> Revision | None:
-    """Make the next Revision of what is live and these edits; versions' states and the rows of what is live follow.
+    """Make the next Revision from the live state and these edits; update the states of versions and the rows of the live state.
 
     Raises:
-        PublishingError: a rule set has no rule, or one that an Assignment names would be missing, or what a Pause is about; or
-            Kubernetes wouldn't take a class.
+        PublishingError: a rule set has no rule, the rule set of an Assignment or the target of a Pause would be missing, or
+            Kubernetes wouldn't accept a class.
     """
     if faults := [*_ruleless(edits), *(fault for _, fault in _unknown_targets(edits, before))]:
         raise PublishingError(faults)

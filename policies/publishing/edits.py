@@ -1,4 +1,4 @@
-"""One edit of one thing, as forms make it: what a form begins with, and putting what it holds into a Change."""
+"""One edit of one thing, as forms make it: the initial content of a form, and saving its content into a Change."""
 
 from collections.abc import Collection, Mapping
 
@@ -21,11 +21,11 @@ from policies.publishing.standing import edit_of
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What there is of a thing: in a Change, where that edits it, else live.
+    """The current content of a thing: from a Change, if that edits it, else the live content.
 
     Attributes:
         value: its content; None where there is none.
-        by: whose it is, and since when, in words; empty where there is none.
+        by: who made it, and since when, in words; empty where there is none.
     """
 
     value: Value | None = None
@@ -33,7 +33,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def found_in(change: Change | None, key: Key) -> Found:
-    """Return what there is of a thing for whoever edits it in this Change, or in a new one."""
+    """Return the current content of a thing for an edit in this Change, or in a new one."""
     row = change.edits.filter(kind=key[0], name=key[1]).first() if change else None
     if row is not None:
         return Found(edit_of(row).value, f"{row.author} edited it in {change} at {row.edited_at:%Y-%m-%d %H:%M:%S} UTC")
@@ -46,9 +46,9 @@ def found_in(change: Change | None, key: Key) -> Found:
 
 
 def misfitting_params(change: Change | None, value: Value) -> list[Fault]:
-    """Return what is wrong with an Assignment's params for the rule set that whoever edits it in this Change finds.
+    """Return the faults of an Assignment's params for the rule set as `found_in` this Change.
 
-    Of a rule set that isn't there nothing can be said: it may be put into the Change later.
+    A missing rule set is no fault: it may be added to the Change later.
     """
     if not isinstance(value, engine.Assignment) or not value.params:
         return []
@@ -57,7 +57,7 @@ def misfitting_params(change: Change | None, value: Value) -> list[Fault]:
 
 
 def content_digest(value: Value | None) -> str:
-    """Return what names a content, whichever version it is or gets; empty for none."""
+    """Return the digest of a content, whatever its version number; empty for none."""
     if value is None:
         return ""
     has_version = isinstance(value, engine.RuleSet | engine.PriorityClass)
@@ -65,23 +65,23 @@ def content_digest(value: Value | None) -> str:
 
 
 def seen_of(change: Change | None, key: Key) -> str:
-    """Return what a form that is loaded now carries along: digests of what it begins with, and of what is live; whose edit that is."""
+    """Return the state that a form records when it is loaded: the digests of its initial and of the live content, and the edit's author."""
     digests = (content_digest(found_in(each, key).value) for each in (change, None))
     return " ".join((*digests, str(change.pk) if change else ""))
 
 
 def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) -> list[str]:
-    """Return what somebody else has made of a thing since a form was loaded, in words; nothing where nobody did.
+    """Return, in words, what somebody else changed in a thing since a form was loaded; nothing where nobody did.
 
     Args:
-        change: into which it is to go; None for a new one.
-        key: what is edited.
-        wanted: what is to become of it.
+        change: the Change that the edit goes into; None for a new one.
+        key: the thing that is edited.
+        wanted: its new content.
         seen: `seen_of` when the form was loaded.
     """
     now = found_in(change, key)
     began, live, number = [*seen.split(" "), "", ""][:3]
-    # Another Change than the form's has the thing as it is live, unless somebody edits it there.
+    # In another Change than the form's the thing has its live content, unless somebody edits it there.
     is_another = change is None or str(change.pk) != number
     if content_digest(now.value) in ({began, live} if is_another else {began}) or is_same(now.value, wanted):
         return []
@@ -90,11 +90,11 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
 
 
 def check_seen(expected: Mapping[Key, str], wanted: Collection[Key]) -> None:
-    """Compare what somebody looked at with what is live, of those things that are to become another.
+    """Compare the content that somebody looked at with the live content, for the things that would change.
 
     Args:
-        expected: `content_digest` of what they looked at, empty for nothing.
-        wanted: what is to become another.
+        expected: `content_digest` of the content that they looked at, empty for none.
+        wanted: the new contents.
 
     Raises:
         OvertakenError: it moved.
@@ -116,18 +116,18 @@ def _live_by(key: Key, values: Mapping[Key, Value]) -> str:
 
 @transaction.atomic
 def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: str, reason: str = "") -> Change | None:
-    """Put an edit into a Change, or into a new one of its own.
+    """Save an edit into a Change, or into a new one of its own.
 
     Args:
-        edit: what is to become of the thing.
-        change: into which; None opens one.
+        edit: the edit of the thing.
+        change: the Change to save it into; None opens one.
         by: who saves, and becomes an author of the Change.
         title: the new Change's.
         seen: `seen_of` when that person began.
         reason: the new Change's.
 
     Returns:
-        The Change; None where nothing would be another than it is.
+        The Change; None where nothing would change.
 
     Raises:
         OvertakenError: somebody else has edited it since.
@@ -145,7 +145,7 @@ def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: st
 
 
 def open_edits(kind: str, names: Collection[str] = ()) -> QuerySet[ChangeEdit]:
-    """Return the edits of a kind that are in open Changes, by name; with names, those of these things."""
+    """Return the edits of a kind that are in open Changes, by name; with `names`, only those of these things."""
     found = ChangeEdit.objects.filter(change__state__in=lifecycle.OPEN, kind=kind).select_related("change")
     return (found.filter(name__in=names) if names else found).order_by("name", "change")
 

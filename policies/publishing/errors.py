@@ -1,4 +1,4 @@
-"""What a refused change of state says."""
+"""The exceptions of refused changes of state."""
 
 import re
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from policies.engine.errors import Fault
 from policies.engine.reading import reordering
 
-# Halves of characters, as bytes of a command line that are no UTF-8: no database stores them.
+# Lone surrogates, such as from bytes of a command line that aren't UTF-8: databases can't store them.
 _HALVES = re.compile("[\ud800-\udfff]")
-# Controls but those of lines, which terminals obey; what has no width, and separates lines; tags.
+# Control characters except those of lines, which terminals interpret; zero-width characters and line separators; tags.
 _UNSEEN = re.compile(
     "[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -23,20 +23,20 @@ class PublishingError(Exception):
 
     @property
     def messages(self) -> list[str]:
-        """What is wrong, a sentence each."""
+        """The faults, one sentence each."""
         return [str(fault) for fault in self.faults]
 
 
 class ForbiddenError(PublishingError):
-    """Whoever asks may not do it, in whatever state things are."""
+    """This person may not do it, whatever the state is."""
 
 
 class OvertakenError(PublishingError):
-    """What was looked at is another by now: somebody was faster."""
+    """The content that the person looked at has changed: somebody was faster."""
 
 
 def fault_of_words(*texts: str) -> str:
-    """Return what is wrong with words that others will read: no text at all, in another order than it was written, or not all of it."""
+    """Return the fault of a text that others will read: it isn't valid text, or is displayed reordered or incompletely."""
     if found := "".join(map(reordering, texts)):
         return f"The text holds U+{ord(found[0]):04X}, which shows it in another order than it has: take it out."
     if _HALVES.search("".join(texts)):
@@ -50,10 +50,10 @@ def fault_of_words(*texts: str) -> str:
 
 
 def check_words(*texts: str) -> None:
-    """Check what somebody says of an act.
+    """Check the reason or comment that somebody gives.
 
     Raises:
-        PublishingError: it deceives whoever reads it.
+        PublishingError: it could mislead its readers.
     """
     if said := fault_of_words(*texts):
         raise PublishingError([said])

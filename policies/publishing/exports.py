@@ -1,4 +1,4 @@
-"""What is in the system, as documents that `apply` reads: the same bytes for the same state."""
+"""Exports the system's state as documents that `apply` reads: the same bytes for the same state."""
 
 import hashlib
 from collections.abc import Collection
@@ -13,21 +13,21 @@ from policies.publishing.errors import PublishingError
 from policies.publishing.revisions import current_revision
 from policies.publishing.standing import edits_of
 
-# Names that an AuditEvent says of those that were asked for.
+# The most requested names that an AuditEvent records.
 _MOST_NAMED = 100
 
 
 def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int | None = None) -> str:
-    """Return what is live as YAML, and write down that it was taken along.
+    """Return the live state as YAML, and record the export.
 
     Args:
-        by: who takes it.
+        by: who exports it.
         kind: only this kind.
-        names: only these.
-        change: what this Change makes of things, in place of what is live.
+        names: only these names.
+        change: export this Change's edits instead of the live state.
 
     Raises:
-        PublishingError: there is no such Change, or nothing has one of the names.
+        PublishingError: there is no such Change, or no thing of one of these names.
     """
     documents = _live() if change is None else _of_change(change)
     documents = [each for each in documents if kind in {"", each["kind"]}]

@@ -1,7 +1,7 @@
-"""The gate's runs: asked for, taken up, noted, ended, and what of them stands against publishing.
+"""The gate's runs: requesting, starting, updating and ending them, and the results that block publishing.
 
-Who runs the checks is `scheduler.gate`; nothing is asked of it here. A run is a row: whoever asks for one writes it, a worker
-takes it up, and publishing reads what it found.
+`scheduler.gate` runs the checks; nothing here calls it. A run is a row: a request writes it, a worker takes it up, and
+publishing reads its results.
 """
 
 import hashlib
@@ -32,16 +32,16 @@ from policies.publishing.touched import rule_sets_touched
 OFF, WARNING, BLOCKING = "off", "warning", "blocking"
 _RANK = {OFF: 0, WARNING: 1, BLOCKING: 2}
 
-# What a check says: nothing found, something found, or that it couldn't look.
+# The verdict of a check: nothing found, something found, or it couldn't run.
 PASSED, FOUND, UNKNOWN = "passed", "found", "unknown"
 
-# A run that hasn't shown itself for so long is lost: its process was killed.
+# A run without a sign of life for this long is lost: its process was killed.
 SILENT = timedelta(seconds=60)
-# A run that nobody has taken up by then: no worker runs, or it is busy with another one.
+# After this time a run that wasn't taken up is reported: no worker runs, or it is busy with another run.
 WAITS_LONG = timedelta(seconds=15)
 _MOST_ATTEMPTS = 2
 _KEPT = 20
-# Of what a check found, how many things are named where it stands against publishing.
+# How many findings of a check are named in a refusal to publish.
 _NAMED = 3
 
 _State = GateRun.State
@@ -51,15 +51,15 @@ _LOST = "The process that ran it was ended in the middle, twice. The worker's lo
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one check found.
+    """The result of one check.
 
     Attributes:
         check: its name.
         verdict: PASSED, FOUND or UNKNOWN.
-        says: what it found, in a sentence without a full stop.
-        lines: the single things, in sentences; of many their beginning.
-        found: the same for programs.
-        count: how many there are.
+        says: a summary, in a sentence without a full stop.
+        lines: the findings, in sentences; the first ones of many.
+        found: the findings for programs.
+        count: the number of findings.
     """
 
     check: str
@@ -71,14 +71,14 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Gate(NamedTuple):
-    """How the gate stands to a Change.
+    """The state of the gate for a Change.
 
     Attributes:
-        run: the newest run of what the Change makes now; None where there is none.
-        result: the newest of these that has ended with results.
-        levels: what comes of each check.
-        stale: why the result is no longer of what would happen now, in a sentence; empty where it is.
-        refusal: why it can't be published, with what to do; empty where the gate lets it.
+        run: the newest run for the Change's current content; None where there is none.
+        result: the newest of these runs that ended with results.
+        levels: the level of each check.
+        stale: why the result is out of date, in a sentence; empty where it isn't.
+        refusal: why the Change can't be published, with what to do; empty where the gate allows it.
         needs_run: whether a new run would have to come first.
     """
 
@@ -92,7 +92,7 @@ class Gate(NamedTuple):
 
 @lru_cache(maxsize=1)
 def engine_version() -> str:
-    """Return what names the engine that decides: a digest over its source and the versions of the libraries below it."""
+    """Return the version of the engine: a digest over its source and the versions of its libraries."""
     digest = hashlib.sha256()
     folder = Path(str(engine_package.__path__[0]))
     for file in sorted(folder.rglob("*.py")):
@@ -103,7 +103,7 @@ def engine_version() -> str:
 
 
 def ask_gate(change: Change, by: str) -> GateRun:
-    """Write down that a Change's gate has to be run; the run that is under way already, where it is of the same content."""
+    """Request a run of a Change's gate; returns a run that is already under way for the same content."""
     with transaction.atomic():
         row = Change.objects.select_for_update().get(pk=change.pk)
         under_way = GateRun.objects.filter(change=row, state__in=_UNDER_WAY).first()
@@ -116,7 +116,7 @@ def ask_gate(change: Change, by: str) -> GateRun:
 
 
 def record_asking(change: Change, by: By, more: Mapping[str, Any] | None = None) -> None:
-    """Write down that somebody wants the gate to look at a Change, or had it look."""
+    """Record that somebody requested, or ran, the gate for a Change."""
     audit.record_event(
         audit.Kind.GATE_ASK,
         by=by,
@@ -128,12 +128,12 @@ def record_asking(change: Change, by: By, more: Mapping[str, Any] | None = None)
 
 
 def cancel_gate(change: Change) -> None:
-    """End the run that is under way for a Change: nobody waits for it any more."""
+    """Cancel the run that is under way for a Change: nobody needs it any more."""
     _cancel(GateRun.objects.filter(change=change))
 
 
 def cancel_overtaken_gate(change: Change) -> None:
-    """End the run that is under way of what a Change made before it was edited: it would look at the edit, and be kept as of before."""
+    """Cancel the run for the content before an edit: it would check the new content, but be stored for the old one."""
     _cancel(GateRun.objects.filter(change=change).exclude(digest=change.digest))
 
 
@@ -142,7 +142,7 @@ def _cancel(runs: QuerySet[GateRun]) -> None:
 
 
 def take_gate(number: int | None = None) -> GateRun | None:
-    """Take up a run that waits: the one of a number, or else the first, where no other is under way. None where there is none."""
+    """Take up a waiting run: the one of this number, or else the first, if no other is under way. None where there is none."""
     now = timezone.now()
     renew_lost_gates(now)
     waiting = GateRun.objects.filter(state=_State.QUEUED)
@@ -159,14 +159,14 @@ def take_gate(number: int | None = None) -> GateRun | None:
 
 
 def renew_lost_gates(now: datetime) -> None:
-    """Queue runs again whose process is gone; one that was lost twice has failed."""
+    """Requeue runs whose process is gone; a run that was lost twice fails."""
     lost = GateRun.objects.filter(is_silent("heartbeat_at", SILENT), state=_State.RUNNING)
     lost.filter(attempts__gte=_MOST_ATTEMPTS).update(state=_State.FAILED, ended_at=now, fault=_LOST)
     lost.filter(attempts__lt=_MOST_ATTEMPTS).update(state=_State.QUEUED)
 
 
 def lose_gate(run: GateRun) -> None:
-    """Queue a run again whose process ended without a word; once."""
+    """Requeue, once, a run whose process ended without a result."""
     mine = GateRun.objects.filter(pk=run.pk, state=_State.RUNNING, attempts=run.attempts)
     if run.attempts < _MOST_ATTEMPTS:
         mine.update(state=_State.QUEUED)
@@ -175,17 +175,17 @@ def lose_gate(run: GateRun) -> None:
 
 
 def note_gate(run: GateRun, phase: str, done: int, total: int) -> bool:
-    """Write how far a run is; False where it isn't wanted any more, or somebody else has taken it up."""
+    """Write the progress of a run; False where it was cancelled, or another process has taken it up."""
     return _update(run, phase=phase[:60], done=done, total=total, heartbeat_at=Now())
 
 
 def end_gate(run: GateRun, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None) -> bool:
-    """Write what a run found; False as of `note_gate`."""
+    """Write the results of a run; False as for `note_gate`."""
     return _update(run, **_ended(results, revision, snapshot_at))
 
 
 def fail_gate(run: GateRun, fault: str) -> bool:
-    """Write why a run came to no end; False as of `note_gate`."""
+    """Write why a run failed; False as for `note_gate`."""
     return _update(run, state=_State.FAILED, ended_at=timezone.now(), fault=fault)
 
 
@@ -193,7 +193,7 @@ def fail_gate(run: GateRun, fault: str) -> bool:
 def record_gate(
     change: Change, by: By, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None
 ) -> GateRun:
-    """Write a run that was made at once, by who opened the Change, of what it makes."""
+    """Write a run that the person who opened the Change made at once, for its content."""
     now, ended = timezone.now(), _ended(results, revision, snapshot_at)
     record_asking(change, by, {"results": audit.digest_of(ended["results"])})
     return GateRun.objects.create(
@@ -213,13 +213,13 @@ def _ended(results: Iterable[Result], revision: int, snapshot_at: datetime | Non
 
 
 def _update(run: GateRun, **fields: Any) -> bool:
-    # By the number of its attempt: who was taken for dead and goes on writes nothing.
+    # Conditional on the attempt's number: a process that was considered dead, but goes on, writes nothing.
     mine = GateRun.objects.filter(pk=run.pk, state=_State.RUNNING, attempts=run.attempts)
     return mine.update(**fields) == 1
 
 
 def gate_of(change: Change, live: engine.Revision) -> Gate:
-    """Return how the gate stands to a Change that is open."""
+    """Return the state of the gate for an open Change."""
     runs = list(GateRun.objects.filter(change=change, digest=change.digest)[:_KEPT])
     result = next((run for run in runs if run.state == _State.DONE), None)
     levels = with_found(levels_of(rule_sets_touched(change, live)), results_of(result) if result else [])
@@ -231,7 +231,7 @@ def gate_of(change: Change, live: engine.Revision) -> Gate:
 
 
 def stale_because(run: GateRun, live: int, now: datetime) -> str:
-    """Return why what a run found isn't what would be found now; empty where that can't be said."""
+    """Return why a run's results are out of date; empty where they aren't known to be."""
     if run.revision != live:
         return f"it compared with Revision {run.revision}, and Revision {live} is live now"
     if run.engine != engine_version():
@@ -251,12 +251,12 @@ def _in_words(span: timedelta) -> str:
 
 
 def results_of(run: GateRun) -> list[Result]:
-    """Return what the checks of a run found."""
+    """Return the results of a run's checks."""
     return msgspec.convert(run.results, list[Result])
 
 
 def in_order(results: Iterable[Result], levels: Mapping[str, str]) -> list[Result]:
-    """Return results as people read them: first what was found, of that first what blocks, then what concerns Pods."""
+    """Return results in the order for people: findings first; among them those that block, then those about Pods."""
     places = {check: place for place, check in enumerate(levels)}
     return sorted(
         results,
@@ -269,12 +269,12 @@ def in_order(results: Iterable[Result], levels: Mapping[str, str]) -> list[Resul
 
 
 def blocking(results: Iterable[Result], levels: Mapping[str, str]) -> list[Result]:
-    """Return what stands against publishing: what blocking checks found, or couldn't look at."""
+    """Return the results that block publishing: blocking checks that found something, or couldn't run."""
     return [each for each in results if each.verdict != PASSED and levels.get(each.check) == BLOCKING]
 
 
 def blocked(results: Iterable[Result], levels: Mapping[str, str]) -> str:
-    """Return what stands against publishing in a sentence with what to do; empty where nothing stands against it."""
+    """Return, in a sentence with what to do, what blocks publishing; empty where nothing does."""
     found = blocking(results, levels)
     if not found:
         return ""
@@ -288,7 +288,7 @@ def _some(lines: Sequence[str]) -> str:
 
 
 def _refusal(gate: Gate) -> str:
-    """Return why the gate doesn't let a Change be published; empty where it does."""
+    """Return why the gate blocks publishing of a Change; empty where it doesn't."""
     is_required = settings.BERTH.gate_required
     if gate.result is None:
         return _not_run(gate.run) if is_required else ""
@@ -304,7 +304,7 @@ def _refusal(gate: Gate) -> str:
 
 
 def _unasked(gate: Gate) -> list[str]:
-    """Return the blocking checks that weren't asked when the gate looked: they were set so since."""
+    """Return the blocking checks that the run didn't include: their level was set after it."""
     looked = {each.check for each in results_of(gate.result)} if gate.result else set()
     return [check for check, level in gate.levels.items() if level == BLOCKING and check not in looked]
 
@@ -318,12 +318,12 @@ def _not_run(run: GateRun | None) -> str:
 
 
 def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
-    """Return what comes of each check for a Change that touches these rule sets: the strictest of all that is set."""
+    """Return the level of each check for a Change that touches these rule sets: the strictest of all settings."""
     return strictest(rule_sets, set_levels(rule_sets))
 
 
 def set_levels(rule_sets: Collection[str]) -> dict[tuple[str, str], str]:
-    """Return what was set last for each of these rule sets and each check."""
+    """Return the newest setting for each of these rule sets and each check."""
     found: dict[tuple[str, str], str] = {}
     for batch in batches(sorted(rule_sets)):
         rows = (
@@ -334,7 +334,7 @@ def set_levels(rule_sets: Collection[str]) -> dict[tuple[str, str], str]:
 
 
 def strictest(rule_sets: Collection[str], set_for: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """Return what comes of each check for a Change that touches these rule sets, by what `set_levels` says of them."""
+    """Return the level of each check for a Change that touches these rule sets, from the settings of `set_levels`."""
     levels: dict[str, str] = dict(settings.BERTH.gate_checks)
     for (rule_set, check), level in set_for.items():
         if rule_set in rule_sets:
@@ -343,17 +343,17 @@ def strictest(rule_sets: Collection[str], set_for: Mapping[tuple[str, str], str]
 
 
 def found_of(results: Iterable[Result]) -> dict[str, set[str]]:
-    """Return of which rule sets each check found something."""
+    """Return the rule sets that each check's findings concern."""
     return {each.check: {str(name) for one in each.found if (name := one.get("ruleSet"))} for each in results}
 
 
 def with_found(
     levels: Mapping[str, str], results: Iterable[Result], set_for: Mapping[tuple[str, str], str] | None = None
 ) -> dict[str, str]:
-    """Return what comes of each check by those rule sets as well of which it found something.
+    """Return the level of each check, including the settings of the rule sets that its findings concern.
 
-    A Change that takes the Pods of a rule set by Assignments needn't touch that one. `set_for` is what `set_levels` says of them,
-    where that was asked before.
+    A Change that takes Pods away from a rule set by Assignments needn't touch the rule set itself. `set_for` is the result of
+    `set_levels` for them, if it was read before.
     """
     found = found_of(results)
     if set_for is None:
@@ -366,10 +366,10 @@ def with_found(
 
 @transaction.atomic
 def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str = "") -> GateSetting:
-    """Write down what comes of what a check finds in Changes that touch a rule set; OFF leaves it to the installation.
+    """Set the level of a check for Changes that touch a rule set; OFF leaves it to the installation.
 
     Raises:
-        PublishingError: there is no such check, this account may not, or the reason deceives whoever reads it.
+        PublishingError: there is no such check, this account may not set it, or the reason could mislead its readers.
     """
     if not may(by, "policies.add_gatesetting"):
         raise PublishingError([f"{name_of(by)} may not set what the gate asks for; an administrator may."])

@@ -1,4 +1,4 @@
-"""What was published under a name, by the Revisions that held it: an Assignment's versions; who answers for what one held."""
+"""The publishing history of a name, from the Revisions that held it: an Assignment's versions, and who is responsible for them."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ _decode = msgspec.json.Decoder(engine.Assignment).decode
 
 
 class Held(msgspec.Struct, frozen=True):
-    """From which Revision to which a version was live, by whom and by which Change. `until` is None for one that is live."""
+    """From which to which Revision a version was live, and which person and Change published it. `until` is None while it is live."""
 
     since: int
     until: int | None
@@ -25,7 +25,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class AssignmentVersion(msgspec.Struct, frozen=True):
-    """One content of an Assignment that was live. Gone back to, it is the same version again."""
+    """One content of an Assignment that was live. When it is restored, it is the same version again."""
 
     name: str
     number: int
@@ -43,7 +43,7 @@ class AssignmentVersion(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers for what a Revision held: since which Revision it did, who made that, and who approved the Change."""
+    """Who is responsible for content of a Revision: the Revision that first held it, who made that, and who approved the Change."""
 
     kind: str
     name: str
@@ -58,9 +58,9 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def provenance_of(names: list[tuple[str, str]], revision: int) -> list[Provenance]:
-    """Return who answers for things that a Revision held, each by kind and name; in that order, without those it didn't hold.
+    """Return the provenance of things that a Revision held, each by kind and name; in that order, without those it didn't hold.
 
-    Only approvals of what was published count: those of what the Change was before fell with it.
+    Only approvals of the published content count: those of earlier content were dropped with it.
     """
     wanted = Q()
     for kind, name in names:
@@ -92,7 +92,7 @@ def _provenance(row: RevisionPart, approvals: list[tuple[int, str]]) -> Provenan
 
 
 def rule_set_held(name: str, revision: int) -> engine.RuleSet | None:
-    """Return a rule set as a Revision held it; None where it held none of that name.
+    """Return a rule set as a Revision held it; None where it held no rule set of that name.
 
     Raises:
         msgspec.DecodeError: a newer Berth wrote it.
@@ -121,7 +121,7 @@ def assignment_versions(name: str) -> list[AssignmentVersion]:
 
 def _held(row: RevisionPart) -> Held:
     made = row.since
-    change = getattr(made, "change", None)  # a Revision of before there were Changes has none
+    change = getattr(made, "change", None)  # a Revision from before Changes existed has none
     return Held(
         since=made.number,
         until=row.until_id,

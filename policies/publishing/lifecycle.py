@@ -1,4 +1,4 @@
-"""What may be done with a Change, by whom and when. Pure: the one table that every door asks."""
+"""Which acts are allowed on a Change, by whom and when. Pure: the one table that the admin, REST and commands use."""
 
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -11,10 +11,10 @@ from policies.wording import counted
 DRAFT, IN_REVIEW, APPROVED = "draft", "in_review", "approved"
 PUBLISHED, REJECTED, WITHDRAWN = "published", "rejected", "withdrawn"
 
-# States in which it can still go live, and can be edited.
+# States in which a Change can still go live, and can be edited.
 OPEN: Final = frozenset({DRAFT, IN_REVIEW, APPROVED})
 
-# In which states an act is possible.
+# The states in which an act is possible.
 _POSSIBLE: Final[dict[str, frozenset[str]]] = {
     "edit": OPEN,
     "rebase": OPEN,
@@ -30,7 +30,7 @@ _POSSIBLE: Final[dict[str, frozenset[str]]] = {
     "urgent": OPEN,
     "schedule": OPEN,
 }
-# Which scopes of a token an act takes, any of them; of the other acts it is edit.
+# The token scopes of which an act needs any one; other acts need edit.
 _SCOPES: Final = {
     "gate": (EDIT, REVIEW, PUBLISH),
     "ask": (EDIT, REVIEW),
@@ -42,7 +42,7 @@ _SCOPES: Final = {
     "schedule": (PUBLISH,),
     "pause": (PUBLISH, EDIT),
 }
-# What is possible, too, with what was published in an emergency and waits to be approved.
+# Acts that are also possible on a Change that was published in an emergency and waits for approval.
 _AFTERWARDS: Final = frozenset({"approve", "ask"})
 
 _WORDS: Final = {
@@ -57,11 +57,11 @@ _GONE: Final = " There is no such group any more: an administrator has to name a
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who acts, and what that account may do. The name is the person's, whatever token or command acts for that person.
+    """Who acts, and what that account may do. The name is the person's, even when a token or command acts for that person.
 
     Attributes:
-        token: what names the token that acts; empty where none does.
-        scopes: what the token was given; None where none acts.
+        token: the name of the token that acts; empty where none does.
+        scopes: the token's scopes; None where no token acts.
     """
 
     name: str
@@ -75,14 +75,14 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """A number of approvals that is needed.
+    """A required number of approvals.
 
     Attributes:
-        scope: what asks for them, in words.
-        approvals: how many people.
+        scope: the setting that requires them, in words.
+        approvals: how many people must approve.
         group: only people of this group count; empty for anybody.
-        members: of those who approved, who is in the group.
-        is_gone: whether there is no such group any more: it was renamed or deleted since.
+        members: those who approved and are in the group.
+        is_gone: whether the group no longer exists: it was renamed or deleted since.
         able: how many people of the group may approve; None where that doesn't matter.
     """
 
@@ -95,7 +95,7 @@ class Need(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """Why it can't be met as things are; empty where it can."""
+        """Why it can't be met at present; empty where it can."""
         if self.is_gone:
             return _GONE
         if self.able is None or self.able >= self.approvals:
@@ -106,20 +106,20 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A Change as far as it matters to what may be done with it.
+    """The state of a Change that decides which acts are allowed.
 
     Attributes:
         authors: everybody who has ever edited it.
-        approved_by: who approved what it makes now and may approve still; approvals of what it made before aren't among them.
-        lapsed: whose approvals of it don't count any more, and why, a sentence each.
-        needed: how many people have to, of whatever group.
-        needs: what else has to be met: approvals by people of a group.
-        moved: what it touches and somebody else has changed since, by name.
+        approved_by: who approved its current content and may still approve; approvals of earlier content aren't included.
+        lapsed: whose approvals of it no longer count, and why, one sentence each.
+        needed: how many people have to approve, of any group.
+        needs: further requirements: approvals by people of a group.
+        moved: the things that it touches and somebody else has changed since, by name.
         is_empty: whether it holds no edit.
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
-        gate: why the gate doesn't let it be published; empty where it does.
-        expired: when it was to go back, where that is past and it never was live; empty where it isn't.
-        ended: which Pauses and Exemptions of it ended while it waited, a sentence each.
+        gate: why the gate blocks publishing; empty where it doesn't.
+        expired: its expiry, if that is past and the Change never was live; else empty.
+        ended: its Pauses and Exemptions that ended while it waited, one sentence each.
     """
 
     state: str
@@ -142,12 +142,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counting(self) -> AbstractSet[str]:
-        """Whose approvals count."""
+        """The people whose approvals count."""
         return self.approved_by - self.authors - {self.urgent_by}
 
     @property
     def missing(self) -> list[str]:
-        """Which approvals are missing, a sentence each."""
+        """The missing approvals, one sentence each."""
         said = []
         if (more := self.needed - self.approvals) > 0:
             how = ": send it to review" if self.state == DRAFT else ""
@@ -167,12 +167,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits_for_approval_afterwards(self) -> bool:
-        """Whether it was published in an emergency, and isn't approved yet; by one person at least."""
+        """Whether it was published in an emergency, and not approved afterwards yet, by at least one person."""
         return self.state == PUBLISHED and bool(self.urgent_by) and (bool(self.missing) or not self.counting)
 
 
 def refusal(act: str, actor: Actor, standing: Standing) -> str:
-    """Return why an act is refused, in a sentence with what to do instead; empty where it may be done."""
+    """Return why an act is refused, in a sentence with what to do instead; empty where it is allowed."""
     return (
         lack_of_permission(act, actor, standing.authors)
         or _wrong_state(act, standing)
@@ -188,7 +188,7 @@ def state_after(act: str, standing: Standing) -> str:
         case "submit" | "approve":
             return APPROVED if standing.is_approved else IN_REVIEW
         case "edit" | "rebase" | "overtake":
-            # What was approved is another thing now, or stands on another: it waits for its approvals again.
+            # The approved content or its base has changed: the Change needs its approvals again.
             return standing.state if standing.state == DRAFT else IN_REVIEW
         case "reject":
             return REJECTED
@@ -203,7 +203,7 @@ def state_after(act: str, standing: Standing) -> str:
 
 
 def lack_of_permission(act: str, actor: Actor, authors: AbstractSet[str] = frozenset()) -> str:
-    """Return why somebody may never do this, whatever state a Change is in; empty where they may."""
+    """Return why somebody may not do this in any state of a Change; empty where they may."""
     return _lack_of_scope(act, actor) or _lack_of_right(act, actor, authors)
 
 
@@ -232,7 +232,7 @@ def _lack_of_right(act: str, actor: Actor, authors: AbstractSet[str]) -> str:
 
 
 def _lack_of_scope(act: str, actor: Actor) -> str:
-    """Return which scopes a token lacks for an act, any of which would do; empty where it lacks none."""
+    """Return the scopes of which a token needs any one for an act and has none; empty where it has one."""
     needed = _SCOPES.get(act, (EDIT,))
     if actor.scopes is None or not actor.scopes.isdisjoint(needed):
         return ""
@@ -240,21 +240,21 @@ def _lack_of_scope(act: str, actor: Actor) -> str:
 
 
 def is_possible(act: str, state: str) -> bool:
-    """Return whether an act can be done with Changes in a state."""
+    """Return whether an act is possible on Changes in a state."""
     return state in _POSSIBLE[act]
 
 
 def may_be_done_now(act: str, standing: Standing) -> bool:
-    """Return whether an act can be done with a Change as it stands, by somebody."""
+    """Return whether an act can be done on a Change in its present state, by anybody."""
     return (
         is_possible(act, standing.state)
         or (act in _AFTERWARDS and standing.waits_for_approval_afterwards)
-        or (act == "ask" and standing.state == APPROVED and bool(standing.missing))  # more are asked for since
+        or (act == "ask" and standing.state == APPROVED and bool(standing.missing))  # more are required since
     )
 
 
 def refusal_to_be_asked(whom: Actor, groups: AbstractSet[str], standing: Standing) -> str:
-    """Return why somebody can't be asked for a review: whose approval would count for nothing. Empty where they can."""
+    """Return why somebody can't be asked for a review: their approval wouldn't count. Empty where they can."""
     if not whom.may_approve:
         return f"{whom.name} may not approve Changes; ask an Approver."
     if said := _lack_of_distance(whom, standing):
@@ -299,7 +299,7 @@ def _check_approval(actor: Actor, standing: Standing) -> str:
 
 
 def _repetition(actor: Actor, standing: Standing) -> str:
-    # What was published in an emergency is approved once more by whoever had approved it before.
+    # After an emergency publishing, people who had approved it before may approve it again.
     if actor.name not in standing.approved_by or standing.state == PUBLISHED:
         return ""
     return f"{actor.name} has approved what it makes now; another approval would change nothing."

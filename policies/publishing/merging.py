@@ -1,4 +1,4 @@
-"""Two edits of one rule set, rule by rule: what only one side changed is taken, what both did is named, or taken as chosen. Pure."""
+"""Merges two edits of one rule set, rule by rule: parts that only one side changed are taken, others conflict or are chosen. Pure."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,11 +16,11 @@ MINE, THEIRS = "mine", "theirs"
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """What came of it; without conflicts `rule_set` is what both wanted.
+    """The result of a merge; without conflicts `rule_set` is what both sides wanted.
 
     Attributes:
-        rule_set: both sides together; mine, where they conflict and nothing is chosen.
-        conflicts: what both sides changed, each to something else: in words, by the part's name, as `filters/team`.
+        rule_set: the merged rule set; mine, where they conflict and no side is chosen.
+        conflicts: the parts that both sides changed differently: in words, by the part's name, such as `filters/team`.
     """
 
     rule_set: engine.RuleSet
@@ -30,15 +30,15 @@ class Merged(msgspec.Struct, frozen=True):
 def merge_rule_sets(
     base: engine.RuleSet, theirs: engine.RuleSet, mine: engine.RuleSet, chosen: Mapping[str, str] | None = None
 ) -> Merged:
-    """Put two edits of one rule set together. Rules keep the order of the side that changed it, mine where both did; what the other one added comes behind.
+    """Merge two edits of one rule set. The order is that of the side that changed it (mine if both did), then the other side's new rules.
 
-    `chosen` says by the part's name whose is taken of what both changed; what is chosen is no conflict any more.
+    `chosen` says, by the part's name, whose side is taken for a part that both changed; such a part is no conflict.
     """
     return _Merge(chosen or {}).of(base, theirs, mine)
 
 
 class _Merge:
-    """A merge: what is chosen, and which conflicts it has come upon."""
+    """A merge: the chosen sides, and the conflicts found so far."""
 
     def __init__(self, chosen: Mapping[str, str]) -> None:
         self._chosen = chosen
@@ -66,7 +66,7 @@ class _Merge:
     def _mappings(
         self, member: str, base: Mapping[Key, Any], theirs: Mapping[Key, Any], mine: Mapping[Key, Any]
     ) -> dict[Key, Any]:
-        """Put two edits of a mapping together, in the order of the side that changed it."""
+        """Merge two edits of a mapping, in the order of the side that changed it."""
         merged = {}
         first, second = (mine, theirs) if _keeps_order(base, theirs, mine) else (theirs, mine)
         for key in (*first, *(key for key in second if key not in first)):
@@ -88,7 +88,7 @@ class _Merge:
 
 
 def _keeps_order(base: Collection[Key], theirs: Collection[Key], mine: Collection[Key]) -> bool:
-    """Return whether my order counts: I have put something elsewhere, or have added something and they have moved nothing."""
+    """Return whether my order counts: I moved something, or I added something and they moved nothing."""
     if _are_moved(base, mine):
         return True
     return not _are_moved(base, theirs) and any(key not in base for key in mine)

@@ -1,4 +1,4 @@
-"""How open Changes stand, for lists: by a few questions to the database for all of a page's rows, where `standing_of` asks some for each."""
+"""The state of open Changes, for lists: a few queries for all of a page's rows, where `standing_of` needs several for each."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -25,12 +25,12 @@ from policies.publishing.standing import (
 )
 from policies.publishing.touched import bases_that_name, touched_by
 
-# What lists say of an approved Change in place of its state, where its approvals no longer suffice.
+# Lists show this instead of the state of an approved Change whose approvals no longer suffice.
 SHORT_OF_APPROVALS: Final = "approved, but not enough any more"
 
 
 class GateMark(StrEnum):
-    """What the newest run of the gate found of what a Change makes now."""
+    """The result of the gate's newest run for a Change's current content."""
 
     NONE = "not run"
     MOVES = "looking"
@@ -42,12 +42,12 @@ class GateMark(StrEnum):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """How an open Change stands.
+    """The state of an open Change.
 
     Attributes:
-        approvals: of each need how many there are: (there, needed, of which group; "" for anybody).
-        gate: what the gate found.
-        moved: how many of the things that it touches somebody else has published meanwhile.
+        approvals: for each need (given, needed, group; "" for anybody).
+        gate: the result of the gate.
+        moved: how many of its things somebody else has published meanwhile.
     """
 
     approvals: Sequence[tuple[int, int, str]]
@@ -56,15 +56,15 @@ class Overview(msgspec.Struct, frozen=True):
 
     @property
     def lacks_approvals(self) -> bool:
-        """Whether more are needed than there are."""
+        """Whether more approvals are needed than given."""
         return _lacks(self.approvals)
 
 
 def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
-    """Return how each of these Changes stands that is open, by its number.
+    """Return the state of each of these Changes that is open, by its number.
 
-    `moved` counts things, as `moved_of` names them; that orders of Assignments together make one that neither side wants
-    is said on the Change's own page alone.
+    `moved` counts things, as `moved_of` names them. Conflicting orders of Assignments are shown only on the Change's
+    own page.
     """
     opened = [change for change in changes if change.state in lifecycle.OPEN]
     if not opened:
@@ -83,7 +83,7 @@ def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
 def short_of_approvals(changes: Iterable[Change]) -> set[int]:
     """Return the numbers of the approved Changes whose approvals no longer suffice.
 
-    Who gave them may not approve now, or more are asked for than when they were given. By the same few questions for all of them.
+    The approvers may no longer approve, or more approvals are required than when they were given. A few queries for all Changes.
     """
     approved = [change for change in changes if change.state == lifecycle.APPROVED]
     if not approved:
@@ -100,7 +100,7 @@ def _lacks(approvals: Iterable[tuple[int, int, str]]) -> bool:
 def _read(
     changes: Sequence[Change], live: engine.Revision
 ) -> tuple[dict[int, list[ChangeEdit]], dict[int, set[str]], dict[str, str]]:
-    """Return the edits of each, the rule sets that it touches, and the documents that these were told by."""
+    """Return the edits of each Change, the rule sets that it touches, and the documents from which these were found."""
     prefetch_related_objects(changes, "edits", "events")
     edits = {change.pk: list(change.edits.all()) for change in changes}
     bases = documents_of(set().union(*map(bases_that_name, edits.values())))
@@ -173,7 +173,7 @@ def _approvals(
 def _needs(
     change: Change, touched: Collection[str], bases: Mapping[str, str], rows: Iterable[ReviewSetting]
 ) -> list[Need]:
-    """Return which approvals a Change needs: of those by anybody the most alone, as they count for each other."""
+    """Return the approvals that a Change needs: of the needs open to anybody only the highest, since it covers the others."""
     if is_way_back(change, list(change.events.all())):
         return []
     pauses = only_tightens_pauses(change, bases)

@@ -1,4 +1,4 @@
-"""Which repository keeps a thing: marks that pipelines leave, so that two of them, and people, don't undo each other's work."""
+"""Which repository owns a thing: marks that pipelines set, so that two of them, and people, don't undo each other's work."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _LONGEST = 100
 
 
 class Keeper(NamedTuple):
-    """The repository that things are brought in for; empty for people. `takes_over` lets it have what another one keeps."""
+    """The repository that things are applied from; empty for people. `takes_over` lets it take things that another one owns."""
 
     owner: str = ""
     takes_over: bool = False
@@ -30,7 +30,7 @@ NOBODY = Keeper()
 
 
 def owner_marks(keys: Collection[Key]) -> dict[Key, OwnerMark]:
-    """Return the marks on these things; those without one are nobody's."""
+    """Return the marks on these things; things without a mark have no owner."""
     found: dict[Key, OwnerMark] = {}
     for batch in batches(sorted({name for _, name in keys})):
         for row in OwnerMark.objects.filter(name__in=batch).select_related("change"):
@@ -40,10 +40,10 @@ def owner_marks(keys: Collection[Key]) -> dict[Key, OwnerMark]:
 
 
 def check_owners(keys: Collection[Key], keeper: Keeper) -> None:
-    """Compare whose things these are with who brings them in. People aren't refused: they are told, on the Change.
+    """Compare the owners of things with the repository that applies them. People aren't refused: the Change shows them a note.
 
     Raises:
-        PublishingError: with each that another repository keeps, and what to do.
+        PublishingError: with each thing that another repository owns, and what to do.
     """
     if not keeper.owner or keeper.takes_over:
         return
@@ -60,7 +60,7 @@ def _refusal(key: Key, owner: str, asking: str) -> str:
 
 
 def owner_notes(keys: Collection[Key], owner: str = "") -> list[str]:
-    """Return what people should know who touch things that another repository keeps; `owner` is the one that theirs are of."""
+    """Return notes for people who touch things that another repository owns; `owner` is the repository of their own edits."""
     return [
         f"{named(key)} is kept by {mark.owner}: bring this into that repository, too, or its next apply undoes it."
         for key, mark in sorted(owner_marks(keys).items())
@@ -69,7 +69,7 @@ def owner_notes(keys: Collection[Key], owner: str = "") -> list[str]:
 
 
 def drift_notes(keys: Collection[Key], owner: str) -> list[str]:
-    """Return what was published of a repository's things since it last brought them in, and by whom."""
+    """Return which of a repository's things others published since it last applied them, and who did."""
     marks = owner_marks(keys) if owner else {}
     return [
         f"{named(key)} was {'changed' if edit.document else 'removed'} outside of {owner}, by {edit.change} of "
@@ -80,7 +80,7 @@ def drift_notes(keys: Collection[Key], owner: str) -> list[str]:
 
 
 def _is_drift(last: ChangeEdit, mark: OwnerMark | None, owner: str) -> bool:
-    """Return whether what was published last of a thing isn't a repository's, which kept it; a removal takes its mark away for good."""
+    """Return whether the last publishing of a repository's thing came from somebody else; a removal deletes the mark for good."""
     if mark is not None:
         return mark.owner == owner and last.change.moved_at > mark.marked_at
     return last.change.owner != owner and _published((last.kind, last.name)).filter(change__owner=owner).exists()
@@ -92,7 +92,7 @@ def _published(key: Key) -> QuerySet[ChangeEdit]:
 
 
 def mark_published(change: Change, edits: Iterable[Edit], brought: Collection[Key], by: By) -> None:
-    """Write down, within the publishing, whose the things are now that a repository brought in. What was removed is nobody's."""
+    """Set, within the publishing, the owner of the things that a repository applied. Removed things have no owner."""
     for edit in edits:
         if edit.value is None:
             OwnerMark.objects.filter(kind=edit.kind, name=edit.name).delete()
@@ -107,11 +107,11 @@ def _mark(key: Key, owner: str, by: By, change: Change | None) -> None:
 
 @transaction.atomic
 def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") -> list[Key]:
-    """Mark what is live already as a repository's, without a Change: nothing of it becomes another. Returns what is newly its own.
+    """Mark live things as a repository's, without a Change, since their content stays. Returns the newly owned things.
 
     Raises:
         ForbiddenError: this account may not edit, or a token doesn't reach one of them.
-        PublishingError: another repository keeps one of them, or the reason deceives whoever reads it.
+        PublishingError: another repository owns one of them, or the reason could mislead its readers.
     """
     if said := lifecycle.lack_of_permission("edit", actor_of(by)):
         raise ForbiddenError([said])
@@ -124,7 +124,7 @@ def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") ->
     new = sorted(key for key in keys if key not in marks or marks[key].owner != keeper.owner)
     for key in new:
         _mark(key, keeper.owner, by, None)
-    # What others published of its own since is in its files by now.
+    # Its files now include what others published of its things.
     for batch in batches([mark.pk for mark in marks.values() if mark.owner == keeper.owner]):
         OwnerMark.objects.filter(pk__in=batch).update(marked_at=timezone.now())
     if new:
@@ -136,7 +136,7 @@ def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") ->
 
 
 def _beyond(keys: Collection[Key], by: By) -> list[str]:
-    """Return why a token doesn't reach what it would mark."""
+    """Return why a token doesn't reach the things that it would mark."""
     live = current_revision()
     values = values_of(live)
     said = out_of_reach(reach_of(by), [Edit(*key, values.get(key)) for key in keys], {}, live)
@@ -147,7 +147,7 @@ def check_owner_name(owner: str) -> str:
     """Return the name of a repository.
 
     Raises:
-        PublishingError: it is none.
+        PublishingError: it isn't a valid name.
     """
     if len(owner) > _LONGEST or not owner.isprintable() or owner != owner.strip():
         raise PublishingError([f"An owner's name is a line of at most {_LONGEST} characters, such as shop-rules."])

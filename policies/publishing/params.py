@@ -1,4 +1,4 @@
-"""Whether the params that Assignments give are those of their rule sets: asked of what would be live together."""
+"""Checks that the params of Assignments match their rule sets, in the state that would be live."""
 
 import hashlib
 from collections import OrderedDict
@@ -10,14 +10,14 @@ from policies import checking
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault
 
-# What was found right in this process, those asked about last at the end: a Change is checked when it is sent to review and
-# when it is published, and thirty Assignments may give the same.
+# Params that passed the check in this process, most recently used last: a Change is checked when it is sent to review and
+# when it is published, and thirty Assignments may have the same params.
 _right: OrderedDict[bytes, None] = OrderedDict()
 _MOST_RIGHT = 10_000
 
 
 def changed_params_faults(before: engine.Revision, after: engine.Revision) -> list[Fault]:
-    """Return what is wrong with the params of Assignments that changed, or whose rule sets did."""
+    """Return the faults of the params of Assignments that changed, or whose rule sets did."""
     old = {each.name: each for each in before.rule_sets}
     moved = {each.name for each in after.rule_sets if old.get(each.name) != each}
     known = {each.name: each for each in before.assignments}
@@ -26,9 +26,9 @@ def changed_params_faults(before: engine.Revision, after: engine.Revision) -> li
 
 
 def params_faults(assignments: Iterable[engine.Assignment], rule_sets: Iterable[engine.RuleSet]) -> list[Fault]:
-    """Return what is wrong with the params of Assignments, each fault with the name of its Assignment in front.
+    """Return the faults of the params of Assignments, each prefixed with the name of its Assignment.
 
-    An Assignment whose rule set isn't among these is passed over: that is a fault of its own.
+    An Assignment whose rule set isn't among these is skipped: that is reported as a separate fault.
     """
     giving = [each for each in assignments if each.params]
     named = {each.rule_set for each in giving}

@@ -1,4 +1,4 @@
-"""What Revisions hold, as it is stored: each part once, and from which Revision to which it is held."""
+"""The stored form of Revisions: each part once, and from which to which Revision it is held."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 Item = TypeVar("Item")
 
-# What reads the document of a part of each kind.
+# The decoder for the document of a part, by kind.
 DECODERS: Final[Mapping[str, msgspec.json.Decoder[Value]]] = {
     Kind.RULE_SET: msgspec.json.Decoder(engine.RuleSet),
     Kind.ASSIGNMENT: msgspec.json.Decoder(engine.Assignment),
@@ -32,12 +32,12 @@ DECODERS: Final[Mapping[str, msgspec.json.Decoder[Value]]] = {
     Kind.EXEMPTION: msgspec.json.Decoder(engine.Exemption),
 }
 
-# Rows that one statement names; SQLite takes a limited number of parameters.
+# The most rows in one statement: SQLite limits the number of parameters.
 _BATCH = 500
 
 
 class StoredPart(NamedTuple):
-    """A part's digest and what it says."""
+    """A part's digest and its content."""
 
     digest: str
     value: Value
@@ -54,7 +54,7 @@ class StoredRevision:
 
     @cached_property
     def revision(self) -> engine.Revision:
-        """The Revision as the engine has it."""
+        """The Revision as an engine value."""
         values: dict[str, list[Value]] = {kind: [] for kind in Kind}
         for (kind, _), part in self.parts.items():
             values[kind].append(part.value)
@@ -77,8 +77,8 @@ def stored_revision(number: int, base: StoredRevision = NOTHING) -> StoredRevisi
     """Read a Revision; None where there is none of this number.
 
     Args:
-        number: which.
-        base: one that was read before. Only parts that it doesn't have are fetched, where it is an earlier one.
+        number: the Revision's number.
+        base: one that was read before. If it is an earlier one, only parts that it lacks are fetched.
 
     Raises:
         msgspec.DecodeError: a part was written by a newer Berth.
@@ -87,7 +87,7 @@ def stored_revision(number: int, base: StoredRevision = NOTHING) -> StoredRevisi
     if number not in rows:
         return None
     if base.number > number or rows.get(base.number) != base.digest:
-        base = NOTHING  # a restored database can have another Revision of that number
+        base = NOTHING  # a restored database can have a different Revision of that number
     moved = RevisionPart.objects.filter(Q(since__gt=base.number) | Q(until__gt=base.number), since__lte=number)
     parts = dict(base.parts)
     held = {}
@@ -104,7 +104,7 @@ def stored_revision(number: int, base: StoredRevision = NOTHING) -> StoredRevisi
 
 
 def held_by(number: int) -> QuerySet[RevisionPart]:
-    """Return the rows of what a Revision holds."""
+    """Return the rows of the parts that a Revision holds."""
     return RevisionPart.objects.filter(Q(until=None) | Q(until__gt=number), since__lte=number)
 
 
@@ -115,9 +115,9 @@ def numbers_of(number: int) -> dict[str, int]:
 
 
 def parts_of(number: int, kind: str, start: int, stop: int) -> list[Value]:
-    """Return some of what a Revision holds of a kind. The database sorts and pages.
+    """Return some of the parts of a kind that a Revision holds. The database sorts and pages.
 
-    Assignments come by their order, PriorityClasses from the highest value down, all else by name.
+    Assignments are sorted by their order, PriorityClasses by descending value, all else by name.
     """
     rows = held_by(number).filter(kind=kind)
     page = rows.order_by(*_ORDERS.get(kind, ()), "name")[start:stop].values_list("part__document", flat=True)
@@ -131,7 +131,7 @@ def assignments_of(number: int) -> list[engine.Assignment]:
 
 
 def _member(name: str, default: int) -> Coalesce:
-    """Return a number that stands in a part's document; what has its default isn't written there."""
+    """Return a number from a part's document; a default isn't written there."""
     text = KeyTextTransform(name, Cast("part__document", JSONField()))
     return Coalesce(Cast(text, IntegerField()), default)
 
@@ -143,7 +143,7 @@ _ORDERS: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 def live_since(kind: str, names: Collection[str] | None = None) -> dict[str, datetime]:
-    """Return since when each live part of a kind is live as it is; with names, of these alone."""
+    """Return since when each live part of a kind has had its content; with `names`, only for these."""
     held = RevisionPart.objects.filter(kind=kind, until=None)
     if names is not None:
         held = held.filter(name__in=names)
@@ -151,12 +151,12 @@ def live_since(kind: str, names: Collection[str] | None = None) -> dict[str, dat
 
 
 def published_at(made_at: datetime) -> str:
-    """Return when a Revision was made, as its document says it."""
+    """Return when a Revision was made, as written in its document."""
     return made_at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def digest_text(row: Revision) -> str:
-    """Return the exact text that a Revision's digest is taken over."""
+    """Return the exact text over which a Revision's digest is computed."""
     if not row.chained:
         return document_text(row)
     former = Revision.objects.filter(number=row.number - 1).values_list("digest", flat=True).first() or ""
@@ -195,12 +195,12 @@ def _list(texts: list[tuple[int, str, str]]) -> str:
 
 
 def write_parts(number: int, changed: Mapping[Key, tuple[str, Value]], removed: Iterable[Key]) -> None:
-    """Write what the next Revision holds otherwise than the former one. The Revision's row has to follow.
+    """Write the differences of the next Revision from the former one. The Revision's row has to be written afterwards.
 
     Args:
         number: the next Revision's.
-        changed: parts that are new or another than before, each with its digest.
-        removed: parts that it holds no more.
+        changed: parts that are new or changed, each with its digest.
+        removed: parts that it no longer holds.
     """
     rows = [Part(digest=digest, document=engine.encode(value).decode()) for digest, value in changed.values()]
     Part.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)
@@ -213,12 +213,12 @@ def write_parts(number: int, changed: Mapping[Key, tuple[str, Value]], removed: 
 
 
 def digests_of(number: int) -> dict[Key, str]:
-    """Return the digests of what a Revision holds."""
+    """Return the digests of the parts that a Revision holds."""
     return {(kind, name): digest for kind, name, digest in held_by(number).values_list("kind", "name", "part_id")}
 
 
 def live_digests(keys: Iterable[Key], number: int) -> dict[Key, str]:
-    """Return the digests of some of what a Revision holds."""
+    """Return the digests of some live parts."""
     wanted = set(keys)
     found: dict[Key, str] = {}
     for batch in batches(sorted({name for _, name in wanted})):

@@ -1,4 +1,4 @@
-"""Pausing, exempting, and putting back in force: Changes of a single thing, published at once where nothing has to come before, else sent to review."""
+"""Pausing, exempting and resuming: Changes of a single thing, published at once unless approvals or the gate are required."""
 
 import hashlib
 import re
@@ -29,15 +29,15 @@ _MAX_NAME = 63
 
 
 class Suspended(NamedTuple):
-    """A live Pause or Exemption, and what became of it until now.
+    """A live Pause or Exemption, with its history.
 
     Attributes:
         what: its target, in words.
         by: who made it live.
         at: when that was.
-        revision: by which Revision.
+        revision: the Revision that made it live.
         ends_at: when it ends by itself; None for never.
-        has_ended: whether that is past: it has nothing out of force any more, and can be removed.
+        has_ended: whether that is past: it no longer has an effect, and can be removed.
     """
 
     value: engine.Pause | engine.Exemption
@@ -50,7 +50,7 @@ class Suspended(NamedTuple):
 
 
 def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest: str = "") -> Change:
-    """Take a rule, a rule set, an Assignment or everything out of force; one that is paused gets the new reason and end.
+    """Take a rule, a rule set, an Assignment or everything out of force; an existing Pause gets the new reason and end.
 
     Args:
         target: `everything`, `Assignment/NAME`, `RuleSet/NAME` or `RuleSet/NAME/RULE`.
@@ -63,7 +63,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
         The Change: published, or in review where it needs approvals or waits for the gate.
 
     Raises:
-        PublishingError: there is no such thing, it is paused just so already, the end is past, or this account may not.
+        PublishingError: there is no such thing, it has the same Pause already, the end is past, or this account may not pause.
     """
     with transaction.atomic():
         live = lock_revisions()
@@ -79,7 +79,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
 
 
 def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Put back in force what is paused; args, result and errors as of `pause`."""
+    """End a Pause, so that its target is in force again; args, result and errors as for `pause`."""
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
@@ -95,18 +95,18 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
 def exempt(
     *, name: str, spec: Mapping[str, Any], by: By, expected_digest: str = "", replaces: str | None = None
 ) -> Change:
-    """Exempt some Pods from a rule until a moment; an Exemption of this name becomes this one.
+    """Exempt some Pods from a rule until a moment; this replaces an Exemption of the same name.
 
     Args:
-        name: of the Exemption.
-        spec: what its document says.
+        name: the name of the Exemption.
+        spec: the spec of its document.
         by: who does it.
         expected_digest: as in `pause`.
-        replaces: `digest_of_exemption` of that name when that person looked; None for who means whichever is there.
+        replaces: `digest_of_exemption` of that name when that person looked; None to replace whichever exists.
 
     Raises:
-        OvertakenError: one of this name is live that this person hasn't seen.
-        PublishingError: with every fault in it; or this account may not.
+        OvertakenError: an Exemption of this name is live that this person hasn't seen.
+        PublishingError: with every fault in it, or because this account may not exempt Pods.
     """
     with transaction.atomic():
         live = lock_revisions()
@@ -139,7 +139,7 @@ def exemption_faults(name: str, spec: Mapping[str, Any]) -> list[Fault]:
 
 
 def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Put a rule back in force for Pods that it passed over; errors as of `pause`."""
+    """Put a rule back in force for exempted Pods; errors as for `pause`."""
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
@@ -152,7 +152,7 @@ def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") 
 
 
 def digest_of_exemption(name: str) -> str:
-    """Return what names the live Exemption of a name; empty where there is none."""
+    """Return the digest of the live Exemption of a name; empty where there is none."""
     found = _exemption(current_revision(), name)
     return digest_of_shown(found) if found else ""
 
@@ -168,7 +168,7 @@ def _check_replaced(there: engine.Exemption | None, replaces: str | None) -> Non
 
 
 def _read_pause(name: str, spec: Mapping[str, Any]) -> engine.Pause:
-    """Check what a Pause says.
+    """Check the spec of a Pause.
 
     Raises:
         PublishingError: with every fault in it.
@@ -199,14 +199,14 @@ def _make(title: str, edits: Sequence[Edit], by: By, reason: str, act: str = "ed
 
 
 def _record(kind: audit.Kind, change: Change, target: str, by: By, reason: str, **more: str) -> None:
-    """Write down what was paused, exempted or put back in force: it is about what its target names."""
+    """Record what was paused, exempted or resumed: the event concerns the thing that the target names."""
     about = Target.parse(target)
     thing = (about.kind, about.name)
     audit.record_single(kind, thing, change, change.revision, by=by, reason=reason, more={"target": target, **more})
 
 
 def _name_for(target: str, taken: Iterable[str]) -> str:
-    """Return a name for the Pause of a thing: of what it is about, with a digest where that alone wouldn't tell."""
+    """Return a name for the Pause of a thing: derived from the target, with a digest where that alone would be ambiguous."""
     plain = re.sub(r"[^a-z0-9]+", "-", target.lower()).strip("-")
     if Target.parse(target).rule or len(plain) > _MAX_NAME or plain in taken or not plain:
         digest = hashlib.sha256(target.encode()).hexdigest()[:8]
@@ -229,7 +229,7 @@ def suspended(now: datetime) -> list[Suspended]:
     for value in values:
         made = since.get((type(value).__name__, value.name))
         if made is None:
-            continue  # another Revision is live by now: the next look finds it
+            continue  # another Revision has become live: the next read finds it
         end = ends_at(value.until)
         has_ended = end is not None and end <= now
         what = wording.target_in_words(value.target)
@@ -238,7 +238,7 @@ def suspended(now: datetime) -> list[Suspended]:
 
 
 def ending_soon(now: datetime) -> list[Suspended]:
-    """Return the live Exemptions that end within the days that are set for it, or have ended: somebody has to act on them."""
+    """Return the live Exemptions that end within the configured days, or have ended: somebody has to act on them."""
     soon = now + timedelta(days=settings.BERTH.exemption_notice_days)
     return [
         each

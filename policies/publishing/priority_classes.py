@@ -1,4 +1,4 @@
-"""PriorityClasses: those that are live with others in their place, and putting back what others changed in the cluster."""
+"""PriorityClasses: the live ones with changes applied, and reverting what others changed in the cluster."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,15 +29,15 @@ from policies.wording import counted
 logger = logging.getLogger("berth.publishing")
 
 _State = PriorityClassVersion.State
-# How many workloads a sentence about who uses a class names.
+# How many workloads a sentence about the users of a class names.
 SHOWN_USERS = 5
-# States in which a person may have the cluster's class made as it is live.
+# States in which a person may revert the cluster's class to the live one.
 PUT_BACK_STATES = (ClusterPriorityClass.State.DRIFTED, ClusterPriorityClass.State.REFUSED)
 _WAY_OUT = "Take it over with what it has, and change it then; or give yours a new name."
 
 
 def priority_class_faults(priority_class: engine.PriorityClass, beside: Iterable[engine.PriorityClass]) -> list[Fault]:
-    """Return what stands against a checked PriorityClass: what the cluster has, and the classes beside which it will be."""
+    """Return the faults of a valid PriorityClass that come from the cluster's classes, and from the other classes that will be live."""
     faults = fixed_faults(priority_class)
     other = next((each for each in beside if each.global_default and each.name != priority_class.name), None)
     if priority_class.global_default and other is not None:
@@ -47,7 +47,7 @@ def priority_class_faults(priority_class: engine.PriorityClass, beside: Iterable
 
 
 def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
-    """Return what the cluster, as it was seen last, will make of classes that it has from others."""
+    """Return warnings about classes that others made in the cluster, by its last known state."""
     drifted_or_theirs = Q(present=True, managed=False) | Q(state=ClusterPriorityClass.State.DRIFTED)
     seen = {row.name: row for row in ClusterPriorityClass.objects.filter(drifted_or_theirs)}
     theirs = {name: row for name, row in seen.items() if row.present and not row.managed}
@@ -83,7 +83,7 @@ def live_priority_classes() -> dict[str, engine.PriorityClass]:
 
 
 def digest_of_putting_back(name: str) -> str:
-    """Return what names what putting a class back would do: what the cluster has of it, as it was seen last, and what is live."""
+    """Return the digest of what reverting a class would do: of the cluster's class, as last seen, and of the live one."""
     return digest_of_shown(*_put_back_sides(name))
 
 
@@ -96,22 +96,22 @@ def _put_back_sides(name: str) -> tuple[object, object]:
 
 @transaction.atomic
 def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> None:
-    """Put back what others changed of a PriorityClass in the cluster to what is live, at the next look; or try again what was refused.
+    """Revert a PriorityClass that others changed in the cluster to the live one, at the next look; or retry what was refused.
 
     Args:
-        name: which.
+        name: the name of the class.
         by: who does it.
         reason: why, in that person's words.
         expected_digest: `digest_of_putting_back` when that person looked.
 
     Raises:
-        PublishingError: nothing was changed or refused there, it is put back already, it differs from what was looked at, the
-            reason deceives whoever reads it, or this account may not.
+        PublishingError: nothing was changed or refused there, it is reverted already, it changed since that person looked, the
+            reason could mislead its readers, or this account may not do it.
     """
     if not may(by, "policies.publish") or not reach_of(by).is_whole:
         raise PublishingError([f"{name_of(by)} may not put PriorityClasses back; who publishes them may."])
     check_words(reason)
-    # Held until the end: the watch writes what it sees into this row.
+    # Locked until the transaction ends: the watch writes into this row, too.
     ClusterPriorityClass.objects.select_for_update().filter(pk=name).first()
     there, live = _put_back_sides(name)
     check_shown(expected_digest, there, live)
@@ -129,7 +129,7 @@ def ask_for_users() -> None:
 
 
 def users_sentence(name: str) -> str:
-    """Return who uses a class in the cluster, as it was counted last."""
+    """Return who uses a class in the cluster, by the last count."""
     look = PriorityClassLook.objects.first()
     if look is None or look.users_counted_at is None:
         return "Who uses it wasn't counted yet; the worker does so every minute."
@@ -147,14 +147,14 @@ def users_sentence(name: str) -> str:
 
 
 def ask_for_look() -> None:
-    """Make a look at the cluster's PriorityClasses due at once; another one where one is under way."""
+    """Make the next look at the cluster's PriorityClasses due at once, even while one is under way."""
     PriorityClassLook.objects.update(next_at=Now(), asked=F("asked") + 1)
 
 
 def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
-    """Return what is wanted otherwise than a class has it that is to be taken over: value and preemptionPolicy stay then.
+    """Return the faults where an adopted class would need another value or preemptionPolicy: adoption keeps these.
 
-    One that Berth manages is deleted and made anew; one that it neither manages nor is to adopt isn't touched at all.
+    A class that Berth manages is deleted and recreated; one that it neither manages nor adopts isn't touched at all.
     """
     found = ClusterPriorityClass.objects.filter(pk=wanted.name, present=True, managed=False).first()
     if found is None or not wanted.adopt:
@@ -171,7 +171,7 @@ def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
 
 
 def replaced_in_cluster(wanted: Iterable[engine.PriorityClass]) -> list[str]:
-    """Return which of the cluster's classes, as they were seen last, will be deleted and made anew for these, in sentences."""
+    """Return, in sentences, which of the cluster's classes, as last seen, will be deleted and recreated for these."""
     there = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=True)}
     replaced = [
         (each, there[each.name])
@@ -188,7 +188,7 @@ def replaced_in_cluster(wanted: Iterable[engine.PriorityClass]) -> list[str]:
 
 
 def adopted(name: str, live: engine.PriorityClass | None) -> engine.PriorityClass:
-    """Return a class as the cluster has it, to be made live; what Berth alone knows of it stays as it is live.
+    """Return a class as the cluster has it, to be made live; members that only Berth has keep their live values.
 
     Raises:
         PublishingError: the cluster has none, or it is Kubernetes' own.
@@ -209,7 +209,7 @@ def adopted(name: str, live: engine.PriorityClass | None) -> engine.PriorityClas
 
 
 def adoptable() -> list[str]:
-    """Return the names of the cluster's classes that nobody has published here, the highest value first."""
+    """Return the names of the cluster's classes that weren't published in Berth, the highest value first."""
     found = ClusterPriorityClass.objects.filter(present=True).exclude(state=ClusterPriorityClass.State.SYSTEM)
     live = live_priority_classes()
     return [row.name for row in found.order_by("-value", "name") if row.name not in live]
@@ -218,10 +218,10 @@ def adoptable() -> list[str]:
 def with_priority_classes(
     before: engine.Revision, wanted: Iterable[engine.PriorityClass]
 ) -> list[engine.PriorityClass]:
-    """Return the live PriorityClasses with some in their place, each of these with the version that it has or gets.
+    """Return the live PriorityClasses with some replaced or added, each of these with its existing or next version.
 
     Raises:
-        PublishingError: Kubernetes wouldn't take one; or a class that isn't among them is the live global default.
+        PublishingError: Kubernetes wouldn't accept one; or a class that isn't among them is the live global default.
     """
     faults: list[Fault] = []
     given = {each.name: each for each in _versioned(wanted, before.priority_classes, faults)}
@@ -245,7 +245,7 @@ def _versioned(
     versioned = []
     for value in values:
         if value.version:
-            versioned.append(value)  # one that was live goes back as it was
+            versioned.append(value)  # a former version is restored unchanged
             continue
         if same_content(was.get(value.name), value):
             versioned.append(was[value.name])
@@ -260,7 +260,7 @@ def _at(name: str, faults: Iterable[Fault]) -> list[Fault]:
 
 
 def same_content(live: engine.PriorityClass | None, value: engine.PriorityClass) -> bool:
-    """Return whether two states of a class differ in nothing but their version."""
+    """Return whether two states of a class differ only in their version."""
     return live is not None and msgspec.structs.replace(live, version=value.version) == value
 
 
@@ -270,32 +270,32 @@ def _next_number(name: str) -> int:
 
 
 def withdrawn_priority_classes() -> list[engine.PriorityClass]:
-    """Return the classes that were live once and aren't now, as they were live last."""
+    """Return the classes that are no longer live, as they were last live."""
     rows = PriorityClassVersion.objects.filter(state=_State.WITHDRAWN)
     return [engine.decode_priority_class(row.document.encode()) for row in rows]
 
 
 def follow_priority_classes(before: engine.Revision, target: engine.Revision, authors: Mapping[Key, str]) -> None:
-    """Make the rows, which lists and filters ask for, those of what goes live."""
+    """Update the rows, which lists and filters read, to the new live state."""
     live = {each.name: each for each in before.priority_classes}
     wanted = {each.name: each for each in target.priority_classes}
     PriorityClass.objects.filter(name__in=[name for name in live if name not in wanted]).delete()
     moved = [each for name, each in wanted.items() if live.get(name) != each]
-    # The global default is taken away before it is given: the database allows one.
+    # The global default is removed before it is set elsewhere: the database allows only one.
     for each in sorted(moved, key=lambda each: each.global_default):
         author = {"author": authors.get((Kind.PRIORITY_CLASS, each.name), "")}
         PriorityClass.objects.update_or_create(name=each.name, defaults=compiler.priority_class_fields(each) | author)
 
 
 class PriorityClassState(msgspec.Struct, frozen=True):
-    """What became of a live class in the cluster: a state of ClusterPriorityClass, and what there is to say of it."""
+    """The state of a live class in the cluster: a state of ClusterPriorityClass, and a message."""
 
     state: str
     message: str = ""
 
 
 def priority_class_state(live: engine.PriorityClass, found: ClusterPriorityClass | None) -> PriorityClassState:
-    """Return what became of a live class. What is known of another version says nothing of this one: it is pending."""
+    """Return the state of a live class. If only the state of another version is known, it is pending."""
     if found is None or found.version != live.version:
         return PriorityClassState(
             ClusterPriorityClass.State.PENDING, "Berth hasn't looked at the cluster since this was published."

@@ -1,4 +1,4 @@
-"""Single acts, as Changes of their own: going back, archiving; published at once, or sent to review where that is required."""
+"""Single acts as Changes of their own, such as restoring and archiving; published at once, or sent to review where that is required."""
 
 from collections.abc import Sequence
 
@@ -29,10 +29,10 @@ def go_back(
     reason: str,
     expected_digest: str = "",
 ) -> Revision:
-    """Make an older version of a rule set, an Assignment or a PriorityClass live again, and nothing else with it.
+    """Make an older version of one rule set, Assignment or PriorityClass live again.
 
     Raises:
-        PublishingError: it is live already, or takes approvals: `propose_going_back` asks for them.
+        PublishingError: it is live already, or needs approvals: `propose_going_back` asks for them.
     """
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
@@ -48,7 +48,7 @@ def propose_going_back(
     reason: str,
     expected_digest: str = "",
 ) -> Change:
-    """Send it to review that an older version of a rule set, an Assignment or a PriorityClass is live again."""
+    """Send to review a Change that makes an older version of a rule set, an Assignment or a PriorityClass live again."""
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
         _record_going_back(version, change, None, by, reason)
@@ -76,10 +76,10 @@ def _record_going_back(
 
 
 def content_of_version(version: RuleSetVersion | PriorityClassVersion | AssignmentVersion) -> Value:
-    """Return what an older version says.
+    """Return the content of an older version.
 
     Raises:
-        PublishingError: it isn't right any more, with every fault.
+        PublishingError: it is no longer valid, with every fault.
     """
     if isinstance(version, RuleSetVersion):
         return check_version(version)
@@ -89,16 +89,16 @@ def content_of_version(version: RuleSetVersion | PriorityClassVersion | Assignme
 
 
 def adopt(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "") -> Revision:
-    """Make PriorityClasses live as the cluster has them: those of others are taken over, those that others changed are theirs.
+    """Make PriorityClasses live as the cluster has them: both classes made by others and classes changed by others.
 
     Args:
-        names: which.
+        names: the names of the classes.
         by: who does it.
         reason: why, in that person's words.
         expected_digest: `digest_of_shown` of the documents that person looked at.
 
     Raises:
-        PublishingError: the cluster has one no more or another, or it takes approvals: `propose_adoption` asks for them.
+        PublishingError: one was removed or changed in the cluster, or approvals are needed: `propose_adoption` asks for them.
     """
     with transaction.atomic():
         change = _adopting(names, by, reason, expected_digest)
@@ -108,7 +108,7 @@ def adopt(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "
 
 
 def propose_adoption(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send it to review that PriorityClasses are live as the cluster has them."""
+    """Send to review a Change that makes PriorityClasses live as the cluster has them."""
     with transaction.atomic():
         change = _adopting(names, by, reason, expected_digest)
         _record_adoption(names, change, None, by, reason)
@@ -116,7 +116,7 @@ def propose_adoption(*, names: Sequence[str], by: By, reason: str, expected_dige
 
 
 def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -> Change:
-    lock_revisions()  # what is live stays as it was looked at until this is published
+    lock_revisions()  # the live state stays as the person saw it until this is published
     live = live_priority_classes()
     wanted = [adopted(name, live.get(name)) for name in names]
     check_shown(expected_digest, wanted)
@@ -132,10 +132,10 @@ def _record_adoption(names: Sequence[str], change: Change, made: Revision | None
 
 
 def archive(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Revision:
-    """Take a rule set out of what is live, and out of the lists; its versions stay, and `go_back` brings it back.
+    """Remove a rule set from the live state and from the lists; its versions stay, and `go_back` restores it.
 
     Raises:
-        PublishingError: an Assignment names it, or it takes approvals: `propose_archiving` asks for them.
+        PublishingError: an Assignment names it, or approvals are needed: `propose_archiving` asks for them.
     """
     with transaction.atomic():
         change = _archiving(rule_set, by, reason, expected_digest)
@@ -145,7 +145,7 @@ def archive(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = ""
 
 
 def propose_archiving(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send it to review that a rule set is archived."""
+    """Send to review a Change that archives a rule set."""
     with transaction.atomic():
         change = _archiving(rule_set, by, reason, expected_digest)
         _record_archiving(rule_set, change, None, by, reason)
@@ -163,10 +163,10 @@ def _record_archiving(rule_set: RuleSet, change: Change, made: Revision | None, 
 
 
 def reorder(*, names: Sequence[str], by: By, reason: str = "", expected_digest: str = "") -> Change:
-    """Open a Change by which the live Assignments are asked in another order; as few as possible get another number.
+    """Open a Change that reorders the live Assignments; as few as possible get another number.
 
     Args:
-        names: all live Assignments, in the order that is wanted.
+        names: all live Assignments, in the wanted order.
         by: who does it.
         reason: why, for those who review it.
         expected_digest: `digest_of_order` when that person looked.
@@ -186,7 +186,7 @@ def reorder(*, names: Sequence[str], by: By, reason: str = "", expected_digest: 
 
 
 def digest_of_order() -> str:
-    """Return what names the order in which the live Assignments are asked."""
+    """Return the digest of the order of the live Assignments."""
     return digest_of_shown(_order_of(current_revision()))
 
 
@@ -195,7 +195,7 @@ def _order_of(live: engine.Revision) -> list[tuple[int, str]]:
 
 
 def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send it to review that an older Revision's content is live again."""
+    """Send to review a Change that makes an older Revision's content live again."""
     with transaction.atomic():
         change = open_roll_back(to_number=to_number, by=by, reason=reason, expected_digest=expected_digest)
         if change is None:
@@ -204,10 +204,10 @@ def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: s
 
 
 def bring_back(*, to_number: int, by: By, reason: str) -> Change | None:
-    """Make an older Revision's content live at once where that needs no approval, else send it to review; None when it is live.
+    """Make an older Revision's content live at once if that needs no approval, else send it to review; None when it is live.
 
     Raises:
-        PublishingError: there is no such Revision, or this account may not.
+        PublishingError: there is no such Revision, or this account may not do it.
     """
     with transaction.atomic():
         live, target = lock_revisions(), load_revision(to_number)

@@ -1,4 +1,4 @@
-"""What of a Change lies outside of what a token reaches: by the names of things, and by whose Pods they concern. Pure."""
+"""Which parts of a Change a token doesn't reach: by the names of things, and by the Pods that they concern. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -16,10 +16,10 @@ _T = TypeVar("_T", bound=Value)
 def out_of_reach(
     reach: Reach, edits: Iterable[Edit], bases: Mapping[Key, Value | None], live: engine.Revision
 ) -> list[str]:
-    """Return why a token can't touch what edits touch, a sentence each; nothing where it can, and of people.
+    """Return why a token doesn't reach the things of edits, one sentence each; nothing where it does, and for people.
 
-    A thing counts as it is live, as the edit was made on it, and as the edit makes it: what is renamed, moved or removed is
-    touched where it was, too.
+    Three contents of a thing count: the live one, the base of the edit, and the new one. So a thing that is renamed, moved or
+    removed is also touched where it was.
     """
     if reach.is_whole:
         return []

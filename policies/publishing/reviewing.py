@@ -1,4 +1,4 @@
-"""How a Change has to be approved: by the environment's settings, and by those that administrators write down."""
+"""The approvals that a Change needs: by the environment's settings, and by those that administrators set."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ _MOST_APPROVALS = 20
 
 
 def review_settings() -> list[ReviewSetting]:
-    """Return the settings that hold: the newest of all Changes, and of each rule set that has one."""
+    """Return the settings in force: the newest for all Changes, and the newest for each rule set that has one."""
     newest = ReviewSetting.objects.order_by().values("rule_set").annotate(newest=Max("pk")).values("newest")
     return list(ReviewSetting.objects.filter(pk__in=newest).order_by("rule_set"))
 
@@ -31,13 +31,13 @@ def needs_of(
     pauses: bool = False,
     rows: Iterable[ReviewSetting] | None = None,
 ) -> list[Need]:
-    """Return every approval that is needed to touch these rule sets. All of them have to be met.
+    """Return every need for approvals to touch these rule sets. All of them have to be met.
 
     Args:
-        rule_sets: the names of what is touched, see `touched`.
-        rolls_back: whether what an older Revision held is brought back, and nothing else.
-        pauses: whether Pauses are added, and nothing else.
-        rows: what `review_settings` says, where that was asked before.
+        rule_sets: the names of the rule sets that are touched, see `touched`.
+        rolls_back: whether the Change only restores content of an older Revision.
+        pauses: whether the Change only adds Pauses.
+        rows: the result of `review_settings`, if it was read before.
     """
     berth, named = settings.BERTH, {"", *rule_sets}
     is_free_pause = pauses and not berth.review_pauses
@@ -55,10 +55,10 @@ def needs_of(
 def set_review(
     *, rule_set: str = "", approvals: int, by: By, group: str = "", roll_backs: bool = True, reason: str = ""
 ) -> ReviewSetting:
-    """Write down how Changes that touch a rule set, or all of them, have to be approved from now on.
+    """Set the approvals that all Changes, or those that touch a rule set, need from now on.
 
     Raises:
-        PublishingError: this account may not, there is no such rule set or group, or the reason deceives whoever reads it.
+        PublishingError: this account may not do it, there is no such rule set or group, or the reason could mislead its readers.
     """
     faults = []
     if not may(by, "policies.add_reviewsetting"):
@@ -97,7 +97,7 @@ def set_review(
 
 
 def sentence_of(setting: ReviewSetting) -> str:
-    """Return what a setting asks for."""
+    """Return a setting as a sentence."""
     if not setting.approvals:
         return "nothing beyond the environment's settings"
     people = "person" if setting.approvals == 1 else "people"

@@ -1,4 +1,4 @@
-"""Revisions: which one is live, and how the next one is made of what is to be in it."""
+"""Revisions: which one is live, and how the next one is made from its contents."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,20 +28,20 @@ from policies.publishing.parts import (
 
 _State = PriorityClassVersion.State
 
-_LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions in a row
+_LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that serialises the making of Revisions
 
 
-# The Revision that was read last: the next one is read by what changed since.
+# The Revision that was read last: for the next one only the changes since are read.
 _read: StoredRevision = NOTHING
 
 
-# What is live for whoever only reads, from their first look on; None for everybody else.
+# The live Revision for the rest of a read-only request, from its first read on; None elsewhere.
 _held: ContextVar[list[engine.Revision] | None] = ContextVar("held", default=None)
 
 
 @contextmanager
 def one_revision() -> Iterator[None]:
-    """Hold on to what is live while a page is made: it is asked for once, and the page mixes no two Revisions. Not for who writes."""
+    """Keep one live Revision while a page is made: it is read once, so a page doesn't mix two Revisions. Only for reading."""
     token = _held.set([])
     try:
         yield
@@ -50,7 +50,7 @@ def one_revision() -> Iterator[None]:
 
 
 def current_revision() -> engine.Revision:
-    """Return what is live; number 0 and empty before anything was published."""
+    """Return the live Revision; number 0 and empty before anything was published."""
     held = _held.get()
     if held is None:
         return _newest()
@@ -80,11 +80,11 @@ def load_revision(number: int) -> engine.Revision | None:
 
 
 def lock_revisions() -> engine.Revision:
-    """Wait for the others who are making a Revision, then give the current one. Held until the transaction ends."""
+    """Lock Revisions against concurrent makers until the transaction ends, and return the current one."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-    # On SQLite the transaction has begun IMMEDIATE: it is alone already.
+    # On SQLite the transaction began IMMEDIATE, so it is exclusive already.
     return _newest()
 
 
@@ -98,12 +98,12 @@ def make_revision(
     by: By,
     reason: str,
 ) -> Revision | None:
-    """Write the next Revision; None where it would hold what the former one holds.
+    """Write the next Revision; None where its content would equal the former one's.
 
-    Publishing a Change calls it, and nothing else does: what may go live is asked there.
+    Only publishing a Change calls this: the checks of what may go live are there.
 
     Raises:
-        PublishingError: params of an Assignment aren't its rule set's.
+        PublishingError: params of an Assignment don't match its rule set.
     """
     now = timezone.now()
     pauses, exemptions = suspensions
@@ -144,13 +144,13 @@ def make_revision(
 
 
 def values_of(revision: engine.Revision) -> dict[Key, Value]:
-    """Return what a Revision holds, by kind and name."""
+    """Return the contents of a Revision, by kind and name."""
     parts: list[Value] = [*revision.rule_sets, *revision.assignments, *revision.priority_classes]
     return {key_of(each): each for each in (*parts, *revision.pauses, *revision.exemptions)}
 
 
 def _keep_versions(before: engine.Revision, after: engine.Revision, made: Revision) -> None:
-    """Write the versions that a Revision brings, and which of all are live now."""
+    """Write the new versions of a Revision, and which of all versions are live now."""
     live = {(each.name, each.version) for each in after.priority_classes}
     names = {each.name for each in after.priority_classes}
     for version in PriorityClassVersion.objects.exclude(state=_State.SUPERSEDED):
@@ -164,7 +164,7 @@ def _keep_versions(before: engine.Revision, after: engine.Revision, made: Revisi
 
 
 def _publish_version(value: engine.PriorityClass, made: Revision) -> None:
-    """Make the version's row; one that is there already, after a rollback, is live again."""
+    """Create the version's row; an existing one, after a rollback, is live again."""
     PriorityClassVersion.objects.update_or_create(
         name=value.name,
         number=value.version,

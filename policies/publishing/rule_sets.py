@@ -1,4 +1,4 @@
-"""Rule sets: their versions, written as they go live, and which of them are."""
+"""Rule sets: their versions, written as they go live, and which versions are live."""
 
 import hashlib
 from collections import OrderedDict
@@ -21,22 +21,22 @@ from policies.publishing.parts import Key, Kind, batches
 
 _State = RuleSetVersion.State
 
-# Rule sets that were checked in this process, by the SHA-256 of the document that their rows give; those used last come last.
+# Rule sets that were checked in this process, by the SHA-256 of the document made from their rows; most recently used last.
 _checked: OrderedDict[bytes, engine.RuleSet] = OrderedDict()
 _MOST_CHECKED = 5_000
 
-# Rows that one statement changes, each to something else.
+# The most rows that one statement changes, each to a different value.
 _BATCH = 100
 
 
 def publish_versions(
     contents: Mapping[str, engine.RuleSet], *, by: By, reason: str, authors: Mapping[Key, str]
 ) -> dict[str, engine.RuleSet]:
-    """Write rule sets as the next, published versions of theirs, in few statements; returns them with their numbers.
+    """Write rule sets as their next, published versions, in few statements; returns them with their numbers.
 
-    Who publishes holds the lock of Revisions: nobody else gives numbers.
+    The caller holds the lock of Revisions, so nobody else assigns numbers.
     """
-    # By name: two who make the same rows in different orders would wait for each other.
+    # By name: two transactions that made the same rows in different orders would deadlock.
     wanted = dict(sorted(contents.items()))
     keep_rule_sets(wanted.values())
     rows: dict[str, RuleSet] = {}
@@ -62,7 +62,7 @@ def publish_versions(
     )
     rules = [compiler.rules_of(numbered[version.rule_set.name], version=version) for version in made]
     Rule.objects.bulk_create(rule for of_version in rules for rule in of_version)
-    # Written as drafts: the database takes rules of nothing else, and freezes them with their version.
+    # Written as drafts: the database accepts rules of drafts only, and freezes them with their version.
     for some in batches(made):
         former = RuleSetVersion.objects.filter(rule_set__in=[version.rule_set_id for version in some])
         former.filter(state=_State.PUBLISHED).update(state=_State.SUPERSEDED)
@@ -71,7 +71,7 @@ def publish_versions(
 
 
 def _describe(rows: Collection[RuleSet], contents: Mapping[str, engine.RuleSet]) -> None:
-    """Write when rule sets went live, and the descriptions of those that have another one now: one by one is dear."""
+    """Write, in bulk, when rule sets went live, and the descriptions that changed."""
     for some in batches([row.pk for row in rows]):
         RuleSet.objects.filter(pk__in=some).update(updated_at=timezone.now())
     other = [row for row in rows if row.description != contents[row.name].description]
@@ -81,7 +81,7 @@ def _describe(rows: Collection[RuleSet], contents: Mapping[str, engine.RuleSet])
 
 
 def keep_rule_sets(contents: Iterable[engine.RuleSet]) -> None:
-    """Write the rows by which rule sets are named, of those that have none yet."""
+    """Create the RuleSet rows of rule sets that have none yet."""
     named = [RuleSet(name=each.name, description=each.description) for each in contents]
     RuleSet.objects.bulk_create(sorted(named, key=lambda row: row.name), ignore_conflicts=True)
 
@@ -99,7 +99,7 @@ def check_version(version: RuleSetVersion) -> engine.RuleSet:
     """Return a version's content, checked as publishing checks it.
 
     Raises:
-        PublishingError: with every fault: of the document, no rule at all, and failed tests.
+        PublishingError: with every fault: those of the document, a missing rule, and failed tests.
     """
     content = checked_rule_set(compiler.rule_set_document(version))
     check_rules(content, str(version))
@@ -107,7 +107,7 @@ def check_version(version: RuleSetVersion) -> engine.RuleSet:
 
 
 def check_rules(content: engine.RuleSet, named: str) -> None:
-    """Check what a rule set needs to go live, beside a right document.
+    """Check the requirements to go live, besides a valid document.
 
     Raises:
         PublishingError: it has no rule at all, or its tests fail.
@@ -117,10 +117,10 @@ def check_rules(content: engine.RuleSet, named: str) -> None:
 
 
 def rule_set_faults(contents: Sequence[engine.RuleSet]) -> list[list[Fault]]:
-    """Return for each of many rule sets what publishing has against it, read again as if a stranger had written it."""
+    """Return for each of many rule sets the faults that publishing would find; each is validated again as untrusted input."""
     read = checked_rule_sets([document_of(each) for each in contents])
     faults = [found.faults if isinstance(found, RuleSetError) else without_rules(found, found.name) for found in read]
-    # Tests are those of a rule set that is right so far.
+    # Tests are only run for a rule set that is valid so far.
     right = [
         found for found, wrong in zip(read, faults, strict=True) if not wrong and isinstance(found, engine.RuleSet)
     ]
@@ -143,7 +143,7 @@ def rule_sets_in_use() -> QuerySet[RuleSet]:
 
 
 def follow_versions(before: engine.Revision, target: engine.Revision) -> None:
-    """Make the versions' states follow what goes live."""
+    """Update the states of versions to the new live state."""
     was = {(rule_set.name, rule_set.version) for rule_set in before.rule_sets}
     wanted = {(rule_set.name, rule_set.version) for rule_set in target.rule_sets}
     moves = ((was - wanted, _State.PUBLISHED, _State.SUPERSEDED), (wanted - was, _State.SUPERSEDED, _State.PUBLISHED))
@@ -156,7 +156,7 @@ def follow_versions(before: engine.Revision, target: engine.Revision) -> None:
 
 
 def checked_rule_set(document: compiler.JSONObject) -> engine.RuleSet:
-    """Return what a RuleSet document says: checked once, although its page and publishing ask for it again.
+    """Return the rule set of a RuleSet document. Each document is checked once, although its page and publishing both need it.
 
     Raises:
         PublishingError: with every fault in it.
@@ -168,7 +168,7 @@ def checked_rule_set(document: compiler.JSONObject) -> engine.RuleSet:
 
 
 def checked_rule_sets(documents: Sequence[compiler.JSONObject]) -> list[engine.RuleSet | RuleSetError]:
-    """Return what each of many RuleSet documents says, or what is wrong with it, in order; each is checked once."""
+    """Return the rule set of each of many RuleSet documents, or its faults, in order; each is checked once."""
     keys = [_key_of(document) for document in documents]
     new = {key: document for key, document in zip(keys, documents, strict=True) if key not in _checked}
     read: dict[bytes, Any] = dict(
@@ -182,7 +182,7 @@ def checked_rule_sets(documents: Sequence[compiler.JSONObject]) -> list[engine.R
 
 
 def remember_checked(value: engine.RuleSet) -> None:
-    """Keep it that this rule set has passed the check, as the document that it reads back from."""
+    """Remember that this rule set passed the check, by the document that its rows give."""
     _remember(_key_of(document_of(value)), value)
 
 

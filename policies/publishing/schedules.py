@@ -1,8 +1,8 @@
-"""Changes that go live at a time, and back at another: set by people, carried out by the clock, each once.
+"""Scheduled publishing and expiry of Changes: set by people, carried out once by the clock.
 
-Whatever the clock finds due it does by the same verbs as people, so that nothing goes live that they couldn't publish. What
-is refused then is held back and says why; it is tried again once somebody sets another time. Being late is no refusal: what
-was missed in an outage is caught up.
+The clock uses the same verbs as people, so nothing goes live that a person couldn't publish. A Change that is refused is held
+back with the reason, and tried again once somebody sets another time. Lateness is no reason to refuse: times missed in an
+outage are caught up.
 """
 
 import logging
@@ -38,29 +38,29 @@ from policies.wording import counted, visible
 
 _Act = ChangeEvent.Act
 
-# Behind its time by more than this is said to be late: a few ticks of the clock.
+# A Change that is later than this is reported as late: a few ticks of the clock.
 LATE_AFTER = timedelta(seconds=60)
-# Longer than this nothing waits for the gate: it is held back then, and says so.
+# A Change waits at most this long for the gate; then it is held back, with the reason.
 _GATE_TAKES_AT_MOST = timedelta(minutes=10)
-# So long a Change is tried again that a fault of Berth's own keeps from going live; then it is held back, and says so.
+# A Change that an internal error keeps from going live is retried this long; then it is held back, with the reason.
 _TRIED_AT_MOST = timedelta(minutes=10)
 
-# What is due meets these all at once.
+# Errors that all due Changes meet at once.
 _DATABASE_IS_AWAY = (OperationalError, InterfaceError)
 _logger = logging.getLogger(__name__)
 
 
 def schedule_change(*, change: Change, by: By, publish_at: datetime | None, expected_digest: str) -> Change:
-    """Let a Change go live by itself at a time, as it was looked at: an edit ends that. None takes the time back.
+    """Schedule a Change, with the content that the person looked at, to go live at a time; an edit cancels this. None removes the time.
 
-    Approvals may still be missing; without them it is held back at its time.
+    Approvals may still be missing; if they are missing at that time, the Change is held back.
 
     Raises:
-        PublishingError: the time is past or behind its expiry, another one that has its time touches the same, or this account
+        PublishingError: the time is past or after its expiry, another scheduled Change touches the same things, or this account
             may not publish.
     """
     with transaction.atomic():
-        lock_revisions()  # two that touch the same don't get their times side by side
+        lock_revisions()  # so that two Changes of the same things aren't scheduled concurrently
         with locked(change, "schedule", by, expected_digest) as row:
             if publish_at is not None:
                 _check_publish_at(row, publish_at)
@@ -80,7 +80,7 @@ def _check_publish_at(row: Change, publish_at: datetime) -> None:
 
 
 def _ended_before(row: Change, publish_at: datetime) -> Iterator[str]:
-    """Iterate over the Pauses and Exemptions of a Change that end before it is to go live: it is certain to be held back then."""
+    """Iterate over the Pauses and Exemptions of a Change that end before it goes live: it would certainly be held back."""
     for edit, end in ended_by(row, publish_at):
         yield (
             f"{edit.kind} {edit.name} ends at {said_at(end)}: live after that, it would have nothing out of force. Set a time before "
@@ -89,7 +89,7 @@ def _ended_before(row: Change, publish_at: datetime) -> Iterator[str]:
 
 
 def _taken_back_before(row: Change, publish_at: datetime) -> Iterator[str]:
-    """Iterate over what a Change stands on that goes back before it is to go live: it is certain to be held back then."""
+    """Iterate over the bases of a Change that expire before it goes live: it would certainly be held back."""
     keys = {each.key for each in row.edits.all()}
     expiring = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=publish_at, expired_at=None)
     for other in expiring.order_by("pk").prefetch_related("edits"):
@@ -106,7 +106,7 @@ def _taken_back_before(row: Change, publish_at: datetime) -> Iterator[str]:
 
 
 def _scheduled_on_the_same(row: Change) -> list[tuple[Change, Sequence[Key]]]:
-    """Return the other Changes that have their time and touch what this one does: whichever is second, what it was made on is gone by then."""
+    """Return the other scheduled Changes that touch the same things: the base of whichever goes live second would be gone."""
     found = open_changes_of({each.key for each in row.edits.all()})
     others = scheduled_changes().filter(pk__in=[number for number in found if number != row.pk])
     return [(other, found[other.pk]) for other in others if holds_schedule(other)]
@@ -123,12 +123,12 @@ def _in_the_way(other: Change, keys: Sequence[Key]) -> str:
 
 
 def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_digest: str) -> Change:
-    """Let what a Change touches go back, at a time, to what was live before it; None keeps it for good.
+    """Set the time at which the things of a Change return to their content before it; None keeps the Change for good.
 
-    It is a part of what is approved: whoever sets it is one of the authors, and approvals of another time fall.
+    The expiry is part of the approved content: whoever sets it becomes an author, and approvals for another time are dropped.
 
     Raises:
-        PublishingError: the time is past or before it goes live, or this account may not edit it.
+        PublishingError: the time is past, or before the Change goes live, or this account may not edit it.
     """
     with locked(change, "edit", by, expected_digest) as row:
         if expires_at == row.expires_at:
@@ -143,27 +143,27 @@ def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_
 
 
 def holds_schedule(change: Change) -> bool:
-    """Return whether nobody has edited a Change since its time was set, be it undone by now: the clock publishes nothing else."""
+    """Return whether nobody has edited a Change since it was scheduled, not even with an edit undone later: else the clock doesn't publish it."""
     armed = _armed(change)
     return armed is not None and _edited_since(change, armed) is None
 
 
 def held_changes() -> QuerySet[Change]:
-    """Return the Changes that didn't go live, or back, at their time, and wait for somebody."""
+    """Return the Changes that didn't go live, or expire, at their time, and need somebody to act."""
     return Change.objects.filter(state__in=lifecycle.OPEN).exclude(held="")
 
 
 def scheduled_changes() -> QuerySet[Change]:
-    """Return the Changes that go live by themselves, the next one first."""
+    """Return the scheduled Changes, the next one first."""
     due = Change.objects.filter(state__in=lifecycle.OPEN, publish_at__isnull=False, held="")
     return due.order_by("publish_at", "pk")
 
 
 def publish_due(*, now: datetime) -> list[str]:
-    """Do what the clock has to have done by now, each thing once, however many call this at once.
+    """Do all that is due, each once, even with concurrent callers.
 
     Returns:
-        What was done or held back, a sentence each.
+        What was done or held back, one sentence each.
     """
     with coming_from(msgspec.structs.replace(current_origin(), door=Door.BEAT, via=CLOCK)):
         return _do_due(now)
@@ -171,7 +171,7 @@ def publish_due(*, now: datetime) -> list[str]:
 
 def _do_due(now: datetime) -> list[str]:
     expired = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=now, expired_at=None)
-    # In the order in which it would have been done in time. What ends together ends newest first: it may stand on the other.
+    # In the order in which it would have been done on time. Changes that expire together do so newest first: they may depend on older ones.
     ends = [(at, False, -made, number) for at, made, number in expired.values_list("expires_at", "revision", "pk")]
     begins = [(at, True, 0, number) for at, number in _due(now).values_list("publish_at", "pk")]
     tick = _Tick(now)
@@ -190,11 +190,11 @@ def _do_due(now: datetime) -> list[str]:
 
 
 class _Tick:
-    """What is done at once by the clock: a fault of one Change's keeps no other from its time.
+    """One tick of the clock: an error in one Change doesn't delay others.
 
     Attributes:
-        said: what was done or held back, a sentence each.
-        faults: of Berth's own. What met them is tried again at the next tick.
+        said: what was done or held back, one sentence each.
+        faults: internal errors. The Changes concerned are tried again at the next tick.
     """
 
     def __init__(self, now: datetime) -> None:
@@ -203,7 +203,7 @@ class _Tick:
         self.faults: list[Exception] = []
 
     def go_live(self, numbers: Sequence[int]) -> None:
-        """Publish what is due at one moment. What is refused is tried again behind the others: it may need one of them."""
+        """Publish the Changes due at one moment. A refused one is tried again after the others, since it may depend on one of them."""
         refused: dict[int, Sequence[str]] = {}
         for number in numbers:
             try:
@@ -221,7 +221,7 @@ class _Tick:
             self._note(_hold(number, self._now, messages))
 
     def take_back(self, numbers: Iterable[int]) -> None:
-        """Take back what expires at one moment, each before the next one is looked at: what was live before that may be this one's."""
+        """Take back the Changes that expire at one moment, one after the other: a later one may restore the content of an earlier one."""
         for number in numbers:
             try:
                 self._note(_take_back(number, self._now))
@@ -232,7 +232,7 @@ class _Tick:
             self.go_live(list(_due(self._now).filter(expiry_of=number).values_list("pk", flat=True)))
 
     def _put_off(self, number: int, fault: Exception) -> str:
-        """Leave a Change to the next tick, or hold it back where that was done for long enough."""
+        """Leave a Change to the next tick, or hold it back if it was retried for long enough."""
         self.faults.append(fault)
         due = Change.objects.get(pk=number).publish_at
         if due is None or self._now - due <= _TRIED_AT_MOST:
@@ -249,7 +249,7 @@ def _due(now: datetime) -> QuerySet[Change]:
 
 
 def _go_live(number: int, now: datetime) -> str:
-    """Publish a Change whose time has come; return what came of it, nothing where it waits.
+    """Publish a Change whose time has come; return the outcome, nothing while it waits.
 
     Raises:
         PublishingError: it can't be published.
@@ -267,7 +267,7 @@ def _go_live(number: int, now: datetime) -> str:
 
 
 def _waits_for_gate(change: Change, due: datetime, now: datetime) -> bool:
-    """Return whether the gate is looking at what is due: it is asked to, where its last look is too old to publish by."""
+    """Return whether a due Change waits for the gate; a run is requested where the last one is too old to publish by."""
     gate = gate_of(change)
     if not gate.needs_run or not standing_of(change, gate).gate:
         return False
@@ -281,12 +281,12 @@ def _waits_for_gate(change: Change, due: datetime, now: datetime) -> bool:
 
 @transaction.atomic
 def _hold(number: int, now: datetime, messages: Sequence[str]) -> str:
-    """Write down why a Change wasn't published at its time, if that is past and it still waits: another call may have done it."""
+    """Record why a Change wasn't published at its time, if it is still waiting: another call may have published it."""
     row = Change.objects.select_for_update().get(pk=number)
     due = row.publish_at
     if row.state not in lifecycle.OPEN or row.held or due is None or due > now:
         return ""
-    said = visible(" ".join(messages))  # they repeat what documents say, and nobody is there to be refused
+    said = visible(" ".join(messages))  # they quote documents, and there is nobody to report a fault of the text to
     row.held = f"It was to go live at {said_at(due)}, and did not: {said}"
     finish(row, _Act.HOLD, CLOCK, said)
     return f"{row} is held back: {said}"
@@ -294,7 +294,7 @@ def _hold(number: int, now: datetime, messages: Sequence[str]) -> str:
 
 @transaction.atomic
 def _take_back(number: int, now: datetime) -> str:
-    """Open the Change that takes an expired one back, due at once; what others changed since isn't overwritten."""
+    """Open the Change that takes an expired one back, due at once; later changes by others aren't overwritten."""
     before = lock_revisions()
     row = Change.objects.select_for_update().get(pk=number)
     if row.state != lifecycle.PUBLISHED or row.expired_at is not None or row.expires_at is None:
@@ -307,10 +307,10 @@ def _take_back(number: int, now: datetime) -> str:
         finish(row, _Act.EXPIRE, CLOCK, f"nothing: what was live before it is live again{said}")
         return f"{row} has nothing to take back{said}"
     reason = f"{row} was to go back at {said_at(due)}"
-    title = visible(f"Take back {row}: {row.title}")  # which may be of before titles were checked
+    title = visible(f"Take back {row}: {row.title}")  # the title may be from before titles were checked
     takes_back = TakenBack(row, _bases_of_others(row, edits, now))
     change = write_change(title, edits, before, by=CLOCK, reason=reason, takes_back=takes_back)
-    # Published by the next step; after a fault between the two, by the next tick.
+    # Published by the next step; after an error in between, by the next tick.
     change.publish_at = due
     finish(change, _Act.SCHEDULE, CLOCK, "to go live at once")
     finish(row, _Act.EXPIRE, CLOCK, f"what it made, by {change}{_late(due, now)}{said}")
@@ -318,7 +318,7 @@ def _take_back(number: int, now: datetime) -> str:
 
 
 def _edits_back(change: Change, left: Collection[Key], now: datetime) -> dict[Key, Edit]:
-    """Return the edits that make live again what was live before a Change of each thing that it touched, but for those."""
+    """Return the edits that restore the content before a Change of each thing that it touched, except for those given."""
     keys = [edit.key for edit in change.edits.all() if edit.key not in left]
     former = {key: _former(change, key, now) for key in keys}
     values = {number: values_of(found) for number in set(former.values()) if (found := load_revision(number))}
@@ -327,7 +327,7 @@ def _edits_back(change: Change, left: Collection[Key], now: datetime) -> dict[Ke
 
 
 def _former(change: Change, key: Key, now: datetime) -> int:
-    """Return the last Revision before a Change that holds a thing as it is to be: what has expired by now isn't made live again."""
+    """Return the last Revision before a Change with the content of a thing to restore: content that has expired isn't restored."""
     before: Change | None = change
     number = 0
     while before is not None:
@@ -338,10 +338,10 @@ def _former(change: Change, key: Key, now: datetime) -> int:
 
 
 def _bases_of_others(change: Change, edits: Collection[Key], now: datetime) -> Mapping[Key, str]:
-    """Return what was live before a Change of each thing that is what it made by somebody else since, by digest.
+    """Return the former content, by digest, of things that have the content of a Change, but that somebody else has published since.
 
-    On that the way back is made then, so that it has moved: who published the same for good, or removed a thing and brought it back,
-    didn't ask for this Change's end.
+    The reversal is based on this content, so that its base counts as moved: whoever published the same content for good, or removed
+    a thing and restored it, didn't ask for this expiry.
     """
     made, live = (live_digests(edits, number) for number in (change.revision_id or 0, current_revision().number))
     others = [key for key in edits if made.get(key) == live.get(key) and _holder(key) != change]
@@ -349,7 +349,7 @@ def _bases_of_others(change: Change, edits: Collection[Key], now: datetime) -> M
 
 
 def _holder(key: Key) -> Change | None:
-    """Return the Change that a thing is live by: not what took another back, or rolled back, but what that brought live again."""
+    """Return the Change whose content of a thing is live: for a reversal or a rollback, the Change whose content it restored."""
     maker = _maker(key)
     while maker is not None:
         expired = maker.expiry_of
@@ -363,14 +363,14 @@ def _holder(key: Key) -> Change | None:
 
 
 def _over(change: Change, key: Key) -> Change | None:
-    """Return the Change that was published over one, goes back itself later, and so has this thing until then; None where none has."""
+    """Return the later Change over this one that itself expires later, and so determines this thing until then; None where none does."""
     maker = _maker(key)
     is_later = maker is not None and (maker.revision_id or 0) > (change.revision_id or 0)
     return maker if maker and is_later and maker.expires_at is not None and maker.expired_at is None else None
 
 
 def _maker(key: Key, number: int | None = None) -> Change | None:
-    """Return the Change that made a thing what it is, or what it was in a Revision; None where there is none."""
+    """Return the Change that made the content of a thing, live or in a Revision; None where there is none."""
     rows = RevisionPart.objects.filter(kind=key[0], name=key[1]).values_list("since", "until")
     moved = [each for row in rows for each in row if each is not None and (number is None or each <= number)]
     return Change.objects.filter(revision=max(moved)).first() if moved else None
@@ -385,7 +385,7 @@ def _edited_since(change: Change, armed: ChangeEvent) -> ChangeEvent | None:
 
 
 def _who_armed(armed: ChangeEvent) -> By:
-    """Return who set the time: that account publishes, with what it may do by now."""
+    """Return who set the time: that account publishes, with its present permissions."""
     if armed.by_user is not None:
         if not armed.by_user.is_active:
             raise PublishingError(

@@ -1,4 +1,4 @@
-"""What a person looked at before publishing, as a digest: what goes live must be that and nothing else."""
+"""A digest of what a person looked at before publishing: exactly that must go live."""
 
 import hashlib
 
@@ -8,12 +8,12 @@ from policies.publishing.errors import OvertakenError
 
 
 def digest_of_shown(*shown: object) -> str:
-    """Return the SHA-256, in hex, of what a page shows: engine values, before and after."""
+    """Return the SHA-256, in hex, of the content that a page shows: engine values, before and after."""
     return hashlib.sha256(msgspec.json.encode(shown, order="sorted")).hexdigest()
 
 
 def check_shown(expected_digest: str, *now: object) -> None:
-    """Compare what a person looked at with what it is now, under the lock; without a digest nobody looked.
+    """Compare what a person looked at with the present content, under the lock; without a digest nothing is compared.
 
     Raises:
         OvertakenError: it moved.

@@ -1,4 +1,4 @@
-"""Which process that took something up is gone: by the database's clock alone, for machines have clocks of their own."""
+"""Detects that a process which took up work is gone: by the database's clock alone, since machines' clocks differ."""
 
 from datetime import timedelta
 
@@ -7,5 +7,5 @@ from django.db.models.functions import Now
 
 
 def is_silent(field: str, after: timedelta) -> Q:
-    """Return what hasn't shown itself for so long; nor did, before the database's clock was set back, who is ahead of it."""
+    """Return the condition for rows without a sign of life for this long, or with a future one, after the clock was set back."""
     return Q(**{f"{field}__lt": Now() - after}) | Q(**{f"{field}__gt": Now() + after})

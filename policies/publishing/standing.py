@@ -1,4 +1,4 @@
-"""How Changes stand: what one makes, what of it somebody else has moved, who approved it, and whom it waits for. Nothing here writes."""
+"""The state of Changes: their edits, the things that somebody else has moved, approvals, and pending reviews. Nothing here writes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ AUTHORING = (_Act.OPEN, _Act.EDIT, _Act.REBASE)
 
 
 class Moved(NamedTuple):
-    """Something that a Change touches and somebody else has published meanwhile: the three sides. None is its absence."""
+    """A thing that a Change touches and somebody else has published meanwhile: the three sides. None where it is absent."""
 
     kind: str
     name: str
@@ -47,12 +47,12 @@ class Moved(NamedTuple):
         return self.kind, self.name
 
 
-# Names the order in which Assignments are asked, beside things by kind and name, where it moved.
+# Stands for the order of Assignments among moved things, which have a kind and a name.
 ORDER: Final[Key] = ("Assignments", "order")
 
 
 class Waiting(NamedTuple):
-    """Somebody whose review is asked for, by whom, and since when nothing came of it."""
+    """Somebody whose review was requested, by whom, and since when it is pending."""
 
     name: str
     asked_by: str
@@ -60,12 +60,12 @@ class Waiting(NamedTuple):
 
 
 def edits_of(change: Change) -> list[Edit]:
-    """Return what a Change makes of each thing that it touches."""
+    """Return the edits of a Change."""
     return [edit_of(each) for each in change.edits.all()]
 
 
 def edit_of(row: ChangeEdit) -> Edit:
-    """Return what a row makes of its thing.
+    """Return the edit of a row.
 
     Raises:
         PublishingError: a newer Berth wrote it.
@@ -78,19 +78,19 @@ def edit_of(row: ChangeEdit) -> Edit:
 
 
 def edits_between(before: engine.Revision, after: engine.Revision) -> list[Edit]:
-    """Return the edits that make one Revision of another; rule sets keep the version numbers that they have there."""
+    """Return the edits that turn one Revision into another; rule sets keep the version numbers that they have there."""
     old, new = values_of(before), values_of(after)
     return [Edit(*key, new.get(key)) for key in old | new if old.get(key) != new.get(key)]
 
 
 def differing(edits: Iterable[Edit], live: engine.Revision) -> dict[Key, Edit]:
-    """Return the edits that make something else of what is live."""
+    """Return the edits that differ from the live state."""
     values = values_of(live)
     return {edit.key: edit for edit in edits if not is_same(values.get(edit.key), edit.value)}
 
 
 def moved_of(change: Change) -> list[Moved]:
-    """Return what a Change touches and somebody else has published meanwhile, with the three sides of each."""
+    """Return the things that a Change touches and somebody else has published meanwhile, with the three sides of each."""
     live = current_revision()
     rows = _moved_rows(change, live.number)
     values, bases = values_of(live), _bases(rows)
@@ -99,7 +99,7 @@ def moved_of(change: Change) -> list[Moved]:
 
 
 def merged_of(moved: Moved, chosen: Mapping[str, str] | None = None) -> Merged | None:
-    """Return what both sides make together of what moved, as `merge_rule_sets` does; None where it isn't a rule set on all sides."""
+    """Return the merge of both sides of a moved thing by `merge_rule_sets`; None where it isn't a rule set on all sides."""
     match moved.base, moved.live, moved.mine:
         case engine.RuleSet() as base, engine.RuleSet() as theirs, engine.RuleSet() as mine:
             return merge_rule_sets(base, theirs, mine, chosen)
@@ -108,13 +108,13 @@ def merged_of(moved: Moved, chosen: Mapping[str, str] | None = None) -> Merged |
 
 
 class _Placed(msgspec.Struct):
-    """What an Assignment's document says of its order."""
+    """The order in an Assignment's document."""
 
     order: int = engine.Assignment(name="", rule_set="").order
 
 
 def orders_of(change: Change, without: Collection[Key] = ()) -> Orders | None:
-    """Return how a Change and others since want Assignments asked, where their numbers together make an order that neither wants.
+    """Return the orders of Assignments that a Change and others since want, where their numbers combined give an order that neither wants.
 
     `without` are edits that are left out, as if they had been given up.
     """
@@ -128,7 +128,7 @@ def orders_of(change: Change, without: Collection[Key] = ()) -> Orders | None:
 
 
 def _order_in(document: str) -> int | None:
-    """Return where a document stands; None where it is gone, or a newer Berth wrote it otherwise, which `edit_of` refuses."""
+    """Return the order in a document; None where it is gone, or where a newer Berth wrote another form, which `edit_of` refuses."""
     try:
         return msgspec.json.decode(document, type=_Placed).order if document else None
     except msgspec.ValidationError:
@@ -136,12 +136,12 @@ def _order_in(document: str) -> int | None:
 
 
 def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:
-    """Return the Pauses and Exemptions that an open Change ends without naming them: what they are about goes with it."""
+    """Return the Pauses and Exemptions that an open Change ends without naming them, since it removes their targets."""
     return ended_with(current_revision(), edits_of(change)) if change.state in lifecycle.OPEN else []
 
 
 def past_ends(edits: Iterable[Edit]) -> list[str]:
-    """Return which Pauses and Exemptions would go live though their end is past, a sentence each: who applies files may have old ones."""
+    """Return which Pauses and Exemptions would go live though their end is past, one sentence each: applied files may be old."""
     return [
         f"! {_ended(edit, end)}, which is past: it has nothing out of force"
         for edit, end in _past(edits, timezone.now())
@@ -149,7 +149,7 @@ def past_ends(edits: Iterable[Edit]) -> list[str]:
 
 
 def _ended_meanwhile(change: Change) -> tuple[str, ...]:
-    """Return which Pauses and Exemptions ended while an open Change waited, a sentence each: what it was opened for is over."""
+    """Return which Pauses and Exemptions ended while an open Change waited, one sentence each: its purpose is over."""
     return tuple(
         f"{_ended(edit, end)}, while this waited: live, it would have nothing out of force. Give it another end, or take it out."
         for edit, end in ended_by(change, timezone.now())
@@ -159,7 +159,7 @@ def _ended_meanwhile(change: Change) -> tuple[str, ...]:
 def ended_by(change: Change, at: datetime) -> list[tuple[Edit, datetime]]:
     """Return which Pauses and Exemptions of an open Change end while it waits until a moment.
 
-    One whose end was past when it was edited is meant so, as those are that a roll-back brings along.
+    An end that was past when the edit was made is intended, such as in a rollback.
     """
     if change.state not in lifecycle.OPEN or change.rolls_back_to is not None or change.expiry_of_id is not None:
         return []
@@ -167,7 +167,7 @@ def ended_by(change: Change, at: datetime) -> list[tuple[Edit, datetime]]:
     try:
         return [(edit, end) for edit, end in _past(map(edit_of, rows.values()), at) if end > rows[edit.key].edited_at]
     except PublishingError:
-        return []  # what a newer Berth wrote isn't published anyway
+        return []  # an edit by a newer Berth isn't published anyway
 
 
 def _past(edits: Iterable[Edit], at: datetime) -> Iterator[tuple[Edit, datetime]]:
@@ -189,13 +189,13 @@ def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
 
 
 def moved_names(change: Change) -> list[str]:
-    """Return what of a Change somebody else has moved, by name."""
+    """Return the names of the things of a Change that somebody else has moved."""
     named = [f"{row.kind} {row.name}" for row in _moved_rows(change, current_revision().number)]
     return [*named, *(["order of Assignments"] if orders_of(change) else [])]
 
 
 def bases_of(change: Change) -> dict[Key, Value | None]:
-    """Return what was live of each thing when its edit was made; None where nothing was, or a restored database lacks it."""
+    """Return the live content of each thing when its edit was made; None where there was none, or a restored database lacks it."""
     return _bases(list(change.edits.all()))
 
 
@@ -210,12 +210,12 @@ def _bases(rows: Sequence[ChangeEdit], read: Mapping[str, str] | None = None) ->
 
 
 def gate_of(change: Change) -> gates.Gate:
-    """Return how the gate stands to a Change."""
+    """Return the state of the gate for a Change."""
     return gates.gate_of(change, current_revision())
 
 
 def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
-    """Return a Change as `lifecycle` asks for it; `gate` is how the gate stands to it, where that is known already."""
+    """Return the state of a Change for `lifecycle`; `gate` is the state of the gate, if that is known already."""
     events = list(change.events.all())
     moved = moved_names(change) if change.state in lifecycle.OPEN else []
     given = approvals_given(change, events)
@@ -245,18 +245,18 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
 
 
 def _expired(change: Change) -> str:
-    """Return when a Change that is still open was to go back, where that is past."""
+    """Return the expiry of a Change that is still open, if it is past."""
     at = change.expires_at
     return said_at(at) if at is not None and at <= timezone.now() and change.state in lifecycle.OPEN else ""
 
 
 def said_at(at: datetime) -> str:
-    """Return a time as it is written down."""
+    """Return a time in its stored form."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def check_ahead(at: datetime, what: str) -> None:
-    """Check that a time which somebody sets is yet to come; `what` would be then.
+    """Check that a time which somebody sets is in the future; `what` names the event at that time.
 
     Raises:
         PublishingError: it is past.
@@ -267,9 +267,9 @@ def check_ahead(at: datetime, what: str) -> None:
 
 
 def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:
-    """Return why the gate doesn't let a Change be published; empty where it does, and for what can't wait for it.
+    """Return why the gate blocks publishing of a Change; empty where it doesn't, and for Changes that can't wait for it.
 
-    That is a Change that goes back to what was live, or that only pauses.
+    These are Changes that restore formerly live content, or that only pause.
     """
     goes_back = change.rolls_back_to is not None or is_way_back(change, events)
     if goes_back or change.state not in lifecycle.OPEN or all(edit.kind == Kind.PAUSE for edit in change.edits.all()):
@@ -278,7 +278,7 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
 
 
 def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
-    """Return the approvals of what a Change makes now. An edit, a rebase, a rejection, a moved base and an emergency end those before them."""
+    """Return the approvals of a Change's current content. An edit, a rebase, a rejection, a moved base or an emergency ends earlier ones."""
     ended = max((event.pk for event in events if event.act in ChangeEvent.ENDS_APPROVALS), default=0)
     return [
         event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > ended
@@ -286,14 +286,14 @@ def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[Chang
 
 
 def _lapsed(change: Change, given: Iterable[ChangeEvent]) -> dict[ChangeEvent, str]:
-    """Return the approvals that don't count any more, each with why: who may not approve now. What was published stays approved."""
+    """Return the approvals that no longer count, each with the reason: the person may not approve now. A published Change stays approved."""
     if change.state not in lifecycle.OPEN:
         return {}
     return {event: why for event in given if (why := _why_not(event.by_user))}
 
 
 def _overtaken(events: Sequence[ChangeEvent]) -> dict[ChangeEvent, str]:
-    """Return the approvals that would count, had nobody moved what the Change stands on since; each with who did it."""
+    """Return the approvals that would count if nobody had moved the Change's base since; each with who moved it."""
     found: dict[ChangeEvent, str] = {}
     given: list[ChangeEvent] = []
     for event in events:
@@ -316,7 +316,7 @@ def _why_not(user: User | None) -> str:
 
 
 def _with_members(need: Need, approvals: Sequence[ChangeEvent]) -> Need:
-    """Return a need with who of those who approved is in its group by now, and how many may approve; without any, whether that is there still."""
+    """Return a need with the approvers in its group and how many people may approve; without any, whether the group still exists."""
     members = _members(need.group, approvals)
     is_gone = not members and not Group.objects.filter(name=need.group).exists()
     return msgspec.structs.replace(need, members=members, is_gone=is_gone, able=number_able(need.group))
@@ -334,7 +334,7 @@ def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
 
 
 def is_way_back(change: Change, events: Iterable[ChangeEvent]) -> bool:
-    """Return whether a Change takes back an expired one, as it was approved with that one: nobody has edited or rejected it."""
+    """Return whether a Change takes back an expired one and was approved with it: nobody has edited or rejected it."""
     return change.expiry_of_id is not None and not any(event.act in ChangeEvent.ENDS_APPROVALS for event in events)
 
 
@@ -349,9 +349,9 @@ def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
 
 
 def only_tightens_pauses(change: Change, read: Mapping[str, str] | None = None) -> bool:
-    """Return whether a Change does nothing but take more out of force, or for longer: no rule decides by it that didn't.
+    """Return whether a Change only takes more out of force, or for longer: no rule comes into force by it.
 
-    `read` holds the documents of Pauses that it was made on, by digest, where they were read before.
+    `read` holds the documents of base Pauses, by digest, if they were read before.
     """
     rows = list(change.edits.all())
     if {row.kind for row in rows} != {Kind.PAUSE}:
@@ -360,11 +360,11 @@ def only_tightens_pauses(change: Change, read: Mapping[str, str] | None = None) 
     try:
         return all(_tightens(bases.get(edit.key), edit.value) for edit in edits_of(change))
     except PublishingError:
-        return False  # what a newer Berth wrote is reviewed like all else
+        return False  # an edit by a newer Berth is reviewed like any other
 
 
 def _tightens(before: Value | None, after: Value | None) -> bool:
-    """Return whether what is paused stays paused, at least as long as before."""
+    """Return whether paused things stay paused, at least as long as before."""
     match before, after:
         case None, engine.Pause():
             return True
@@ -376,7 +376,7 @@ def _tightens(before: Value | None, after: Value | None) -> bool:
 
 
 def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
-    """Return whether edits of what is live need approvals: then a door sends them to review, in place of publishing."""
+    """Return whether edits of the live state need approvals: then callers send them to review instead of publishing them."""
     revision, wanted = current_revision(), list(edits)
     live = values_of(revision)
     touched = rule_sets_of(wanted, revision)
@@ -385,12 +385,12 @@ def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
 
 
 def needs_gate(edits: Iterable[Edit]) -> bool:
-    """Return whether edits of what is live can't go live before the gate has looked at them: then a door sends them to review, too."""
+    """Return whether edits of the live state need a run of the gate first: then callers send them to review, too."""
     return settings.BERTH.gate_required and any(edit.kind != Kind.PAUSE for edit in edits)
 
 
 def way_to_live(change: Change) -> str:
-    """Return what comes before a Change in review goes live, in words behind `once`."""
+    """Return what has to happen before a Change in review goes live, as words that follow `once`."""
     is_short = bool(standing_of(change).missing)
     return "it is approved and published" if is_short else "the gate has looked at it and it is published"
 
@@ -406,20 +406,20 @@ def able_among(accounts: Collection[int]) -> set[int]:
 
 
 def reviewers_among(changes: Iterable[Change]) -> set[int]:
-    """Return the accounts, by their keys, whose review was asked for and who may approve now: one question for any number of Changes."""
+    """Return the accounts, by their keys, whose review was requested and who may approve now: one query for any number of Changes."""
     events = (event for change in changes for event in change.events.all())
     asked = {event.whom_user_id for event in events if event.act == _Act.ASK and event.whom_user_id is not None}
     return able_among(asked)
 
 
 def waiting_for(change: Change, reviewers: Collection[int] | None = None) -> list[Waiting]:
-    """Return whose review a Change waits for, by name; who was asked first comes first.
+    """Return the people whose review a Change waits for, by name, in the order in which they were asked.
 
-    Who was asked and may not approve any more isn't waited for: else it would seem to be somebody's who can do nothing.
+    People who may no longer approve are left out: otherwise the Change would seem to wait for somebody who can't act.
 
     Args:
         change: the Change.
-        reviewers: `reviewers_among` several Changes; asked for this one alone where it isn't given.
+        reviewers: `reviewers_among` several Changes; queried for this one alone when not given.
     """
     events = list(change.events.all())
     left_out = {event.who for event in approvals_given(change, events)}
@@ -435,16 +435,16 @@ def waiting_for(change: Change, reviewers: Collection[int] | None = None) -> lis
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
     for event in asked:
-        # Who has approved before waits since the act that dropped it: an edit, a moved base, a rejection, an emergency.
+        # Former approvers are waited for since their approval was dropped: by an edit, a moved base, a rejection, an emergency.
         answered = approved_at.get(event.asked, event.at) > event.at
         found.setdefault(event.asked, Waiting(event.asked, event.who, dropped_at if answered else event.at))
     return sorted(found.values(), key=lambda each: each.since)
 
 
 def _may_be_asked_for(change: Change, events: Sequence[ChangeEvent]) -> bool:
-    """Return whether a review can be asked for.
+    """Return whether a review can be requested.
 
-    Asks the database only about what is approved, or was published in an emergency: lists ask this of each row.
+    Queries the database only for approved Changes and for emergencies, since lists call this for each row.
     """
     if lifecycle.is_possible("ask", change.state):
         return True
@@ -462,7 +462,7 @@ def _was_urgent(events: Iterable[ChangeEvent]) -> bool:
 
 
 def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
-    """Return the Changes whose review somebody was asked for and hasn't given yet, the longest wait first."""
+    """Return the Changes that somebody was asked to review and hasn't yet, the longest wait first."""
     states = [lifecycle.IN_REVIEW, lifecycle.APPROVED, lifecycle.PUBLISHED]
     numbers = ChangeEvent.objects.filter(act=_Act.ASK, whom_user__username=name).values("change")
     asked = Change.objects.filter(pk__in=numbers, state__in=states).prefetch_related("events")
@@ -478,7 +478,7 @@ def unapproved_changes() -> list[int]:
 
 
 def askable(change: Change) -> list[str]:
-    """Return who can be asked to review a Change, by name."""
+    """Return the people who can be asked to review a Change, by name."""
     standing = standing_of(change)
     waiting = {each.name for each in waiting_for(change)}
     able = able_to_approve().prefetch_related("groups")
@@ -493,9 +493,9 @@ def askable(change: Change) -> list[str]:
 
 
 def approved_changes_on(keys: Collection[Key]) -> list[int]:
-    """Return the numbers of the open Changes that anybody has approved and that stand on these things.
+    """Return the numbers of the open Changes that anybody has approved and that are based on these things.
 
-    What holds an Assignment stands on the order of all of them.
+    A Change with an Assignment is based on the order of all Assignments.
     """
     approved = ChangeEvent.objects.filter(act=_Act.APPROVE, change__state__in=lifecycle.OPEN)
     candidates = set(approved.order_by().values_list("change", flat=True))
@@ -509,7 +509,7 @@ def approved_changes_on(keys: Collection[Key]) -> list[int]:
 
 
 def open_changes_of(keys: Collection[Key]) -> Mapping[int, list[Key]]:
-    """Return the open Changes that touch these things, each with which of them."""
+    """Return the open Changes that touch these things, each with the things that it touches."""
     found: dict[int, list[Key]] = {}
     open_edits = ChangeEdit.objects.filter(change__state__in=lifecycle.OPEN)
     for batch in batches(sorted({name for _, name in keys})):

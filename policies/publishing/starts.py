@@ -1,4 +1,4 @@
-"""What a process is set to is written down at its start: without its secrets."""
+"""Records the settings of a process when it starts, without secrets."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from policies.publishing.gates import engine_version
 
 
 def shown_settings() -> dict[str, Any]:
-    """Return what BERTH_* variables say, in JSON's terms, without secrets."""
+    """Return the values of BERTH_* variables as JSON values, without secrets."""
     configured = msgspec.to_builtins(settings.BERTH, enc_hook=str)
     return {name: value for name, value in configured.items() if name not in settings.BERTH.secrets}
 
 
 def record_start(process: str, role: str) -> None:
-    """Write down that a process began: which version, set to what. The digest of its settings tells whether they are those of another."""
+    """Record that a process started, its version and settings. A digest of the settings shows whether two processes have the same ones."""
     shown = shown_settings()
     audit.record_event(
         audit.Kind.PROCESS_START,

@@ -1,4 +1,4 @@
-"""Which rule sets a Change or its edits touch: what review and the gate ask for hangs on it."""
+"""Which rule sets a Change or its edits touch: the requirements of review and the gate depend on them."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -11,34 +11,34 @@ from policies.publishing.contents import Edit
 from policies.publishing.parts import Kind, Value, documents_of
 from policies.publishing.revisions import values_of
 
-# Kinds of what names rule sets without being one.
+# Kinds of things that name rule sets, and aren't rule sets.
 _NAMING = (Kind.ASSIGNMENT, Kind.PAUSE, Kind.EXEMPTION)
 
 
 class _Names(msgspec.Struct, rename="camel"):
-    """What a document names: the rule set that an Assignment gives, the target of a Pause or an Exemption."""
+    """The names in a document: the rule set of an Assignment, or the target of a Pause or an Exemption."""
 
     rule_set: str = ""
     target: str = ""
 
 
 def rule_sets_touched(change: Change, live: engine.Revision) -> set[str]:
-    """Return the rule sets whose Pods may be treated otherwise by a Change.
+    """Return the rule sets whose Pods a Change may affect.
 
-    They are those that it edits, and those that its other edits name: in what they make, and in what they were made on. Where
-    that isn't live any more, the Change has to be rebased before anything comes of it. Reads no more than names.
+    They are the rule sets that it edits, and those that its other edits name, in their new content or their base. Where the base
+    is no longer live, the Change has to be rebased before it can go live. Only names are read.
     """
     rows = list(change.edits.all())
     return touched_by(rows, documents_of(bases_that_name(rows)), live)
 
 
 def bases_that_name(rows: Iterable[ChangeEdit]) -> set[str]:
-    """Return the digests of what edits were made on, where that names rule sets without being one."""
+    """Return the digests of the bases of edits, for things that name rule sets and aren't rule sets."""
     return {row.base_digest for row in rows if row.kind in _NAMING} - {""}
 
 
 def touched_by(rows: Collection[ChangeEdit], bases: Mapping[str, str], live: engine.Revision) -> set[str]:
-    """Return the rule sets that edits touch, by documents that were read before: those of `bases_that_name` at least."""
+    """Return the rule sets that edits touch, given documents that were read before: at least those of `bases_that_name`."""
     naming = [row for row in rows if row.kind in _NAMING]
     texts = [text for row in naming for text in (row.document, bases.get(row.base_digest, "")) if text]
     edited = {row.name for row in rows if row.kind == Kind.RULE_SET}
@@ -46,7 +46,7 @@ def touched_by(rows: Collection[ChangeEdit], bases: Mapping[str, str], live: eng
 
 
 def _names_in(text: str) -> _Names:
-    """Return what a document names; nothing of one that a newer Berth wrote otherwise: `edit_of` refuses that, and lists go on."""
+    """Return the names in a document; none for one in a form of a newer Berth: `edit_of` refuses it, and lists still work."""
     try:
         return msgspec.json.decode(text, type=_Names)
     except msgspec.ValidationError:
@@ -54,7 +54,7 @@ def _names_in(text: str) -> _Names:
 
 
 def rule_sets_of(edits: Iterable[Edit], live: engine.Revision) -> set[str]:
-    """Return the rule sets touched by edits that are made on what is live."""
+    """Return the rule sets touched by edits that are based on the live state."""
     wanted, values = list(edits), values_of(live)
     sides = [side for edit in wanted for side in (edit.value, values.get(edit.key))]
     edited = {edit.name for edit in wanted if edit.kind == Kind.RULE_SET}
@@ -72,7 +72,7 @@ def _names_of(value: Value | None) -> _Names:
 
 
 def _named(names: _Names, live: engine.Revision) -> set[str]:
-    """Return the rule sets that something names; a target may be an Assignment's, or all there are."""
+    """Return the rule sets that a thing names; a target may be an Assignment, or everything."""
     if names.rule_set:
         return {names.rule_set}
     if not names.target:
