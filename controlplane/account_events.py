@@ -1,4 +1,4 @@
-"""What becomes of accounts and roles is written down, by whichever door: pages, commands, a provider's claims."""
+"""Records what happens to accounts and roles, whether by pages, commands or a provider's claims."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,8 @@ from policies.models.audit import Kind as AuditKind
 from policies.models.audit import digest_of
 from policies.origin import current_origin, system_user
 
-# What is said of an account with its value; of names and e-mail addresses only that they changed: events are kept for good.
+# The fields of an account that are recorded with their values. For names and e-mail addresses only the fact of a change is recorded,
+# since events are kept for ever.
 _TOLD = ("username", "is_active", "is_staff", "is_superuser")
 _FIELDS = (*_TOLD, "email", "first_name", "last_name")
 _NEITHER = frozenset({"last_login"})
@@ -27,7 +28,7 @@ _is_recorded: ContextVar[bool] = ContextVar("is_recorded", default=True)
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Write nothing down of what a migration does: it follows from the version, and the table may not be there yet."""
+    """Record nothing that a migration does: it follows from the version, and the table may not exist yet."""
     token = _is_recorded.set(False)
     try:
         yield
@@ -36,8 +37,8 @@ def unrecorded() -> Iterator[None]:
 
 
 def watch() -> None:
-    """Write AuditEvents from now on, each in the transaction of its act."""
-    # Django's own commands, changepassword and createsuperuser, save without one, and ask for passwords where it could begin.
+    """Record AuditEvents from now on, each in the transaction of its act."""
+    # Django's commands changepassword and createsuperuser save without a transaction; one around them would span a prompt.
     for model in (User, Group):
         model.save = transaction.atomic(savepoint=False)(model.save)  # type: ignore[method-assign]
     pre_save.connect(_remember, sender=User)
@@ -45,7 +46,7 @@ def watch() -> None:
     pre_delete.connect(_account_deleted, sender=User)
     pre_save.connect(_remember_role, sender=Group)
     post_save.connect(_role_saved, sender=Group)
-    # Before the deletion: afterwards the database no longer has who held the role.
+    # Before the deletion: afterwards the database no longer says who held the role.
     pre_delete.connect(_role_deleted, sender=Group)
     m2m_changed.connect(_roles_given, sender=User.groups.through)
     m2m_changed.connect(_permissions_given, sender=User.user_permissions.through)
@@ -53,7 +54,7 @@ def watch() -> None:
 
 
 def _who() -> str:
-    """Return who does it: who asks for a page, else the command's user."""
+    """Return who does it: the user of the request, else the command's user."""
     origin = current_origin()
     return origin.person() if origin.door else system_user()
 
@@ -64,7 +65,7 @@ def _record(kind: AuditKind, **said: Any) -> None:
 
 
 def record_event(kind: AuditKind, **said: Any) -> None:
-    """Write an AuditEvent down, as `publishing` does it."""
+    """Record an AuditEvent, as `publishing` does."""
     # Imported here: every process connects these signals, and few write an event; publishing loads the engine and numpy.
     from policies import publishing
 
@@ -95,7 +96,7 @@ def _account_saved(*, instance: User, created: bool, update_fields: Any = None, 
             digests=(before, digest_of(after)),
             more={"changed": changed, "values": told},
         )
-    # A hash that is made anew at log-in, with more rounds, is saved alone, and without anybody having set a password.
+    # At log-in Django may save a new hash with more rounds: only that field is saved, and nobody has set a password.
     made_anew = fields == {"password"} and vars(instance).get("_password") is None
     if former.get("password") != instance.password and not made_anew:
         _record(AuditKind.ACCOUNT_PASSWORD, thing=thing)
@@ -137,7 +138,7 @@ def _role_deleted(instance: Group, **_: Any) -> None:
 
 
 def _roles_given(*, instance: Any, action: str, reverse: bool, pk_set: Any = None, **_: Any) -> None:
-    """Write down who got or lost a role: from the account's side, or from the role's."""
+    """Record who got or lost a role, whether it was changed on the account or on the role."""
     if not reverse:
         _note_given(instance, action, instance.groups, "name", pk_set, "roles")
         return
@@ -156,7 +157,7 @@ def _permissions_given(*, instance: Any, action: str, reverse: bool, pk_set: Any
 
 
 def _note_given(holder: Model, action: str, held: Any, field: str, pk_set: Any, what: str) -> None:
-    """Write down what of `held`, all that the holder has of these, is new or gone."""
+    """Record which members of `held`, all that the holder now has, are new, and which were removed."""
     if action == "pre_clear":
         setattr(holder, _FORMER, _names(held, field))
     elif action == "post_clear":
@@ -170,7 +171,7 @@ def _names(rows: Any, field: str) -> set[str]:
 
 
 def _given(holder: Model, action: str, names: set[str], now: set[str], what: str) -> None:
-    """Write down what an account or a role was given, or what was taken from it, and all that it has now."""
+    """Record what an account or a role was given or lost, and all that it has now."""
     if not names:
         return
     is_account, word = isinstance(holder, User), _SENTENCES[action]

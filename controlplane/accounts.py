@@ -1,4 +1,4 @@
-"""Accounts: who may sign in by a password, from which address somebody comes, and the page for who is locked out.
+"""Accounts: who may sign in with a password, client addresses, and the page for people who are locked out.
 
 Sign-ins are logged and recorded as AuditEvents. An account that has done something can't be deleted.
 """
@@ -30,27 +30,27 @@ from policies.origin import address_of
 
 logger = logging.getLogger("berth.signin")
 
-# A name that was typed may be a password in the wrong field: no more of it is kept than tells accounts apart.
+# A typed name may be a password in the wrong field: only as much of it is kept as distinguishes accounts.
 _MAX_NAME = 150
 _WITH_PORT = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<four>[0-9.]+))(?::[0-9]{1,5})?")
 
 
 class LocalAccounts(ModelBackend):
-    """Accounts with a password here. Beside a provider they are for administrators alone, for the day when it is away."""
+    """Accounts with a password in Berth. Where a provider is set, they are for administrators only, in case it is unavailable."""
 
     def user_can_authenticate(self, user: Any) -> bool:
-        """Return whether this account may sign in by its password."""
+        """Return whether this account may sign in with its password."""
         return super().user_can_authenticate(user) and (not settings.BERTH.oidc_issuer or user.is_superuser)
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
-        """Return whether somebody may; what was refused last is kept, for the page that says who may."""
+        """Return whether somebody has a permission. The last refused permission is remembered, for the page that names who has it."""
         may = super().has_perm(user_obj, perm, obj)
         if not may:
             setattr(user_obj, REFUSED, perm)
         return may
 
     def get_all_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
-        """Return what somebody may, asked for at once: Django asks for a person's own rights and for those of the roles apart."""
+        """Return somebody's permissions by one query: Django queries a person's own permissions and those of the roles separately."""
         if not user_obj.is_active or user_obj.is_anonymous or obj is not None:
             return set()
         if not hasattr(user_obj, "_perm_cache"):
@@ -69,7 +69,7 @@ def address(request: HttpRequest) -> str:
     if not settings.BERTH.behind_tls_proxy:
         return peer
     said = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
-    # Some proxies add the connection's port, by which each one would count as another.
+    # Some proxies add the connection's port, with which each connection would count as a different address.
     found = _WITH_PORT.fullmatch(said)
     try:
         return str(ip_address((found["six"] or found["four"]) if found else said))
@@ -83,7 +83,7 @@ def lock_out_address(request: HttpRequest) -> str:
 
 
 def locked_out(request: HttpRequest, response: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:
-    """Return the page for who is locked out: for how long, and who can help before."""
+    """Return the page for people who are locked out: for how long, and who can help before."""
     del response, credentials
     context = {
         **admin.site.each_context(request),
@@ -95,7 +95,7 @@ def locked_out(request: HttpRequest, response: HttpResponse | None = None, crede
 
 
 def watch() -> None:
-    """Log from now on what the signals of django.contrib.auth tell, and keep accounts."""
+    """Log the signals of django.contrib.auth from now on, and prevent deletion of accounts with a history."""
     user_logged_in.connect(_signed_in)
     user_login_failed.connect(_failed)
     user_logged_out.connect(_signed_out)
@@ -133,9 +133,9 @@ def _locked_out(request: HttpRequest | None = None, username: str = "", **_: Any
 
 
 def _record_unknown(kind: AuditKind, name: str, request: HttpRequest | None) -> None:
-    """Write down what befell an account, unless it befalls too often.
+    """Record an event of an account, unless there are too many.
 
-    A name that none has may be a password, and AuditEvents are kept for good: it isn't in them.
+    An unknown name may be a password, and AuditEvents are kept for ever, so they don't contain it.
     """
     where = counted_address(request)
     number, is_written = UNKNOWN.count(f"{kind} {where}", int(time.monotonic() // 60))
@@ -147,19 +147,19 @@ def _record_unknown(kind: AuditKind, name: str, request: HttpRequest | None) -> 
 
 
 def counted_address(request: HttpRequest | None) -> str:
-    """Return what counts as one address of whoever asks: of IPv6 a /64."""
+    """Return the unit in which client addresses are counted: for IPv6 a /64."""
     # Imported here: every process connects these signals, and few let anybody in.
     from scheduler.http_server.connection import network_of
 
     said = address(request) if request is not None else ""
     try:
         return network_of(said)
-    except ValueError:  # our own proxy's words, where it isn't one of ours
+    except ValueError:  # not an address: the header came from something else than our own proxy
         return said
 
 
 def _keep_history(instance: Any, **_: Any) -> None:
-    """Refuse: Django deletes an account's log lines with it.
+    """Refuse the deletion: Django would delete the account's log entries with it.
 
     Raises:
         ProtectedError: the account has done something.
@@ -171,7 +171,7 @@ def _keep_history(instance: Any, **_: Any) -> None:
 
 
 def _address(request: HttpRequest | None) -> str:
-    """Return the connection's address and, where a proxy says for whom it asks, what it says: it may be anybody's word."""
+    """Return the connection's address and, where a proxy names its client, that name, which is not verified."""
     if request is None:
         return ""
     return address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))

@@ -49,7 +49,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     }
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
-        """Bring along the roles of each."""
+        """Prefetch the roles of each account."""
         found: QuerySet[User] = super().get_queryset(request)
         return found.prefetch_related("groups")
 
@@ -71,7 +71,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
         return super().user_change_password(request, id, form_url)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse: the log of what was done names accounts. One that is no longer used is made inactive."""
+        """Refuse: the log names accounts. An account that is no longer used is made inactive."""
         return False
 
     @admin.display(description="Roles")

@@ -1,4 +1,4 @@
-"""The project as an app: it makes the roles after every migration."""
+"""The project as an app: it creates the roles after every migration."""
 
 from django.apps import AppConfig, apps
 from django.conf import settings
@@ -12,7 +12,7 @@ class ControlplaneConfig(AppConfig):
     verbose_name = "Control plane"
 
     def ready(self) -> None:
-        """Register the checks and the making of roles; watch what is done to accounts."""
+        """Register the checks and the creation of roles, and record changes of accounts."""
         from controlplane import checks, roles
 
         checks.register_all()
@@ -22,5 +22,5 @@ class ControlplaneConfig(AppConfig):
             accounts.watch()
             account_events.watch()
             doors.watch_statements()
-        # Sent for apps with models only; scheduler's is the last, when the permissions of all are there.
+        # The signal is sent only for apps with models; scheduler is the last one, when the permissions of all apps exist.
         post_migrate.connect(roles.make_roles, sender=apps.get_app_config("scheduler"))

@@ -1,4 +1,4 @@
-"""`Authorization: Bearer` at REST's door: who it lets in, and how often."""
+"""`Authorization: Bearer` for REST: authentication and throttling."""
 
 import hashlib
 from typing import Any
@@ -16,30 +16,30 @@ from controlplane.tokens import MARK, Caller, RefusedError, caller_of
 from policies.publishing import OnBehalf
 
 _MAX_LENGTH = 8192
-# Reviews are counted by the minute.
+# Reviews are counted per minute.
 _SECONDS_TO_WAIT = 60
 _NO_SECRET = "Authorization: Bearer takes one token, without a space in it."  # noqa: S105 - a sentence
 
 
 class CannotTell(APIException):
-    """Whose token it is, can't be found out now."""
+    """The owner of the token can't be determined now."""
 
     status_code = 503
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Lets in by a token: `request.user` is its owner with no more rights than its scopes have, `request.auth` is OnBehalf.
+    """Authenticates by a token: `request.user` is its owner, with only the permissions that its scopes allow; `request.auth` is OnBehalf.
 
-    Who brings a token has no session: nothing of CSRF is asked.
+    A client with a token has no session, so CSRF isn't checked.
     """
 
     def authenticate(self, request: Request) -> tuple[Holder, OnBehalf] | None:
-        """Return who asks; None where it isn't by a token.
+        """Return the user and the token; None for a request without a token.
 
         Raises:
-            AuthenticationFailed: the token lets nobody in. What else the request shows, isn't asked then.
-            CannotTell: it is one of Kubernetes, and the API server can't be asked.
-            Throttled: it is one of Kubernetes, and too many such came that weren't taken.
+            AuthenticationFailed: the token isn't valid. Other credentials of the request aren't tried then.
+            CannotTell: it is a Kubernetes token, and the API server can't be reached.
+            Throttled: it is a Kubernetes token, and too many such tokens were rejected.
         """
         keyword, _, given = get_authorization_header(request).partition(b" ")
         if keyword.lower() != b"bearer":
@@ -57,7 +57,7 @@ class BearerAuthentication(BaseAuthentication):
         return caller.holder, caller.acts
 
     def authenticate_header(self, request: Request) -> str:
-        """Return what a 401 asks for (RFC 6750, section 3)."""
+        """Return the WWW-Authenticate header of a 401 (RFC 6750, section 3)."""
         sent = get_authorization_header(request)[:7].lower() == b"bearer "
         return 'Bearer realm="Berth"' + (', error="invalid_token"' if sent else "")
 
@@ -65,7 +65,7 @@ class BearerAuthentication(BaseAuthentication):
 def _caller(secret: str, request: Request) -> Caller:
     if secret.startswith(MARK) or not settings.BERTH.token_review_audience:
         return caller_of(secret, now=timezone.now())
-    # Imported where it is used: the client of Kubernetes takes long to load, and few ask for it.
+    # Imported where it is used: the Kubernetes client takes long to load, and few requests need it.
     from controlplane.token_review import AwayError, TooOftenError, caller_of_review
 
     try:
@@ -77,16 +77,16 @@ def _caller(secret: str, request: Request) -> Caller:
 
 
 class TokenThrottle(SimpleRateThrottle):
-    """So many requests a minute for each token, in each process. People with a session aren't counted."""
+    """Limits the requests per minute of each token, in each process. People with a session aren't counted."""
 
     scope = "token"
 
     def get_rate(self) -> str:
-        """Return how many."""
+        """Return the limit."""
         return f"{settings.BERTH.token_requests_per_minute}/min"
 
     def get_cache_key(self, request: Request, view: Any) -> Any:
-        """Return by what requests are counted together; None for what isn't counted."""
+        """Return the key under which a request is counted; None for one that isn't counted."""
         del view
         if not isinstance(request.auth, OnBehalf):
             return None

@@ -1,4 +1,4 @@
-"""Celery's beat, which goes on where the machine's clock is set back, sends one task at a time, and says little of those that it can't."""
+"""Celery's beat, made robust: it survives a clock that is set back, staggers its tasks, and limits the log of failures."""
 
 import logging
 import time
@@ -11,16 +11,16 @@ from celery.schedules import schedstate, schedule
 
 logger = logging.getLogger("berth.beat")
 
-# Beat looks at an entry so many seconds before its schedule asks for it, and again without rest until it is due.
+# Beat checks an entry this many seconds before it is due, and then in a busy loop until it is due.
 _EARLY_SECONDS = 0.01
 _SAY_AGAIN_SECONDS = 60.0
 
 
 class Staggered(schedule):  # type: ignore[misc] # Celery has no types
-    """Due once in each interval, so many seconds after its start by the clock.
+    """Due once in each interval, a fixed number of seconds after the interval's start by the clock.
 
-    Celery's own is due an interval after the last time: tasks of one interval, once sent together, are sent together for good. Ten
-    of them at once take every processor of a small machine, and calls of the extender wait for their turn.
+    Celery's own schedule is due one interval after the last run: tasks of the same interval that were once sent together are always
+    sent together. Ten of them at once occupy every processor of a small machine, and calls of the extender have to wait.
     """
 
     def __init__(self, run_every: float, offset: float = 0, nowfun: Any = None, app: Celery | None = None) -> None:
@@ -28,36 +28,36 @@ class Staggered(schedule):  # type: ignore[misc] # Celery has no types
         self.offset = offset
 
     def is_due(self, last_run_at: datetime) -> schedstate:
-        """Return whether an interval has begun since, and in how many seconds to ask again."""
+        """Return whether an interval has begun since the last run, and in how many seconds to check again."""
         now = self.now().timestamp() - self.offset
         last = self.maybe_make_aware(last_run_at).timestamp() - self.offset
         seconds = self.seconds - now % self.seconds
         return schedstate(is_due=now // self.seconds > last // self.seconds, next=seconds + _EARLY_SECONDS)
 
     def __eq__(self, other: object) -> bool:
-        """Compare what entries of the file of beat are compared by."""
+        """Compare the values by which entries of beat's schedule file are compared."""
         return isinstance(other, Staggered) and (self.run_every, self.offset) == (other.run_every, other.offset)
 
     __hash__ = None  # type: ignore[assignment] # as Celery's own
 
     def __reduce__(self) -> tuple[type, tuple[float, float]]:
-        """Return what the file of beat keeps."""
+        """Return the values stored in beat's schedule file."""
         return type(self), (self.seconds, self.offset)
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no types
-    """Sends what is due by the clock.
+    """Sends the tasks that are due.
 
-    After a clock was set back by a day, Celery's own sends a task again when the time has come at which it was sent last: for a
-    day nothing would be ingested, found or signed, also by a beat that is started anew, which reads those times from a file.
+    After the clock is set back by a day, Celery's own scheduler sends a task only when the time of its last run is reached again:
+    for a day nothing would be ingested, found or signed. A restart doesn't help, since beat reads those times from a file.
     """
 
     _said_at = float("-inf")
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send a task, or say, once a minute, that it can't be done.
+        """Send a task, or log, once a minute, that it can't be sent.
 
-        Celery's own says it of each with two traces: while Redis has no room, that would fill a disk with 10 GB of log a day.
+        Celery's own scheduler logs two tracebacks for each task: while Redis is full, that would be 10 GB of log a day.
         """
         try:
             self.apply_async(entry, producer=producer, advance=False)
@@ -68,12 +68,12 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no type
                 logger.error("tasks can't be sent, the next are tried as they are due: %s", error)  # noqa: TRY400 - Redis' fault
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due; what was sent in the future, as the clock has it, counts as sent now."""
+        """Send the tasks that are due; a last run in the future, by the present clock, counts as now."""
         now = self.app.now()
         ahead = [entry for entry in self.schedule.values() if entry.last_run_at > now]
         for entry in ahead:
             entry.last_run_at = now
         if ahead:
-            self._heap = None  # in its order stands what was due by the former clock
+            self._heap = None  # its order is by the former clock
         seconds: float = super().tick(*args, **kwargs)
         return seconds

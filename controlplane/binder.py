@@ -1,7 +1,7 @@
 """The worker that runs Berth's own scheduler: `python -m controlplane.binder`.
 
-The same as `celery -A controlplane worker -P threads -c 1 -Q binder -n binder@%h`, without what Celery's command line loads: a worker
-that was killed is back in half the time.
+The same as `celery -A controlplane worker -P threads -c 1 -Q binder -n binder@%h`, without loading Celery's command line: a
+worker that was killed is back in half the time.
 """
 
 import os
@@ -13,7 +13,7 @@ os.environ.setdefault("BERTH_ROLE", "binder")
 
 
 def main() -> int:
-    """Run until SIGTERM. Gives the exit code."""
+    """Run until SIGTERM. Returns the exit code."""
     from controlplane.celery import app
 
     worker = app.Worker(
@@ -21,7 +21,7 @@ def main() -> int:
         pool="threads",
         concurrency=1,
         queues=["binder"],
-        # Celery's banner is no line of a log.
+        # Celery's banner isn't a log line.
         quiet=True,
         without_gossip=True,
         without_mingle=True,

@@ -1,4 +1,4 @@
-"""Celery: the app, its queues and what runs by the clock."""
+"""Celery: the app, its queues and its periodic tasks."""
 
 import logging
 import os
@@ -16,10 +16,10 @@ from controlplane.starts import record_start_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
-# What beat sends: the task, how often in seconds, to which queue, and for how many seconds a tick is worth anything: one that
-# waited longer is dropped, so that an outage leaves few to be gone through. That moment is by beat's clock, and a worker asks its
-# own: so it is twenty seconds at least, by which clocks of two machines may differ. Every task is idempotent, so that two beats do
-# no harm.
+# The periodic tasks: the task, its interval in seconds, its queue, and after how many seconds a message expires: expired ones are
+# dropped, so that few are left after an outage. Beat's clock sets the expiry, and the worker's own clock is compared with it, so it
+# is at least twenty seconds, by which the clocks of two machines may differ. Every task is idempotent, so a second beat does no
+# harm.
 _TICKS = (
     ("ingest", "ingest", 1.0, "ingest", 20),
     ("outcomes", "find_outcomes", 2.0, "ops", 20),
@@ -45,17 +45,17 @@ _TICKS = (
 
 redis_transport.use()
 app = Celery("berth")
-# Tasks are declared for whichever app is the default.
+# Tasks are registered with the default app.
 app.set_default()
 app.conf.update(
     broker_url=settings.CELERY_BROKER_URL,
-    # kombu looks at no certificate unless it is told to; options in the URL come in the place of these.
+    # kombu verifies no certificate by default; options in the URL override these.
     broker_use_ssl={"ssl_cert_reqs": "required"} if settings.CELERY_BROKER_URL.startswith("rediss:") else None,
     broker_connection_retry_on_startup=True,
-    # In a failover Redis breaks off what waits there by an error of its own (UNBLOCKED), and refuses writes (READONLY): neither is a
-    # lost connection to Celery, and would end the worker.
+    # In a failover Redis ends blocking commands with an error of its own (UNBLOCKED), and refuses writes (READONLY). Celery doesn't
+    # treat these as a lost connection, and they would end the worker.
     broker_channel_error_retry=True,
-    # One cadence for all workers: whichever sweeps applies its own times to everyone's messages.
+    # The same value for all workers: a worker that restores unacknowledged messages applies its own timeout to those of all.
     broker_transport_options={
         "visibility_timeout": 120,
         "unacked_restore_interval": 5,
@@ -67,7 +67,7 @@ app.conf.update(
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     task_ignore_result=True,
-    task_time_limit=85,  # below the visibility timeout, else a long task starts twice
+    task_time_limit=85,  # below the visibility timeout, else a long task would start twice
     task_soft_time_limit=75,
     task_create_missing_queues=False,
     task_queues={"ingest": {}, "ops": {}, "binder": {}},
@@ -77,7 +77,7 @@ app.conf.update(
     worker_soft_shutdown_timeout=15,
     worker_cancel_long_running_tasks_on_connection_loss=True,
     worker_hijack_root_logger=False,
-    # Celery would close each thread's connection to the database after each task, and the next one would make another.
+    # Otherwise Celery would close each thread's database connection after each task, and the next task would open another.
     CELERY_DB_REUSE_MAX=sys.maxsize,
     timezone="UTC",
     beat_scheduler="controlplane.beat:Scheduler",
@@ -92,7 +92,7 @@ app.conf.update(
     },
 )
 if settings.BERTH.role == "binder":
-    # They would load every page of the admin, which this role doesn't have; the other processes run them.
+    # The checks would load every page of the admin, which this role doesn't have; other processes run them.
     os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
     from scheduler.binder.bootstep import BindingLoop
 
@@ -106,7 +106,7 @@ else:
 
 
 def _keep_our_logging(**_: object) -> None:
-    """Stop Celery from setting up handlers of its own: Django's LOGGING stands."""
+    """Stop Celery from setting up its own handlers, so that Django's LOGGING applies."""
 
 
 def _log_what_celery_writes(**_: object) -> None:
@@ -118,7 +118,7 @@ def _log_what_celery_writes(**_: object) -> None:
 
 
 def _close_old_connections(**_: object) -> None:
-    """Let go of connections that are broken or older than CONN_MAX_AGE, as Django does around each request."""
+    """Close connections that are broken or older than CONN_MAX_AGE, as Django does around each request."""
     close_old_connections()
 
 
@@ -135,7 +135,7 @@ def _listen_as_beat(**_: object) -> None:
 
 
 def _listen(address: str) -> None:
-    # Imported here: Django's apps are there by now, and weren't when Celery imported this module.
+    # Imported here: Django's apps are loaded now, and weren't when Celery imported this module.
     from controlplane.health import listen_beside
 
     listen_beside(address)

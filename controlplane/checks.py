@@ -1,4 +1,4 @@
-"""Faults between settings that one variable alone doesn't show: berth.E001 and up, berth.W001 and up."""
+"""Checks for contradictions between several settings: berth.E001 and up, berth.W001 and up."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def check_environment(**_: Any) -> list[checks.CheckMessage]:
 
 
 def faults_of(environment: Environment) -> list[checks.CheckMessage]:
-    """Return what is wrong between the fields of an environment."""
+    """Return the contradictions between the fields of an environment."""
     faults: list[checks.CheckMessage] = []
     if environment.local and not set(environment.allowed_hosts) <= _LOOPBACK:
         faults.append(
@@ -58,7 +58,7 @@ def faults_of(environment: Environment) -> list[checks.CheckMessage]:
 
 
 def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[checks.CheckMessage]:
-    """Check what stands before the databases; `migrate` asks it of the one that it migrates."""
+    """Check the poolers in front of the databases; `migrate` checks the one of the database that it migrates."""
     says = f"{POOLED.says[0].upper()}{POOLED.says[1:]}."
     return [
         checks.Error(says, hint=POOLED.remedy, id="berth.E004")
@@ -68,7 +68,7 @@ def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[check
 
 
 def check_encoding(databases: Sequence[str] | None = None, **_: Any) -> list[checks.CheckMessage]:
-    """Check that the databases hold every text; `migrate` asks it of the one that it migrates."""
+    """Check that the databases can store every text; `migrate` checks the one that it migrates."""
     found = [narrow_encoding(connections[alias]) for alias in databases or ()]
     return [checks.Error(f"{says[0].upper()}{says[1:]}.", hint=REMEDY, id="berth.E005") for says in found if says]
 

@@ -1,4 +1,4 @@
-"""What every request to the admin server meets, and what its statements may take, before any page is asked."""
+"""Middleware for every request to the admin server, and the time limit of its database statements."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from controlplane.errors import bad_request, not_a_page, sent_signed_out, signed
 from policies.api.details import MEDIA_TYPE, problem_response
 from scheduler.decisions.replica import is_history_away
 
-# A statement for a page that takes longer is ended; gunicorn would end the whole worker at three times this.
+# A page's statement that takes longer is cancelled; gunicorn would kill the whole worker at three times this.
 STATEMENT_SECONDS = 20.0
 _NUL = "\0"
 _NO_NUL = "The URL holds a NUL (%00), which no name and no text here has."
@@ -33,15 +33,15 @@ _WITHOUT_VIEW = {
     404: "There is no such path; /api/schema/ names those that there are.",
     500: "A fault of Berth's own. The log has it, by the request's id.",
 }
-# SQLite's virtual machine asks whether to go on after so many of its steps: some thousand times a second.
+# SQLite's virtual machine calls the progress handler after this many steps: some thousand times a second.
 _STEPS = 20_000
 
 
 class Doors:
-    """Middleware: refuses NUL, which no database stores, keeps answers out of caches, and says when one took too long.
+    """Middleware: refuses NUL, which databases can't store, keeps answers out of caches, and reports timeouts.
 
-    An address that has no page says what it is for. What htmx asks for after somebody's session has ended is answered by a
-    sentence in the page, and a form that is sent then by what was typed into it.
+    A URL that only accepts forms answers with an explanation. After the end of a session, a request of htmx is answered with a
+    sentence in the page, and a submitted form with the values that were typed into it.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -65,7 +65,7 @@ class Doors:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer 503 where a statement was ended, or the history's replica is away, 400 where no row has such a number, or a search too many words; any other fault stays one."""
+        """Return 503 for a cancelled statement or an unavailable replica, 400 for a number out of range or too many words, else None."""
         if _is_no_rows_number(exception) or _is_too_complex(exception):
             return bad_request(request)
         if isinstance(exception, OperationalError) and _was_stopped(exception):
@@ -80,7 +80,7 @@ def _has_nul(request: HttpRequest) -> bool:
 
 
 def _as_problem(response: HttpResponse) -> HttpResponse:
-    """Return what programs read, in place of a page about an error."""
+    """Return a problem document for programs, in place of an error page."""
     if response.status_code < HTTPStatus.BAD_REQUEST or response.get("Content-Type") == MEDIA_TYPE:
         return response
     said = response.content.decode(errors="replace") if response.get("Content-Type") == "text/plain" else ""
@@ -94,7 +94,7 @@ def _is_no_rows_number(error: Exception) -> bool:
 
 
 def _is_too_complex(error: Exception) -> bool:
-    # SQLite takes 1,000 conditions inside each other, PostgreSQL what its stack holds (statement_too_complex): a search has one a word.
+    # SQLite allows 1,000 nested conditions, PostgreSQL as many as fit its stack (statement_too_complex): a search has one for each word.
     if not isinstance(error, OperationalError):
         return False
     return "Expression tree is too large" in str(error) or getattr(error.__cause__, "sqlstate", "") == "54001"
@@ -107,10 +107,10 @@ def _was_stopped(error: OperationalError) -> bool:
 
 
 def bound_statements(connection: BaseDatabaseWrapper, seconds: float = STATEMENT_SECONDS, **_: Any) -> None:
-    """End statements on a new connection that take longer than `seconds`, and have PostgreSQL compile none of them."""
+    """Limit statements on a new connection to `seconds`, and switch off PostgreSQL's JIT."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            # jit: what pages ask for is done before it is compiled (docs/adr/0078).
+            # jit: the queries of pages finish before they are compiled (docs/adr/0078).
             cursor.execute(
                 "SELECT set_config('statement_timeout', %s, false), set_config('jit', 'off', false)",
                 [str(int(seconds * 1000))],
@@ -128,6 +128,6 @@ def bound_statements(connection: BaseDatabaseWrapper, seconds: float = STATEMENT
 
 
 def watch_statements() -> None:
-    """Bound the statements of this process where it answers pages: tasks and commands may take their time."""
+    """Limit the statements of this process if it serves pages: tasks and commands have no limit."""
     if settings.BERTH.role == "admin":
         connection_created.connect(lambda connection, **_: bound_statements(connection), weak=False)

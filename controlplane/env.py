@@ -1,8 +1,8 @@
-"""The environment, decoded once: every `BERTH_*` variable, its type, its default and why it exists.
+"""The environment, decoded once: every `BERTH_*` variable, its type, its default and its purpose.
 
 Nothing else in Berth reads the environment. A secret may come from a file: `BERTH_SECRET_KEY_FILE=/run/secrets/key`.
-Beneath the real environment lies `STATE_DIR/env` (KEY=VALUE lines, written by `make up`), so that commands in a second
-shell use the same settings as the running processes.
+Variables that the real environment lacks are read from `STATE_DIR/env` (KEY=VALUE lines, written by `make up`), so that
+commands in a second shell use the same settings as the running processes.
 """
 
 import difflib
@@ -41,22 +41,22 @@ class ConfigurationError(Exception):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What operators set. `BERTH_` and the upper-case field name make the variable's name."""
+    """The operators' settings. A variable's name is `BERTH_` and the field name in upper case."""
 
-    # What this process is. Default `command`: a management command. The admin and extender are servers, the worker, beat
-    # and the binder are Celery's. The extender gets its own URLs and no middleware.
+    # The role of this process. Default `command`: a management command. The admin and extender are servers; the worker, beat
+    # and the binder are Celery processes. The extender gets its own URLs and no middleware.
     role: Role = "command"
 
     # The local default (`make up`): cookies over plain HTTP on 127.0.0.1, a generated secret key, no HTTPS redirect.
-    # Default false, so that a deployment that forgets it is refused rather than open.
+    # Default false, so that a deployment with incomplete settings is refused rather than open.
     local: bool = False
 
-    # Where files live: SQLite database, kept secret key, beat's schedule, cluster status. Default `.berth` in the
+    # The folder for files: SQLite database, generated secret key, beat's schedule, cluster status. Default `.berth` in the
     # checkout.
     state_dir: Path = BASE_DIR / ".berth"
 
-    # Signs sessions and forms; at least 32 characters. Default: in local mode one is made and kept in
-    # `STATE_DIR/secret_key`; a command without one uses a throw-away key; otherwise the start is refused.
+    # Signs sessions and forms; at least 32 characters. Default: in local mode a key is generated and stored in
+    # `STATE_DIR/secret_key`; a command without a key uses a temporary one; other processes refuse to start.
     secret_key: str = ""
 
     # `sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST:PORT/NAME` or `postgresql:///NAME?host=/SOCKET/DIR`.
@@ -67,24 +67,24 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Default: Redis on its usual local port.
     redis_url: str = "redis://127.0.0.1:6379/0"
 
-    # Path of the kubeconfig of the cluster that is scheduled. Default empty: inside a Pod its own service account,
+    # Path of the kubeconfig of the cluster to schedule. Default empty: inside a Pod its own service account,
     # otherwise no cluster.
     kubeconfig: str = ""
 
-    # Path of kube-scheduler's configuration file, for `doctor` alone. Default empty: it isn't looked at.
+    # Path of kube-scheduler's configuration file, used only by `doctor`. Default empty: `doctor` skips it.
     scheduler_config: str = ""
 
-    # Host names, by commas, that the admin answers for. Default: this machine only.
+    # Host names, separated by commas, that the admin serves. Default: this machine only.
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
 
-    # Origins, by commas (`https://berth.example.org`), whose forms are accepted behind a proxy. Default none.
+    # Origins, separated by commas (`https://berth.example.org`), whose forms are accepted behind a proxy. Default none.
     trusted_origins: tuple[str, ...] = ()
 
-    # True when a proxy ends TLS and always sets X-Forwarded-Proto itself. Default false, because a client could
+    # True when a proxy terminates TLS and always sets X-Forwarded-Proto itself. Default false, because a client could
     # otherwise claim HTTPS.
     behind_tls_proxy: bool = False
 
-    # Largest extender request, in bytes; more is answered 413. Default 95 MiB: 20,000 full nodes of 4.6 kB each.
+    # Largest extender request, in bytes; a larger one gets 413. Default 95 MiB: 20,000 full nodes of 4.6 kB each.
     extender_max_body_bytes: int = 99_614_720
 
     # Address of the extender's listener, `HOST:PORT`. Default: loopback, port 8010. Another address than loopback needs
@@ -95,201 +95,201 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # certificate. Default none.
     extender_health_bind: str = ""
 
-    # PEM file of the extender's server certificate, intermediates behind it. Default none: plain HTTP.
+    # PEM file of the extender's server certificate, followed by intermediates. Default none: plain HTTP.
     extender_tls_cert_file: str = ""
 
     # PEM file of the certificate's key, without a passphrase. Default none.
     extender_tls_key_file: str = ""
 
-    # PEM file of the authorities whose client certificates are taken. Default none.
+    # PEM file of the authorities whose client certificates are accepted. Default none.
     extender_client_ca_file: str = ""
 
-    # Names, by commas, of who may call: the CN or a SAN (DNS, URI, e-mail) of the client certificate, exactly.
+    # Names, separated by commas, of allowed callers: exactly the CN or a SAN (DNS, URI, e-mail) of the client certificate.
     # Default: the name in kube-scheduler's own certificate.
     extender_clients: tuple[str, ...] = ("system:kube-scheduler",)
 
-    # Host names, by commas, that callers may have in urlPrefix besides loopback's and this machine's own. Default none:
-    # without TLS only this machine calls; with TLS the client compares the host with the server's certificate.
+    # Host names, separated by commas, that callers may have in urlPrefix besides those of loopback and this machine. Default
+    # none: without TLS only this machine calls; with TLS the client compares the host with the server's certificate.
     extender_hosts: tuple[str, ...] = ()
 
-    # A path before the verbs that callers have to know (`http://127.0.0.1:8010/PATH`), for machines and Pods whose
-    # loopback others share; 32 to 128 letters, digits, `-` or `_`. Default none.
+    # A secret path before the verbs that callers have to know (`http://127.0.0.1:8010/PATH`), for machines and Pods that
+    # share loopback with others; 32 to 128 letters, digits, `-` or `_`. Default none.
     extender_secret_path: str = ""
 
-    # Calls that each caller may make, in calls a second and at once; more are answered 429. Default 2000: ten times what
+    # How many calls each caller may make in a second, and at once; more get 429. Default 2000: ten times what
     # kube-scheduler reaches.
     extender_calls_per_second: float = 2000.0
 
-    # How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second.
+    # How often the extender looks for a new Revision, in seconds. Default 0.5: a publish takes effect within a second.
     extender_revision_poll_seconds: float = 0.5
 
-    # How long an answer may take, in seconds; what isn't decided by then is answered by the rule set's own choice
-    # (spec.failures.deadline). Default 1.5: half of the httpTimeout in deploy/kube-scheduler/config.yaml.
+    # How long an answer may take, in seconds; the rule set's spec.failures.deadline decides the nodes that aren't decided by
+    # then. Default 1.5: half of the httpTimeout in deploy/kube-scheduler/config.yaml.
     extender_deadline_seconds: float = 1.5
 
-    # What the extender answers as long as it has never read any Revision: `refuse` fails the call, so that
-    # kube-scheduler tries again, `pass` lets every Pod pass. Default refuse.
+    # The extender's answer until it has read a Revision for the first time: `refuse` fails the call, so that
+    # kube-scheduler tries again; `pass` lets every Pod pass. Default refuse.
     extender_without_revision: WithoutRevision = "refuse"
 
-    # Namespace of the Leases by which replicas agree. Default kube-system, where kube-scheduler's own is.
+    # Namespace of the Leases by which replicas coordinate. Default kube-system, where kube-scheduler's own is.
     lease_namespace: str = "kube-system"
 
-    # Names, by commas, that Pods carry in spec.schedulerName to be bound by Berth itself. Default `berth`.
+    # Values, separated by commas, of spec.schedulerName of the Pods that Berth binds itself. Default `berth`.
     scheduler_names: tuple[str, ...] = ("berth",)
 
-    # `KEY=VALUE`: Berth's own scheduler uses only nodes with this label, so that another one can have the others to
-    # itself. Default none: it uses all nodes.
+    # `KEY=VALUE`: Berth's own scheduler uses only nodes with this label, so that another scheduler can use the others
+    # exclusively. Default none: it uses all nodes.
     scheduler_node_label: tuple[str, str] | None = None
 
     # Address `HOST:PORT` of a listener of the binder, plain HTTP with the probes and metrics only. Default none.
     binder_bind: str = ""
 
-    # The same of the worker, and of beat.
+    # Such a listener of the worker, and of beat.
     worker_bind: str = ""
     beat_bind: str = ""
 
-    # How many waiting Pods are requeued in a second at most. Default 50: each one is a patch for the API server and a
-    # cycle of kube-scheduler.
+    # The most waiting Pods that are requeued in a second. Default 50: each one costs the API server a patch and
+    # kube-scheduler a cycle.
     requeues_per_second: int = 50
 
-    # What happens to a Decision that finds no room on disk. `lose`: the answer goes out, and what is lost is counted.
+    # What happens to a Decision when the disk is full. `lose`: the answer is sent, and lost Decisions are counted.
     # `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling.
     spool_full: SpoolFull = "lose"
 
-    # How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB.
+    # The most disk space for Decisions that aren't in the database yet, in bytes. Default 2 GiB.
     spool_max_bytes: int = 2 << 30
 
-    # Names, by commas, of environment variables whose values are masked in the history: without regard to case, `*` for any
-    # text at the beginning or the end; `none` for none. Rules see them all the same. Default `*`: rules hardly ever read them, and
-    # passwords stand in them.
+    # Names, separated by commas, of environment variables whose values are masked in the history: case-insensitive, with `*` for
+    # any text at the beginning or the end; `none` for none. Rules still see the values. Default `*`: rules hardly ever read them,
+    # and they contain passwords.
     mask_env: tuple[str, ...] = ("*",)
 
-    # The same of annotations. Default: the one in which `kubectl apply` writes the whole object once more.
+    # The annotations to mask, in the same form. Default: the one in which `kubectl apply` stores a copy of the whole object.
     mask_annotations: tuple[str, ...] = ("kubectl.kubernetes.io/last-applied-configuration",)
 
-    # The same of labels, and of what selectors of such labels name. Default none: rules go by labels, so that Decisions about
-    # them can't be replayed.
+    # The labels to mask, also in selectors, in the same form. Default none: rules read labels, so Decisions with masked labels
+    # can't be replayed.
     mask_labels: tuple[str, ...] = ()
 
-    # True: what operators edit goes live as a Change that others approved, and no other way. Default false.
+    # True: edits go live only as a Change that others have approved. Default false.
     review_required: bool = False
 
     # How many people who didn't edit a Change have to approve it, where review is required. Default 1.
     review_approvals: int = 1
 
-    # False: a Change that rolls back to an older Revision, and does nothing else, needs no approvals. Default true.
+    # False: a Change that only rolls back to an older Revision needs no approvals. Default true.
     review_roll_backs: bool = True
 
-    # False: a Change that adds Pauses, and does nothing else, needs no approvals. Default true.
+    # False: a Change that only adds Pauses needs no approvals. Default true.
     review_pauses: bool = True
 
-    # How many days before an Exemption ends it is announced: on the first page, by doctor, in a line of the log. Default 7.
+    # How many days before its end an Exemption is announced: on Home, by doctor, in a log line. Default 7.
     exemption_notice_days: int = 7
 
-    # True: a Change goes live only where the gate has looked at it, at what it makes now and not too long ago. Default
-    # false: what the gate finds counts where it has run.
+    # True: a Change goes live only after a recent run of the gate for its current content. Default false: the gate's
+    # findings count only where it has run.
     gate_required: bool = False
 
-    # What comes of what each check of the gate finds, `CHECK=off|warning|blocking` by commas; those that aren't named keep
-    # their default. A rule set may ask for more.
+    # The level of each check of the gate, `CHECK=off|warning|blocking` separated by commas; checks that aren't named keep
+    # their default. A rule set may require more.
     gate_checks: dict[str, GateLevel] = msgspec.field(default_factory=lambda: dict(GATE_CHECKS))
 
-    # How old what the gate has found may be, in seconds, where it is required. Default one hour.
+    # How old the gate's results may be, in seconds, where the gate is required. Default one hour.
     gate_max_age_seconds: int = 3600
 
-    # How many writes a minute REST takes from an account, or from one of its tokens, in each process. Default 600.
+    # How many writes a minute REST accepts from an account, or from one of its tokens, in each process. Default 600.
     rest_writes_per_minute: int = 600
 
-    # For how many days an Assignment may take no Pod before the list of Assignments and doctor name it. Default 30.
+    # After how many days without a Pod the list of Assignments and doctor report an Assignment. Default 30.
     assignment_idle_days: int = 30
 
     # The OpenID Connect provider where people sign in: its issuer, `https://…`. Default none: accounts of Berth's own.
     oidc_issuer: str = ""
 
-    # What Berth is called there, and the secret that it was given.
+    # Berth's client id and client secret at the provider.
     oidc_client_id: str = ""
     oidc_client_secret: str = ""
 
-    # What the provider is called on the button. Default `single sign-on`.
+    # The provider's name on the sign-in button. Default `single sign-on`.
     oidc_name: str = "single sign-on"
 
-    # What is asked of the provider, by spaces. Default `openid profile email`; some need `groups` too.
+    # The scopes requested from the provider, separated by spaces. Default `openid profile email`; some need `groups` too.
     oidc_scopes: str = "openid profile email"
 
-    # How the provider signs: RS256, RS384, RS512, ES256, ES384 or ES512. Default RS256.
+    # The provider's signing algorithm: RS256, RS384, RS512, ES256, ES384 or ES512. Default RS256.
     oidc_signing_algorithm: str = "RS256"
 
-    # The claim that says what somebody may do. Default `groups`.
+    # The claim from which roles are derived. Default `groups`.
     oidc_role_claim: str = "groups"
 
-    # `VALUE=ROLE` by commas: whose claim holds VALUE gets ROLE, one of Operator, Approver, Emergency, Auditor and Administrator.
-    # A VALUE may stand with several. Somebody without any of them isn't let in.
+    # `VALUE=ROLE` separated by commas: people whose claim contains VALUE get ROLE, one of Operator, Approver, Emergency, Auditor
+    # and Administrator. A VALUE may appear with several roles. People without any role can't sign in.
     oidc_roles: tuple[tuple[str, str], ...] = ()
 
-    # After how many wrong passwords in a row an account is locked out at the address that they came from. Default 5.
+    # After how many wrong passwords in a row an account is locked out for the client's address. Default 5.
     sign_in_failures: int = 5
 
-    # For how many minutes, from the last of them on. Default 15.
+    # For how many minutes it is locked out, from the last wrong password on. Default 15.
     lock_out_minutes: int = 15
 
     # For how many hours somebody stays signed in. Default 8.
     session_hours: int = 8
 
-    # For how many days a token may be made at most. Default 366: a token that nobody looks at any more ends by itself.
+    # The longest lifetime of a token, in days. Default 366: a forgotten token expires by itself.
     token_max_days: int = 366
 
-    # Requests that each token may make of REST, in a minute and each process; more are answered 429. Default 600.
+    # How many REST requests each token may make in a minute, in each process; more get 429. Default 600.
     token_requests_per_minute: int = 600
 
-    # The audience that tokens of Kubernetes' ServiceAccounts have to be for; each is reviewed by the API server.
-    # Default none: they aren't taken.
+    # The audience required of tokens of Kubernetes ServiceAccounts; the API server reviews each token.
+    # Default none: such tokens aren't accepted.
     token_review_audience: str = ""
 
-    # Which ServiceAccount has which role here: NAMESPACE/NAME=ROLE by commas, with * in either. Default none.
+    # The roles of ServiceAccounts: NAMESPACE/NAME=ROLE separated by commas, with * in namespace or name. Default none.
     token_review_roles: tuple[tuple[str, str], ...] = ()
 
     # For how many days Decisions and Outcomes are kept. Default: for ever.
     retention_days: int = 0
 
-    # For how many days the details of Decisions are kept: the Pod, what each rule said of each node, and Snapshots. After
+    # For how many days the details of Decisions are kept: the Pod, each rule's result for each node, and Snapshots. After
     # that a Decision can't be replayed. Default: as long as Decisions.
     retention_details_days: int = 0
 
-    # What the history may take up in the database, in bytes. Where the forecast passes it, doctor and the page Storage warn.
+    # The budget for the history in the database, in bytes. If the forecast exceeds it, doctor and the page Storage warn.
     # Default: no budget.
     history_budget_bytes: int = 0
 
-    # Where pages and REST read the history from: a replica of the database. Default: the database itself.
+    # A replica of the database, from which pages and REST read the history. Default: the database itself.
     history_database_url: str = ""
 
-    # File with the private key that signs the ledger's checkpoints; the public keys stand beside it in `FILE.pub`.
-    # Default: in local mode one is made and kept in `STATE_DIR/ledger_key`; otherwise nothing is signed.
+    # File with the private key that signs the ledger's checkpoints; the public keys are in `FILE.pub` beside it.
+    # Default: in local mode a key is generated and stored in `STATE_DIR/ledger_key`; otherwise nothing is signed.
     ledger_key_file: str = ""
 
-    # Directory in which each checkpoint is written too: on a disk that whoever administers the database can't write.
+    # Directory to which each checkpoint is also written: on a disk to which the database's administrators can't write.
     # Default: in local mode `STATE_DIR/checkpoints`; otherwise they are only in the log.
     ledger_checkpoint_dir: str = ""
 
-    # Where each checkpoint is sent too, by POST: `https://…`. Default none.
+    # The URL to which each checkpoint is also sent, by POST: `https://…`. Default none.
     ledger_webhook_url: str = ""
 
-    # Networks, by commas (`10.1.0.0/16`), that webhooks may be sent to though they are private, loopback or the like; there by
-    # http:// too. Default none.
+    # Networks, separated by commas (`10.1.0.0/16`), to which webhooks may be sent although they are private, loopback or similar;
+    # plain http:// is allowed there, too. Default none.
     webhook_allow: tuple[str, ...] = ()
 
-    # PEM file of authorities that may have signed certificates of webhooks' receivers, beside the system's own. Default none.
+    # PEM file of authorities for the certificates of webhook receivers, besides the system's own. Default none.
     webhook_ca_file: str = ""
 
-    # How long a webhook's receiver may take for its answer, in seconds, at most 30. Default 5.
+    # How long the receiver of a webhook may take to answer, in seconds, at most 30. Default 5.
     webhook_seconds: float = 5.0
 
-    # For how many days notices, and what was sent of them, are kept. Default 90.
+    # For how many days notices and their deliveries are kept. Default 90.
     notice_days: int = 90
 
-    # How a line of the log is written: `text`, key=value pairs, or `json`. Default text.
+    # The format of log lines: `text`, key=value pairs, or `json`. Default text.
     log_format: LogFormat = "text"
 
-    # Least severe lines written to stderr. Default INFO.
+    # The lowest level of log lines that are written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
     @property
@@ -309,23 +309,23 @@ _SECRETS = frozenset(
         "ledger_webhook_url",
     }
 )
-# Read by deploy/localcluster, which stands in the same environment.
+# Read by deploy/localcluster, which runs in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
 # Read by the command `berth`, which is used in the same shell.
 _OF_COMMAND = frozenset({"BERTH_SERVER", "BERTH_TOKEN", "BERTH_TOKEN_FILE", "BERTH_CA_FILE", "BERTH_ALLOW_HTTP"})
 
-# What a kubelet tells each container of the Services in its namespace, where its Pod doesn't say enableServiceLinks: false: a Service
-# berth-redis makes BERTH_REDIS_PORT. Kubernetes 1.36, pkg/kubelet/envvars/envvars.go.
+# Variables that a kubelet sets for the Services in the namespace, unless the Pod has enableServiceLinks: false: a Service
+# berth-redis gives BERTH_REDIS_PORT. Kubernetes 1.36, pkg/kubelet/envvars/envvars.go.
 _OF_A_SERVICE = re.compile(r"_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|_PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?")
 
-# Former names of settings. One that is still set ends the start, and its new name is given.
+# Former names of settings. If one is still set, the start fails with its new name.
 _RENAMED = {"BERTH_WAKES_PER_SECOND": "BERTH_REQUEUES_PER_SECOND"}
 
 _TLS_FIELDS = ("extender_tls_cert_file", "extender_tls_key_file", "extender_client_ca_file")
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
-    """Decode the environment, with `STATE_DIR/env` beneath it, and settle the secret key.
+    """Decode the environment, with `STATE_DIR/env` as fallback, and determine the secret key.
 
     Raises:
         ConfigurationError: variables are wrong or unknown; all of them are named.
@@ -333,7 +333,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     state_dir = Path(environ.get("BERTH_STATE_DIR") or BASE_DIR / ".berth").resolve()
     beneath = _read_file(state_dir / "env")
     for secret in _SECRETS:
-        # Either way of giving a secret beats both ways in the file beneath.
+        # A secret in the environment, in either form, overrides both forms in the fallback file.
         names = {f"BERTH_{secret.upper()}", f"BERTH_{secret.upper()}_FILE"}
         if any(environ.get(name) for name in names):
             beneath = {name: text for name, text in beneath.items() if name not in names}
@@ -341,7 +341,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
 
 
 def decode(variables: Mapping[str, str]) -> Environment:
-    """Decode variables without touching the file system, but for `*_FILE` secrets.
+    """Decode variables without reading files, except for `*_FILE` secrets.
 
     Raises:
         ConfigurationError: variables are wrong or unknown; all of them are named.
@@ -369,14 +369,14 @@ def decode(variables: Mapping[str, str]) -> Environment:
 
 
 def _service_links(variables: Mapping[str, str]) -> set[str]:
-    """Return the names that are Kubernetes' own, of a Service whose name begins with "berth"."""
+    """Return the variables that Kubernetes set, for Services whose names begin with "berth"."""
     services = {name.removesuffix("_SERVICE_HOST") for name in variables if name.endswith("_SERVICE_HOST")}
     names = [(service, name) for service in services for name in variables if name.startswith(service)]
     return {name for service, name in names if _OF_A_SERVICE.fullmatch(name.removeprefix(service))}
 
 
 def _listener_faults(environment: Environment) -> list[str]:
-    """Return what is wrong between the settings of the extender's listeners."""
+    """Return the contradictions between the settings of the extender's listeners."""
     names = {field: f"BERTH_{field.upper()}" for field in _TLS_FIELDS}
     missing = [name for field, name in names.items() if not getattr(environment, field)]
     host, _, port = environment.extender_bind.rpartition(":")
@@ -396,7 +396,7 @@ def _listener_faults(environment: Environment) -> list[str]:
 
 
 def _provider_faults(environment: Environment) -> list[str]:
-    """Return what is missing of how people sign in at a provider: each is nothing without the others."""
+    """Return which settings of the sign-in provider are missing: they are only valid together."""
     needed = ("oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_roles")
     missing = [f"BERTH_{field.upper()}" for field in needed if not getattr(environment, field)]
     there = [f"BERTH_{field.upper()}" for field in needed if getattr(environment, field)]
@@ -406,14 +406,14 @@ def _provider_faults(environment: Environment) -> list[str]:
 
 
 def _review_faults(environment: Environment) -> list[str]:
-    """Return what is missing of how tokens of Kubernetes are taken: each of the two is nothing without the other."""
+    """Return which settings for Kubernetes tokens are missing: the two are only valid together."""
     if bool(environment.token_review_audience) == bool(environment.token_review_roles):
         return []
     return ["BERTH_TOKEN_REVIEW_AUDIENCE and BERTH_TOKEN_REVIEW_ROLES need each other: set both, or none"]
 
 
 def _retention_faults(environment: Environment) -> list[str]:
-    """Return what is wrong between the settings of how long the history is kept."""
+    """Return the contradictions between the settings of the history's retention."""
     days, details = environment.retention_days, environment.retention_details_days
     if days and details > days:
         return [
@@ -498,7 +498,7 @@ def _settle_secret_key(environment: Environment) -> Environment:
 
 
 def _kept_key(path: Path) -> str:
-    """Return the key that is kept at `path`; the first process to come makes it, without a race."""
+    """Return the key stored at `path`; the first process creates it, without a race."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -516,6 +516,6 @@ def _link_once(fresh: Path, path: Path) -> None:
     try:
         path.hardlink_to(fresh)
     except FileExistsError:
-        pass  # another process was first; its key is the one
+        pass  # another process was first; its key is used
     finally:
         fresh.unlink()

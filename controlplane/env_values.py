@@ -1,4 +1,4 @@
-"""How the text of each setting is read, and which form is accepted: in words, for the message and for the docs."""
+"""The reader of each setting, and its accepted form in words, for the message and for the docs."""
 
 import difflib
 import ipaddress
@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 
 class OptionError(ValueError):
-    """An option of a URL can't be used. Says which one, and quotes nothing that may be a secret."""
+    """An option of a URL can't be used. The message names it, and quotes nothing that may be a secret."""
 
 
 Role = Literal["admin", "extender", "worker", "beat", "binder", "command"]
@@ -20,7 +20,7 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 GateLevel = Literal["off", "warning", "blocking"]
 
-# The checks of the gate, in the order in which people read what they found, and what comes of it.
+# The checks of the gate, in the order in which people read their results, and the levels.
 GATE_CHECKS: Mapping[str, GateLevel] = {
     "left-with-none": "warning",
     "refused": "warning",
@@ -34,14 +34,14 @@ GATE_CHECKS: Mapping[str, GateLevel] = {
     "backtest": "off",
 }
 
-# What a claim of a provider can make of somebody: `controlplane.roles`, and Django's superuser.
+# The roles that a claim of a provider can give: `controlplane.roles`, and Django's superuser.
 SIGN_IN_ROLES = ("Operator", "Approver", "Emergency", "Auditor", "Administrator")
 
 MIN_SECRET_LENGTH = 32
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
 _SQLITE = re.compile(r"sqlite:///.+")
-# Options of Django's own that a text can give; whatever libpq knows may stand there, too.
+# Django's own options that a text can set; options of libpq are accepted, too.
 _DJANGO_OPTIONS = ["assume_role", "server_side_binding"]
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -50,7 +50,7 @@ _ISSUER = re.compile(r"(?P<scheme>https?)://(?P<host>[^/:?#@\s]+|\[[0-9a-fA-F:]+
 _SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
 _SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _REDIS = re.compile(r"rediss?://[^/?]+(/[0-9]*)?(\?.+)?")
-# What both redis-py and kombu understand of a URL's options; each passes over, or ends at, others that the other one knows.
+# The URL options that both redis-py and kombu understand; each ignores, or fails on, options of the other.
 _REDIS_TLS = {"ssl_ca_certs": ".+", "ssl_certfile": ".+", "ssl_keyfile": ".+"}
 _REDIS_TLS |= {"ssl_cert_reqs": "none|optional|required", "ssl_check_hostname": "(?i:true|false)"}
 _WEB = re.compile(r"https?://[^/\s@]+(/\S*)?")
@@ -59,7 +59,7 @@ _PATTERN = re.compile(r"\*?[^*\s]{1,317}\*?|\*")
 _MOST_PATTERNS = 100
 _AUDIENCE = re.compile(r"\S+")
 _ACCOUNT = re.compile(r"[a-z0-9*][a-z0-9.*-]*/[a-z0-9*][a-z0-9.*-]*")
-# What a ServiceAccount may be here: an administrator is a person.
+# The roles that a ServiceAccount may have: an administrator has to be a person.
 _REVIEWED_ROLES = SIGN_IN_ROLES[:-1]
 # As a Host header has it, without its port. What the admin takes is Django's: with a dot in front all names below it, too. The
 # extender compares names as they are.
@@ -215,16 +215,16 @@ def _matching(*patterns: re.Pattern[str]) -> Callable[[str], str]:
 
 
 def _server(*patterns: re.Pattern[str], has_password: bool = True) -> Callable[[str], str]:
-    """Return a reader of URLs that is sure of host and port: a / or # in a password would make another one of them, and an error quote it."""
+    """Return a reader of URLs that validates host and port: a / or # in a password would change them, and an error would quote the password."""
 
     def read(text: str) -> str:
         if _SQLITE.fullmatch(_matching(*patterns)(text)):
             return text
         parts = urlsplit(text)
-        # A cut password stands behind a colon. Where there is to be none, an @ may belong to the path, as in https://host/@team.
+        # A truncated password follows a colon. In URLs without passwords an @ may belong to the path, as in https://host/@team.
         may_be_cut = ":" in parts.netloc or (has_password and bool(parts.netloc))
         is_cut = may_be_cut and "@" in text and "@" not in parts.netloc
-        # Asked for, a wrong port is a ValueError; it quotes what stands there.
+        # Reading a wrong port raises a ValueError, which quotes it.
         if parts.fragment or is_cut or parts.port == 0:
             raise ValueError(text)
         return text
@@ -235,12 +235,12 @@ def _server(*patterns: re.Pattern[str], has_password: bool = True) -> Callable[[
 def _database(text: str) -> str:
     if _SQLITE.fullmatch(_server(_SQLITE, _POSTGRES)(text)) or not (query := urlsplit(text).query):
         return text
-    from psycopg.pq import Conninfo  # what libpq itself knows; for URLs with options alone, it takes its time
+    from psycopg.pq import Conninfo  # libpq's own options; slow, so for URLs with options only
 
     known = [each.keyword.decode() for each in Conninfo.get_defaults()] + _DJANGO_OPTIONS
     for number, (name, _) in enumerate(parse_qsl(query, keep_blank_values=True, strict_parsing=True), 1):
         if name not in known:
-            # Behind an & that nobody encoded, a part of a password looks like a name.
+            # After an unencoded &, a part of a password looks like a name.
             which = f"the option number {number}" if "password" in query else f"the option {name!r}"
             (nearest,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
             message = f"has {which}, which PostgreSQL's libpq doesn't know; did you mean {nearest}?"
@@ -258,7 +258,7 @@ def _redis(text: str) -> str:
 
 
 def _whole(unit: str, most: int) -> tuple[Callable[[str], float], str]:
-    """Return how a whole number above 0 is read, and the words for what is accepted."""
+    """Return the reader of a whole number above 0, and its accepted form in words."""
     return _at_most(most, int), f"a whole number of {unit} above 0, at most {most:,}"
 
 
@@ -283,15 +283,15 @@ _DATABASE = (
 )
 _HOSTS = "host names, by commas, without https:// and port"
 _PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
-# A hundred years, for who means for ever: with more, moments would be asked for that Python and databases can't write.
+# A hundred years, for people who mean for ever: with more, moments would be beyond what Python and databases can represent.
 _MOST_DAYS = 36_500
 _DAYS = _whole("days", _MOST_DAYS)
 # What a process waits for.
 _MOST_WAITED = 86_400
 _WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST_WAITED:,}")
-# With less, asking the database again would be all that a process does.
+# With less, a process would do nothing but poll the database.
 _LEAST_POLLED = 0.05
-# By the field of `Environment`: a reader, which raises a ValueError, and the words for what it accepts.
+# By the field of `Environment`: a reader, which raises a ValueError, and the accepted form in words.
 READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
     "local": (_boolean, "true or false"),

@@ -1,4 +1,4 @@
-"""The pages for what can't be shown, in the admin's frame: what to do, and who may. REST and probes get a line of text."""
+"""Error pages in the admin's frame, with what to do and who may do it. REST and probes get a line of text."""
 
 import re
 import sys
@@ -26,9 +26,9 @@ from scheduler.decisions.replica import history_behind
 _PAGES = "/admin/"
 _HISTORY = f"{_PAGES}scheduler/"
 _BAD_ORIGIN = REASON_BAD_ORIGIN.partition("%")[0]
-# Where a request's account keeps the last permission that it was refused.
+# The attribute of a request's account with the last refused permission.
 REFUSED = "refused_permission"
-# What a form has beside what its reader typed: its buttons, and hidden fields, which nobody reads off a screen.
+# Form fields that nobody typed: buttons and hidden fields.
 _NOT_TYPED = re.compile(
     r"csrfmiddlewaretoken|_.*|act|move|save|.*digest|revision|uid|number|back|replaces|seen"
     r"|.*-(id|position|(TOTAL|INITIAL|MIN_NUM|MAX_NUM)_FORMS)|.*__prefix__.*",
@@ -42,9 +42,9 @@ _ANOTHER_HOST = (
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Answer what can't be read as a request: of a list's filter that there isn't, which one."""
+    """Answer a malformed request; for an unknown filter of a list, name it."""
     if isinstance(exception, DisallowedHost):
-        # No page: its links would lead to that host. As this very type it is the detail of what REST answers.
+        # No page: its links would lead to that host. This type is also the detail of a REST answer.
         return HttpResponse(_ANOTHER_HOST, status=400, content_type="text/plain")
     if isinstance(exception, DisallowedModelAdminLookup):
         text = f"This list can't be narrowed by {_refused_filter(request, exception)}."
@@ -56,7 +56,7 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
 
 
 def _refused_filter(request: HttpRequest, exception: Exception) -> str:
-    """Return the parameter that Django's message names, with its value. Escapes make visible what else steers the reader's eye."""
+    """Return the parameter that Django's message names, with its value. Invisible and reordering characters are escaped."""
     found = [name for name in request.GET if f" {name} " in str(exception)]
     return (
         " or ".join(f"{name[:80]!r}, which the address sets to {request.GET[name][:80]!r}" for name in found)
@@ -65,7 +65,7 @@ def _refused_filter(request: HttpRequest, exception: Exception) -> str:
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Answer somebody who may not: who may, as far as it is a question of roles."""
+    """Answer somebody without the permission, and name the roles that have it."""
     refused = getattr(request.user, REFUSED, "") if hasattr(request, "user") else ""
     said = str(exception or "")
     text = said or f"Your account may not do this{_whose(request)}."
@@ -73,7 +73,7 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Answer a URL that nothing has."""
+    """Answer an unknown URL."""
     del exception
     text = (
         "Nothing has this address: it was never there, it was deleted, or it was pruned with the history of its time."
@@ -85,7 +85,7 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 def not_a_page(request: HttpRequest) -> HttpResponse:
-    """Answer a look at what only takes a form: a page that a form led to and that was reloaded, or opened after signing in."""
+    """Answer a GET of a URL that only accepts POST: the result of a form was reloaded, or opened after signing in."""
     text = "This address takes what a form sends, and has no page of its own. Opening it has done nothing."
     return _page(
         request, 405, "There is no page here", text, "Go to the page that has the form.", above=_above(request.path)
@@ -93,7 +93,7 @@ def not_a_page(request: HttpRequest) -> HttpResponse:
 
 
 def fault(request: HttpRequest) -> HttpResponse:
-    """Answer where Berth failed, or its database stores nothing. No database is asked for the page."""
+    """Answer an internal error, or a database that can't write. The page needs no database."""
     failed = "Berth failed here", ""
     title, remedy = _of_database(sys.exc_info()[1]) or failed
     status = 503 if remedy else 500
@@ -105,8 +105,8 @@ def fault(request: HttpRequest) -> HttpResponse:
 
 
 def _of_database(error: BaseException | None) -> tuple[str, str] | None:
-    """Return what keeps the database from its work, and what helps; None where something else failed."""
-    # Django's own errors have the driver's behind them.
+    """Return what is wrong with the database, and what helps; None where something else failed."""
+    # Django's own errors have the driver's as their cause.
     if not isinstance(error, Error) or error.__cause__ is None:
         return None
     code = getattr(error.__cause__, "sqlstate", None) or ""
@@ -118,14 +118,14 @@ def _of_database(error: BaseException | None) -> tuple[str, str] | None:
             "The database takes no writes",
             "It is a standby, or was made read-only: manage.py doctor says what to do.",
         )
-    # No code: the connection couldn't be made, or broke. 57P: the server ends, or starts.
+    # No code: the connection failed or was lost. 57P: the server is shutting down or starting.
     if isinstance(error, OperationalError) and not name and (not code or code.startswith(("08", "57P"))):
         return "The database can't be reached", "manage.py doctor says why."
     return None
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Answer a form that wasn't this session's: most often it stood open while somebody signed in anew."""
+    """Answer a form of another session: usually it was open while somebody signed in again."""
     title, text = (
         "The form is too old",
         "The form was made for another session: it stood open while you signed in anew, or it came from another site.",
@@ -133,7 +133,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     remedy = "Nothing was changed. Open the form anew, put in what you typed, and send it."
     is_own = request.headers.get("Sec-Fetch-Site") == "same-origin"
     if is_own and reason.startswith(_BAD_ORIGIN):
-        # The browser knows of no other site: what stands between asks by another address than it is asked by.
+        # The browser sent the form from this site: a proxy in between forwards to another address than it is called by.
         origin = request.headers["Origin"]
         title = "A proxy changes Berth's address"
         text = f"The browser is at {origin}, and Berth was asked for {request.scheme}://{request.get_host()}."
@@ -141,7 +141,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
             "Nothing was changed. Let the proxy pass Host on as it comes, with its port, and set X-Forwarded-Proto; "
             f"or name {origin} in BERTH_TRUSTED_ORIGINS."
         )
-    # What another site makes somebody send isn't shown as theirs.
+    # Values that another site made somebody send aren't shown as theirs.
     typed = _typed(request) if is_own else []
     page = _sent_from(request)
     if not typed:
@@ -152,16 +152,16 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def _sent_from(request: HttpRequest) -> str:
-    """Return the page of the admin that had the form, as the browser says; empty where it names none."""
+    """Return the page of the admin that had the form, by the browser's Referer; empty where there is none."""
     said = urlsplit(request.headers.get("Referer", ""))
     is_page = said.netloc == request.get_host() and said.path.startswith(_PAGES)
     return said._replace(scheme="", netloc="").geturl() if is_page else ""
 
 
 def sent_signed_out(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """Return what a form is answered that was sent when its session had ended: what was typed, and the way to the sign-in.
+    """Return the answer to a form that was sent after its session ended: the typed values, and a link to the sign-in.
 
-    Any other response, one to a form in which nothing was typed, and one to a client that was shown no form, is returned as it is.
+    Any other response is returned unchanged, and so is one to an empty form, or to a client that never got a form.
     """
     if request.method != "POST" or not _leads_to_sign_in(response) or not _was_shown_a_form(request):
         return response
@@ -170,7 +170,7 @@ def sent_signed_out(request: HttpRequest, response: HttpResponse) -> HttpRespons
 
 
 def _was_shown_a_form(request: HttpRequest) -> bool:
-    """Return whether somebody is signed out who had a page: with its form came a cookie that outlives the session."""
+    """Return whether a signed-out client had a page: its form came with a cookie that outlives the session."""
     user = getattr(request, "user", None)
     return settings.CSRF_COOKIE_NAME in request.COOKIES and not (user and user.is_authenticated)
 
@@ -182,7 +182,7 @@ class _Typed(NamedTuple):
 
 
 def _typed(request: HttpRequest) -> list[_Typed]:
-    """Return what was typed, by the names of the fields, and how many rows it takes. The sign-in's own form has nothing to keep."""
+    """Return the typed values, by the names of the fields, and how many rows they need. The sign-in form's values aren't kept."""
     if request.path == reverse("admin:login"):
         return []
     named = [(name, value) for name, values in request.POST.lists() for value in values if value.strip()]
@@ -199,16 +199,16 @@ def _above(path: str) -> str:
     """Return the nearest page above a path, which has its form."""
     while len(path) > len(_PAGES):
         path = path.rstrip("/").rpartition("/")[0] + "/"
-        # What nothing else has is the admin's own page that says so.
+        # An unknown URL is handled by the admin's own catch-all view.
         if resolve(path).func.__name__ != "catch_all_view":
             return path
     return ""
 
 
 def signed_out(response: HttpResponse) -> HttpResponse:
-    """Return what a piece of a page is answered in place of the way to the sign-in, which it would show inside the page.
+    """Return the answer to a partial request of a page, in place of a redirect to the sign-in, which would show inside the page.
 
-    Any other response is returned as it is.
+    Any other response is returned unchanged.
     """
     if not _leads_to_sign_in(response):
         return response
@@ -247,7 +247,7 @@ def _whose(request: HttpRequest) -> str:
 
 
 def _who_may(permission: str) -> str:
-    """Return whom to ask."""
+    """Return whom to ask for the permission."""
     app, _, codename = permission.rpartition(".")
     holds = Q(permissions__content_type__app_label=app, permissions__codename=codename)
     found = set(Group.objects.filter(holds).values_list("name", flat=True)) if permission else set()

@@ -9,7 +9,7 @@ os.environ.setdefault("BERTH_ROLE", "admin")
 
 from django.conf import settings
 
-# A wrong setting ends this process, before it starts others that would end in vain.
+# A wrong setting ends this process before it starts workers that would fail, too.
 _SET = settings.BERTH
 
 bind = "127.0.0.1:8000"
@@ -18,20 +18,20 @@ worker_class = "scheduler.http_server.worker.Worker"
 threads = 8
 worker_connections = 512
 backlog = 4096
-# Longer than proxies keep theirs (60 s by nginx and load balancers): who closes first loses what the other just sends.
+# Longer than proxies' keep-alive (60 s for nginx and load balancers): if we closed first, a request that is just being sent would be lost.
 keepalive = 75
 timeout = 60
 graceful_timeout = 10
-# Another process of the same user would be hindered by the socket that newer versions open.
+# The socket that newer versions open would conflict with another process of the same user.
 control_socket_disable = True
-# A line of its log is one as all others, also of a worker that was killed or hangs.
+# gunicorn's log lines have the same format as all others, including those about a worker that was killed or hangs.
 logconfig_dict = settings.LOGGING
 
 
 def post_worker_init(worker: Any) -> None:
-    """Load what answers pages now, not in somebody's first request, and put it out of the garbage collector's sight.
+    """Load the pages now, not in the first request, and freeze them for the garbage collector.
 
-    With Python's own thresholds: higher ones let more pile up, and make the slowest pages slower.
+    Python's thresholds stay as they are: with higher ones more garbage accumulates, and the slowest pages become slower.
     """
     del worker
     from django.urls import get_resolver

@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics of the admin server; of worker and beat, which have no server, on a listener beside."""
+"""/livez, /readyz and /metrics of the admin server; worker and beat, which have no server, get a listener for them."""
 
 import logging
 from collections.abc import Callable
@@ -39,18 +39,18 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 
 @login_not_required
 def metrics(_request: HttpRequest) -> HttpResponse:
-    """Return the process's metrics to Prometheus, and those that the database has."""
+    """Return the process's metrics for Prometheus, and those from the database."""
     return HttpResponse(_metrics(), content_type=CONTENT_TYPE_LATEST)
 
 
 class Probes:
-    """Middleware, before hosts are looked at: Prometheus and kubelets name a Pod's address, which no setting can name beforehand."""
+    """Middleware that runs before host validation: Prometheus and kubelets use a Pod's address, which no setting can know in advance."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Answer a probe under a host that no page of anybody's has; all else goes on, and needs a host of BERTH_ALLOWED_HOSTS."""
+        """Answer a probe under a substitute host that no page has; all other requests need a host of BERTH_ALLOWED_HOSTS."""
         view = _PROBES.get(request.path_info) if request.method in {"GET", "HEAD"} else None
         if view is not None and may_probe(request.META.get("HTTP_HOST")):
             return view(request)
@@ -61,12 +61,12 @@ _PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {"/livez": livez, "/
 
 
 def listen_beside(address: str) -> None:
-    """Answer the probes of a process of Celery's there; nowhere without an address."""
+    """Serve the probes of a Celery process on an address, if there is one."""
     listen(address, unready=_in_own_thread(_unready), metrics=_in_own_thread(_metrics))
 
 
 def _in_own_thread(answer: Callable[[], T]) -> Callable[[], T]:
-    """Let go of the database afterwards: each probe comes in a thread of its own, which ends with it."""
+    """Close the database connection afterwards: each probe runs in its own thread, which ends with it."""
 
     def answered() -> T:
         try:
@@ -100,10 +100,10 @@ def _fault(check: Callable[[], str]) -> str:
 
 def _query() -> str:
     is_postgresql = connection.vendor == "postgresql"
-    # On SQLite a transaction would wait for whoever writes.
+    # On SQLite a transaction would wait for other writers.
     with transaction.atomic() if is_postgresql else nullcontext(), connection.cursor() as cursor:
         if is_postgresql:
-            # Of this transaction: the thread's next page keeps the limit that its session has.
+            # For this transaction only: the thread's next page keeps the session's limit.
             cursor.execute("SET LOCAL statement_timeout = 2000")
         cursor.execute("SELECT 1")
     return ""

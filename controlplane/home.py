@@ -25,13 +25,13 @@ from scheduler.decisions.reading import recorded
 from scheduler.decisions.replica import history_behind, unless_away
 from scheduler.models import Process
 
-# Of open Changes, so many are named.
+# How many open Changes are named.
 _MOST_CHANGES = 20
-# Processes that answer by a Revision.
+# The roles of processes that serve a Revision.
 _SERVES = {"extender", "binder"}
-# Of what somebody hasn't read, so much is shown.
+# How many unread notices are shown.
 _MOST_NOTICES = 5
-# Whoever has a role sees these: what stands on the first page is of all of them.
+# The permissions that every role has: the contents of Home need all of them.
 _SEEN = (
     "policies.view_rulesetversion",
     "policies.view_assignment",
@@ -43,7 +43,7 @@ _SEEN = (
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """What the local cluster's program says of itself, in STATE_DIR/cluster/status.json."""
+    """The status that the local cluster's program writes to STATE_DIR/cluster/status.json."""
 
     phase: str
     step: str = ""
@@ -60,7 +60,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
     @property
     def is_moving(self) -> bool:
-        """Whether it will change by itself."""
+        """Whether its state will change by itself."""
         return self.phase in {"building", "starting"}
 
 
@@ -90,7 +90,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "called": last_call(now),
         "lost": sum(absent()),
         "behind": history_behind(),
-        # None: the history's replica is away.
+        # None: the history's replica is unavailable.
         "history": unless_away(lambda: {"lately": says_of_traffic(now), "newest": _newest()}),
         "cluster": status,
         "refreshes": status is not None and status.is_moving,
@@ -109,7 +109,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stuck_classes() -> list[dict[str, str]]:
-    """Return the live PriorityClasses that the cluster doesn't have as they are here, and that somebody has to look after."""
+    """Return the live PriorityClasses that differ in the cluster and need somebody's attention."""
     state = ClusterPriorityClass.State
     rows = ClusterPriorityClass.objects.filter(
         state__in=[state.REFUSED, state.CONFLICT, state.FOREIGN, state.DRIFTED],
@@ -127,7 +127,7 @@ def _stuck_classes() -> list[dict[str, str]]:
 
 
 def _serving(number: int, now: datetime.datetime) -> dict[str, Any]:
-    """Count the processes that serve Revisions, and those that serve this one, with the moment since when all of them do."""
+    """Count the processes that serve Revisions, and those that serve this one, and return since when all of them do."""
     rows = list(Process.objects.all())
     silent = [row for row in rows if row.heartbeat_at <= now - STALE_AFTER]
     alive = [row for row in rows if row not in silent and row.role in _SERVES]
@@ -155,7 +155,7 @@ def _newest() -> list[dict[str, Any]]:
 
 
 def _next_steps(request: HttpRequest) -> list[dict[str, str]]:
-    """Return what to do next on a system that does nothing yet."""
+    """Return the next steps for a system that doesn't schedule anything yet."""
     current = publishing.current_revision()
     if not RuleSet.objects.exists():
         return _step(

@@ -20,7 +20,7 @@ _MINUTE = 60.0
 
 
 class _Formatter(logging.Formatter):
-    """Knows what a line says of its record."""
+    """Collects the fields of a log record's line."""
 
     def __init__(self, role: str) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Formatter(logging.Formatter):
 
 
 def _is_refusal(record: logging.LogRecord) -> bool:
-    """Return whether a request was answered 4xx: Django says of these, too, which of its lines refused; 8 kB each."""
+    """Return whether a request was answered 4xx: Django adds a traceback of 8 kB to these, too."""
     return 400 <= getattr(record, "status_code", 0) < 500  # noqa: PLR2004
 
 
@@ -67,28 +67,28 @@ class JSONFormatter(_Formatter):
 
 
 class WithoutPath(logging.Filter):
-    """Leaves out of what `django.request` says what clients sent: the path, where a secret may be, and the method."""
+    """Removes what clients sent from the records of `django.request`: the path, which may contain a secret, and the method."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record, with the reason of its status only."""
+        """Keep the record, with only the reason phrase of its status."""
         if status := getattr(record, "status_code", 0):
             record.msg, record.args = responses.get(status, "refused"), ()
         return True
 
 
 class OncePerMinute(logging.Filter):
-    """Passes one line a minute of a fault of the database, whichever tasks meet it: in an outage a dozen do, each second."""
+    """Passes one line a minute about a database error, whichever tasks hit it: in an outage a dozen do so each second."""
 
     def __init__(self) -> None:
         super().__init__()
         self._passed: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record unless the same fault was said within the last minute."""
+        """Keep the record unless the same error was logged within the last minute."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, Error):
             return True
-        # What stands behind the first line, as the row that a full disk had no room for, differs each time.
+        # The lines after the first one, such as the row for which a full disk had no room, differ each time.
         fault = str(error).partition("\n")[0]
         now = time.monotonic()
         self._passed = {said: at for said, at in self._passed.items() if at > now - _MINUTE}

@@ -1,4 +1,4 @@
-"""Rows of sign-in: who an account is at an OpenID Connect provider; tokens, by which programs act for accounts; sessions."""
+"""Models for signing in: accounts' identities at an OpenID Connect provider; tokens, with which programs act for accounts; sessions."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -13,9 +13,9 @@ from policies.scopes import Reach, scope_of
 
 
 class Identity(models.Model):
-    """Whose account it is: the subject of a provider, which never changes and is never given to somebody else.
+    """The identity of an account: the subject at a provider, which never changes and is never reassigned.
 
-    Names and e-mail addresses are both changed and given on, so nobody is known by them.
+    Names and e-mail addresses can change and be reassigned, so they don't identify anybody.
     """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identity")
@@ -32,9 +32,9 @@ class Identity(models.Model):
 
 
 class Token(models.Model):
-    """By what a program acts for an account, its owner: never for more than that may. Of the secret there is only a hash.
+    """A token with which a program acts for its owner, with at most the owner's permissions. Only a hash of the secret is stored.
 
-    `controlplane.tokens` makes and revokes them. They go with their owner's account.
+    `controlplane.tokens` makes and revokes them. They are deleted with their owner's account.
     """
 
     name = models.CharField(max_length=50, help_text="What it is for.")
@@ -67,7 +67,7 @@ class Token(models.Model):
 
     @property
     def reach(self) -> Reach:
-        """What it may touch."""
+        """The things that it may touch."""
         return Reach(tuple(self.rule_sets), tuple(self.namespaces))
 
     def state(self, now: datetime) -> str:
@@ -78,7 +78,7 @@ class Token(models.Model):
 
 
 class Holder(User):
-    """An account as a token shows it: with those rights alone that its scopes have."""
+    """An account seen through a token: with only the permissions that the token's scopes allow."""
 
     class Meta:
         proxy = True
@@ -87,12 +87,12 @@ class Holder(User):
     scopes: Collection[str] = ()
 
     def has_perm(self, perm: str, obj: object = None) -> bool:
-        """Return whether the account has a right, and the token its scope."""
+        """Return whether the account has a permission, and the token its scope."""
         return scope_of(perm) in self.scopes and super().has_perm(perm, obj)  # type: ignore[arg-type] # of any model
 
 
 class Session(AbstractBaseSession):
-    """A browser that is signed in: Django's, with whose it is, so that people find theirs."""
+    """A session of a signed-in browser: Django's, with its account, so that people can list theirs."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="sessions")
 
@@ -100,5 +100,5 @@ class Session(AbstractBaseSession):
         default_permissions = ()
 
     def __str__(self) -> str:
-        """Return what it is; not Django's, which is the key that lets its reader in."""
+        """Return a label. Django's would be the session key, which is a credential."""
         return "session of an account" if self.user_id else "session of nobody yet"

@@ -1,4 +1,4 @@
-"""Where a request comes from, for what it does: its door, its address, its id, which is in the answer and in lines of logs, too."""
+"""The origin of a request, for the acts that it does: its door, its address, and its id, which is also in the answer and in log lines."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ HEADER = "X-Request-Id"
 
 
 class Origins:
-    """Middleware, the first: lets everything that a request does come from there."""
+    """The first middleware: sets the origin for everything that a request does."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -26,7 +26,7 @@ class Origins:
 
 
 def origin_of(request: HttpRequest) -> Origin:
-    """Return where a request comes from. Who asks is known once somebody has looked at its session."""
+    """Return the origin of a request. The user is only known after the session was read."""
     return Origin(
         door=Door.REST if request.path.startswith("/api/") else Door.ADMIN,
         address=address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", "")),

@@ -1,4 +1,4 @@
-"""What Ctrl-K finds, of what somebody may see: each kind by one query that an index leads, a few rows of each."""
+"""The search of Ctrl-K, limited to what somebody may see: one indexed query for each kind, with a few rows of each."""
 
 import time
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ from scheduler.decisions.reading import recorded
 from scheduler.models import Decision
 
 _PER_PAGE = 100
-# Of each kind, so many.
+# How many results of each kind.
 _MOST = 6
 _LARGEST = 2**31 - 1
-# A part of a name is looked for among so many of the newest Decisions; a whole name among all.
+# A part of a name is searched in this many of the newest Decisions; a whole name in all.
 _LOOKED_AT = 5_000
-# A part of a name has at least so many letters.
+# The fewest letters of a part of a name.
 _LEAST = 2
 
 
 @admin.site.admin_view
 @require_safe
 def search(request: HttpRequest) -> HttpResponse:
-    """Return what Ctrl-K asks for, as it is now: Unfold's own view keeps what it found for five minutes."""
+    """Return fresh results of Ctrl-K: Unfold's own view caches them for five minutes."""
     began, text = time.monotonic(), request.GET.get("s", "")
     if not text.strip():
         return HttpResponse()
@@ -125,7 +125,7 @@ def _decisions(asked: str) -> Iterator[SearchResult]:
 
 
 def _pods(asked: str) -> Iterator[SearchResult]:
-    """Find a Pod by its UID, by its namespace and name, or by a part of its name among those asked about lately."""
+    """Find a Pod by its UID, by its namespace and name, or by a part of its name among the latest Decisions."""
     namespace, slash, name = asked.rpartition("/")
     columns = ("pod_namespace", "pod_name")
     exact = Q(pod_namespace=namespace, pod_name=name) if slash else Q(pod_uid=asked)
@@ -139,7 +139,7 @@ def _pods(asked: str) -> Iterator[SearchResult]:
 
 
 def _nodes(asked: str) -> Iterator[SearchResult]:
-    """Find a node that got a Pod by its name, or by a part of it among those that got one lately."""
+    """Find a node that got a Pod by its name, or by a part of its name among the latest Decisions."""
     found = list(recorded().filter(placed_on=asked).values_list("placed_on", flat=True)[:1])
     if len(asked) >= _LEAST:
         lately = recorded().filter(pk__in=_newest()).filter(placed_on__icontains=asked)
@@ -149,7 +149,7 @@ def _nodes(asked: str) -> Iterator[SearchResult]:
 
 
 def _people(asked: str) -> Iterator[SearchResult]:
-    """Find somebody who did anything, by the whole name: parts of names of all accounts are for who sees accounts."""
+    """Find somebody who did anything, by the whole name: searching parts of names needs the permission to see accounts."""
     for name in AuditEvent.objects.filter(by=asked).values_list("by", flat=True)[:1]:
         yield SearchResult(name, "Person", reverse("person", args=[name]), "person")
 
@@ -164,7 +164,7 @@ def _newest() -> QuerySet[Decision, Any]:
 
 
 def _number(asked: str, word: str) -> int:
-    """Return the number that a text is, alone or behind its word; 0 for none."""
+    """Return the number in a text, alone or after its word; 0 for none."""
     text = asked.removeprefix(word).strip().removeprefix("#")
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST))
     return min(int(text), _LARGEST) if is_number else 0

@@ -32,7 +32,7 @@ _MOST_SIGN_INS = 10
 @admin.site.admin_view
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Show one's own account."""
+    """Show the user's own account."""
     user, now = person(request), timezone.now()
     tokens = Token.objects.filter(owner=user, revoked_at=None, expires_at__gt=now)
     signed_in = AuditEvent.objects.filter(thing_kind="Account", thing_name=user.get_username(), kind__in=_SIGN_INS)
@@ -56,14 +56,14 @@ def page(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @require_POST
 def end(request: HttpRequest, name: str) -> HttpResponse:
-    """End one of one's own sessions."""
+    """End one of the user's own sessions."""
     return _ended(request, end_sessions(person(request), this=request.session.session_key, name=name))
 
 
 @admin.site.admin_view
 @require_POST
 def end_others(request: HttpRequest) -> HttpResponse:
-    """End all of one's own sessions but this one."""
+    """End all of the user's own sessions except this one."""
     return _ended(request, end_sessions(person(request), this=request.session.session_key))
 
 
@@ -89,7 +89,7 @@ def _ended(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _how(request: HttpRequest, user: User) -> str:
-    """Return by what somebody signed in."""
+    """Return the method by which somebody signed in."""
     if "provider" in request.session.get(BACKEND_SESSION_KEY, "") and hasattr(user, "identity"):
         return f"at {settings.BERTH.oidc_name} ({user.identity.issuer}), which says your name and roles"
     return "by a password of this Berth"
@@ -100,7 +100,7 @@ def _has_password(user: User) -> bool:
 
 
 def _roles(user: User) -> list[dict[str, Any]]:
-    """Return somebody's roles, each with what it allows in words."""
+    """Return somebody's roles, each with its permissions in words."""
     found = [
         {"name": group.name, "may": words_of({each.codename for each in group.permissions.all()})}
         for group in user.groups.prefetch_related("permissions").order_by("name")

@@ -1,8 +1,8 @@
-"""Signing in at an OpenID Connect provider: who somebody is and what they may do there decides it here, each time anew.
+"""Signing in with an OpenID Connect provider: the provider decides who somebody is and which roles they have, at each sign-in.
 
-The flow itself (code, state, nonce, PKCE, signatures) is mozilla-django-oidc's. What it leaves to its users is here: the
-endpoints come from the provider's discovery document, the issuer and the audience of a token are compared, people are
-known by their subject, and roles come from a claim.
+mozilla-django-oidc implements the flow itself (code, state, nonce, PKCE, signatures). The parts that it leaves to its users
+are here: the endpoints come from the provider's discovery document, the issuer and the audience of a token are compared,
+people are identified by their subject, and roles come from a claim.
 """
 
 import logging
@@ -39,14 +39,14 @@ from policies.origin import coming_from, current_origin
 logger = logging.getLogger("berth.signin")
 
 ADMINISTRATOR = "Administrator"
-# What a provider may take for one answer.
+# The time that a provider may take for one answer.
 TIMEOUT_SECONDS = 10.0
 # How far its clock may be from ours.
 CLOCKS_APART_SECONDS = 60.0
 # OpenID Connect Core 2, ID Token.
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,255}")
 _NAME = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ſ@.+_-]{1,140}")
-# mozilla-django-oidc's settings that the discovery document has, and what they are called there.
+# mozilla-django-oidc's settings that come from the discovery document, with their names there.
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
     "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
@@ -59,12 +59,12 @@ _FAULTS = (requests.RequestException, SuspiciousOperation, jwt.PyJWTError)
 
 
 class ProviderError(SuspiciousOperation):
-    """The provider said something that can't be relied on. The text says what."""
+    """The provider's answer can't be trusted. The text says why."""
 
 
 @lru_cache(maxsize=1)
 def _document(issuer: str) -> Mapping[str, Any]:
-    """Return the provider's discovery document (OpenID Connect Discovery 1.0), read once; a fault is read again.
+    """Return the provider's discovery document (OpenID Connect Discovery 1.0), read once; after an error it is read again.
 
     Raises:
         requests.RequestException: the provider doesn't answer.
@@ -84,7 +84,7 @@ def _document(issuer: str) -> Mapping[str, Any]:
 
 
 def _members(said: Any, where: str) -> dict[str, Any]:
-    """Return what the provider said as the object that it has to be.
+    """Return the provider's answer, which has to be a JSON object.
 
     Raises:
         ProviderError: it is none.
@@ -109,12 +109,12 @@ def roles_of(claims: Mapping[str, Any], claim: str, roles: Iterable[tuple[str, s
 
 
 class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
-    """Who comes back from the provider with a code."""
+    """Authenticates people who come back from the provider with a code."""
 
     get_settings = staticmethod(_setting)
 
     def __init__(self) -> None:
-        # Not the parent's, which asks the provider: Django makes all backends for each password too, also while it is away.
+        # Not the parent's, which calls the provider: Django makes all backends for each password, too, even while it is unavailable.
         self.UserModel = get_user_model()
         self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
         self.OIDC_RP_CLIENT_SECRET = settings.OIDC_RP_CLIENT_SECRET
@@ -123,21 +123,21 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
 
     @property
     def OIDC_OP_TOKEN_ENDPOINT(self) -> str:  # noqa: N802  # the parent's names
-        """Return where a code becomes tokens."""
+        """Return the URL where a code is exchanged for tokens."""
         return str(_setting("OIDC_OP_TOKEN_ENDPOINT"))
 
     @property
     def OIDC_OP_USER_ENDPOINT(self) -> str:  # noqa: N802
-        """Return where claims are asked for."""
+        """Return the URL of the user info endpoint."""
         return str(_setting("OIDC_OP_USER_ENDPOINT"))
 
     @property
     def OIDC_OP_JWKS_ENDPOINT(self) -> str:  # noqa: N802
-        """Return where the provider's keys are."""
+        """Return the URL of the provider's keys."""
         return str(_setting("OIDC_OP_JWKS_ENDPOINT"))
 
     def authenticate(self, request: HttpRequest | None, **kwargs: Any) -> User | None:
-        """Return who signed in, or None: a code that isn't theirs, a provider that is away, nobody with a role."""
+        """Return who signed in, or None: for an invalid code, an unavailable provider, or a person without a role."""
         if request is None or "nonce" not in kwargs:
             return None
         try:
@@ -155,12 +155,12 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         return _members(super().get_userinfo(access_token, id_token, payload), self.OIDC_OP_USER_ENDPOINT)
 
     def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
-        """Return the provider's key for a token: the one that its header names; a provider with a single key need name none.
+        """Return the provider's key for a token: the one that its header names; a provider with a single key needn't name it.
 
-        Not the parent's, which takes each key to have a name, and one that doesn't say its algorithm to be of RS256.
+        The parent's method expects each key to have a name, and takes a key without an algorithm for RS256.
 
         Raises:
-            ProviderError: there is none, or the token is signed in another way than the setting says.
+            ProviderError: there is none, or the token is signed with another algorithm than the setting says.
         """
         header = jwt.get_unverified_header(token)
         if header.get("alg") != self.OIDC_RP_SIGN_ALGO:
@@ -187,20 +187,20 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         )
 
     def _verify_jws(self, payload: str, key: Any) -> dict[str, Any]:
-        """Return what a signed token says; of a provider whose clock is a little ahead it is of a moment to come."""
+        """Return the payload of a signed token. It may be issued slightly in the future, by a provider whose clock is ahead."""
         algorithms = [self.OIDC_RP_SIGN_ALGO]
         return jwt.decode(
             payload, key, algorithms=algorithms, leeway=CLOCKS_APART_SECONDS, options={"verify_aud": False}
         )
 
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
-        """Return what a token says.
+        """Return the payload of a token.
 
         Raises:
-            ProviderError: it is of another issuer, or for another client (OpenID Connect Core 1.0, section 3.1.3.7), or has no end.
+            ProviderError: it has another issuer or audience (OpenID Connect Core 1.0, section 3.1.3.7), or no expiry.
         """
         said: dict[str, Any] = super().verify_token(token, **kwargs)
-        # Claims that come signed have none; they are asked for without a nonce.
+        # Signed user info has no nonce; it is requested without one.
         if "nonce" in kwargs and "exp" not in said:
             message = "a token that never ends isn't taken"
             raise ProviderError(message)
@@ -218,7 +218,7 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         """Return the person's account with the roles that they have now.
 
         Raises:
-            ProviderError: the claims are somebody else's, or name none of Berth's roles.
+            ProviderError: the claims belong to somebody else, or name none of Berth's roles.
         """
         claims = self.get_userinfo(access_token, id_token, payload)
         if not _SUBJECT.fullmatch(str(payload.get("sub", ""))) or claims.get("sub") != payload["sub"]:
@@ -228,15 +228,15 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         return account(settings.BERTH.oidc_issuer, claims, roles)
 
     def get_user(self, user_id: Any) -> Any:
-        """Return the account of a session, unless it was made inactive since."""
+        """Return the account of a session, unless it has become inactive since."""
         return ModelBackend.get_user(self, user_id)
 
 
 def account(issuer: str, claims: Mapping[str, Any], roles: set[str]) -> User:
-    """Return the account of the person with these claims, made at their first time, with exactly these roles.
+    """Return the account of the person with these claims, created at the first sign-in, with exactly these roles.
 
     Raises:
-        ProviderError: they have no role, so that there is no account; one that was there has lost its roles.
+        ProviderError: they have no role, so no account is created; an existing one loses its roles.
     """
     provider = msgspec.structs.replace(current_origin(), via=f"the provider {issuer}"[:150])
     with transaction.atomic(), coming_from(provider):
@@ -261,9 +261,9 @@ def _bring_up_to_date(user: User, claims: Mapping[str, Any], roles: set[str]) ->
 
 
 def _free_name(claims: Mapping[str, Any]) -> str:
-    """Return a name that no account has: another's account is never taken over by its name, nor made to look like it.
+    """Return a name that no account has: nobody can take over another account by its name, or imitate it.
 
-    People may choose the name that a provider has of them. Letters that aren't Latin are taken from none: some look like these.
+    People may choose their name at a provider. Letters that aren't Latin are removed, since some look like Latin ones.
     """
     said = [_seen(claims.get(name)) for name in ("preferred_username", "email", "sub")]
     wanted = next(filter(_NAME.fullmatch, said), re.sub(r"[^A-Za-z0-9@.+_-]", "-", said[-1]))[:140]
@@ -278,7 +278,7 @@ def _free_name(claims: Mapping[str, Any]) -> str:
 
 
 def _seen(said: Any) -> str:
-    """Return of a claim what people see, in the form that Django keeps of names."""
+    """Return the visible characters of a claim, normalised as Django does for names."""
     text = unicodedata.normalize("NFKC", said) if isinstance(said, str) else ""
     return "".join(filter(str.isprintable, text)).strip()
 
@@ -293,7 +293,7 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
         self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Redirect there, or back with a message where it can't be asked."""
+        """Redirect to the provider, or back with a message if it can't be reached."""
         try:
             self.OIDC_OP_AUTH_ENDPOINT = _setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         except _FAULTS as fault:
@@ -310,13 +310,13 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
     get_settings = staticmethod(_setting)
 
     def login_failure(self) -> HttpResponse:
-        """Go back to the page of signing in, which says what it may have been."""
+        """Go back to the sign-in page, which names the possible causes."""
         messages.error(self.request, _FAILED.format(settings.BERTH.oidc_name.capitalize()))
         return HttpResponseRedirect(reverse("admin:login"))
 
 
 def signed_out_url(request: HttpRequest) -> str:
-    """Return where to go from signing out: to the provider's own page for it, where it has one."""
+    """Return the URL to go to after signing out: the provider's own sign-out page, if it has one."""
     login = request.build_absolute_uri(reverse("admin:login"))
     try:
         there = _document(settings.BERTH.oidc_issuer).get("end_session_endpoint")
@@ -329,5 +329,5 @@ def signed_out_url(request: HttpRequest) -> str:
 
 
 def button(_request: HttpRequest) -> dict[str, str]:
-    """Return what the page of signing in needs: the provider's name, empty where there is none."""
+    """Return the context of the sign-in page: the provider's name, empty where there is none."""
     return {"provider_name": settings.BERTH.oidc_name if settings.BERTH.oidc_issuer else ""}

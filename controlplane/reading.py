@@ -1,4 +1,4 @@
-"""Pages that only read see one Revision from the first look to the last."""
+"""Read-only pages see the same Revision throughout."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ _SAFE = {"GET", "HEAD"}
 
 
 class OneRevision:
-    """Middleware: what is live is asked for once a page, and a page mixes no two Revisions."""
+    """Middleware: the live Revision is read once for each page, so a page doesn't mix two Revisions."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

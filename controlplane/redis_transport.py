@@ -1,7 +1,7 @@
 """Celery's connection to Redis, which pauses between attempts while the server is a replica and refuses writes.
 
-Where a master became a replica, kombu v5.7.0 asks it for a lock as soon as it is connected, is refused, and leaves the connection open
-(transport/redis.py, on_poll_init). Celery connects anew at once: ten times a second, until no file can be opened any more.
+When a master has become a replica, kombu v5.7.0 requests a lock right after connecting, is refused, and leaves the connection open
+(transport/redis.py, on_poll_init). Celery reconnects at once: ten times a second, until the process runs out of file descriptors.
 """
 
 import time
@@ -13,10 +13,10 @@ _PAUSE_SECONDS = 1.0
 
 
 class Transport(redis.Transport):
-    """Closes a connection to a server that refuses, and pauses before Celery makes another."""
+    """Closes a connection to a server that refuses writes, and pauses before Celery opens another."""
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """Let the worker's loop wait for messages."""
+        """Register with the worker's event loop, to wait for messages."""
         try:
             super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call] # kombu has few types
         except self.channel_errors:
@@ -26,6 +26,6 @@ class Transport(redis.Transport):
 
 
 def use() -> None:
-    """Let Celery use it for Redis' URLs."""
+    """Make Celery use this transport for Redis URLs."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"

@@ -15,7 +15,7 @@ _HOLD, _LIFT = ("make_legalhold",), ("lift_legalhold",)
 _OF_AUDITORS = ("see_addresses", "export_evidence")
 _SEEN_APPS = ("policies", "scheduler")
 
-# What each role may do besides seeing everything.
+# The permissions of each role besides seeing everything.
 ROLES: dict[str, tuple[str, ...]] = {
     "Operator": (*_EDITED, *_EDITED_ROWS, *_PRIORITY_CLASSES, "publish", *_RUN, *_HOLD),
     "Approver": ("publish", "approve", *_HOLD, *_LIFT),
@@ -25,7 +25,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 
 def make_roles(**_: Any) -> None:
-    """Make the groups, and give each exactly its permissions. Runs after every migration."""
+    """Create the groups, and give each exactly its permissions. Runs after every migration."""
     with unrecorded():
         _make_roles()
 
@@ -38,7 +38,7 @@ def _make_roles() -> None:
         group.permissions.set([*seen, *done])
 
 
-# What rights are in words, in the order in which people ask for them.
+# Permissions in words, in the order in which people look for them.
 _WORDS = {
     "change_ruleset": "edit rule sets, Assignments and PriorityClasses, by way of Changes; pause, resume, exempt Pods",
     "approve": "approve and reject Changes, but none that they edited",
@@ -56,7 +56,7 @@ _WORDS = {
 
 
 def words_of(codenames: Collection[str]) -> list[str]:
-    """Return in words what these rights allow."""
+    """Return in words what these permissions allow."""
     sees = any(name.startswith("view_") for name in codenames)
     looks = ["see rule sets, Assignments, Changes, Revisions, Decisions and who did what"] if sees else []
     return [*looks, *(words for name, words in _WORDS.items() if name in codenames)]

@@ -1,4 +1,4 @@
-"""Where sessions are kept: Django's rows in the database, which know whose they are (`SESSION_ENGINE`)."""
+"""The session store: Django's rows in the database, with their accounts (`SESSION_ENGINE`)."""
 
 from typing import Any, cast
 
@@ -9,15 +9,15 @@ from controlplane.models import Session
 
 
 class SessionStore(db.SessionStore):
-    """Django's, over rows that name the account."""
+    """Django's store, with rows that name the account."""
 
     @classmethod
     def get_model_class(cls) -> type[Session]:
-        """Return the rows."""
+        """Return the model."""
         return Session
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
-        """Return the row of what a session holds."""
+        """Return the row for the data of a session."""
         row = cast("Session", super().create_model_instance(data))
         row.user_id = data.get(SESSION_KEY)
         return row

@@ -1,4 +1,4 @@
-"""A person's sessions: where each came from and since when, and ending them, which is written down."""
+"""A person's sessions: origin and start of each, and ending them, which is recorded."""
 
 import hashlib
 from collections.abc import Iterable
@@ -23,15 +23,15 @@ _LONGEST_AGENT = 300
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that lets somebody in.
+    """A valid session.
 
     Attributes:
-        name: what stands for it on pages: its key would let in whoever reads it.
+        name: its name on pages, since its key is a credential.
         since: when it began.
         until: when it ends by itself.
-        address: from where, as far as that is known.
-        agent: the browser, as it calls itself.
-        is_this: whether it is the one that asks.
+        address: the client's address, if known.
+        agent: the browser, by its User-Agent.
+        is_this: whether it is the session of the request.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin(request: HttpRequest) -> None:
-    """Note in a session that begins when and from where that is, and forget those that are over."""
+    """Store in a new session its start and origin, and delete expired sessions."""
     where = address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
     agent = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_AGENT]
     now = timezone.now()
@@ -52,23 +52,23 @@ def begin(request: HttpRequest) -> None:
 
 
 def sessions_of(user: User, this: str | None) -> list[Open]:
-    """Return an account's sessions, the newest first; those of a former password let nobody in.
+    """Return an account's valid sessions, the newest first; those from before a change of password are invalid.
 
     Args:
         user: the account.
-        this: the key of the session that asks.
+        this: the key of the present session.
     """
     found = [_open(row, data, this) for row, data in _rows(user)]
     return sorted(found, key=lambda each: (not each.is_this, -(each.since.timestamp() if each.since else 0)))
 
 
 def end_sessions(user: User, *, this: str | None, name: str = "") -> int:
-    """End one of an account's sessions, or all but the one that asks; return how many.
+    """End one of an account's sessions, or all except the present one; return how many.
 
     Args:
         user: the account.
-        this: the key of the session that asks; it goes on.
-        name: which, as `Open` has it; empty for all others.
+        this: the key of the present session, which is kept.
+        name: the session's name, as in `Open`; empty for all others.
     """
     with transaction.atomic():
         keys = [row.pk for row, _ in _rows(user) if row.pk != this and name in {"", _name(row.pk)}]

@@ -15,10 +15,10 @@ from unfold.forms import AdminOwnPasswordChangeForm, AuthenticationForm
 
 from controlplane.accounts import counted_address
 
-# Comparing a password takes a third of a second of a processor, whoever's it is, and one of the admin's eight threads: half of them
-# are for others. Within a minute so many wrong ones are compared of an address, of IPv6 a /64.
+# Comparing a password takes a third of a second of processor time, whether or not the account exists, and one of the admin's eight
+# threads: half of them are kept for other requests. The limit per minute is for the wrong passwords of one address (IPv6: a /64).
 AT_ONCE, OF_ADDRESS = 4, 30
-# The same for a wrong name, a wrong password and an account that is switched off: nobody learns here which accounts there are.
+# The same message for a wrong name, a wrong password and an inactive account, so that nobody learns which accounts exist.
 _WRONG = (
     "This name and password don't open an account; capitals count. Whoever manages accounts can set a new password."
 )
@@ -26,7 +26,7 @@ _TOO_MANY = "Too many passwords are being tried. Try again in some seconds; in a
 
 
 class Turns:
-    """Bounds how many passwords are compared. For all threads of a process."""
+    """Limits how many passwords are compared, for all threads of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,10 +38,10 @@ class Turns:
 
     @contextmanager
     def comparing(self, address: str, minute: int) -> Iterator[None]:
-        """Let a password be compared within. It counts as a wrong one where that ends by an exception.
+        """Enclose the comparison of a password. It counts as wrong if the block ends with an exception.
 
         Raises:
-            ValidationError: too many are, or were of this address.
+            ValidationError: too many comparisons are running, or this address had too many wrong passwords.
         """
         with self._lock:
             if minute != self._minute:
@@ -66,12 +66,12 @@ TURNS = Turns()
 
 
 class SignInForm(AuthenticationForm):  # type: ignore[misc] # Unfold has no types
-    """Unfold's, with bounds, and with words that say what to do."""
+    """Unfold's form, with limits, and with messages that say what to do."""
 
     error_messages = {**AuthenticationForm.error_messages, "invalid_login": _WRONG}
 
     def clean(self) -> Any:
-        """Compare the password where it may be compared."""
+        """Compare the password, within the limits."""
         with TURNS.comparing(counted_address(self.request), int(time.monotonic() // 60)):
             return super().clean()
 

@@ -13,7 +13,7 @@ from scheduler.notices.inbox import MOST_COUNTED, unread_count
 # A page's title, its icon, the name of its URL, and the permission to see it; "" for none.
 _Page = tuple[str, str, str, str]
 
-# What the sidebar holds, in the order of work: groups, each with its title and pages.
+# The contents of the sidebar, in the order of work: groups, each with its title and pages.
 _GROUPS: Final[tuple[tuple[str, tuple[_Page, ...]], ...]] = (
     ("", (("Home", "anchor", "admin:index", ""), ("Inbox", "inbox", "inbox", ""))),
     (
@@ -67,13 +67,13 @@ _GROUPS: Final[tuple[tuple[str, tuple[_Page, ...]], ...]] = (
         ),
     ),
 )
-# What the sidebar leaves out.
+# Pages that aren't in the sidebar.
 _ELSEWHERE: Final[tuple[_Page, ...]] = (
     ("Decision gaps", "report", "admin:scheduler_decisiongap_changelist", "scheduler.view_decisiongap"),
     ("Dead letters", "report", "admin:scheduler_deadletter_changelist", "scheduler.view_deadletter"),
     ("Legal holds", "gavel", "legal_holds", "scheduler.view_legalhold"),
 )
-# Where a request keeps how much of the inbox is unread.
+# The request attribute with the number of unread notices.
 _UNREAD = "berth.unread"
 
 
@@ -92,7 +92,7 @@ def script(_request: HttpRequest) -> str:
     return static("berth/berth.js")
 
 
-# After "g": the letter of a page's name that nobody else has; what is set up once has a capital.
+# The key after "g" for each page: a letter of its name that no other page uses; pages for one-time setup have a capital.
 KEYS = {
     "admin:index": "h",
     "admin:policies_ruleset_changelist": "r",
@@ -125,7 +125,7 @@ KEYS = {
 
 
 def keys(request: HttpRequest) -> dict[str, Any]:
-    """Return what "g" and a letter lead to, of the pages that this person sees: a context of every page."""
+    """Return the pages that "g" and a letter lead to, among those that this person may see, for the context of every page."""
     return {"keys": SimpleLazyObject(lambda: _keys(request))}
 
 
@@ -143,13 +143,13 @@ def _url(name: str) -> str:
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the sidebar: what this person may see, in the order of work."""
+    """Return the sidebar: the pages that this person may see, in the order of work."""
     shown = [(title, _items(request, items)) for title, items in _GROUPS]
     return [{"title": title, "separator": bool(title), "items": items} for title, items in shown if items]
 
 
 def elsewhere(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the pages that the sidebar leaves out, of those that this person may see: Ctrl-K finds them by their names."""
+    """Return the pages outside the sidebar that this person may see: Ctrl-K finds them by their names."""
     return _items(request, _ELSEWHERE)
 
 
@@ -162,7 +162,7 @@ def _items(request: HttpRequest, items: Iterable[_Page]) -> list[dict[str, Any]]
 
 
 def _badge(request: HttpRequest) -> dict[str, str]:
-    """Return what stands beside the inbox: how much of it is unread. A page builds its navigation twice, and asks once."""
+    """Return the badge of the inbox: the number of unread notices. A page builds its navigation twice, with one query."""
     unread = request.META.get(_UNREAD)
     if unread is None:
         unread = request.META[_UNREAD] = unread_count(request.user.pk) if request.user.pk else 0

@@ -1,4 +1,4 @@
-"""The start of a process that has no heartbeat is written down as soon as the database can be reached, and what is wrong on the way there."""
+"""Records the start of a process without a heartbeat as soon as the database can be reached, and logs what prevents it."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ _AGAIN_SECONDS = 5.0
 
 
 def record_start_of(role: str) -> None:
-    """Write it in a thread of its own: a start waits for no database."""
+    """Record the start in a separate thread, so that a process starts without waiting for the database."""
     threading.Thread(target=_until_written, args=[role], name="berth-start", daemon=True).start()
 
 
@@ -33,8 +33,8 @@ def _until_written(role: str) -> None:
 
 
 def written(name: str, role: str) -> bool:
-    """Write down that a process began; False where the database doesn't take it now."""
-    # Imported here: Django's apps are there by now, and aren't when wsgi and celery import this module.
+    """Record that a process started; False if the database doesn't accept it now."""
+    # Imported here: Django's apps are loaded now, and aren't when wsgi and celery import this module.
     from policies import publishing
 
     try:

@@ -1,16 +1,16 @@
-"""Under which name static files are served: one that changes with any of them."""
+"""The URL prefix of static files: it changes when any of them changes."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 
-# Those whose static files pages load beside Berth's own.
+# Packages whose static files pages load besides Berth's own.
 _PACKAGES = ("django", "django-unfold")
 
 
 def digest_of_statics(folders: Iterable[Path]) -> str:
-    """Return a short digest of the files in some folders, by name and content, and of the packages that bring more."""
+    """Return a short digest of the names and contents of the files in some folders, and of the versions of packages with static files."""
     found = blake2b(digest_size=6)
     for package in _PACKAGES:
         found.update(f"{package} {version(package)}\n".encode())

@@ -1,17 +1,17 @@
-"""How much is written down of what anybody can do again and again: each of the first times, then each doubling."""
+"""Limits the records of acts that anybody can repeat: each of the first times is recorded, then each doubling."""
 
 import threading
 from collections import Counter
 
-# Of one address within a minute, and of all addresses together.
+# How many are recorded of one address within a minute, and of all addresses together.
 EACH_OF_FIRST = 10
 EACH_OF_FIRST_IN_ALL = 60
-# Addresses counted apart within a minute; all others are counted as one.
+# How many addresses are counted separately within a minute; all others are counted as one.
 MOST_ADDRESSES = 256
 
 
 class Tally:
-    """Counts what happens within a minute, by address. For all threads of a process."""
+    """Counts the acts within a minute, by address. For all threads of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,9 +22,9 @@ class Tally:
         self._minute, self._written, self._of = 0, 0, Counter[str]()
 
     def count(self, address: str, minute: int) -> tuple[int, bool]:
-        """Count one more; returns which of its minute it is from there, and whether it is to be written down.
+        """Count one more; returns its number in the minute for this address, and whether to record it.
 
-        However many there are from however many addresses, some seventy are within a minute.
+        However many acts and addresses there are, some seventy are recorded in a minute.
         """
         with self._lock:
             if minute != self._minute:
@@ -43,5 +43,5 @@ def _is_told(number: int, each_of_first: int) -> bool:
     return number <= each_of_first or number.bit_count() == 1
 
 
-# What befalls accounts at the page where anybody can try. AuditEvents are kept for good; the log has a line for each time.
+# Failed sign-ins, which anybody can cause. AuditEvents are kept for ever; the log has a line for each attempt.
 UNKNOWN = Tally()

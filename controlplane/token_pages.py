@@ -1,4 +1,4 @@
-"""The page of tokens: one's own, and for administrators everybody's; making one, which shows its secret once, and revoking."""
+"""The page of tokens: the user's own, and for administrators all; making a token, whose secret is shown once, and revoking."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ _SCOPES = [
 
 
 class TokenForm(forms.Form):
-    """What a token is for, and what it may."""
+    """The purpose of a token, and its permissions."""
 
     name = forms.CharField(
         max_length=50, widget=UnfoldAdminTextInputWidget(), help_text="What it is for, such as a pipeline."
@@ -75,14 +75,14 @@ def _listed(text: str) -> list[str]:
 @admin.site.admin_view
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Show tokens, those that let somebody in first."""
+    """Show tokens, active ones first."""
     return _page(request, TokenForm())
 
 
 @admin.site.admin_view
 @require_POST
 def make(request: HttpRequest) -> HttpResponse:
-    """Make a token for whoever asks. Its secret is in this answer and nowhere else: it isn't kept for another one."""
+    """Make a token for the user. Only this answer contains its secret, which isn't stored."""
     form = TokenForm(request.POST)
     if form.is_valid():
         owner = person(request)
@@ -99,7 +99,7 @@ def make(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @require_POST
 def revoke(request: HttpRequest, number: int) -> HttpResponse:
-    """Revoke one's own token; an administrator, anybody's."""
+    """Revoke one of the user's tokens; an administrator may revoke any."""
     token = _visible(request).filter(pk=number).first()
     if token is None:
         raise Http404

@@ -1,7 +1,7 @@
-"""Tokens of Kubernetes' ServiceAccounts, as the API server judges them: who sends one, and which roles that gives here.
+"""Tokens of Kubernetes ServiceAccounts, reviewed by the API server: who sends one, and which roles it gives in Berth.
 
-The API server is asked about each request anew (TokenReview, authentication.k8s.io/v1): what was revoked with its Pod or its
-ServiceAccount ends here at once. Of a token that was taken a digest is kept, in memory alone; of others nothing.
+Each request needs a new TokenReview by the API server (authentication.k8s.io/v1): a token that is revoked with its Pod or its
+ServiceAccount is refused at once. Only a digest of accepted tokens is kept, in memory; of others nothing.
 """
 
 import hashlib
@@ -31,29 +31,29 @@ from scheduler.cluster.errors import APIError
 logger = logging.getLogger("berth.tokens")
 
 PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
-# What a ServiceAccount's name begins with, as the API server says it: system:serviceaccount:NAMESPACE:NAME.
+# The prefix of a ServiceAccount's user name in the API server: system:serviceaccount:NAMESPACE:NAME.
 ACCOUNT: Final = "system:serviceaccount:"
 _ISSUER: Final = "kubernetes"
 _TIMEOUT_SECONDS = 5.0
 _MAX_VIA = 150
-# As long as the name of an account may be; a ServiceAccount's can be twice that.
+# The longest name of an account; a ServiceAccount's can be twice as long.
 _MAX_NAME = 150
-# Reviews within a minute of tokens that weren't taken before: of one address, of all, and at once. Each is a request to the API
-# server, and holds one of the admin's eight threads.
+# Limits on reviews of tokens that weren't accepted before: in a minute from one address, in a minute from all, and at once. Each is a
+# request to the API server, and occupies one of the admin's eight threads.
 OF_ADDRESS, IN_ALL, AT_ONCE = 30, 120, 4
 MOST_KNOWN = 1_000
 
 
 class AwayError(Exception):
-    """The API server can't be asked, or may not be; nobody knows whose token it is."""
+    """The API server can't be reached, or refuses the review; the owner of the token isn't known."""
 
 
 class TooOftenError(Exception):
-    """The API server isn't asked: so many others sent tokens that it hasn't taken."""
+    """The API server isn't called: it has rejected too many tokens."""
 
 
 class Strangers:
-    """Bounds how often the API server is asked for what anybody may send. Tokens that let somebody in last time aren't counted."""
+    """Limits the reviews of tokens, which anybody may send. Tokens that were accepted the last time aren't counted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,10 +66,10 @@ class Strangers:
 
     @contextmanager
     def asking(self, token: str, address: str, minute: int) -> Iterator[None]:
-        """Let the API server be asked within, and remember whether the token lets somebody in.
+        """Enclose a review by the API server, and remember whether the token was accepted.
 
         Raises:
-            TooOftenError: of this address, or of all, too many ask.
+            TooOftenError: there are too many reviews for this address, or for all.
         """
         digest = hashlib.sha256(token.encode()).digest()
         with self._lock:
@@ -130,11 +130,11 @@ def _client(kubeconfig: str) -> Client:
 
 
 def service_account_of(token: str, audience: str, client: Client) -> str:
-    """Return the ServiceAccount that a token is of, as NAMESPACE/NAME.
+    """Return the ServiceAccount of a token, as NAMESPACE/NAME.
 
     Raises:
-        RefusedError: it isn't valid, isn't for this audience, or is nobody's that has a namespace.
-        AwayError: nobody can say.
+        RefusedError: it isn't valid, isn't for this audience, or doesn't belong to a ServiceAccount.
+        AwayError: the API server can't review it.
     """
     asked = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -148,7 +148,7 @@ def service_account_of(token: str, audience: str, client: Client) -> str:
         logger.warning("a token couldn't be reviewed", extra={"fault": str(error)})
         message = "The API server can't be asked about this token now; the log says why."
         raise AwayError(message) from error
-    # A server that doesn't know audiences names none, and has checked none.
+    # A server that doesn't support audiences returns none, and has checked none.
     if not status.authenticated or audience not in status.audiences:
         message = f"Kubernetes knows no such token for the audience {audience}."
         raise RefusedError(message)
@@ -160,7 +160,7 @@ def service_account_of(token: str, audience: str, client: Client) -> str:
 
 
 def roles_of(account: str, roles: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the roles of a ServiceAccount NAMESPACE/NAME: each pattern is of both, and its `*` stays within one of them."""
+    """Return the roles of a ServiceAccount NAMESPACE/NAME: each pattern has both parts, and a `*` matches within one part."""
     namespace, _, name = account.partition("/")
     return {
         role
@@ -170,16 +170,16 @@ def roles_of(account: str, roles: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def caller_of_review(token: str, address: str) -> Caller:
-    """Return who a token of a ServiceAccount lets in: an account of its own, with the roles that the settings give it now.
+    """Return the caller of a ServiceAccount token: an account of its own, with the roles that the settings now give it.
 
     Args:
-        token: what was sent.
-        address: by which callers are counted whose token wasn't taken before.
+        token: the token that was sent.
+        address: the address by which callers with unknown tokens are counted.
 
     Raises:
-        RefusedError: nobody.
-        AwayError: nobody can say.
-        TooOftenError: the API server isn't asked.
+        RefusedError: the token isn't accepted.
+        AwayError: the API server can't review it.
+        TooOftenError: the API server isn't called.
     """
     berth = settings.BERTH
     with STRANGERS.asking(token, address, int(time.monotonic() // 60)):
@@ -210,14 +210,14 @@ def _account(name: str, roles: set[str]) -> User:
 
 
 def _new(subject: str) -> Identity:
-    """Make the account, which nobody signs in to: it has no password, and no page is for it."""
+    """Create the account. Nobody can sign in to it: it has no password."""
     username = _short(subject)
     try:
         with transaction.atomic():
             user = User.objects.create_user(username)
             return Identity.objects.create(user=user, issuer=_ISSUER, subject=subject)
     except IntegrityError:
-        # Two requests of a new ServiceAccount at once; or somebody's account is called so, and is theirs.
+        # Two concurrent requests of a new ServiceAccount; or a person's account has this name, and stays theirs.
         found = Identity.objects.select_related("user").filter(issuer=_ISSUER, subject=subject).first()
         if found is None:
             message = f"Another account is called {username}: rename it."
@@ -226,7 +226,7 @@ def _new(subject: str) -> Identity:
 
 
 def _short(subject: str) -> str:
-    """Return an account's name for a ServiceAccount: a long one's beginning, with a digest by which it is this one's alone."""
+    """Return an account's name for a ServiceAccount: a long name is truncated, with a digest that makes it unique."""
     if len(subject) <= _MAX_NAME:
         return subject
     digest = hashlib.sha256(subject.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Tokens: made, shown once, found by their secret at each request, revoked; what becomes of them is written down."""
+"""Tokens: made, shown once, found by their secret at each request, and revoked; all of this is recorded."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -21,11 +21,11 @@ from policies.scopes import SCOPES, pattern_faults
 
 logger = logging.getLogger("berth.tokens")
 
-# How each secret begins: programs that look for secrets in files know it by that.
+# The prefix of each secret, by which secret scanners recognise it.
 MARK: Final = "berth_"
 DEFAULT_DAYS: Final = 90
 _MAX_NAME = 50
-# What is written of a use, is written this often at most: a use is no reason for a write.
+# The last use of a token is written at most this often, so that not every use causes a write.
 _NOTED_EVERY = timedelta(minutes=1)
 _keys = KeyGenerator()
 
@@ -39,11 +39,11 @@ class TokenError(Exception):
 
 
 class RefusedError(Exception):
-    """A secret lets nobody in; the text says why, and holds nothing of it."""
+    """A secret isn't accepted; the text says why, and contains no part of it."""
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who a secret lets in: the account as it may be seen by it, and for whom `policies.publishing` acts."""
+    """The caller of a secret: the account with the token's permissions, and the actor for `policies.publishing`."""
 
     holder: Holder
     acts: OnBehalf
@@ -60,17 +60,17 @@ def make_token(
     rule_sets: Sequence[str] = (),
     namespaces: Sequence[str] = (),
 ) -> tuple[Token, str]:
-    """Make a token, and return its secret: it is nowhere else.
+    """Make a token, and return its secret, which isn't stored.
 
     Raises:
-        TokenError: with everything that is wrong.
+        TokenError: with every fault.
     """
     name = name.strip()
     if faults := _faults(name, owner, scopes, days, (*rule_sets, *namespaces)):
         raise TokenError(faults)
     key, prefix, hashed = _keys.generate()
     with transaction.atomic():
-        # Two who make one of the same name wait for each other here.
+        # Concurrent requests for the same name wait for each other here.
         User.objects.select_for_update().get(pk=owner.pk)
         Token.objects.filter(owner=owner, name=name, revoked_at=None, expires_at__lte=now).update(
             revoked_at=now, revoked_by=publishing.name_of(by)
@@ -107,7 +107,7 @@ def _faults(name: str, owner: User, scopes: Collection[str], days: int, patterns
 
 
 def revoke_token(*, token: Token, by: By, now: datetime) -> bool:
-    """Revoke a token: the next request with it is refused, in every process. False where somebody had revoked it."""
+    """Revoke a token: the next request with it is refused, in every process. False if it was revoked already."""
     with transaction.atomic():
         done = Token.objects.filter(pk=token.pk, revoked_at=None).update(
             revoked_at=now, revoked_by=publishing.name_of(by)
@@ -118,10 +118,10 @@ def revoke_token(*, token: Token, by: By, now: datetime) -> bool:
 
 
 def caller_of(secret: str, *, now: datetime) -> Caller:
-    """Return who a secret lets in now. It is looked up each time: what is revoked is refused from the next request on.
+    """Return the caller of a secret. It is looked up each time, so a revoked token is refused from the next request on.
 
     Raises:
-        RefusedError: nobody.
+        RefusedError: the secret isn't accepted.
     """
     key = secret.removeprefix(MARK)
     token = Token.objects.select_related("owner").filter(prefix=key.partition(".")[0]).first()
@@ -154,7 +154,7 @@ def _note_use(token: Token, now: datetime) -> None:
 
 
 def _note_refusal(token: Token, why: str, now: datetime) -> None:
-    """Write down that somebody used what is over: who holds it still, wants to know; once a minute at most."""
+    """Record, at most once a minute, the use of a revoked or expired token, so that its owner learns of it."""
     logger.warning("a token was refused", extra={"token": str(token), "why": why, "address": current_origin().address})
     stale = Q(refused_at=None) | Q(refused_at__lte=now - _NOTED_EVERY)
     with transaction.atomic():

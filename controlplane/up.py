@@ -1,7 +1,7 @@
-"""`make up`: everything that Berth is, on this machine, until Ctrl-C.
+"""`make up`: runs all of Berth on this machine, until Ctrl-C.
 
 Starts Redis, the admin, the extender, a worker, the binder, beat and a local Kubernetes cluster, each in its own process, and
-starts again what dies. The admin is up in seconds; the cluster, which has to be built the first time, comes later.
+restarts those that die. The admin is up in seconds; the cluster, which has to be built the first time, comes later.
 `BERTH_KUBECONFIG` names an existing cluster to use in place of the local one.
 """
 
@@ -27,24 +27,24 @@ from controlplane.env import BASE_DIR
 
 HOST = "127.0.0.1"
 SCHEDULER_CONFIG = BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml"
-# Where that file has kube-scheduler look for the extender.
+# The extender's address in that file.
 _SHIPPED_URL = f"http://{HOST}:8010"
 _LAST_PORT = 65_535
 START_SECONDS = 60.0
-# How long a child that died young waits before it is started again; one that ran for longer is started at once.
+# How long to wait before restarting a child that died young; one that ran for longer is restarted at once.
 RESTART_SECONDS = 1.0
 
 YOUNG_SECONDS = 10.0
 STOP_SECONDS = 20.0
-# With which the local cluster ends where a file that it was given can't be used: starting it again doesn't help.
+# The exit code of the local cluster if a file that it was given can't be used: a restart doesn't help.
 _UNUSABLE_FILE = 3
 _ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
 _CELERY = [sys.executable, "-m", "celery", "-q", "-A", "controlplane"]
 _PR_SET_PDEATHSIG = 1
-# Below those of the local cluster, which begin at 20000, and of outgoing connections.
+# Ports below those of the local cluster, which begin at 20000, and of outgoing connections.
 _FIRST_PORT, _PORTS = 10_240, 9_760
-# Descriptors that keep ports for this process between choosing one and listening on it; the oldest are listened on, or were given up.
+# Descriptors that reserve ports for this process between choosing and listening; the oldest ones are in use or abandoned by now.
 _MOST_CLAIMS = 100
 _claims: deque[int] = deque()
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -67,9 +67,9 @@ def _die_with_parent() -> None:
 
 
 class Child:
-    """A process that is started again when it dies. Its output goes to `logs/NAME.log`, or to `on_line` as well.
+    """A process that is restarted when it dies. Its output goes to `logs/NAME.log`, and to `on_line` if given.
 
-    Where it ends with the code `for_good` it isn't, and `on_end` is called.
+    If it ends with the code `for_good` it isn't restarted, and `on_end` is called.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class Child:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 - nothing but one system call
-                    # A group of its own: Ctrl-C reaches `make up` alone, which ends its children in order. Not a session: the
-                    # kernel's autogroups would give each the same share, and who is nice wouldn't go behind the extender.
+                    # A process group of its own: Ctrl-C reaches only `make up`, which ends its children in order. Not a session: the kernel's
+                    # autogroups would give each child the same share of CPU, and niced ones wouldn't yield to the extender.
                     process_group=0,
                 )
                 began = time.monotonic()
@@ -157,7 +157,7 @@ class Child:
 
 
 def free_port() -> int:
-    """Return a TCP port of this machine that nothing has. Not one that outgoing connections get: who is started anew needs it again."""
+    """Return a free TCP port of this machine, outside the range of outgoing connections: a restarted process needs it again."""
     while True:
         port = _FIRST_PORT + secrets.randbelow(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ def free_port() -> int:
 
 
 def _claim(port: int) -> None:
-    """Keep a port from others that choose one at the same time, as two runs of tests do: nothing listens on it yet.
+    """Reserve a port against concurrent choosers, such as two runs of tests: nothing listens on it yet.
 
     Raises:
         OSError: another process has chosen it.
@@ -286,8 +286,8 @@ class Up:
             [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"],
             {"BERTH_EXTENDER_BIND": extender},
         )
-        # Nobody reads Celery's heartbeats, nor what workers tell each other (mingle), and one whose Redis goes at its first of
-        # either waits for it past SIGTERM.
+        # Nothing reads Celery's heartbeats, nor the workers' messages to each other (mingle). A worker that loses Redis during its
+        # first one would wait for it past SIGTERM.
         queues = ["-P", "threads", "-c", "4", "-Q", "ingest,ops", "--without-heartbeat", "--without-mingle"]
         self._child("worker", [*_CELERY, "worker", *queues])
         if not self._options.without_binder:
@@ -327,7 +327,7 @@ class Up:
         self._stop.set()
 
     def _write_scheduler_config(self) -> Path:
-        """Write what kube-scheduler is told where nobody chose it: the shipped file, with the port that the extender has here."""
+        """Write kube-scheduler's default configuration: the shipped file, with the extender's actual port."""
         shipped = SCHEDULER_CONFIG.read_text()
         path = self.state / "kube-scheduler.yaml"
         _write_to_owner(path, shipped.replace(_SHIPPED_URL, f"http://{HOST}:{self._options.extender_port}"))
@@ -363,7 +363,7 @@ class Up:
         folder = self.state / "redis"
         folder.mkdir(exist_ok=True)
         options = {"port": self.redis_port, "bind": HOST, "dir": f'"{folder}"', "appendonly": "yes", "save": '""'}
-        # In a file: the arguments of a process can be read by everybody on the machine.
+        # In a file: everybody on the machine can read the arguments of a process.
         configuration = folder / "redis.conf"
         lines = [*(f"{name} {value}" for name, value in options.items()), f"requirepass {self._redis_password}"]
         _write_to_owner(configuration, "\n".join(lines) + "\n")
@@ -395,7 +395,7 @@ class Up:
             raise StartError(message)
 
     def _end_all(self) -> None:
-        """End in reverse order: the cluster first, Redis last, so that nobody loses what they still need."""
+        """End the children in reverse order: the cluster first, Redis last, so that none loses a service that it still needs."""
         deadline = time.monotonic() + STOP_SECONDS
         for child in reversed(self.children):
             child.stop()
@@ -403,14 +403,14 @@ class Up:
 
 
 def _keep_to_owner(state: Path) -> None:
-    """Let nobody else read what this process and its children write, nor what former versions left readable."""
+    """Make files of this process and its children private, including those that former versions left readable."""
     os.umask(0o077)
     for path in (*state.glob("berth.sqlite3*"), *state.glob("logs/*"), *(state / "redis").rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def _write_to_owner(path: Path, text: str) -> None:
-    """Write a file for its owner alone, also where a former start left one that others may read, or hold open."""
+    """Write a private file, even if an earlier start left one that others may read, or hold open."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(text)

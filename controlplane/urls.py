@@ -8,10 +8,10 @@ from mozilla_django_oidc.views import OIDCLogoutView
 
 from controlplane import health, openapi, palette, profile_pages, token_pages
 
-# Its pages register themselves when they are imported. Only who has these URLs needs them.
+# The pages register themselves when they are imported. Only processes with these URLs need them.
 admin.autodiscover()
 
-# Before the admin's own: signing out there signs out at the provider too.
+# Before the admin's own URL: this sign-out also signs out at the provider.
 _provider = [
     path("admin/logout/", OIDCLogoutView.as_view()),
     path("oidc/", include("mozilla_django_oidc.urls")),
@@ -34,7 +34,7 @@ urlpatterns = [
     path("admin/tokens/make/", token_pages.make, name="token_make"),
     path("admin/tokens/<int:number>/revoke/", token_pages.revoke, name="token_revoke"),
     path("admin/", admin.site.urls),
-    # First: changes/apply is none of the numbers of Changes, which come after it.
+    # First, so that changes/apply isn't taken for the number of a Change.
     path("api/v1/", include("scheduler.api.urls")),
     path("api/v1/", include("policies.api.urls")),
     path("api/schema/", openapi.schema, name="schema"),

@@ -143,7 +143,7 @@ def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_
 
 
 def holds_schedule(change: Change) -> bool:
-    """Return whether nobody has edited a Change since it was scheduled, not even with an edit undone later: else the clock doesn't publish it."""
+    """Return whether nobody has edited a Change since it was scheduled, be it undone later: else the clock doesn't publish it."""
     armed = _armed(change)
     return armed is not None and _edited_since(change, armed) is None
 

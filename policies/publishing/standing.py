@@ -278,7 +278,7 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
 
 
 def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
-    """Return the approvals of a Change's current content. An edit, a rebase, a rejection, a moved base or an emergency ends earlier ones."""
+    """Return the approvals of the current content. An edit, a rebase, a rejection, a moved base or an emergency ends earlier ones."""
     ended = max((event.pk for event in events if event.act in ChangeEvent.ENDS_APPROVALS), default=0)
     return [
         event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > ended
@@ -286,7 +286,7 @@ def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[Chang
 
 
 def _lapsed(change: Change, given: Iterable[ChangeEvent]) -> dict[ChangeEvent, str]:
-    """Return the approvals that no longer count, each with the reason: the person may not approve now. A published Change stays approved."""
+    """Return the approvals of people who may not approve now, each with the reason. A published Change stays approved."""
     if change.state not in lifecycle.OPEN:
         return {}
     return {event: why for event in given if (why := _why_not(event.by_user))}
