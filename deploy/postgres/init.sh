@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run once by the image of PostgreSQL, when its volume is empty: makes Berth's two roles with the passwords from their files.
+# The PostgreSQL image runs this once, when its volume is empty: it creates Berth's two roles with the passwords from their files.
 set -eu
 psql --set ON_ERROR_STOP=1 --quiet --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" <<'SQL'
 \i /berth/roles.sql

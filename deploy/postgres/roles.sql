@@ -1,8 +1,8 @@
--- The two roles of Berth's database, for PostgreSQL 15 and later. Run by a superuser in the database, once or again:
+-- The two roles of Berth's database, for PostgreSQL 15 and later. A superuser runs this in the database; it may be repeated:
 --   psql -d berth -f deploy/postgres/roles.sql
--- berth_owner owns the tables and migrates. berth_app is what Berth's processes run as: it reads and writes rows, and can't
--- change, switch off or drop what keeps Revisions and frozen versions as they are (tables, triggers, functions).
--- Give both a password: ALTER ROLE berth_app PASSWORD '…';
+-- berth_owner owns the tables and migrates. Berth's processes connect as berth_app: it reads and writes rows, and can't
+-- alter, disable or drop the tables, triggers and functions that keep Revisions and frozen versions unchanged.
+-- Set a password for both: ALTER ROLE berth_app PASSWORD '…';
 DO $$
 DECLARE
     role_name text;
@@ -14,7 +14,7 @@ BEGIN
         END IF;
         EXECUTE format('ALTER ROLE %I NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', role_name);
     END LOOP;
-    -- What was made by another role before, an older Berth's superuser, is the owner's from now on.
+    -- Objects that another role made before, such as an older Berth's superuser, now belong to the owner.
     FOR thing IN SELECT c.oid::regclass AS name, c.relkind FROM pg_class c
         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm') LOOP
         EXECUTE format('ALTER TABLE %s OWNER TO berth_owner', thing.name);
@@ -31,7 +31,7 @@ GRANT USAGE, CREATE ON SCHEMA public TO berth_owner;
 GRANT USAGE ON SCHEMA public TO berth_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO berth_app;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO berth_app;
--- What was done is only added to; a migration takes the same from a role that is there before the table.
+-- Records of acts are append-only; a migration revokes the same from a role that exists before the table.
 DO $$
 BEGIN
     IF to_regclass('public.policies_auditevent') IS NOT NULL THEN
