@@ -1,4 +1,4 @@
-"""Rows of what operators decide. Plain: fields, constraints and one-row predicates; `policies.publishing` changes them."""
+"""Models of rules and Changes: only fields, constraints and one-row predicates; `policies.publishing` changes the rows."""
 
 from policies.models.assignment import Assignment
 from policies.models.audit import AuditEvent

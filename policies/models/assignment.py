@@ -7,7 +7,7 @@ from policies.models.ruleset import NAME_MAX_LENGTH, RuleSet, validate_name
 
 
 class Assignment(models.Model):
-    """A match and the rule set it gives. Rows are what is wanted; the Revision is what is live."""
+    """A match and its rule set. Rows hold the wanted state; the Revision is the live state."""
 
     class Mode(models.TextChoices):
         """Whether the rule set decides."""

@@ -16,7 +16,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class _Clock:
-    """The time of ids in this process: never the same twice, never back."""
+    """The time of ids in this process: strictly increasing."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,12 +32,12 @@ _clock = _Clock()
 
 
 def time_ordered_id(now: datetime) -> uuid.UUID:
-    """Return a new id that sorts by time: UUID version 7, with the microseconds behind its milliseconds (RFC 9562, 6.2)."""
+    """Return a new id that sorts by time: UUID version 7, with microseconds after its milliseconds (RFC 9562, 6.2)."""
     return _id_at(_clock.next(now), secrets.randbits(62))
 
 
 def first_id_at(at: datetime) -> uuid.UUID:
-    """Return the smallest id of a time: those from then on are greater or equal."""
+    """Return the smallest id of a time: later ids are greater or equal."""
     return _id_at((at - _EPOCH) // _MICROSECOND, 0)
 
 
@@ -58,7 +58,7 @@ def digest_of(values: object) -> str:
 
 
 class Kind(StrEnum):
-    """What is done beside the acts on a Change, whose kinds are `change.` and a ChangeEvent's act."""
+    """The kinds of acts besides those on a Change, whose kinds are `change.` and a ChangeEvent's act."""
 
     GATE_ASK = "gate.ask"
     GATE_SET = "gate.set"
@@ -112,8 +112,8 @@ class Kind(StrEnum):
 class AuditEvent(models.Model):
     """One act. The database refuses changes and deletion.
 
-    `body` is what it says, canonical JSON to the byte; the columns repeat of it what is searched by. `policies.publishing.audit`
-    writes both in the transaction of the act.
+    `body` is its content as canonical JSON, to the byte; the columns repeat the members by which events are searched.
+    `policies.publishing.audit` writes both in the transaction of the act.
     """
 
     id = models.UUIDField(primary_key=True, editable=False, help_text="Sorts by time.")

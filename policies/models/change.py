@@ -12,12 +12,12 @@ from policies.models.revision import Revision, RevisionPart
 class Change(models.Model):
     """A set of edits that goes live as one Revision. Its number is its key.
 
-    What it makes is named by `digest`, which covers each edit and what was live when the edit was made. Approvals are for a
-    digest: whatever makes another one drops them, for good, as does what moves one of the things that it was made on.
+    `digest` identifies its result: it covers each edit and the edit's base, the content that was live when the edit was made.
+    Approvals are for a digest: a new digest drops them for good, and so does a publishing that moves one of the bases.
     """
 
     class State(models.TextChoices):
-        """Where it is between being written and being live."""
+        """The states from draft to live."""
 
         DRAFT = "draft", "draft"
         IN_REVIEW = "in_review", "in review"
@@ -89,7 +89,7 @@ class Change(models.Model):
 
 
 class ChangeEdit(models.Model):
-    """What a Change makes of one thing: its new content, or its removal."""
+    """The edit of one thing in a Change: its new content, or its removal."""
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="edits")
     kind = models.CharField(max_length=13, choices=RevisionPart.Kind)
@@ -117,25 +117,25 @@ class ChangeEdit(models.Model):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Kind and name of what it edits."""
+        """Kind and name of the thing that it edits."""
         return self.kind, self.name
 
 
 class _WithAccounts(models.Manager["ChangeEvent"]):
-    """Reads rows together with the accounts that they name."""
+    """Selects rows together with the accounts that they name."""
 
     def get_queryset(self) -> models.QuerySet["ChangeEvent"]:
         return super().get_queryset().select_related("by_user", "whom_user")
 
     def approvals(self) -> models.QuerySet["ChangeEvent"]:
-        """Return the approvals of what each Change makes now: those behind the last act that ends approvals."""
+        """Return the approvals of each Change's current content: those after the last act that ends approvals."""
         acts = Q(pk__gt=models.OuterRef("pk"), act__in=ChangeEvent.ENDS_APPROVALS)
         ended = ChangeEvent.objects.filter(acts, change=models.OuterRef("change"))
         return self.filter(~models.Exists(ended), act=ChangeEvent.Act.APPROVE, digest=models.F("change__digest"))
 
 
 class ChangeEvent(models.Model):
-    """What somebody did with a Change, and with which content of it. Rows are only added."""
+    """An act of somebody on a Change, with the content at that time. Rows are only added."""
 
     class Act(models.TextChoices):
         """What was done."""
@@ -158,8 +158,8 @@ class ChangeEvent(models.Model):
         EXPIRE = "expire", "took back"
         OVERTAKE = "overtake", "overtook it, which ends approvals"
 
-    # Approvals before one of these count no more, also where it is edited back to what was approved, or what it stands on goes back.
-    # What is published without them is approved afterwards: who may not approve any more by then didn't count, and counts no more.
+    # Approvals before one of these acts no longer count, even if an edit restores the approved content, or the base is restored.
+    # A Change published without approvals is approved afterwards: earlier approvals by people who may no longer approve don't count.
     ENDS_APPROVALS: ClassVar = (Act.EDIT, Act.REBASE, Act.REJECT, Act.OVERTAKE, Act.URGENT)
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="events")
@@ -194,19 +194,19 @@ class ChangeEvent(models.Model):
 
     @property
     def who(self) -> str:
-        """Return who did it by the name that the account has now: one that was renamed is the same person still."""
+        """Return who did it, by the account's present name: a renamed account is still the same person."""
         return self.by_user.get_username() if self.by_user else self.by
 
     @property
     def asked(self) -> str:
-        """Return who was asked for a review, by the name that the account has now."""
+        """Return who was asked for a review, by the account's present name."""
         return self.whom_user.get_username() if self.whom_user else self.whom
 
 
 class ReviewSetting(models.Model):
-    """How Changes have to be approved: all of them, or those that touch a rule set. Rows are only added; the newest holds.
+    """The approvals that all Changes need, or those that touch a rule set. Rows are only added; the newest one applies.
 
-    A row can only ask for more than the environment's settings do: of all that concern a Change, each has to be met.
+    A row can only require more than the environment's settings do: all settings that concern a Change have to be met.
     """
 
     rule_set = models.TextField(blank=True, default="", help_text="Whose Changes; empty for all of them.")

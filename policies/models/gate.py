@@ -7,10 +7,10 @@ from policies.models.change import Change
 
 
 class GateRun(models.Model):
-    """One run of the checks of a Change, bound to what the Change made then, on what was live, and by which engine."""
+    """One run of the checks of a Change, for the Change's content, the live state and the engine at that time."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """The progress of the run."""
 
         QUEUED = "queued", "queued"
         RUNNING = "running", "running"
@@ -61,13 +61,13 @@ class GateRun(models.Model):
 
 
 class GateSetting(models.Model):
-    """How much a check counts for Changes that touch a rule set. Rows are only added; the newest of a check holds.
+    """The level of a check for Changes that touch a rule set. Rows are only added; the newest one of a check applies.
 
-    A row can only ask for more than the installation does.
+    A row can only require more than the installation does.
     """
 
     class Level(models.TextChoices):
-        """What comes of what the check finds."""
+        """The consequence of a check's findings."""
 
         OFF = "off", "as the installation says"
         WARNING = "warning", "a warning"

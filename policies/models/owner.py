@@ -1,4 +1,4 @@
-"""Whose files things are kept in: the mark that repositories leave on what they bring in."""
+"""Which repository owns a thing: the mark that a repository sets on things that it applies."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,7 +8,7 @@ from policies.models.revision import RevisionPart
 
 
 class OwnerMark(models.Model):
-    """That a repository keeps a thing: others that bring it in are told whose it is. A thing without a row is nobody's."""
+    """A repository's ownership of a thing, which others that apply the thing are told. A thing without a row has no owner."""
 
     kind = models.CharField(max_length=13, choices=RevisionPart.Kind)
     name = models.TextField()

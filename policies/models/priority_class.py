@@ -1,4 +1,4 @@
-"""PriorityClasses: what is wanted, what was published, and what the API server has."""
+"""PriorityClasses: the wanted state, the published versions, and the API server's state."""
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -9,16 +9,16 @@ _LOWEST, _HIGHEST = -(2**31), 1_000_000_000
 
 
 class PriorityClass(models.Model):
-    """A PriorityClass as it is wanted. Rows are what is wanted; the Revision is what is live."""
+    """A PriorityClass in its wanted state; the Revision is the live state."""
 
     class PreemptionPolicy(models.TextChoices):
-        """Whether Pods of the class may have others removed."""
+        """Whether Pods of the class may preempt others."""
 
         PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority", "PreemptLowerPriority: may have Pods of lower priority removed"
         NEVER = "Never", "Never: goes first in the queue, but removes nobody"
 
     class DeletionPolicy(models.TextChoices):
-        """What becomes of the cluster's class when this one is taken out of what is live."""
+        """What happens to the cluster's class when this one is removed from the live state."""
 
         KEEP = "Keep", "Keep: it stays in the cluster"
         DELETE = "Delete", "Delete: it is deleted from the cluster, if Berth made it"
@@ -80,10 +80,10 @@ class PriorityClass(models.Model):
 
 
 class PriorityClassVersion(models.Model):
-    """One published state of a PriorityClass. Made by publishing; the database refuses changes of all but its state.
+    """One published state of a PriorityClass. Publishing creates it; the database refuses all changes except of its state.
 
-    It names the class by text: history outlives the row. `withdrawn` is the version that was live last of a class that
-    isn't in the live Revision any more.
+    It names the class by text, since history outlives the row. `withdrawn` marks the last live version of a class that
+    is no longer in the live Revision.
     """
 
     class State(models.TextChoices):
@@ -122,14 +122,14 @@ class PriorityClassVersion(models.Model):
 
 
 class ClusterPriorityClass(models.Model):
-    """A PriorityClass as the API server had it at the last look, and what became of the live one of this name.
+    """A PriorityClass in the API server at the last look, and the state of the live one of this name.
 
-    `version` is the live version that `state` is about; 0 for a class that isn't live. `overwrite` is set by who wants a
-    drifted class put back.
+    `version` is the live version to which `state` refers; 0 for a class that isn't live. `overwrite` requests that a
+    drifted class is reverted.
     """
 
     class State(models.TextChoices):
-        """What became of it."""
+        """The state of the live class in the cluster."""
 
         APPLIED = "applied", "applied"
         PENDING = "pending", "pending"
@@ -166,7 +166,7 @@ class ClusterPriorityClass(models.Model):
 
 
 class PriorityClassUser(models.Model):
-    """Pods of one workload that name a PriorityClass and have one priority, as they were counted when somebody last asked."""
+    """Pods of one workload that name a PriorityClass and have one priority, by the last count."""
 
     priority_class = models.CharField(max_length=NAME_MAX_LENGTH)
     namespace = models.TextField()
@@ -190,13 +190,13 @@ class PriorityClassUser(models.Model):
 
 
 class PriorityClassReplacement(models.Model):
-    """A class of the cluster that is deleted and made anew, for Kubernetes never changes its value: written before it is deleted.
+    """A class of the cluster that is deleted and recreated, since its value is immutable in Kubernetes. Written before the deletion.
 
-    Whoever finds one that isn't ended finishes it. `former` is what is put back where the API server refuses the new one.
+    A process that finds an unfinished row finishes it. `former` is restored if the API server refuses the new class.
     """
 
     class State(models.TextChoices):
-        """How far it is, or how it ended."""
+        """Its progress, or its outcome."""
 
         UNDER_WAY = "under way", "under way"
         DONE = "done", "done"
@@ -233,9 +233,9 @@ class PriorityClassReplacement(models.Model):
 
 
 class PriorityClassLook(models.Model):
-    """The one row by which one process at a time looks after PriorityClasses, and when the next look is due.
+    """The single row by which only one process at a time reconciles PriorityClasses, with the time of the next look.
 
-    `holder` names a look that holds it until `held_until`, by the database's clock; empty when nobody does.
+    `holder` names the look that holds it until `held_until`, by the database's clock; empty when none does.
     """
 
     id = models.IntegerField(primary_key=True, default=1)

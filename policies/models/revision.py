@@ -1,4 +1,4 @@
-"""Revisions: the whole published state, immutable and numbered, and the parts that they are made of."""
+"""Revisions: the whole published state, immutable and numbered, and the parts of Revisions."""
 
 from django.conf import settings
 from django.db import models
@@ -6,9 +6,9 @@ from django.db.models import Q
 
 
 class Revision(models.Model):
-    """One published state. The database refuses changes, deletion and a number out of turn.
+    """One published state. The database refuses changes, deletion and a number out of sequence.
 
-    What it holds are the RevisionParts of its number; `policies.publishing.load_revision` reads them.
+    Its content is the RevisionParts of its number; `policies.publishing.load_revision` reads them.
     """
 
     number = models.PositiveIntegerField(primary_key=True)
@@ -57,14 +57,14 @@ class Part(models.Model):
 
 
 class RevisionPart(models.Model):
-    """From which Revision on a part is held, and the first one that doesn't hold it any more.
+    """The first Revision that holds a part, and the first one that no longer holds it.
 
-    A Revision that changes one part writes one row and ends another. The database takes a row, or its end, only together
-    with the Revision that it names, so that what a Revision holds never changes.
+    A Revision that changes one part writes one row and ends another. The database accepts a row, or its end, only together
+    with the Revision that it names, so the content of a Revision never changes.
     """
 
     class Kind(models.TextChoices):
-        """What the part is."""
+        """The kind of the part."""
 
         RULE_SET = "RuleSet"
         ASSIGNMENT = "Assignment"

@@ -85,7 +85,7 @@ class RuleSetVersion(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.rule_set} v{self.number}" if self.number else str(self.rule_set)  # 0: it is still a form
+        return f"{self.rule_set} v{self.number}" if self.number else str(self.rule_set)  # 0: still unsaved in a form
 
 
 class Rule(models.Model):
@@ -99,7 +99,7 @@ class Rule(models.Model):
         VICTIM = "victim", "victims rule: may preemption remove the Pod?"
 
     class OnError(models.TextChoices):
-        """What an evaluation that fails means."""
+        """The consequence of a failed evaluation."""
 
         REJECT = "reject", "reject: refuse the node"
         PASS = "pass", "pass: go on as if the rule weren't there"
