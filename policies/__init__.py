@@ -1,4 +1,4 @@
 """What operators decide."""
 
-# As pyproject.toml has it, which an installation needn't have at hand.
+# The version in pyproject.toml, which may be missing from an installation.
 VERSION = "0.1.0"

@@ -1,6 +1,6 @@
-"""What AuditEvents can be narrowed by, and pages of those found: one definition for the pages, REST and the command.
+"""The filters of AuditEvents, and pages of results: one definition for the pages, REST and the command.
 
-Nothing is counted: a page begins behind an event (`before`) or ends in front of one (`after`), newest first. Ids sort by time.
+Nothing is counted: a page holds the events before an event (`before`) or after one (`after`), newest first. Ids sort by time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ from policies.parameters import (
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """One way to narrow events: its parameter, as people call it, what it takes, and what it asks of rows."""
+    """One filter of events: its parameter, its label, its accepted values, and its condition on rows."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Events found, newest first, and where the next pages begin; None where nothing is known to be there."""
+    """Events found, newest first, and the ids where the adjacent pages begin; None where no page is known."""
 
     rows: list[AuditEvent]
     older: UUID | None
@@ -47,7 +47,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for: values by filter as they stand in URLs, and the place of the page."""
+    """A search: the values of filters as in URLs, and the position of the page."""
 
     values: dict[str, str] = {}
     before: UUID | None = None
@@ -55,7 +55,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
     def page(self) -> Page:
-        """Look."""
+        """Run the search."""
         found = AuditEvent.objects.filter(*(BY_NAME[name].condition(value) for name, value in self.values.items()))
         if self.after is None:
             found = found.filter(pk__lt=self.before) if self.before else found
@@ -68,15 +68,15 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_search(given: Mapping[str, str], *, sees_addresses: bool, also: Iterable[str] = ()) -> Search:
-    """Read the parameters of a URL. Empty ones are left out, as browsers send the fields that nobody filled.
+    """Read the parameters of a URL. Empty ones are ignored, since browsers send empty fields, too.
 
     Args:
         given: parameters.
-        sees_addresses: whether who asks may see from which addresses people came.
-        also: parameters that are somebody else's.
+        sees_addresses: whether the user may see people's addresses.
+        also: parameters that belong to other code.
 
     Raises:
-        SearchError: there are parameters that nobody knows, or values that are none; all of them are named.
+        SearchError: parameters are unknown, or values are invalid; all of them are named.
     """
     readers = {**{name: each.condition for name, each in BY_NAME.items()}, **_PLACES}
     found, faults = read_parameters(given, readers, what="events", also=also)
@@ -105,14 +105,14 @@ def _door(text: str) -> Q:
 
 
 def _kind(text: str) -> Q:
-    """Narrow to a kind. With a dot at its end: to all kinds that begin so."""
+    """Filter by kind; with a dot at the end, by all kinds with this prefix."""
     if text.endswith(".") and any(kind.startswith(text) for kind in _KINDS):
         return Q(kind__startswith=text)
     return Q(kind=one_of(_KINDS, text))
 
 
 def _thing(text: str) -> Q:
-    """Narrow to what was done to a thing: to itself, and by the Changes that edit it."""
+    """Filter by thing: acts on the thing itself, and on Changes that edit it."""
     kind, slash, name = text.partition("/")
     if not slash:
         message = f"{text[:40]!r} is no thing: write its kind and its name, such as RuleSet/web or Account/ann"
@@ -132,7 +132,7 @@ def _until(text: str) -> Q:
 
 
 def _moment(text: str, *, ends: bool) -> datetime:
-    """Read a moment, or a day, which begins or ends there."""
+    """Read a time, or a day, of which the beginning or the end counts."""
     found = day_or_moment(text)
     return found if isinstance(found, datetime) else start_of(found) + timedelta(days=ends)
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from policies.engine.pauses import Target
 from policies.models import AuditEvent
 
-# What was done, as a list names it, and with what it was done to.
+# The names of acts in lists, and in sentences with the thing concerned.
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "change.open": ("opened a Change", "opened {change}"),
     "change.edit": ("edited a Change", "edited {change}"),
@@ -102,12 +102,12 @@ _DOORS: Final = {
 
 
 def title_of(kind: str) -> str:
-    """Return what was done, in a few words; a kind that has none stands for itself."""
+    """Return the act, in a few words; an unknown kind is returned unchanged."""
     return KINDS.get(kind, kind)
 
 
 def who_of(row: AuditEvent) -> str:
-    """Return who did it, and through what."""
+    """Return who did it, and through which token or command."""
     if row.kind == "process.start":
         return "nobody"
     who = row.by or "somebody unknown"
@@ -115,7 +115,7 @@ def who_of(row: AuditEvent) -> str:
 
 
 def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
-    """Return what was done in a sentence, without a full stop; `more` is what its body says besides."""
+    """Return the act as a sentence, without a full stop; `more` holds the further members of its body."""
     change = f"Change {row.change}" if row.change else "a Change"
     is_made = row.revision is not None
     words = {
@@ -137,10 +137,10 @@ def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
 
 
 def thing_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
-    """Return what it was done to; `more` as in `sentence_of`."""
+    """Return the thing concerned; `more` as in `sentence_of`."""
     if row.thing_kind == "everything":
         return "everything"
-    # What is paused or passes Pods over may be one rule of the rule set that the columns name.
+    # A Pause or an Exemption may concern one rule of the rule set that the columns name.
     if rule := Target.parse(str(more.get("target", ""))).rule:
         return f"rule {rule} of rule set {row.thing_name}"
     if row.thing_kind == "Account" and not row.thing_name:
@@ -150,7 +150,7 @@ def thing_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
 
 
 def how_of(row: AuditEvent) -> str:
-    """Return by which door it was done, in words."""
+    """Return the door by which it was done, in words."""
     return _DOORS.get(row.door, row.door)
 
 

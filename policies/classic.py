@@ -1,7 +1,7 @@
 """The classic scheduler Policy JSON (kind Policy, apiVersion v1) to rule sets and back.
 
-Format: Kubernetes v1.15 pkg/scheduler/api/v1/types.go; removed in v1.23. What a rule set has no place for (extenders,
-alwaysCheckAllPredicates) is kept as one line of JSON in its description, from which the export takes it again.
+Format: Kubernetes v1.15 pkg/scheduler/api/v1/types.go; removed in v1.23. Members without an equivalent in a rule set
+(extenders, alwaysCheckAllPredicates) are kept as one line of JSON in its description, from which the export restores them.
 """
 
 import json
@@ -21,16 +21,16 @@ from policies.engine.validation import MAX_WEIGHT, read_rule_set
 
 JSONObject = dict[str, Any]
 
-# What GeneralPredicates stood for (v1.15 predicates.go).
+# The predicates in GeneralPredicates (v1.15 predicates.go).
 GENERAL_PREDICATES = ("PodFitsResources", "PodFitsHost", "PodFitsHostPorts", "MatchNodeSelector")
 
-# How the line of a description begins that holds what is no rule.
+# The prefix of the description's line with the members that aren't rules.
 KEPT = "Kept of the classic Policy, without effect here: "
 
 MAX_FAULTS = 100
 
 _HARD_WEIGHT = "hardPodAffinitySymmetricWeight"
-# Kept of a Policy of extenders alone: it is exported without lists again, which isn't the same as with empty ones.
+# Stored for a Policy with only extenders: it is exported without lists, which differs from empty lists.
 _NO_LISTS = "noLists"
 _NO_RULES = ("extenders", "alwaysCheckAllPredicates", _HARD_WEIGHT)
 _MEMBERS = {"kind", "apiVersion", "predicates", "priorities", *_NO_RULES}
@@ -42,7 +42,7 @@ _VOLUME_COUNTS = frozenset(name for name in FILTER_ALIASES if name.startswith("M
 _NO_COUNTERPART = NO_BUILTIN | {
     "ResourceLimitsPriority": "limits of Pods were scored by an alpha feature only, which is gone: leave the entry out",
 }
-# Argument of a Policy -> the built-in that takes it, and its members, which the built-in spells the same.
+# Argument of a Policy -> the built-in that takes it, and its members, which have the same names in the built-in.
 _CUSTOM: dict[str, tuple[str, frozenset[str]]] = {
     "serviceAffinity": ("ServiceAffinity", frozenset({"labels"})),
     "labelsPresence": ("CheckNodeLabelPresence", frozenset({"labels", "presence"})),
@@ -58,15 +58,15 @@ _PRIORITY_ARGUMENTS = ("serviceAntiAffinity", "labelPreference", _RATIO)
 
 
 def import_policy(document: object, *, name: str) -> RuleSet:
-    """Make a rule set of a Policy.
+    """Convert a Policy to a rule set.
 
-    Entries keep their order and weights. An entry that stands twice comes once. A missing list becomes today's
-    defaults, an empty one no rules. Predicates that kube-scheduler ran whether named or not aren't added. A Policy of
-    extenders alone gives no rules: kube-scheduler runs its defaults itself, beside whichever extender it asks.
+    Entries keep their order and weights. A duplicate entry is taken once. A missing list becomes today's defaults, an
+    empty one no rules. Predicates that kube-scheduler ran whether named or not aren't added. A Policy with only
+    extenders gives no rules: kube-scheduler runs its defaults itself, besides any extender that it calls.
 
     Args:
         document: the Policy, decoded.
-        name: what the rule set is to be called.
+        name: the name of the rule set.
 
     Raises:
         RuleSetError: with every fault, each with its path in the Policy.
@@ -88,7 +88,7 @@ def import_policy(document: object, *, name: str) -> RuleSet:
 
 
 class _Rules:
-    """Rules on their way into a document, and which entry of the Policy each comes from."""
+    """Collects rules for a document, and the entry of the Policy from which each comes."""
 
     def __init__(self) -> None:
         self.rules: list[JSONObject] = []
@@ -119,7 +119,7 @@ class _Import:
             top.items("predicates", self._predicate)
             return
         for name in default_set.FILTERS:
-            # By the name that a Policy has for it, so that what went out comes in the same.
+            # By the name that a Policy uses, so that an exported rule set is imported unchanged.
             exported = _EXPORTED.get(name, name)
             self.filters.add({"builtin": _RENAMED.get(exported, exported)}, "predicates")
 
@@ -140,7 +140,7 @@ class _Import:
             self._kept["alwaysCheckAllPredicates"] = top.boolean("alwaysCheckAllPredicates")
         if _HARD_WEIGHT in top:
             weight = top.integer(_HARD_WEIGHT, 1, low=0, high=_MAX_HARD_WEIGHT)
-            # Go's 0 is a member that isn't given (v1.15 factory/factory.go, CreateFromConfig): then it is 1.
+            # In Go 0 means a missing member (v1.15 factory/factory.go, CreateFromConfig), which defaults to 1.
             rules = [rule for rule in self.scores.rules if weight and _is_inter_pod(rule["builtin"])]
             for rule in rules:
                 rule["arguments"] = {"hardPodAffinityWeight": weight}
@@ -148,7 +148,7 @@ class _Import:
                 self._kept[_HARD_WEIGHT] = weight
 
     def document(self, name: str) -> JSONObject:
-        """Return the rule set's document, with all that is no rule in its description."""
+        """Return the rule set's document, with the members that aren't rules in its description."""
         description = "Imported from a classic Policy"
         if self._kept:
             description += f"\n{KEPT}{json.dumps(self._kept, sort_keys=True)}"
@@ -160,7 +160,7 @@ class _Import:
         }
 
     def translate(self, fault: Fault) -> Fault:
-        """Point a fault of the document at the Policy."""
+        """Translate the path of a fault in the document to the Policy."""
         for kind, made in (("filters", self.filters), ("scores", self.scores)):
             head = f"spec.{kind}["
             if fault.path.startswith(head):
@@ -196,7 +196,7 @@ class _Import:
     def _custom(
         self, reader: Reader, name: str, made: _Rules, kinds: tuple[str, ...], more: Mapping[str, object]
     ) -> None:
-        """Read an entry with an argument: a built-in under a name of the author's."""
+        """Read an entry with an argument: a built-in with a custom name."""
         argument = Reader(reader.raw("argument"), reader.where("argument"), reader.faults, kinds)
         given = [kind for kind in kinds if kind in argument]
         if len(given) != 1:
@@ -206,7 +206,7 @@ class _Import:
         found = Reader(argument.raw(given[0]), argument.where(given[0]), reader.faults, members)
         arguments = {key: found.raw(key) for key in sorted(members) if key in found}
         if "presence" in members:
-            # Go's false is left out of JSON, and a missing one is false; the built-in's is true.
+            # Go omits false from JSON, so a missing value is false; the built-in's default is true.
             arguments["presence"] = found.boolean("presence")
         rule: JSONObject = {"builtin": builtin, "arguments": arguments, **more}
         made.add(rule if name == builtin else {"name": name, **rule}, reader.path)
@@ -217,7 +217,7 @@ def _is_inter_pod(builtin: str) -> bool:
 
 
 def _is_known(reader: Reader, name: str, builtins: Mapping[str, Any], kinds: tuple[str, ...]) -> bool:
-    """Return whether a name without an argument is a built-in; note a fault when it isn't."""
+    """Return whether a name without an argument is a built-in; add a fault when it isn't."""
     aliases = FILTER_ALIASES if builtins is BUILTIN_FILTERS else SCORE_ALIASES
     classic = aliases.get(name, name)
     wanted = next((kind for kind in kinds if _CUSTOM[kind][0] == classic), None)
@@ -235,13 +235,13 @@ def _is_known(reader: Reader, name: str, builtins: Mapping[str, Any], kinds: tup
 
 
 def export_policy(rule_set: RuleSet) -> JSONObject:
-    """Make a Policy of a rule set.
+    """Convert a rule set to a Policy.
 
     Tests, the rule set's own name and the names of rules that take no argument have no place in a Policy and are left
     out: they change no answer.
 
     Raises:
-        RuleSetError: with every rule that a Policy can't say, and why.
+        RuleSetError: with every rule that a Policy can't express, and why.
     """
     faults: list[Fault] = []
     policy: JSONObject = {"kind": "Policy", "apiVersion": "v1"}
@@ -295,7 +295,7 @@ def _entries(kind: str, rules: Sequence[FilterRule | ScoreRule], faults: list[Fa
 
 
 def _entry(rule: FilterRule | ScoreRule) -> JSONObject | str:
-    """Return a rule's entry, or why a Policy can't say it."""
+    """Return a rule's entry, or why a Policy can't express it."""
     if not rule.builtin:
         return "a Policy has no expressions"
     if rule.mode != "enforce":
@@ -326,7 +326,7 @@ def _refused_arguments(rule: FilterRule | ScoreRule, classic: str) -> str:
 
 
 def _argument(kind: str, rule: FilterRule | ScoreRule) -> JSONObject | str:
-    """Return the argument of an entry in a Policy's words, or why there are none for it."""
+    """Return the argument of an entry in a Policy's form, or why there is none."""
     given = rule.arguments
     match kind:
         case "serviceAffinity":
@@ -350,7 +350,7 @@ def _argument(kind: str, rule: FilterRule | ScoreRule) -> JSONObject | str:
 
 
 def _presence(given: JSONObject, own: list[str], present_key: str, absent_key: str) -> JSONObject | str:
-    """Return the labels that a built-in asks about, and whether it wants them."""
+    """Return the labels that a built-in checks, and whether it requires them."""
     wanted = bool(given.get("presence", True))
     present = [*given.get(present_key, ()), *(own if wanted else ())]
     absent = [*given.get(absent_key, ()), *(() if wanted else own)]

@@ -1,7 +1,7 @@
-"""Rows to engine documents and back: the only module that knows both.
+"""Converts rows to engine documents and back: the only module that knows both.
 
-Documents that come from rows of a draft are unchecked (`policies.engine.validation` checks them); rows that come from
-an engine value are right by construction.
+Documents from the rows of a draft are unchecked (`policies.engine.validation` checks them); rows from an engine value
+are valid by construction.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def document_of_rules(
     rules: Iterable[Rule],
     failures: JSONObject | None = None,
 ) -> JSONObject:
-    """Return a RuleSet document from rows that needn't be saved or right. Rules keep the order they are given in."""
+    """Return a RuleSet document from rows that needn't be saved or valid. Rules keep the given order."""
     rows = list(rules)
     filters = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.FILTER]
     scores = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.SCORE]
@@ -41,7 +41,7 @@ def rule_set_document(version: RuleSetVersion) -> JSONObject:
 
 
 def draft_document(version: RuleSetVersion, rules: Iterable[Rule]) -> JSONObject:
-    """Return the RuleSet document of a version that has these rules, whichever are stored."""
+    """Return the RuleSet document of a version with these rules instead of the stored ones."""
     return document_of_rules(
         name=version.rule_set.name,
         description=version.description,
@@ -151,7 +151,7 @@ def revision_document(
     pauses: Sequence[engine.Pause] = (),
     exemptions: Sequence[engine.Exemption] = (),
 ) -> engine.Revision:
-    """Return the Revision: all of a kind by name, but Assignments in the order in which they decide."""
+    """Return the Revision: each kind sorted by name, except Assignments, which are in the order of evaluation."""
     return engine.Revision(
         number=number,
         published_at=published_at,
@@ -169,7 +169,7 @@ def digest_of(document: engine.Document | engine.Revision) -> str:
 
 
 def chain_text(*, number: int, published_at: str, parts: Iterable[tuple[str, str, str]], former: str) -> bytes:
-    """Return what a Revision's digest is taken over: its parts (kind, name, digest), and the former Revision's digest."""
+    """Return the text over which a Revision's digest is computed: its parts (kind, name, digest), and the former Revision's digest."""
     covered = {"former": former, "number": number, "parts": sorted(parts), "publishedAt": published_at}
     return msgspec.json.encode(covered, order="sorted")
 
@@ -230,7 +230,7 @@ def _score_row(rule: engine.ScoreRule) -> Rule:
 
 
 def _number(value: float) -> float:
-    """Return whole numbers as integers, so that 20 stays 20 through a column of floats."""
+    """Return whole numbers as integers, so that 20 stays 20 in a column of floats."""
     return int(value) if float(value).is_integer() else float(value)
 
 

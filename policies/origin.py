@@ -1,4 +1,4 @@
-"""Where an act comes from: by which door, from which address, in which request, and whose it is. Kept for the thread that acts."""
+"""The origin of an act: its door, address, request and person. Stored for the current thread."""
 
 import getpass
 import os
@@ -11,13 +11,13 @@ from enum import StrEnum
 
 import msgspec
 
-# What somebody else's request id may be: nothing that could forge a line of a log.
+# The accepted form of a client's request id: it can't forge a log line.
 _WELL_FORMED = re.compile(r"[A-Za-z0-9._:@+-]{8,64}")
 _MAX_ADDRESS = 200
 
 
 class Door(StrEnum):
-    """By which way somebody came in."""
+    """The way by which somebody came in."""
 
     ADMIN = "admin"
     REST = "rest"
@@ -31,14 +31,14 @@ def _nobody() -> str:
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where an act comes from.
+    """The origin of an act.
 
     Attributes:
-        door: by which way; empty where that follows from who acts.
-        address: the peer's, and what a proxy says of whom it asks for.
-        request_id: what ties an act to lines of logs.
-        via: what acts on somebody's behalf.
-        person: gives the name of whoever asks, for acts that aren't told who does them.
+        door: the way in; empty where it follows from the actor.
+        address: the peer's address, and the client's by a proxy's header.
+        request_id: the id that links an act to log lines.
+        via: the token or command that acts on somebody's behalf.
+        person: returns the user's name, for acts that don't get it as an argument.
     """
 
     door: str = ""
@@ -53,13 +53,13 @@ _current: ContextVar[Origin] = ContextVar("origin", default=_NOWHERE)
 
 
 def current_origin() -> Origin:
-    """Return where what happens now comes from."""
+    """Return the origin of the current act."""
     return _current.get()
 
 
 @contextmanager
 def coming_from(origin: Origin) -> Iterator[None]:
-    """Let what is done within come from there."""
+    """Set the origin for the enclosed block."""
     token = _current.set(origin)
     try:
         yield
@@ -72,19 +72,19 @@ def system_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A container may run by any number, which has no name there.
+        # A container may run with any user id, which may have no name there.
         return f"uid {os.getuid()}"
 
 
 def request_id_of(said: str) -> str:
-    """Return the id of a request: what it says of itself where that is well-formed, else a new one."""
+    """Return the id of a request: its own header where that is well-formed, else a new one."""
     return said if _WELL_FORMED.fullmatch(said) else secrets.token_hex(16)
 
 
 def address_of(peer: str, forwarded_for: str) -> str:
-    """Return the connection's address and, where a proxy says for whom it asks, what it says: it may be anybody's word.
+    """Return the connection's address and, where there is one, a proxy's header with the client's address, which isn't verified.
 
-    Of a long one its end, which is what the nearest proxy added: what a client sent in front of that could push it out.
+    A long header is cut to its end, which the nearest proxy added: a client could otherwise push that part out.
     """
     room = _MAX_ADDRESS - len(f"{peer} for ")
     said = forwarded_for if len(forwarded_for) <= room else f"…{forwarded_for[1 - room :]}"

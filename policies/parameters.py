@@ -1,4 +1,4 @@
-"""What the parameters of a search say, in URLs and commands: one reading for AuditEvents and for Decisions."""
+"""Reads the parameters of a search, in URLs and commands, alike for AuditEvents and Decisions."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, date, datetime, time
@@ -13,7 +13,7 @@ _LARGEST = 2**31 - 1
 
 
 class SearchError(ValueError):
-    """What was asked for can't be looked for: messages by parameter."""
+    """The search is invalid: messages by parameter."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {message}" for name, message in faults.items()))
@@ -23,13 +23,13 @@ class SearchError(ValueError):
 def read_parameters(
     given: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]], *, what: str, also: Iterable[str] = ()
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what each parameter of a search says, and what is wrong with the others. Empty ones are left out.
+    """Return the value of each valid parameter of a search, and the faults of the others. Empty ones are ignored.
 
     Args:
         given: parameters.
-        readers: how each is read; raises ValueError, with words, for what is none.
-        what: what is looked for.
-        also: parameters that are somebody else's.
+        readers: the reader of each; raises ValueError, with a message, for an invalid value.
+        what: the things that are searched.
+        also: parameters that belong to other code.
     """
     found, faults, theirs = dict[str, Any](), dict[str, str](), frozenset(also)
     for name, text in given.items():
@@ -48,12 +48,12 @@ def read_parameters(
 
 
 def column_is(column: str, text: str) -> Q:
-    """Narrow to the rows that have it."""
+    """Filter by the value of a column."""
     return Q(**{column: text})
 
 
 def number_is(column: str, text: str) -> Q:
-    """Narrow to the rows that have this number.
+    """Filter by a number.
 
     Raises:
         ValueError: it is none.
@@ -74,7 +74,7 @@ def whole_number(text: str, largest: int = _LARGEST) -> int:
 
 
 def page_limit(what: str, text: str) -> int:
-    """Read how many rows a page has: at least one; of more than MAX_LIMIT as many.
+    """Read the number of rows on a page: at least one; larger numbers count as MAX_LIMIT.
 
     Raises:
         ValueError: it is no number, or none.
@@ -98,7 +98,7 @@ def one_of(choices: Collection[str], text: str) -> str:
 
 
 def day_or_moment(text: str) -> date:
-    """Read a day, or a moment; UTC where it says no zone.
+    """Read a day, or a time; UTC where there is no zone.
 
     Raises:
         ValueError: it is neither.
@@ -106,7 +106,7 @@ def day_or_moment(text: str) -> date:
     try:
         if (day := parse_date(text)) is not None and day < date.max:
             return day
-        # A + that nobody encoded arrives as a space.
+        # An unencoded + arrives as a space.
         found = parse_datetime(text.replace(" ", "+") if "T" in text else text)
         if found is not None:
             return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
@@ -117,7 +117,7 @@ def day_or_moment(text: str) -> date:
 
 
 def check_order(since: datetime | None, until: datetime | None, faults: dict[str, str]) -> None:
-    """Add a fault where a time ends before it begins: who finds nothing in it would take that for an answer."""
+    """Add a fault where a period ends before it begins: the empty result would look like an answer."""
     if since is not None and until is not None and until <= since:
         faults["to"] = "ends before it begins: from is later"
 

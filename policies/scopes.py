@@ -1,4 +1,4 @@
-"""What a token may do of what its owner may: its scopes, and which rule sets and namespaces it reaches. Pure."""
+"""The limits of a token within its owner's permissions: its scopes, and the rule sets and namespaces that it reaches. Pure."""
 
 import re
 from collections.abc import Collection
@@ -10,12 +10,12 @@ import msgspec
 READ, EDIT, REVIEW, PUBLISH = "read", "edit", "review", "publish"
 SCOPES: Final = (READ, EDIT, REVIEW, PUBLISH)
 
-# `*` stands for any text, also none, and `?` for one character; names have nothing else that could be meant.
+# `*` matches any text, including none, and `?` one character; names contain neither.
 PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
 MOST_PATTERNS: Final = 50
 EVERY: Final = "*"
 
-# Rights beside those to look. Of what isn't here, such as accounts, settings and legal holds, no token has anything.
+# Permissions besides viewing. Others, such as for accounts, settings and legal holds, no token ever has.
 _SCOPES: Final = {
     **dict.fromkeys(
         (
@@ -35,16 +35,16 @@ _SEEN: Final = ("policies.view_", "policies.see_", "scheduler.view_")
 
 
 def scope_of(permission: str) -> str:
-    """Return the scope that a token needs for a right of its owner; empty for a right that no token has."""
+    """Return the scope that a token needs for a permission of its owner; empty for a permission that no token has."""
     return READ if permission.startswith(_SEEN) else _SCOPES.get(permission, "")
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """What a token may touch. Without any pattern that is everything; with one, nothing that no pattern names.
+    """The things that a token may touch. Without patterns it reaches everything; with patterns, only things that match one.
 
     Attributes:
         rule_sets: patterns of the names of rule sets and Assignments; empty for any name.
-        namespaces: patterns of namespaces. Without one a token that has patterns of names can't touch Assignments.
+        namespaces: patterns of namespaces. A token with patterns of names but none of namespaces can't touch Assignments.
     """
 
     rule_sets: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Reach(msgspec.Struct, frozen=True):
         return not self.rule_sets or _matches(name, self.rule_sets)
 
     def has_namespaces(self, names: Collection[str]) -> bool:
-        """Return whether all of these namespaces are within reach; none named means all there are."""
+        """Return whether all of these namespaces are within reach; an empty list means all namespaces."""
         if self.is_whole or EVERY in self.namespaces:
             return True
         return bool(names) and all(_matches(name, self.namespaces) for name in names)
@@ -71,7 +71,7 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
 
 
 def pattern_faults(patterns: Collection[str]) -> list[str]:
-    """Return what is wrong with patterns, a sentence each."""
+    """Return the faults of patterns, one sentence each."""
     faults = [
         f"{pattern!r} is no pattern: letters, digits, '.', '_' and '-', with '*' for any text and '?' for one character."
         for pattern in patterns
