@@ -36,7 +36,7 @@ class TokenForm(forms.Form):
     """The purpose of a token, and its permissions."""
 
     name = forms.CharField(
-        max_length=50, widget=UnfoldAdminTextInputWidget(), help_text="What it is for, such as a pipeline."
+        max_length=50, widget=UnfoldAdminTextInputWidget(), help_text="What the token is for, such as a pipeline."
     )
     scopes = forms.MultipleChoiceField(
         label="It may", choices=_SCOPES, widget=UnfoldAdminCheckboxSelectMultipleWidget(), initial=[READ]
@@ -46,14 +46,14 @@ class TokenForm(forms.Form):
         required=False,
         max_length=4000,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="Of rule sets and Assignments, by commas: team-a-*. Empty: all names.",
+        help_text="Of rule sets and Assignments, separated by commas: team-a-*. Empty: all names.",
     )
     namespaces = forms.CharField(
         label="Namespaces that it reaches",
         required=False,
         max_length=4000,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="By commas. With names and without namespaces it can't touch Assignments.",
+        help_text="Separated by commas. A token with names and no namespaces can't touch Assignments.",
     )
     days = forms.IntegerField(
         label="For how many days", initial=DEFAULT_DAYS, min_value=1, widget=UnfoldAdminIntegerFieldWidget()

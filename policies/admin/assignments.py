@@ -76,21 +76,23 @@ class AssignmentForm(RowForm):
     kind = Kind.ASSIGNMENT
     places = _FIELDS
     document = staticmethod(compiler.assignment_document)
-    scheduler_names = NamesField(label="Scheduler names", help_text="The Pod's schedulerName, by commas. Empty: any.")
-    namespaces = NamesField(label="Namespaces", help_text="By commas. Empty: any.")
+    scheduler_names = NamesField(
+        label="Scheduler names", help_text="Values of schedulerName, separated by commas. Empty: any."
+    )
+    namespaces = NamesField(label="Namespaces", help_text="Separated by commas. Empty: any.")
     namespace_selector = SelectorField(
         label="Namespace labels", help_text="As in kubectl: team=web, tier in (a, b), !legacy. Empty: any."
     )
     pod_selector = SelectorField(
         label="Pod labels", help_text="As in kubectl: app=api, tier notin (batch), gpu. Empty: any."
     )
-    priority_class_names = NamesField(label="PriorityClasses", help_text="By commas. Empty: any.")
+    priority_class_names = NamesField(label="PriorityClasses", help_text="Separated by commas. Empty: any.")
     owner_kinds = NamesField(
         label="Kinds of owner",
-        help_text="What controls the Pod, by commas: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, none. Empty: any.",
+        help_text="The Pod's controller, separated by commas: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, none. Empty: any.",
     )
     params = YAMLField(
-        empty={}, label="Params", help_text="In place of the rule set's own of the same names, as YAML: team: shop."
+        empty={}, label="Params", help_text="Override the rule set's params of the same names, as YAML: team: shop."
     )
 
     class Meta:

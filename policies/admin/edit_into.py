@@ -38,7 +38,7 @@ class BeginForm(forms.Form):
         required=False,
         max_length=2000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "A ticket number helps."}),
-        help_text="Approvers and auditors read it. It can be said later.",
+        help_text="Approvers and auditors read it. You can add it later.",
     )
 
 

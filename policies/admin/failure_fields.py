@@ -26,10 +26,12 @@ def _choice(label: str, choices: list[tuple[str, str]], help_text: str) -> forms
 
 
 class FailureFields(forms.Form):
-    """A choice for each thing that may be away. Of several that are away the strictest choice wins: refuse, pass."""
+    """A choice for each dependency that may be unavailable. If several are, the strictest choice wins: refuse, pass."""
 
-    deadline = _choice("Time is up", _DEADLINE, "Before every rule was asked about every node.")
-    stale_snapshot = _choice("Silent watch", _OUTAGE, "For longer than the seconds beside: what Berth sees may be old.")
+    deadline = _choice("Time is up", _DEADLINE, "Before every rule was evaluated on every node.")
+    stale_snapshot = _choice(
+        "Silent watch", _OUTAGE, "For longer than the seconds beside: Berth's view of the cluster may be old."
+    )
     stale_after_seconds = forms.IntegerField(
         label="Silent for, seconds",
         required=False,
@@ -39,8 +41,8 @@ class FailureFields(forms.Form):
         widget=UnfoldAdminIntegerFieldWidget,
     )
     api_server = _choice("API server away", _OUTAGE, "From the first moment, before the watch counts as silent.")
-    database = _choice("Database away", _OUTAGE, "So that a newer Revision may have been published.")
-    redis = _choice("Redis away", _OUTAGE, "So that Decisions wait on disk.")
+    database = _choice("Database away", _OUTAGE, "A newer Revision may have been published meanwhile.")
+    redis = _choice("Redis away", _OUTAGE, "Decisions wait on disk meanwhile.")
 
     instance: RuleSetVersion
 

@@ -59,7 +59,7 @@ class RuleSetForm(FailureFields, EditForm):
         empty=[],
         rows=12,
         label="Tests",
-        help_text="Run before publishing; as spec.tests of a document, in YAML: name, pod, nodes, expect.",
+        help_text="Run before publishing. YAML, like spec.tests of a document: name, pod, nodes, expect.",
     )
 
     class Meta:
@@ -103,7 +103,9 @@ class RuleForm(ModelForm):
     chosen_by = "builtin"
     position = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     builtin = forms.ChoiceField(required=False, label="Built-in", widget=QuickSelect)
-    arguments = YAMLField(empty={}, rows=2, label="Arguments", help_text="Of the built-in, as YAML; most need none.")
+    arguments = YAMLField(
+        empty={}, rows=2, label="Arguments", help_text="Arguments of the built-in, as YAML; most need none."
+    )
     expression = forms.CharField(
         required=False,
         label="Expression",
