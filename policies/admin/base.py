@@ -1,4 +1,4 @@
-"""What all of Berth's admin pages share: pages that only show, the confirmation page, who asks, links."""
+"""Shared code of Berth's admin pages: read-only pages, the confirmation page, the request's user, links."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from policies.publishing import PublishingError, needs_of
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """Pages that only show."""
+    """Read-only pages."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody adds by hand."""
@@ -44,12 +44,12 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
 
-# Whole documents that a confirmation shows; the sentences above them are all there.
+# How many whole documents a confirmation shows; the sentences above them are complete.
 _MOST_DOCUMENTS = 50
 
 
 class ReasonForm(forms.Form):
-    """The reason that an act needs, and what its author was looking at."""
+    """The reason that an act needs, and the digest of what its author was looking at."""
 
     reason = LinesField(
         label="Reason",
@@ -61,26 +61,26 @@ class ReasonForm(forms.Form):
 
 
 class Confirmation(msgspec.Struct, kw_only=True):
-    """What a confirmation page says before an act."""
+    """The contents of a confirmation page."""
 
     title: str
-    # What the act makes, in a sentence.
+    # The result of the act, in a sentence.
     effect: str
     button: str
-    # Where the way back leads.
+    # The URL of the link back.
     back: str
     changes: Sequence[str] = ()
-    # What it makes of each thing, for the whole documents below the sentences.
+    # The edits, for the whole documents below the sentences.
     edits: Sequence[publishing.Edit] = ()
-    # What was checked and found right.
+    # The checks that passed.
     proofs: Sequence[str] = ()
-    # What stands against it. With any, there is no button.
+    # Reasons against the act. With any, there is no button.
     faults: Sequence[str] = ()
     digest: str = ""
     danger: bool = False
-    # Whether it needs approvals; None for as much as every Change does.
+    # Whether it needs approvals; None for the same approvals as any Change.
     is_reviewed: bool | None = None
-    # Whether the gate has to look at it first.
+    # Whether it needs a run of the gate first.
     is_gated: bool = False
 
 
@@ -94,18 +94,18 @@ def confirm(
     done: str = "",
     answer: Callable[[], HttpResponse] | None = None,
 ) -> HttpResponse:
-    """Show what an act will do and ask for the reason; on POST do it by `act(reason, digest)` and say what came of it.
+    """Show what an act will do and ask for the reason; on POST call `act(reason, digest)` and show the outcome.
 
-    An act that is refused shows the page anew, as things are by now, with the reason that was typed.
+    A refused act shows the page again, with the present state and the reason that was typed.
 
     Args:
-        model_admin: whose page it is.
+        model_admin: the ModelAdmin of the page.
         request: the request.
-        look: says what the act will do, as things are now.
-        act: does it, if what it does has still the digest.
-        propose: sends it to review instead, where review is required, or the gate has to look first.
-        done: what to say of an act that makes no Revision.
-        answer: what to answer once it is done; without it the page of what was made.
+        look: returns what the act would do now.
+        act: does it, if the digest still matches.
+        propose: sends it to review instead, where review or a run of the gate is required.
+        done: the message for an act that makes no Revision.
+        answer: the response once it is done; None for the page of the result.
     """
     confirmation = look()
     is_reviewed = propose is not None and _is_reviewed(confirmation)
@@ -114,7 +114,7 @@ def confirm(
     form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
     if request.method == "POST" and not faults and form.is_valid():
         try:
-            # Who sends no digest has looked at nothing: that is another digest than any.
+            # A request without a digest matches no state.
             do = propose if propose is not None and (is_reviewed or is_gated) else act
             made = do(form.cleaned_data["reason"], form.cleaned_data["digest"] or "none")
         except PublishingError as error:
@@ -148,7 +148,7 @@ def confirm_going_back(
     version: RuleSetVersion | PriorityClassVersion | publishing.AssignmentVersion,
     back: str,
 ) -> HttpResponse:
-    """Show what making an older version live again would do, and do it; `back` is where the way back leads."""
+    """Show what making an older version live again would do, and do it; `back` is the URL of the link back."""
     return confirm(
         model_admin,
         request,
@@ -189,7 +189,7 @@ def _going_back_page(
 
 
 def _documents(edits: Sequence[publishing.Edit]) -> list[tuple[str, SafeString]]:
-    """Return the whole documents of what edits make another of what is live."""
+    """Return the whole documents of edits that differ from the live state."""
     live = publishing.values_of(publishing.current_revision()) if edits else {}
     return [(f"{edit.kind} {edit.name}", whole(live.get(edit.key), edit.value)) for edit in edits[:_MOST_DOCUMENTS]]
 
@@ -199,7 +199,7 @@ def _is_reviewed(confirmation: Confirmation) -> bool:
 
 
 def _say_what_came(request: HttpRequest, made: Revision | Change | None, done: str) -> str:
-    """Show the person what came of it, and return the page of what was made."""
+    """Show a message with the outcome, and return the page of the result."""
     if done:
         messages.success(request, done)
         return ""
@@ -233,7 +233,7 @@ _DIGITS = 9
 
 
 def marked(line: str) -> SafeString:
-    """Return a line of changes as HTML, the words that differ marked; nothing is left out."""
+    """Return a line of changes as HTML, with the words that differ marked; nothing is left out."""
     return format_html_join("", "{}", ((part,) for part in _marked_parts(line)))
 
 
@@ -323,14 +323,14 @@ def _mark(tag: str, text: str) -> str:
 
 
 def person(request: HttpRequest) -> User:
-    """Return the account that asks; the admin lets nobody else in."""
+    """Return the request's account; the admin requires one."""
     if not request.user.is_authenticated:
         raise PermissionDenied
     return request.user
 
 
 def number_in(text: str) -> int | None:
-    """Return the number that a parameter of a URL is; None where it is none, or one that no row has."""
+    """Return the number in a URL parameter; None where it isn't one, or is out of range."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
@@ -355,7 +355,7 @@ Rows = Mapping[tuple[str, str], int]
 
 
 def rows_of(keys: Iterable[tuple[str, str]]) -> Rows:
-    """Return the keys of the rows that things have; they are asked for once a kind."""
+    """Return the keys of the rows of things, with one query for each kind."""
     found, wanted = {}, set(keys)
     for kind, model in (("RuleSet", RuleSet), ("Assignment", Assignment), ("PriorityClass", PriorityClass)):
         names = [name for each, name in wanted if each == kind]
@@ -372,7 +372,7 @@ def thing_urls(rows: Rows) -> dict[tuple[str, str], str]:
 
 
 def edit_url(kind: str, name: str, change: Change | None = None) -> str:
-    """Return the page of the form that edits a thing, in a Change or what is live; empty for what has no form."""
+    """Return the URL of the form that edits a thing, in a Change or live; empty for a thing without a form."""
     return _edit_urls([(kind, name, change)])[0]
 
 
@@ -395,7 +395,7 @@ def _edit_url(kind: str, name: str, change: Change | None, rows: Rows) -> str:
     return _with_query(reverse(f"{pages}_change", args=[rows[kind, name]]), query)
 
 
-# Who may use the form that edits a thing.
+# The permission for the form that edits a thing.
 _EDITS = {
     "RuleSet": "policies.change_rulesetversion",
     "Assignment": "policies.change_assignment",
@@ -404,7 +404,7 @@ _EDITS = {
 
 
 def edit_url_for(request: HttpRequest, kind: str, name: str, change: Change | None = None) -> str:
-    """Return the page of the form that edits a thing; empty for who may not edit it: a link there would be a dead end."""
+    """Return the URL of the form that edits a thing; empty for people who may not edit it."""
     return edit_urls_for(request, [(kind, name, change)])[0]
 
 
@@ -432,7 +432,7 @@ def decisions_url(**filters: object) -> str:
 
 
 def named(row: Any, name: str) -> SafeString | str:
-    """Return a name on a page of a row, as a link to what that person did, where who asks may see it."""
+    """Return a name on a row's page, as a link to that person's acts if the user may see these."""
     return person_link(name, is_link=getattr(row, "sees_people", False))
 
 

@@ -1,4 +1,4 @@
-"""Changes: what waits to go live, what it does, who has approved it, and the buttons that move it on."""
+"""The pages of Changes: the list, the effects and approvals of each, and the buttons for its acts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -43,12 +43,12 @@ from policies.publishing import Kind, PublishingError, lifecycle
 from policies.wording import counted
 
 _OPEN = sorted(lifecycle.OPEN)
-# Things that a line of the list names; of more it says how many there are.
+# How many things a line of the list names; of more it shows the number.
 _NAMED = 3
 
 
 class ActForm(forms.Form):
-    """What stands beside the buttons: a text, and what its author was looking at."""
+    """The form beside the buttons: a text, and the digest of what its author was looking at."""
 
     text = LinesField(
         label="Reason or comment",
@@ -65,14 +65,14 @@ class ActForm(forms.Form):
 
 
 def _unread(form: ActForm) -> list[str]:
-    """Return what is wrong with the fields that somebody fills in, else that the form isn't the page's."""
+    """Return the faults of the fields that people fill in, else the message that the form isn't this page's."""
     wrong = [(form[name], errors) for name, errors in form.errors.items() if name in form.fields]
     said = [f"{field.label}: {error}" for field, errors in wrong if not field.is_hidden for error in errors]
     return said or ["The form was incomplete. Load the page again."]
 
 
 class Button(msgspec.Struct, frozen=True):
-    """A button of the page; with a refusal it can't be pressed, and says why."""
+    """A button of the page; with a refusal it is disabled, and says why."""
 
     act: str
     text: str
@@ -81,24 +81,24 @@ class Button(msgspec.Struct, frozen=True):
 
 
 class Thing(msgspec.Struct, frozen=True):
-    """One thing that a Change touches: what it makes of it, and what others have made of it since."""
+    """One thing that a Change touches: the Change's edit, and what others have published since."""
 
     key: str
     name: str
     author: str
     lines: Sequence[SafeString]
-    # Its whole documents, compared; those of what others made of it.
+    # The comparison of its whole documents; the same for what others have published.
     whole: SafeString = SafeString("")
     their_whole: SafeString = SafeString("")
     theirs: Sequence[SafeString] = ()
     is_moved: bool = False
-    # Of a rule set that moved: what both edits together would change, and what both sides changed, by the part's name.
+    # For a rule set that moved: the changes of both edits merged, and the conflicts, by the part's name.
     merged_lines: Sequence[SafeString] = ()
     conflicts: Sequence[tuple[str, str]] = ()
     may_be_merged: bool = False
-    # The page of its form, in this Change; empty where it has none.
+    # The URL of its form, in this Change; empty where it has none.
     edit_url: str = ""
-    # The page of the thing itself; empty where nothing of it was ever live.
+    # The URL of the thing's own page; empty where it was never live.
     url: str = ""
 
 
@@ -114,7 +114,7 @@ _GATE_MARKS = {
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Narrows the list: open ones, those that wait for me, mine, done ones."""
+    """Filters the list: open ones, those that wait for me, mine, done ones."""
 
     title = "which"
     parameter_name = "which"
@@ -152,10 +152,10 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class _ChangeList(ChangeList):
-    """Notes of its page how far each open Change is, and which approvals no longer suffice."""
+    """Adds to the rows of a page the state of each open Change, and which approvals no longer suffice."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Bring along how the rows stand: some questions for all of them."""
+        """Read the state of all rows with a few queries."""
         super().get_results(request)
         overview = publishing.overview_of(self.result_list)
         reviewers = publishing.reviewers_among(self.result_list)
@@ -169,7 +169,7 @@ class _ChangeList(ChangeList):
 
 
 def _touched(numbers: Sequence[int]) -> dict[int, SafeString]:
-    """Return what each of some Changes touches, as links to the pages of what is there already."""
+    """Return the things that each of some Changes touches, with links to the pages of existing ones."""
     edits = list(ChangeEdit.objects.filter(change__in=numbers).order_by("kind", "name")) if numbers else []
     pages = thing_urls(rows_of(edit.key for edit in edits))
     lines: dict[int, list[SafeString | str]] = {}
@@ -202,14 +202,14 @@ class ChangeAdmin(ReadOnlyAdmin):
     empty_text = "Begin one here; saving a rule set, an Assignment or a PriorityClass opens one, too, and so does manage.py apply FILE…."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Change]:
-        """Bring along how much each touches, and what was done with it."""
+        """Add the number of things that each touches, and its events."""
         found: QuerySet[Change] = super().get_queryset(request)
         return found.annotate(edit_count=Count("edits")).prefetch_related("events")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Change], search_term: str
     ) -> tuple[QuerySet[Change], bool]:
-        """Find them by their title, by what they touch, and by everybody who edited them."""
+        """Search by title, by the things that they touch, and by all authors."""
         found, may_repeat = super().get_search_results(request, queryset, search_term)
         if not search_term.strip():
             return found, may_repeat
@@ -225,7 +225,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         return _ChangeList
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the acts."""
+        """Add the URLs of acts."""
         act = self.admin_site.admin_view(require_POST(self.act))
         gate = self.admin_site.admin_view(require_safe(self.gate))
         edit = self.admin_site.admin_view(require_safe(self.edit))
@@ -271,7 +271,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "policies/change_begin.html", context)
 
     def edit(self, request: HttpRequest, number: int) -> HttpResponse:
-        """Go to the form of a thing, in this Change; where there is no such thing, say so on the Change's page."""
+        """Go to the form of a thing, in this Change; if there is no such thing, say so on the Change's page."""
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=number)
         prefetch_related_objects([row], "edits")
@@ -282,7 +282,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         return HttpResponseRedirect(url or change_url(number))
 
     def act(self, request: HttpRequest, number: int) -> HttpResponse:
-        """Do what a button says. A refusal shows the page anew, with what was typed."""
+        """Do the act of a button. A refusal shows the page again, with the typed text."""
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=number)
         form = ActForm(request.POST)
@@ -298,7 +298,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         return HttpResponseRedirect(change_url(number))
 
     def gate(self, request: HttpRequest, number: int) -> HttpResponse:
-        """Show what the gate found, and nothing else of the page."""
+        """Show only the gate's part of the page."""
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=number)
         context = {"change": row, "gate": shown(row, publishing.gate_of(row)), "was_polled": True}
@@ -373,7 +373,7 @@ class ChangeAdmin(ReadOnlyAdmin):
 
     @display(description="Approvals")
     def approvals(self, row: Any) -> str:
-        """Return how many of those that it needs are there, of each group that has to look."""
+        """Return how many of the needed approvals are given, for each group."""
         overview: publishing.Overview | None = row.overview
         if overview is None:
             return ""
@@ -382,7 +382,7 @@ class ChangeAdmin(ReadOnlyAdmin):
 
     @display(description="Gate")
     def gate_mark(self, row: Any) -> SafeString | str:
-        """Return what the gate found, with a mark before it."""
+        """Return the gate's result, with a mark before it."""
         overview: publishing.Overview | None = row.overview
         if overview is None:
             return ""
@@ -390,7 +390,7 @@ class ChangeAdmin(ReadOnlyAdmin):
 
     @display(description="Waits for")
     def waits(self, row: Any) -> str:
-        """Return what it waits for: a person, an approval afterwards, its time, or somebody after it was held back."""
+        """Return what it waits for: a reviewer, an approval afterwards, its time, or somebody to act after it was held back."""
         if row.held:
             return "! somebody: held back at its time"
         if waiting := publishing.waiting_for(row, row.reviewers):
@@ -416,7 +416,7 @@ class ChangeAdmin(ReadOnlyAdmin):
 
     @display(description="Touches")
     def touches(self, row: Any) -> SafeString | str:
-        """Return what it touches, of more than a few how many, and how many of them somebody else has published meanwhile."""
+        """Return the things that it touches, or how many, and how many of them somebody else has published meanwhile."""
         if row.state == lifecycle.PUBLISHED and not row.edit_count:
             return "see its Revision"
         moved = f", ! {row.overview.moved} moved" if row.overview and row.overview.moved else ""
@@ -424,7 +424,7 @@ class ChangeAdmin(ReadOnlyAdmin):
 
 
 def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:
-    """Return who has to approve, whose approval counts for nothing, who is waited for, and who could be asked."""
+    """Return who has to approve, whose approvals don't count, who was asked, and who could be asked."""
     may_ask = not lifecycle.refusal("ask", publishing.actor_of(person(request)), standing)
     return {
         "needs": [(need, sorted(standing.counting & need.members)) for need in standing.needs],
@@ -436,7 +436,7 @@ def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> 
 
 
 def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:
-    """Return when it goes live and back, and whether this person may set that."""
+    """Return when it goes live and expires, and whether this person may set these times."""
     actor = publishing.actor_of(person(request))
     return {
         "may_schedule": not lifecycle.refusal("schedule", actor, standing),
@@ -492,7 +492,7 @@ def _lines(before: Any, after: Any) -> list[SafeString]:
 
 
 def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]:
-    """Return what this person may do with it, and what stands in the way of what they may do later."""
+    """Return the acts that this person may do, and why others aren't possible yet."""
     actor = publishing.actor_of(person(request))
     buttons = []
     for act, text, style in _BUTTONS:
@@ -574,12 +574,12 @@ def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _order_chosen(request: HttpRequest) -> dict[publishing.Key, str]:
-    """Return in whose order Assignments are asked."""
+    """Return whose order of Assignments was chosen."""
     return {publishing.ORDER: request.POST.get("of {}/{}".format(*publishing.ORDER), "mine")}
 
 
 def _parts_chosen(request: HttpRequest, key: publishing.Key) -> dict[str, str]:
-    """Return whose is taken of each part that both sides changed."""
+    """Return whose side was chosen for each part that both sides changed."""
     before = f"of {key[0]}/{key[1]} "
     return {name.removeprefix(before): request.POST[name] for name in request.POST if name.startswith(before)}
 

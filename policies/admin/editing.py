@@ -1,4 +1,4 @@
-"""Forms whose saving is an edit of a Change: which one it goes into, and what becomes of a save that somebody else overtook."""
+"""Forms that save into a Change: the choice of the Change, and saves that somebody else overtook."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -31,7 +31,7 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
 from policies.publishing import Key, PublishingError, Value, lifecycle
 
-# Where a request keeps what it saved in, from saving to answering.
+# The request attribute with the Change that the form was saved into.
 _SAVED = "berth.saved_in"
 # In the notice of open edits; the list of open Changes has them all.
 MOST_EDITS_SHOWN = 10

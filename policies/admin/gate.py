@@ -1,4 +1,4 @@
-"""What the gate found, as the page of a Change shows it: Pods first, how far it is while it runs, and whether it still counts."""
+"""The gate's results on the page of a Change: findings about Pods first, progress while it runs, and whether they still count."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ _State = GateRun.State
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What one check found: a mark, a sentence, and the single things."""
+    """The result of one check: a mark, a sentence, and the findings."""
 
     mark: str
     says: str
@@ -27,11 +27,11 @@ class Shown(msgspec.Struct, frozen=True):
     """The gate of a Change in words.
 
     Attributes:
-        says: where it stands.
-        found: what its checks found, when it last ended.
-        warning: what to know before one goes by it; empty for nothing.
+        says: its state.
+        found: the results of its checks, when it last ended.
+        warning: a caveat about the results; empty for none.
         refusal: why it can't be published.
-        moves: whether there will be more to see soon.
+        moves: whether it will change soon.
     """
 
     says: str

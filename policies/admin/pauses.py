@@ -1,4 +1,4 @@
-"""What is out of force: the banner of every page, the list, and the pages that pause, exempt and put back in force."""
+"""Pauses and Exemptions: the banner of every page, the list, and the pages that pause, exempt and resume."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ _MAY = "policies.change_ruleset"
 
 
 def suspensions(request: HttpRequest) -> dict[str, Any]:
-    """Return what every page's banner shows; nothing is asked for where no page shows it."""
+    """Return the contents of every page's banner; pages without the banner run no query."""
     return {
         "suspensions": SimpleLazyObject(lambda: _banner(request)),
         "may_resume": SimpleLazyObject(lambda: _may(request)),
@@ -73,7 +73,7 @@ class _PauseForm(_WhyForm):
     """How long as well."""
 
     until = _until(
-        label="Until (UTC)", required=False, help_text="When it ends by itself. Empty: when somebody resumes."
+        label="Until (UTC)", required=False, help_text="When it ends by itself. Empty: until somebody resumes."
     )
 
 
@@ -85,7 +85,7 @@ class _ExemptionForm(_WhyForm):
         label="Owner",
         max_length=200,
         widget=UnfoldAdminTextInputWidget,
-        help_text="Who answers for it, and is asked at its end.",
+        help_text="The person or team responsible, to be asked when it ends.",
     )
     target = forms.CharField(
         label="Exempt from",
@@ -99,7 +99,7 @@ class _ExemptionForm(_WhyForm):
     )
     until = _until(label="Until (UTC)", help_text="Every Exemption ends.")
 
-    # Which Exemption of the name was shown: another one's isn't replaced unseen.
+    # The digest of the Exemption of this name that was shown, so that another one isn't replaced unseen.
     replaces = forms.CharField(required=False, widget=forms.HiddenInput)
 
     field_order = ("name", "owner", "target", "pods", "until", "reason")
@@ -273,7 +273,7 @@ def _ask(
             change = act(form)
         except publishing.PublishingError as error:
             faults = error.messages
-            # What was typed stays, and is looked at on what is live now.
+            # The typed values stay, and are compared with the present live state.
             typed = {name: form.data.get(name, "") for name in form.fields}
             seen = {"digest": _seen(), "replaces": publishing.digest_of_exemption(typed.get("name", ""))}
             form = form_class(initial=typed | seen)
@@ -311,7 +311,7 @@ def _say(request: HttpRequest, change: Change) -> str:
 
 
 def _why(form: forms.Form) -> dict[str, str]:
-    # Who sends no digest has looked at nothing: that is another digest than any.
+    # A request without a digest matches no state.
     return {"reason": form.cleaned_data["reason"], "expected_digest": form.cleaned_data["digest"] or "none"}
 
 

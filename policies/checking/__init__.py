@@ -1,11 +1,10 @@
-"""Checking of documents that strangers wrote, in a process of its own with limits of time and memory.
+"""Checking of untrusted documents, in a separate process with limits on time and memory.
 
-The only door: pages, REST, commands and publishing read and check documents by these functions, which do what the functions of the
-same names do in `policies.engine`, `policies.manifests`, `policies.classic` and `policies.profiles`. Where a document needs more than the limits
-(`limits`) the process ends, and the document is refused in words. Other checks and the process that asked go on.
+Pages, REST, commands and publishing read and check documents only by these functions, which do the same as the functions of the
+same names in `policies.engine`, `policies.manifests`, `policies.classic` and `policies.profiles`. If a document exceeds the
+limits (`limits`), the process ends, and the document is refused with a message. Other checks and the calling process go on.
 
-What they find wrong they raise as RuleSetError, with every fault; so they do where checking takes more than it may. Those that return
-faults raise nothing.
+They raise a RuleSetError with every fault, also when a check exceeds the limits. Functions that return faults don't raise.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,13 +41,13 @@ def read_documents(text: str, source: str) -> list[Located]:
 
 
 def read_document(document: object, file: str = "") -> Document:
-    """Return what a document of any kind says; of a file also kube-scheduler's, as the rule set that it makes."""
+    """Return the value of a document of any kind; for a file also of kube-scheduler's kinds, converted to a rule set."""
     found: Document = read_value(run("read_document", document, file))
     return found
 
 
 def read_each(documents: Iterable[tuple[object, str]]) -> list[Document | RuleSetError]:
-    """Return what each of many documents says, or what is wrong with it, in order; beside each the file that it is of, or nothing."""
+    """Return the value or the faults of each of many documents, in order; each comes with its file, or nothing."""
     return [_read_or_refused(found) for found in run_each("read_document", documents)]
 
 
@@ -57,19 +56,19 @@ def _read_or_refused(found: Any) -> Any:
 
 
 def read_rule_set(document: object) -> RuleSet:
-    """Return what a RuleSet document says."""
+    """Return the value of a RuleSet document."""
     found: RuleSet = read_value(run("read_rule_set", document))
     return found
 
 
 def read_assignment(document: object) -> Assignment:
-    """Return what an Assignment document says."""
+    """Return the value of an Assignment document."""
     found: Assignment = read_value(run("read_assignment", document))
     return found
 
 
 def read_priority_class(document: object) -> PriorityClass:
-    """Return what a PriorityClass document says."""
+    """Return the value of a PriorityClass document."""
     found: PriorityClass = read_value(run("read_priority_class", document))
     return found
 
@@ -81,21 +80,21 @@ def import_policy(document: object, *, name: str) -> RuleSet:
 
 
 def run_tests(rule_set: RuleSet) -> list[Fault]:
-    """Return a fault for each test of a rule set that doesn't hold, or for tests that take more than they may."""
+    """Return a fault for each failed test of a rule set, or for tests that exceed the limits."""
     return run_tests_of_each([rule_set])[0]
 
 
 def run_tests_of_each(rule_sets: Iterable[RuleSet]) -> list[list[Fault]]:
     """Return for each of many rule sets what `run_tests` returns, in order."""
     asked = list(rule_sets)
-    # Most have none, and need not be sent for that.
+    # Most rule sets have no tests, and needn't be sent.
     tested = [each for each in asked if each.spec.tests]
     found = iter(run_each("run_tests", [(each,) for each in tested]))
     return [_faults_or_refused(next(found)) if each.spec.tests else [] for each in asked]
 
 
 def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
-    """Return what is wrong with the params of an Assignment for its rule set."""
+    """Return the faults of an Assignment's params for its rule set."""
     try:
         return read_faults(run("params_faults", assignment, rule_set))
     except RuleSetError as error:
@@ -103,7 +102,7 @@ def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
 
 
 def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
-    """Return for each of many documents that come together, as `read_each` returns them, what is wrong with it beside the others."""
+    """Return for each of many documents of one request, as `read_each` returns them, the faults that arise from the others."""
     rule_sets = {each.name: each for each in read if isinstance(each, RuleSet)}
     found: list[list[Fault]] = [[] for _ in read]
     seen = set[tuple[type, str]]()
@@ -119,7 +118,7 @@ def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
 
 
 def faults_together(documents: Iterable[tuple[object, str]]) -> list[list[Fault]]:
-    """Return for each of many documents, each with its file, what `faults_of` returns, and what is wrong with it beside the others."""
+    """Return for each of many documents, each with its file, the result of `faults_of`, and the faults that arise from the others."""
     read = read_each(documents)
     tested = iter(run_tests_of_each(each for each in read if isinstance(each, RuleSet)))
     alone = [
@@ -130,7 +129,7 @@ def faults_together(documents: Iterable[tuple[object, str]]) -> list[list[Fault]
 
 
 def facts_of(rule_set: RuleSet) -> list[Facts]:
-    """Return what each rule reads, and what it costs, in words; nothing where finding that out takes more than it may."""
+    """Return the fields that each rule reads, and its cost, in words; nothing if this exceeds the limits."""
     try:
         found: list[Facts] = run("facts_of", rule_set)
     except RuleSetError:
@@ -139,7 +138,7 @@ def facts_of(rule_set: RuleSet) -> list[Facts]:
 
 
 def faults_of(document: object, file: str = "") -> list[Fault]:
-    """Return every fault of a document of a known kind, failed tests among them; of a file also of kube-scheduler's own."""
+    """Return every fault of a document of a known kind, including failed tests; for a file also of kube-scheduler's kinds."""
     return _faults_or_refused(run_each("faults_of", [(document, file)])[0])
 
 

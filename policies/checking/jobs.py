@@ -1,4 +1,4 @@
-"""What the checking process does for those who ask: by name, so that nothing else can be asked of it."""
+"""The jobs of the checking process, by name: it can do nothing else."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ _MAX_NAME = 63
 
 
 def _read_document(document: object, file: str) -> Document:
-    """Return what a document says; of a file also kube-scheduler's own kinds, as the rule set that they make, called like it."""
+    """Return the value of a document; for a file also of kube-scheduler's kinds, converted to a rule set named after the file."""
     if file and isinstance(document, dict) and document.get("kind") in KUBE_SCHEDULERS:
         plain = re.sub(r"[^a-z0-9]+", "-", PurePath(file).stem.lower())[:_MAX_NAME].strip("-")
         return _imported(document, plain or "imported")

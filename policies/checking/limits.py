@@ -1,19 +1,19 @@
-"""What checking one document may take."""
+"""The limits for checking one document."""
 
-# Of one core. The largest document that is accepted (100 rules of expressions, tests) takes a tenth of it.
+# CPU time. The largest document that is accepted (100 rules with expressions, tests) takes a tenth of it.
 CPU_SECONDS = 5
-# Beside what the process needs without any document.
+# In addition to the memory that the process needs without any document.
 MEMORY_BYTES = 512 * 2**20
-# Longer than any check on a machine that is busy: then the process is ended from outside.
+# Longer than any check on a busy machine; after this time the process is killed.
 WALL_SECONDS = 30
-# Processes of one process that asks; further checks wait for them this long.
+# The checking processes of one calling process; further checks wait for them this long.
 PROCESSES = 2
 WAIT_SECONDS = 15
-# Of many documents that one asks about: so many are sent at once, of so many bytes, and after so long others have their turn.
+# Of many documents in one call: how many are sent at once, of how many bytes, and after what time other calls have their turn.
 BATCH_DOCUMENTS = 200
 BATCH_BYTES = 2**20
 TURN_SECONDS = 2
-# A process that nobody asked for so long ends, and gives its memory back.
+# A process that is idle for this long ends, which frees its memory.
 IDLE_SECONDS = 300
 
 TOO_MUCH = (

@@ -1,4 +1,4 @@
-"""The few processes that check documents for this one: started when first needed, and kept warm."""
+"""The few processes that check documents for this one: started on first use, and kept warm."""
 
 import atexit
 import contextlib
@@ -45,7 +45,7 @@ class CheckingError(RuntimeError):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what the process answers, which has read strangers' documents: plain values, and objects of no class."""
+    """Reads the answers of a process that has read untrusted documents: only plain values, no objects of classes."""
 
     def find_class(self, module: str, name: str) -> Any:
         message = f"{module}.{name} is no part of an answer"
@@ -74,7 +74,7 @@ class _Worker:
         return self._process.poll() is None
 
     def ask(self, name: str, asked: Sequence[bytes]) -> tuple[list[Answer], bool | None]:
-        """Return the answers that came, in order, and whether the process goes on; None where it ended over the next, or took too long."""
+        """Return the answers received, in order, and whether the process goes on; None if it died or timed out on the next."""
         answers: list[Answer] = []
         with contextlib.suppress(EOFError, ConnectionError):
             self._connection.send((name, asked))
@@ -92,7 +92,7 @@ class _Worker:
 
 
 class _Pool:
-    """At most PROCESSES of them. Safe to use from several threads."""
+    """At most PROCESSES processes. Thread-safe."""
 
     def __init__(self) -> None:
         self._free = threading.BoundedSemaphore(PROCESSES)
@@ -134,7 +134,7 @@ class _Pool:
         return answers
 
     def end(self) -> None:
-        """End the processes that nobody is asking."""
+        """End the idle processes."""
         while self._idle:
             self._idle.pop().end()
 
@@ -152,7 +152,7 @@ _pool = _Pool()
 
 
 def _start_anew() -> None:
-    """Leave the processes to the parent: a child that was forked has its own."""
+    """After a fork, leave the processes to the parent: the child starts its own."""
     global _pool  # noqa: PLW0603 - one a process
     _pool = _Pool()
 

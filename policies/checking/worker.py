@@ -1,10 +1,10 @@
-"""The process that checks documents: `python -m policies.checking.worker FD`, asked over the socket of that number.
+"""The process that checks documents: `python -m policies.checking.worker FD`, called over the socket of that number.
 
-It is asked about one document or many, and answers each as soon as it has checked it; limits are set anew before each. Then it says
-that this is all for now: who asked sends again what has no answer.
+A request has one or many documents. The process answers for each as soon as it is checked, and resets the limits before each. Then
+it sends an end mark: the caller sends documents without an answer again.
 
 It has no Django, no settings and none of its parent's environment. A check that takes too much time ends it by SIGXCPU, one that
-takes too much memory by MemoryError or an abort in CEL: whoever asked sees the socket's end, and starts another one.
+takes too much memory by MemoryError or an abort in CEL: the caller sees the end of the socket, and starts another process.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ from policies.checking.limits import CPU_SECONDS, IDLE_SECONDS, MEMORY_BYTES, TU
 from policies.checking.wire import write_faults
 from policies.engine.errors import RuleSetError
 
-# What stands before an answer.
+# The prefix of an answer.
 DONE: Final = "done"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
-# What ends the answers, with whether the process goes on.
+# The end mark of the answers, with whether the process goes on.
 END: Final = "end"
-# Of its memory: what former checks may leave behind before it ends and another one takes its place.
+# The memory that former checks may leave behind, before the process ends and another one replaces it.
 _MOST_LEFT_BEHIND = MEMORY_BYTES // 4
 
 
 def serve(connection: Connection) -> None:
-    """Answer until the other end is closed, or nobody has asked for long."""
+    """Answer until the other end is closed, or the process was idle for long."""
     _bound_memory()
     fresh = _most_memory()
     with contextlib.suppress(EOFError, ConnectionError):
@@ -68,7 +68,7 @@ def _bound_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY_BYTES, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Where the machine itself has no memory left, this process goes first.
+    # If the machine itself runs out of memory, this process is killed first.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("900", encoding="ascii")
 
