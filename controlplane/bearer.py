@@ -1,6 +1,5 @@
 """`Authorization: Bearer` for REST: authentication and throttling."""
 
-import hashlib
 from typing import Any
 
 from django.conf import settings
@@ -77,7 +76,10 @@ def _caller(secret: str, request: Request) -> Caller:
 
 
 class TokenThrottle(SimpleRateThrottle):
-    """Limits the requests per minute of each token, in each process. People with a session aren't counted."""
+    """Limits the requests per minute of all tokens of an account, in each process. People with a session aren't counted.
+
+    With a limit for each token, an account could multiply its requests by making tokens.
+    """
 
     scope = "token"
 
@@ -90,5 +92,4 @@ class TokenThrottle(SimpleRateThrottle):
         del view
         if not isinstance(request.auth, OnBehalf):
             return None
-        via = hashlib.sha256(request.auth.via.encode()).hexdigest()
-        return self.cache_format % {"scope": self.scope, "ident": f"{request.user.pk}-{via}"}
+        return self.cache_format % {"scope": self.scope, "ident": request.user.pk}

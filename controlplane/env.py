@@ -238,7 +238,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # The longest lifetime of a token, in days. Default 366: a forgotten token expires by itself.
     token_max_days: int = 366
 
-    # How many REST requests each token may make in a minute, in each process; more get 429. Default 600.
+    # How many REST requests all tokens of an account may make together in a minute, in each process; more get 429. Default 600.
     token_requests_per_minute: int = 600
 
     # The audience required of tokens of Kubernetes ServiceAccounts; the API server reviews each token.

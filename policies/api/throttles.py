@@ -1,6 +1,5 @@
 """How often anybody may ask, in each process."""
 
-import hashlib
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +12,7 @@ _READING = ("GET", "HEAD", "OPTIONS")
 
 
 class WriteThrottle(SimpleRateThrottle):
-    """So many writes a minute for each account, and for each of its tokens, in each process."""
+    """So many writes a minute for the sessions of an account, and as many for all its tokens, in each process."""
 
     scope = "write"
 
@@ -26,10 +25,8 @@ class WriteThrottle(SimpleRateThrottle):
         del view
         if request.method in _READING:
             return None
-        # A token's name is anybody's text: not all of it may stand in a cache's key.
-        via = request.auth.via.encode() if isinstance(request.auth, OnBehalf) else b""
-        ident = f"{request.user.pk if request.user else ''}-{hashlib.sha256(via).hexdigest()}"
-        return self.cache_format % {"scope": self.scope, "ident": ident}
+        by = "tokens" if isinstance(request.auth, OnBehalf) else "sessions"
+        return self.cache_format % {"scope": self.scope, "ident": f"{request.user.pk if request.user else ''}-{by}"}
 
 
 class CheckThrottle(UserRateThrottle):

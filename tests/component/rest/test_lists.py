@@ -6,6 +6,7 @@ import json
 import msgspec
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import Group, User
 from django.core.cache import cache
 from django.test import Client
 
@@ -13,6 +14,8 @@ from policies import publishing
 from policies.models import Revision
 from tests.builders import make_priority_class
 from tests.component.rest.asking import ask, told
+from tests.conftest import HTTPSClient
+from tests.tokens import bearer, secret_of
 
 pytestmark = pytest.mark.django_db
 
@@ -113,6 +116,20 @@ def test_who_writes_without_end_is_told_to_wait(operator: Client, monkeypatch: p
     assert told(response, 429)["title"] == "Too Many Requests"
     assert int(response["Retry-After"]) > 0
     told(ask(operator, "get", "/changes"))
+    cache.clear()
+
+
+def test_an_account_writes_no_more_often_by_making_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.clear()
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, rest_writes_per_minute=1))
+    ann = User.objects.create_user("ann")
+    ann.groups.add(Group.objects.get(name="Operator"))
+    programs = [HTTPSClient(headers=bearer(secret_of(ann))) for _ in range(2)]
+    session = HTTPSClient()
+    session.force_login(ann)
+    # Who floods by a program keeps out no person, not even its owner.
+    statuses = [ask(who, "post", "/changes", {"title": "mine"}).status_code for who in (*programs, session)]
+    assert statuses == [201, 429, 201]
     cache.clear()
 
 
