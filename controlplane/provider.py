@@ -309,6 +309,12 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
 
     get_settings = staticmethod(_setting)
 
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Take what the provider says where this session has asked it: the parent signs out who brings an error, whoever wrote the link."""
+        if "error" in request.GET and request.GET.get("state") not in request.session.get("oidc_states", {}):
+            return self.login_failure()
+        return super().get(request)  # type: ignore[no-any-return]
+
     def login_failure(self) -> HttpResponse:
         """Go back to the sign-in page, which names the possible causes."""
         messages.error(self.request, _FAILED.format(settings.BERTH.oidc_name.capitalize()))

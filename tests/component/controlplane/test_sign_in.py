@@ -27,7 +27,7 @@ from controlplane import provider, sign_in_form
 from controlplane.accounts import LocalAccounts, address
 from controlplane.env_values import READERS
 from controlplane.models import Identity
-from controlplane.provider import Provider, ProviderError, account, roles_of
+from controlplane.provider import Provider, ProviderError, Return, account, roles_of
 from policies.models import AuditEvent
 from policies.publishing import AuditKind
 
@@ -279,6 +279,20 @@ def test_beside_a_provider_a_password_is_for_administrators_alone(provided: None
     found = authenticate(request, username="breakglass", password="a long enough password")
     assert found is not None
     assert found.username == "breakglass"
+
+
+@pytest.mark.parametrize(("state", "stays"), [("", True), ("&state=guessed", True), ("&state=asked", False)])
+def test_a_link_to_an_error_of_the_provider_signs_out_nobody_who_asked_nothing_there(
+    client: Client, rf: RequestFactory, state: str, stays: bool
+) -> None:
+    client.force_login(User.objects.create_user("sam", is_staff=True))
+    request = rf.get(f"/oidc/callback/?error=access_denied{state}")
+    request.session, request.user = client.session, User.objects.get()
+    request.session["oidc_states"] = {"asked": {"nonce": "n", "code_verifier": "v"}}
+    request._messages = SimpleNamespace(add=lambda *_: None)  # type: ignore[attr-defined] # what the middleware gives
+    answer = Return.as_view()(request)
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/login/")
+    assert request.user.is_authenticated == stays
 
 
 def sign_in(client: Client, name: str, password: str, **more: Any) -> Any:
