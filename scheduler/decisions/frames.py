@@ -8,6 +8,7 @@ index: positions are found by reading a file from the start.
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import IntEnum
 from typing import Annotated, NamedTuple
 
@@ -24,6 +25,8 @@ Buffer = bytes | bytearray | memoryview
 # Numbers in records: a database column can hold them and their successor. A record with any other number is unreadable.
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 2)]
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 2)]
+# A time without a zone can't be compared with others.
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 # PostgreSQL rejects NUL: a writer's name with NUL would block all other writers for ever.
 Writer = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]{1,1000}\Z")]
 

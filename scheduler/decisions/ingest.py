@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 from django.conf import settings
-from django.db import models, transaction
+from django.db import DataError, models, transaction
 
 from scheduler.decisions import shadow_counts
 from scheduler.decisions.assignment_uses import note_uses
@@ -84,17 +84,36 @@ def ingest(stream: DecisionStream | None = None) -> int:
         arrived = stream.read(BATCH)
         if not arrived:
             break
-        wanted = store(arrived)
-        stream.finish([each.id for each in arrived], wanted)
+        stream.finish([each.id for each in arrived], store_each(arrived))
         handled += len(arrived)
     return handled
 
 
-def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
-    """Store entries in one transaction; return the positions from which writers' records are needed again.
+def store_each(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
+    """Store entries as `store` does; an entry that the database refuses becomes a dead letter and doesn't block the others.
 
     Raises:
-        django.db.DatabaseError: the database is unavailable; nothing is stored.
+        django.db.DatabaseError: the database is unavailable. What was stored stays stored; storing it again changes nothing.
+    """
+    try:
+        return store(arrived)
+    except (DataError, OverflowError) as error:
+        if len(arrived) == 1:
+            return store(arrived, fault=str(error).partition("\n")[0])
+    middle = len(arrived) // 2
+    return store_each(arrived[:middle]) | store_each(arrived[middle:])
+
+
+def store(arrived: Sequence[Arrived], fault: str = "") -> dict[str, Wanted]:
+    """Store entries in one transaction; return the positions from which writers' records are needed again.
+
+    Args:
+        arrived: the entries.
+        fault: why none of them can be stored; they become dead letters.
+
+    Raises:
+        django.db.DatabaseError: the database is unavailable, or refuses one of them; nothing is stored.
+        OverflowError: the database can't hold a number of one of them; nothing is stored.
     """
     writers = sorted({each.shipment.writer for each in arrived if each.shipment})
     now = datetime.now(UTC)
@@ -106,7 +125,7 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
             checkpoint.writer: checkpoint
             for checkpoint in Checkpoint.objects.select_for_update().filter(writer__in=writers)
         }
-        batch = _Batch(checkpoints, now)
+        batch = _Batch(checkpoints, now, fault)
         for each in arrived:
             batch.take(each)
         batch.store()
@@ -116,9 +135,10 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
 class _Batch:
     """The results of one batch's entries."""
 
-    def __init__(self, checkpoints: dict[str, Checkpoint], now: datetime) -> None:
+    def __init__(self, checkpoints: dict[str, Checkpoint], now: datetime, fault: str = "") -> None:
         self._checkpoints = checkpoints
         self._now = now
+        self._fault = fault
         self._decisions: list[NewDecision] = []
         self._leaves: list[bytes] = []
         self._names: list[NodeNames] = []
@@ -148,6 +168,9 @@ class _Batch:
             shipment.offset,
             shipment.sequence + 1,
         )
+        if self._fault:
+            self._dead_letter(shipment, f"the database refuses it: {self._fault}")
+            return
         try:
             self._read(shipment, checkpoint, has_passed=has_passed)
         except (*UNREADABLE, IndexError) as error:
@@ -234,11 +257,13 @@ class _Batch:
     def _take_unknown(self, arrived: Arrived) -> None:
         """Take an entry that no writer of this version sent: a Decision of version 0.1.0, or something else."""
         try:
+            if self._fault:
+                raise ValueError(self._fault)
             fields = msgspec.json.decode(arrived.raw[b"d"])
             row = Decision(**{**fields, "at": datetime.fromisoformat(fields["at"]), "body": store_json(fields["body"])})
             leaf = leaf_hash(exact_bytes(row))
             new = msgspec.convert(row, NewDecision, from_attributes=True)
-        except (*UNREADABLE, KeyError, TypeError) as error:
+        except (*UNREADABLE, KeyError, TypeError, OverflowError) as error:
             logger.error("an entry of the stream becomes a dead letter: %s", error)  # noqa: TRY400 - the entry is at fault
             data = msgspec.msgpack.encode(arrived.raw)
             self._dead_letters.append(DeadLetter(reason=f"it is no record: {error}", data=data, at=self._now))

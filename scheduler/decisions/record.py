@@ -38,7 +38,7 @@ from scheduler.decisions.columns import (
     store_answer,
     store_order,
 )
-from scheduler.decisions.frames import MOST_BYTES, Number, Writer
+from scheduler.decisions.frames import MOST_BYTES, Moment, Number, Writer
 from scheduler.decisions.masking import NO_MASKS, NOTE, Found, Masks, masked_faults
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.models import Outcome as OutcomeRow
@@ -77,7 +77,7 @@ class Head(msgspec.Struct, array_like=True, kw_only=True):
     """
 
     id: str
-    at: datetime
+    at: Moment
     sequence: Number = 0
     verb: str
     pod_namespace: str
@@ -153,7 +153,7 @@ class Outcome(msgspec.Struct, array_like=True, kw_only=True):
     pod_namespace: str
     pod_name: str
     node_name: str
-    at: datetime
+    at: Moment
     best: bool | None = None
     kind: str = OutcomeRow.Kind.BOUND.value
     by: str = ""

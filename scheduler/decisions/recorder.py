@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from scheduler.decisions.frames import Kind, Number
+from scheduler.decisions.frames import Kind, Moment, Number
 from scheduler.decisions.journal import Chain, Journal, Place
 from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
@@ -53,7 +53,7 @@ class Gap(msgspec.Struct, array_like=True, kw_only=True):
     first: Number
     last: Number
     reason: str
-    at: datetime
+    at: Moment
 
 
 class End(msgspec.Struct, array_like=True):

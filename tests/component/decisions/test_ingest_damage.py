@@ -11,10 +11,10 @@ from scheduler.decisions.ingest import ingest
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.recorder import End, Gap, Mark
 from scheduler.decisions.segments import Position
-from scheduler.decisions.stream import STREAM, DecisionStream
+from scheduler.decisions.stream import STREAM, DecisionStream, Shipment
 from scheduler.ledger.logs import DECISIONS
 from scheduler.metrics import SPOOL_CORRUPT
-from scheduler.models import DeadLetter, Decision, DecisionGap, LedgerHead, ShadowCount
+from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, LedgerHead, ShadowCount
 from tests.component.decisions.real_history import AT, RealHistory, make_entry, record, sequences
 
 pytestmark = pytest.mark.django_db
@@ -202,6 +202,42 @@ class TestDamage:
         row = Decision.objects.first()
         assert row.duration_microseconds == (1 << 32) + 5 if row else DeadLetter.objects.get().sequence == 1
 
+    @pytest.mark.parametrize(
+        ("kind", "data"),
+        [
+            (Kind.OUTCOME, ["u", "ns", "p", "no\x00de", AT, True]),
+            (Kind.OUTCOME, ["u", "ns", "p", "n1", "9999-12-31T23:59:59-23:59", True]),
+            (Kind.OUTCOME, ["u", "ns", "p", "n1", "2026-01-01T00:00:00"]),
+            (Kind.GAP, [1, 2, "why", "2026-01-01T00:00:00"]),
+            (Kind.NAMES, [1 << 31]),
+            (Kind.BASE, [1 << 63, 1, 1, 1]),
+        ],
+        ids=["node with NUL", "zone", "no zone", "gap without a zone", "number of names", "number of a chain"],
+    )  # fmt: skip
+    def test_a_record_that_the_database_cannot_take_is_dead_letter_and_holds_up_no_other(
+        self, real_history: RealHistory, stream: DecisionStream, kind: Kind, data: list[object]
+    ) -> None:
+        # What is known of a Pod isn't stored again, and is joined to its Decisions all the same.
+        known = msgspec.msgpack.encode(["u", "ns", "p", "n1", AT])
+        wrong = msgspec.msgpack.encode(data)
+        if kind in (Kind.NAMES, Kind.BASE):
+            wrong = bytes([len(wrong)]) + wrong + b"x"
+        for sequence, (of, payload) in enumerate(
+            ((Kind.OUTCOME, known), (kind, wrong), (Kind.OUTCOME, known)), start=1
+        ):
+            shipment = Shipment(writer="w", segment=1, offset=sequence, sequence=sequence, kind=of, data=payload)
+            stream._redis.xadd(STREAM, {b"r": msgspec.msgpack.encode([shipment])})
+            if sequence == 1:
+                ingest(stream)
+        record(real_history, 1)
+        real_history.settle()
+        assert sequences() == [1]
+        assert Checkpoint.objects.get(writer="w").next_sequence == 4
+        assert not stream.length()
+        letters = DeadLetter.objects.filter(writer="w")
+        if connection.vendor == "postgresql" or letters:  # SQLite takes most of them
+            assert [row.sequence for row in letters] == [2]
+
     def test_an_extender_of_a_former_version_ships_a_record_an_entry(
         self, real_history: RealHistory, stream: DecisionStream
     ) -> None:
@@ -230,5 +266,7 @@ class TestDamage:
         assert body_of(row) == {"nodes": ["n1"]}
         stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old | {"process": "a\x00b"})})
         stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old | {"sequence": 1 << 63})})
+        stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old | {"revision": 1 << 70})})
+        stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old | {"at": "2026-01-01T00:00:00"})})
         ingest(stream)
         assert not stream.length()
