@@ -49,20 +49,23 @@ class Doors:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer a request."""
+        response = self._refused_or_answered(request)
+        if not response.has_header("Cache-Control"):
+            add_never_cache_headers(response)
+        return response
+
+    def _refused_or_answered(self, request: HttpRequest) -> HttpResponse:
         if request.path.startswith("/api/") and _has_nul(request):
             return problem_response(400, _NO_NUL)
         if _has_nul(request):
-            return HttpResponseBadRequest(f"{_NO_NUL}\n")
+            return HttpResponseBadRequest(f"{_NO_NUL}\n", content_type="text/plain")
         response = self._get_response(request)
         if request.path.startswith("/api/"):
             response = _as_problem(response)
         elif response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and request.method == "GET":
             allowed, response = response["Allow"], not_a_page(request)
             response["Allow"] = allowed
-        response = signed_out(response) if "HX-Request" in request.headers else sent_signed_out(request, response)
-        if not response.has_header("Cache-Control"):
-            add_never_cache_headers(response)
-        return response
+        return signed_out(response) if "HX-Request" in request.headers else sent_signed_out(request, response)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return 503 for a cancelled statement or an unavailable replica, 400 for a number out of range or too many words, else None."""

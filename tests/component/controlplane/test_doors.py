@@ -111,7 +111,9 @@ def test_a_database_that_stores_nothing_is_named_on_pages_and_to_programs(
 
 @pytest.mark.parametrize("path", ["/admin/%00/", "/api/v1/decisions?pod_name=%00", "/api/v1/rule-sets/a%00b"])
 def test_nul_is_refused_before_anybody_is_asked(client: Client, path: str) -> None:
-    assert client.get(path).status_code == 400
+    answer = client.get(path)
+    assert answer.status_code == 400
+    assert "no-store" in answer["Cache-Control"]
 
 
 @pytest.mark.parametrize("path", ["/admin/", "/api/v1/whoami", "/api/schema/"])
