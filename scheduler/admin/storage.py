@@ -23,7 +23,8 @@ from scheduler.models import LegalHold
 
 SEE, HOLD, LIFT = "scheduler.view_pruning", "scheduler.make_legalhold", "scheduler.lift_legalhold"
 _SHOWN = 50
-_MOST_HOLDS = 500
+# Of holds that were lifted, the newest.
+_MOST_LIFTED = 500
 
 
 class HoldForm(forms.Form):
@@ -134,11 +135,14 @@ def lift(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _holds(request: HttpRequest, form: HoldForm) -> HttpResponse:
-    rows = sorted(LegalHold.objects.all()[:_MOST_HOLDS], key=lambda row: row.lifted_at is not None)
+    # Each that holds is shown: behind newer ones, whose number is anybody's choice, nobody would find it to lift it.
+    holding = LegalHold.objects.filter(lifted_at=None)
+    lifted = list(LegalHold.objects.exclude(lifted_at=None)[: _MOST_LIFTED + 1])
     context = {
         **admin.site.each_context(request),
         "title": "Legal holds",
-        "rows": [{"row": row, "what": in_words(row)} for row in rows],
+        "rows": [{"row": row, "what": in_words(row)} for row in (*holding, *lifted[:_MOST_LIFTED])],
+        "has_more": len(lifted) > _MOST_LIFTED,
         "form": form,
         "may_hold": request.user.has_perm(HOLD),
         "may_lift": request.user.has_perm(LIFT),

@@ -165,3 +165,19 @@ def test_pages_and_rest_read_decisions_from_where_the_setting_says(
     ):  # fmt: skip
         with pytest.raises(ConnectionDoesNotExist):
             auditor.get(path)
+
+
+def test_what_holds_is_shown_however_many_newer_holds_were_lifted(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.admin.storage._MOST_LIFTED", 2)
+    now = datetime.now(UTC)
+    for days, name in enumerate(("lifted-0", "lifted-1", "lifted-2", "holding")):
+        lifted_at = None if name == "holding" else now
+        made_at = now - timedelta(days=days)
+        LegalHold.objects.create(reason=name, pod_namespace="a", made_by="ops", made_at=made_at, lifted_at=lifted_at)
+    shown = text(operator, HOLDS)
+    assert [name in shown for name in ("holding", "lifted-0", "lifted-1", "lifted-2")] == [True, True, True, False]
+    assert "Older ones that were lifted aren't shown" in shown
+    LegalHold.objects.exclude(lifted_at=None).first().delete()  # type: ignore[union-attr] # there are three
+    assert "Older ones" not in text(operator, HOLDS)
