@@ -1,19 +1,39 @@
-"""Celery's connection to Redis, which pauses between attempts while the server is a replica and refuses writes.
+"""Celery's connection to Redis, which outlives what Redis says to it.
 
 When a master has become a replica, kombu v5.7.0 requests a lock right after connecting, is refused, and leaves the connection open
 (transport/redis.py, on_poll_init). Celery reconnects at once: ten times a second, until the process runs out of file descriptors.
+
+Everybody with Redis' password can put invalid messages into a queue. kombu raises what JSON or base64 says of one
+(transport/redis.py, _brpop_read), which would end the worker or the binder.
 """
 
+import logging
 import time
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+logger = logging.getLogger("berth.broker")
+
 _PAUSE_SECONDS = 1.0
+
+
+class Channel(redis.Channel):
+    """Throws away messages that are none."""
+
+    def _brpop_read(self, **options: Any) -> Any:
+        try:
+            return super()._brpop_read(**options)  # type: ignore[no-untyped-call] # kombu has few types
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # Its text may quote the message.
+            logger.error("what is no message was taken out of Redis and thrown away: %s", type(error).__name__)  # noqa: TRY400
+            return True
 
 
 class Transport(redis.Transport):
     """Closes a connection to a server that refuses writes, and pauses before Celery opens another."""
+
+    Channel = Channel
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Register with the worker's event loop, to wait for messages."""

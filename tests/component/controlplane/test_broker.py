@@ -1,4 +1,6 @@
-"""Celery's way to Redis: by TLS it looks at the certificate, as the way of Decisions does, and a password is what the URL says."""
+"""Celery's way to Redis: by TLS it looks at the certificate, as the way of Decisions does, a password is what the URL says, and what is no
+message ends nothing.
+"""
 
 import os
 import socket
@@ -6,12 +8,18 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import redis
+from kombu import Connection
 
+from controlplane import redis_transport
 from tests.certificates import Files
+from tests.component.decisions.real_history import Server
 
 ROOT = Path(__file__).parents[3]
 ASKS = """
@@ -62,6 +70,14 @@ def files(tmp_path: Path) -> Files:
 
 
 @pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    running = Server(tmp_path)
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
 def stranger(files: Files) -> Iterator[Stranger]:
     made = Stranger(files)
     yield made
@@ -102,3 +118,23 @@ def test_a_password_may_hold_what_celery_separates_urls_by(tmp_path: Path) -> No
     ask(tmp_path, f"redis://:hunter;2@127.0.0.1:{stranger.port}/0")
     stranger.end()
     assert b"hunter;2" in stranger.told
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"garbage", b"[]", b"null", b"7", b'{"body": "x", "properties": {"body_encoding": "base64"}}']
+)
+def test_what_is_no_message_ends_no_worker_and_holds_up_none(server: Server, wrong: bytes) -> None:
+    redis_transport.use()
+    came: list[object] = []
+    with Connection(server.url) as connection, connection.SimpleQueue("ops") as queue:
+        queue.put("before")
+        with redis.Redis.from_url(server.url) as client:
+            client.lpush("ops", wrong)
+        queue.put("behind")
+        queue.consumer.register_callback(lambda body, _: came.append(body))
+        queue.consumer.consume()
+        deadline = time.monotonic() + 10
+        while len(came) < 2 and time.monotonic() < deadline:
+            with suppress(TimeoutError):
+                connection.drain_events(timeout=1)
+    assert came == ["before", "behind"]
