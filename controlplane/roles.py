@@ -40,9 +40,9 @@ def _make_roles() -> None:
 
 # Permissions in words, in the order in which people look for them.
 _WORDS = {
-    "change_ruleset": "edit rule sets, Assignments and PriorityClasses, by way of Changes; pause, resume, exempt Pods",
+    "change_ruleset": "edit rule sets, Assignments and PriorityClasses, by way of Changes; withdraw Changes; pause, resume, exempt Pods",
     "approve": "approve and reject Changes, but none that they edited",
-    "publish": "publish, roll back and withdraw",
+    "publish": "publish Changes and roll back",
     "break_glass": "publish without approvals in an emergency, with a reason",
     "run_backtest": "start backtests and scenarios",
     "run_canary": "run canary Pods",

@@ -10,6 +10,8 @@ from django.utils import timezone
 
 from controlplane.models import Identity, Session
 from policies.models import AuditEvent
+from policies.publishing import lifecycle
+from policies.publishing.actors import actor_of
 from tests.component.pages import get, text_of
 from tests.conftest import HTTPSClient
 from tests.tokens import secret_of
@@ -117,6 +119,16 @@ def test_each_right_of_a_role_has_words(role: str) -> None:
     # Rights of one kind are said once, by the first of them.
     edits = re.compile(r"(add|change|delete)_(ruleset|rulesetversion|rule|assignment|priorityclass)")
     assert [name for name in ROLES[role] if not edits.fullmatch(name) and not words_of({name})] == []
+
+
+@pytest.mark.parametrize("role", ["Operator", "Approver", "Emergency"])
+def test_a_role_is_said_to_withdraw_changes_where_it_may(role: str) -> None:
+    from controlplane.roles import ROLES, words_of
+
+    somebody = User.objects.create_user("somebody")
+    somebody.groups.add(Group.objects.get(name=role))
+    may = not lifecycle.lack_of_permission("withdraw", actor_of(somebody))
+    assert may == (role == "Operator") == any("withdraw" in words for words in words_of(ROLES[role]))
 
 
 def test_an_account_without_a_role_reads_who_gives_them() -> None:
