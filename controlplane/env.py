@@ -297,6 +297,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         """The names of the fields that are shown to nobody."""
         return _SECRETS
 
+    def __repr__(self) -> str:
+        """Return it without its secrets: `diffsettings`, debuggers and reports of faults show it."""
+        said = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return f"Environment({', '.join(f'{name}=…' if name in _SECRETS and text else f'{name}={text!r}' for name, text in said)})"
+
 
 _SECRETS = frozenset(
     {

@@ -202,6 +202,14 @@ def test_defaults_stand_when_nothing_is_set() -> None:
     assert (environment.role, environment.local, environment.database_url) == ("command", False, "")
 
 
+def test_what_is_set_is_shown_without_its_secrets() -> None:
+    secrets = dict.fromkeys(Environment().secrets, "hunter2")
+    shown = repr(Environment(**secrets, worker_bind="127.0.0.1:9"))
+    assert "hunter2" not in shown
+    assert "worker_bind='127.0.0.1:9'" in shown
+    assert "redis_url=…" in shown
+
+
 def test_all_wrong_variables_are_named_at_once() -> None:
     faults = _faults({"BERTH_LOCAL": "maybe", "BERTH_LOG_LEVEL": "loud", "BERTH_ROLE": "king"})
     assert len(faults) == 3
