@@ -1,7 +1,7 @@
-"""What Decisions can be narrowed by, and pages of those found: one definition for the admin's list and for REST.
+"""The filters of Decisions, and pages of the Decisions found: one definition for the admin's list and for REST.
 
-Nothing is counted. A page begins behind a row (`before`) or ends in front of one (`after`), newest first. One of the filters leads
-an index; where others have to look at each row, a page looks at so many rows, or for so long, and says how far it came.
+Nothing is counted. A page begins behind a row (`before`) or ends in front of one (`after`), newest first. If a filter has an
+index, the query uses it. Other filters check row by row; a page stops after so many rows, or so long, and says where it stopped.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,9 +36,9 @@ from scheduler.models import FOUND_NO_NODE, Decision
 VERBS = ("filter", "prioritize", "bind", "preempt", "schedule")
 ANSWERS = {"none": "no node", "some": "some nodes refused", "all": "every node", "error": "error"}
 SPANS = {"15m": "15 min", "hour": "hour", "day": "day", "yesterday": "yesterday", "week": "7 days"}
-# A page looks at so many rows for what no index has: at few of them first, then at twice as many each time, or at as many as take
-# STEP_SECONDS at the speed of the last ones, until LONG_SECONDS are over. On a disk that is slow it looks at fewer, so that whoever
-# asked sees how far it came; where the next rows aren't in memory as the last ones were, few are read before that is known.
+# The most rows that a page checks without an index: few at first, then twice as many at each step, or as many as take STEP_SECONDS
+# at the speed of the last step, until LONG_SECONDS are over. On a slow disk it checks fewer, so that the reader still gets an answer
+# with the progress. The first step is small because the next rows may not be in memory, unlike the last ones.
 MOST_LOOKED_AT = 50_000
 LOOKED_AT_FIRST = 250
 LONG_SECONDS = 0.05
@@ -60,15 +60,15 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """One way to narrow Decisions.
 
     Attributes:
-        name: the parameter of URLs.
-        title: as people call it.
-        help: what it takes, in a sentence.
-        condition: of a value as it stands in a URL; raises ValueError, with words, for one that is none.
-        choices: values and their words, where there are only some.
-        leads: whether an index has its rows by time; the lower, the fewer rows it leaves. 0: each row is looked at.
-        leads_for: the values that this is so for; all where it is empty.
-        leads_by: what the index has, where the condition asks for more than that.
-        is_number: whether it is a whole number.
+        name: the URL parameter.
+        title: the label for people.
+        help: the accepted values, in a sentence.
+        condition: returns the condition for a value from a URL; raises ValueError, with a message, for an invalid one.
+        choices: the accepted values and their labels, if there are only some.
+        leads: whether an index has the rows by time; the lower, the fewer rows it leaves. 0: each row is checked.
+        leads_for: the values to which `leads` applies; all if empty.
+        leads_by: the indexed condition, if the filter's own condition is narrower.
+        is_number: whether the value is an integer.
     """
 
     name: str
@@ -83,19 +83,19 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A place in the order of Decisions: of a row, or a moment alone."""
+    """A place in the order of Decisions: of a row, or only a time."""
 
     at: datetime
     sequence: int | None = None
     id: UUID | None = None
 
     def __str__(self) -> str:
-        # Not by strftime, which writes years before 1000 without their zeros.
+        # Not by strftime, which writes years before 1000 without leading zeros.
         moment = f"{self.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
         return moment if self.id is None else f"{moment}~{self.sequence}~{self.id}"
 
     def beyond(self, way: str) -> Q:
-        """Return what lies on one side: `lt` for older rows, `gt` for newer ones."""
+        """Return the condition for the rows on one side: `lt` for older rows, `gt` for newer ones."""
         if self.id is None:
             return Q(**{f"at__{way}": self.at})
         same = Q(at=self.at)
@@ -108,9 +108,9 @@ class Page(msgspec.Struct, frozen=True):
     """Decisions found, newest first.
 
     Attributes:
-        rows: without their bodies.
-        older, newer: where the next pages begin; None where nothing is known to be there.
-        looked_until: how far rows were looked at that no index leads to, where there are more beyond.
+        rows: the Decisions, without their bodies.
+        older, newer: the starts of the next pages; None if no rows are known to be there.
+        looked_until: the last place checked without an index, if there are more rows beyond it.
     """
 
     rows: list[Decision]
@@ -120,7 +120,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for: values by name of filter as they stand in URLs, times, and the place of the page."""
+    """A query: values by filter name as in URLs, times, and the place of the page."""
 
     values: dict[str, str] = {}
     times: dict[str, str] = {}
@@ -131,10 +131,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
     def page(self) -> Page:
-        """Look.
+        """Return the page.
 
         Raises:
-            django.db.DatabaseError: the database is away, or took too long.
+            django.db.DatabaseError: the database is unavailable, or took too long.
         """
         goes_back = self.after is None
         rows, furthest = self._walk(goes_back=goes_back)
@@ -149,13 +149,13 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         return Page(rows, older, key_of(rows[0]) if has_more else furthest, looked_until)
 
     def _just_after(self) -> Key | None:
-        """Return the place from which the row that `after` names is the next older one; None behind the end of all time."""
+        """Return the place whose next older row is the one that `after` names; None if that place is later than any time."""
         if self.after is None or self.after.at > _LAST_BUT_ONE:
             return None
         return Key(self.after.at + _MICROSECOND)
 
     def _walk(self, *, goes_back: bool) -> tuple[list[Decision], Key | None]:
-        """Return the page's rows and one more; where it stopped before it had these, the place of the last row that it looked at."""
+        """Return the page's rows and one more; if the limits stopped it earlier, also the place of the last row that it checked."""
         leading = self._leading()
         driving = recorded().filter(self._place(), *([self._driving(leading)] if leading else []))
         others = [name for name in self.values if name != leading or BY_NAME[name].leads_by]
@@ -169,7 +169,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         looked, step, place = 0, min(LOOKED_AT_FIRST, MOST_LOOKED_AT), Q()
         began = until = monotonic()
         while True:
-            # The last row of this step, and the first behind it. Whole places, not times alone: any number of rows may share a time.
+            # The last row of this step, and the first one after it. Whole places, not only times: any number of rows may share a time.
             edge = [Key(*key) for key in keys.filter(place)[step - 1 : step + 1]]
             is_last = len(edge) <= 1
             rows += found.filter(place, Q() if is_last else edge[1].beyond(nearer))[: self.limit + 1 - len(rows)]
@@ -184,7 +184,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
             place = edge[0].beyond(further)
 
     def _leading(self) -> str:
-        """Return the filter whose index leaves the fewest rows; "" where none has one."""
+        """Return the filter whose index leaves the fewest rows; "" if none has an index."""
         leading = [
             (each.leads, name)
             for name, value in self.values.items()
@@ -219,15 +219,15 @@ def key_of(row: Decision) -> Key:
 
 
 def parse_search(given: Mapping[str, str], now: datetime, *, also: Iterable[str] = ()) -> Search:
-    """Read the parameters of a URL. Empty ones are left out, as browsers send the fields that nobody filled.
+    """Parse the parameters of a URL. Empty ones are ignored, because browsers send empty fields.
 
     Args:
-        given: parameters.
-        now: from when on spans are counted back.
-        also: parameters that are somebody else's.
+        given: the parameters.
+        now: the time from which spans are counted back.
+        also: parameters that other code reads.
 
     Raises:
-        SearchError: there are parameters that nobody knows, or values that are none; all of them are named.
+        SearchError: there are unknown parameters, or invalid values; the message names all of them.
     """
     readers = {**{name: each.condition for name, each in BY_NAME.items()}, **_OTHERS}
     known, faults = read_parameters(given, readers, what="Decisions", also=also)
@@ -266,10 +266,10 @@ def _span(text: str) -> str:
 
 
 def _key(text: str) -> Key:
-    """Read a place.
+    """Parse a place.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is invalid.
     """
     moment, *of_row = text.split("~")
     try:
@@ -294,7 +294,7 @@ def _choice_is(column: str, choices: Collection[str], text: str) -> Q:
 
 
 def _pod(text: str) -> Q:
-    """Any part of a name, the namespace before a slash, or a whole UID."""
+    """Return the condition for any part of a name, with the namespace before a slash, or for a complete UID."""
     namespace, slash, name = text.strip().rpartition("/")
     named = Q(pod_name__icontains=name)
     return (named & Q(pod_namespace=namespace) if slash else named) | Q(pod_uid=text.strip())
@@ -315,7 +315,7 @@ def _node(text: str) -> Q:
 
 
 def _rule(text: str) -> Q:
-    # As it is spelled: SQLite's LIKE, which `contains` is there, takes `team` for `Team`.
+    # Case-sensitive: on SQLite, `contains` is LIKE, which matches `team` with `Team`.
     return Q(GreaterThan(StrIndex("refused_by", Value(f"\n{text}\n")), 0))
 
 
@@ -326,7 +326,7 @@ def _answer(text: str) -> Q:
         case "some":
             return Q(feasible__gt=0, feasible__lt=F("nodes"), error="")
         case "all":
-            # An error has no node of none.
+            # A Decision with an error has neither allowed nor refused its nodes.
             return Q(feasible__gt=0, feasible=F("nodes"), error="")
     return ~Q(error="")
 

@@ -1,7 +1,7 @@
-"""The files of the spool as they are read: writers, their segments, and the frames in them.
+"""Reads the files of the spool: writers, their segments, and the frames in them.
 
-`ROOT/WRITER/0000000001.seg`, `…2.seg`: a folder for each process that ever wrote, numbered files in it. A process
-holds `WRITER/lock` while it lives, so who gets the lock knows that the writer is dead, and owns what it left.
+`ROOT/WRITER/0000000001.seg`, `…2.seg`: a folder for each process that ever wrote, with numbered files. A process
+holds `WRITER/lock` while it lives, so a process that gets the lock knows that the writer is dead, and takes over its files.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 from scheduler.decisions.frames import HEADER_BYTES, MOST_BYTES, Frame, length_at, read_frame
 
 _SUFFIX = ".seg"
-# In the folder of all writers, and in each writer's own.
+# The lock file of the folder of all writers, and of each writer's own folder.
 LOCK = "lock"
 _READ_BYTES = 1 << 20
 
@@ -28,9 +28,9 @@ class Position(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Frames that stand one behind the other, and the position behind the last.
+    """Consecutive frames, and the position behind the last one.
 
-    `broken`: what stands there is no frame, so that the rest of the segment can't be read.
+    `broken`: the bytes at that position are no frame, so the rest of the segment can't be read.
     """
 
     frames: list[Frame]
@@ -46,7 +46,7 @@ class Segments:
         self.writer = folder.name
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the segments that are there, in order."""
+        """Return the numbers of the existing segments, in order."""
         found = (path.stem for path in self.folder.glob(f"*{_SUFFIX}"))
         return sorted(int(stem) for stem in found if stem.isdigit())
 
@@ -55,7 +55,7 @@ class Segments:
         return self.folder / f"{number:010d}{_SUFFIX}"
 
     def size(self, number: int) -> int:
-        """Return the bytes of a segment; 0 for one that isn't there."""
+        """Return the bytes of a segment; 0 if it doesn't exist."""
         try:
             return self.path(number).stat().st_size
         except FileNotFoundError:
@@ -70,15 +70,15 @@ class Segments:
         self.path(number).unlink(missing_ok=True)
 
     def read(self, start: Position, *, end: Position | None = None, most_bytes: int = _READ_BYTES) -> Batch:
-        """Read frames from a position on, of one segment, `most_bytes` or one frame at most.
+        """Read frames of one segment from a position: at most `most_bytes`, or one frame.
 
         Args:
-            start: behind a frame, or the beginning of a segment.
-            end: what is written so far. None for a dead writer: all that is there.
+            start: the position behind a frame, or the beginning of a segment.
+            end: the end of what is written so far. None for a dead writer: the end of the segment.
             most_bytes: how much to read.
 
         Raises:
-            FileNotFoundError: there is no such segment.
+            FileNotFoundError: the segment doesn't exist.
         """
         path = self.path(start.segment)
         until = end.offset if end is not None and end.segment == start.segment else path.stat().st_size
@@ -97,14 +97,14 @@ class Segments:
         return Batch(frames, Position(start.segment, start.offset + at), broken)
 
     def first_sequence(self, number: int) -> int | None:
-        """Return the sequence of a segment's first frame; None when none can be read."""
+        """Return the sequence of a segment's first frame; None if none can be read."""
         found = self.read(Position(number), most_bytes=HEADER_BYTES).frames if self.size(number) else []
         return found[0].sequence if found else None
 
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Keep others from making or taking over writers' folders meanwhile."""
+    """Keep other processes from making or taking over writers' folders for the duration."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -112,7 +112,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def take(folder: Path) -> IO[str] | None:
-    """Take a writer's lock; None when another process has it. Closing the file gives it back."""
+    """Take a writer's lock; None if another process holds it. Closing the file releases it."""
     lock = (folder / LOCK).open("a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,18 +130,18 @@ class Dead:
         self._lock = lock
 
     def delete(self) -> None:
-        """Delete all that the writer left."""
+        """Delete all files of the writer."""
         with locked(self.segments.folder.parent):
             shutil.rmtree(self.segments.folder)
         self._lock.close()
 
     def give_back(self) -> None:
-        """Leave it to another process."""
+        """Release the lock, so that another process can take over the segments."""
         self._lock.close()
 
 
 def take_over_the_dead(root: Path, *, but: set[str]) -> list[Dead]:
-    """Take over every writer that nobody holds, but those named."""
+    """Take over each writer whose lock is free, except the named ones."""
     taken = []
     with locked(root):
         for folder in sorted(path for path in root.iterdir() if path.is_dir() and path.name not in but):
@@ -152,7 +152,7 @@ def take_over_the_dead(root: Path, *, but: set[str]) -> list[Dead]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names of a folder's files to disk."""
+    """Flush a folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Settles how shadows diverged that depends on the node that the Pod got, once that is known."""
+"""Settles the divergence of shadows that depends on the Pod's node, once the node is known."""
 
 import logging
 from collections import Counter
@@ -14,35 +14,35 @@ from scheduler.models import Decision
 
 logger = logging.getLogger("berth.decisions")
 
-# Of one Pod: it may have been asked about for hours before it got its node. The newest say the most.
+# The most Decisions of one Pod: kube-scheduler may have asked about it for hours. The newest ones matter most.
 _MOST_OF_ONE = 20
 
 
 class Settled(Protocol):
-    """A Pod, and the node that it got; "" for none."""
+    """A Pod, and its node; "" for none."""
 
     @property
     def pod_uid(self) -> str:
-        """Its UID."""
+        """The Pod's UID."""
         ...
 
     @property
     def node_name(self) -> str:
-        """Its node."""
+        """The Pod's node."""
         ...
 
 
 def settle_shadows(outcomes: Iterable[Settled]) -> None:
-    """Note of the shadows of Pods that are on a node by now what they would have done, and count them so.
+    """Record and count the divergence of the shadows of Pods that now have a node.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     node_of = {outcome.pod_uid: outcome.node_name for outcome in outcomes if outcome.node_name}
     counts: Counter[tuple[Subject, str]] = Counter()
     for row in Decision.objects.filter(pk__in=list(_waiting(node_of))).iterator(chunk_size=100):
         found = _settled(row, node_of[row.pod_uid])
-        # Who comes second counts nothing.
+        # If two processes settle the same shadow, only the first one counts it.
         if found and Decision.objects.filter(pk=row.pk, divergence=Divergence.OPEN).update(divergence=found):
             counts.update(shadow_counts.moved(subject_of(row), Divergence.OPEN, found))
     shadow_counts.add(counts)
@@ -59,7 +59,7 @@ def _waiting(uids: Iterable[str]) -> Iterable[UUID]:
 
 
 def subject_of(row: Decision | NewDecision) -> Subject:
-    """Return whose shadow a Decision is."""
+    """Return the subject of a shadow's Decision."""
     return Subject(row.revision, row.assignment, row.rule_set, row.rule_set_version, row.verb)
 
 
@@ -69,7 +69,7 @@ def is_inside(body: Body) -> bool:
 
 
 def _settled(row: Decision, node: str) -> Divergence | None:
-    """Return what a shadow would have done; None where that can't be said."""
+    """Return how a shadow diverged; None if that can't be determined."""
     try:
         body = read_body(bytes(row.body))
         names = names_asked(row, body)
@@ -77,7 +77,7 @@ def _settled(row: Decision, node: str) -> Divergence | None:
         logger.warning("Decision %s can't be compared with what became of the Pod: %s", row.pk, error)
         return None
     if body.answer is None or node not in names:
-        return None  # the Pod got a node that this question wasn't about
-    # Berth's own scheduler knows the node at once, so what is open is of kube-scheduler's.
+        return None  # the Pod's node wasn't among the nodes of this call
+    # Berth's own scheduler knows the node at once, so open shadows are always kube-scheduler's.
     shadow = would_be(answer_of(row, body, names), is_inside=is_inside(body), is_exact=False)
     return settled(shadow, names.index(node))

@@ -1,4 +1,4 @@
-"""Counts of what became of shadows, kept in the database."""
+"""Counts of shadows by divergence, in the database."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from django.db import connection, transaction
 
 from scheduler.decisions.divergence import Subject
 
-# By whose shadow, and how it diverged.
+# By the shadow's subject and its divergence.
 Counts = Mapping[tuple[Subject, str], int]
 
-# Of one that has no Decision.
+# The states of a shadow that has no Decision.
 DROPPED, FAILED = "dropped", "failed"
 
 _ADD = """
@@ -22,10 +22,10 @@ DO UPDATE SET number = scheduler_shadowcount.number + excluded.number
 
 
 def add(counts: Counts) -> None:
-    """Add to the counts; a negative number takes away.
+    """Add to the counts; negative numbers subtract.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     rows = [
         (
@@ -37,7 +37,7 @@ def add(counts: Counts) -> None:
             str(how),
             number,
         )
-        # In one order, so that two who count at once don't wait for each other.
+        # In a fixed order, so that two concurrent transactions don't deadlock.
         for (subject, how), number in sorted(counts.items())
         if number
     ]
@@ -47,5 +47,5 @@ def add(counts: Counts) -> None:
 
 
 def moved(subject: Subject, before: str, after: str) -> Counter[tuple[Subject, str]]:
-    """Return what counts when one shadow's divergence becomes another."""
+    """Return the changes to the counts when one shadow's divergence changes."""
     return Counter({(subject, before): -1, (subject, after): 1})

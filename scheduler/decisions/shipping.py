@@ -1,8 +1,8 @@
-"""Ships what stands in the spool to the Redis stream, in order, and deletes what the database has.
+"""Ships the records in the spool to the Redis stream, in order, and deletes those that the database has stored.
 
-A shipper serves its own process's writer, and those of dead processes on the same disk. It knows nothing that isn't in
-the files, in Redis or in the database's checkpoints: so it may be killed anywhere. When Redis has lost records, or the ingest
-misses some, it goes back to where the database is; what comes twice is dropped there.
+A shipper serves its own process's writer, and those of dead processes on the same disk. All its state is in
+the files, in Redis or in the database's checkpoints, so it may be killed at any point. If Redis has lost records, or the ingest
+misses some, it goes back to the database's checkpoint; the ingest drops duplicates.
 """
 
 import logging
@@ -24,11 +24,11 @@ from scheduler.models import Checkpoint
 
 logger = logging.getLogger("berth.decisions")
 
-# Entries that may wait in Redis, some 20,000 records; the rest waits on disk, where there is more room.
+# Entries that may wait in Redis, some 20,000 records; the rest waits on disk, which has more room.
 MOST_IN_REDIS = 20_000 // MOST_IN_ENTRY
 
 _BATCH_BYTES = 1 << 20
-# Between batches, unless much waits: shipping each record as it comes would hold up the calls that make them.
+# Between batches, unless many records wait: shipping each record at once would slow down the calls that make them.
 _PAUSE_SECONDS = 0.1
 _MUCH_BYTES = 256 << 10
 _ASK_SECONDS = 0.25
@@ -38,21 +38,21 @@ _RETRY_SECONDS = 0.5
 
 
 class Stored(NamedTuple):
-    """How far the database has a writer's records: the position behind the last, and the sequence of the next."""
+    """The progress of a writer in the database: the position behind its last stored record, and the sequence of the next one."""
 
     position: Position
     sequence: int
 
 
-# Of a writer of whom nothing is stored.
+# Of a writer without stored records.
 NOTHING = Stored(Position(), 1)
 
-# Gives how far writers are stored; those of whom nothing is stored are missing. None: the database is away.
+# Returns writers' progress; writers without stored records are missing. None: the database is unavailable.
 ReadCheckpoints = Callable[[Sequence[str]], Mapping[str, Stored] | None]
 
 
 class Corrupt(msgspec.Struct, array_like=True, kw_only=True):
-    """What could not be read: the bytes, where they stood, and the sequence of what could be read next."""
+    """An unreadable part of a segment: its bytes, their position, and the sequence of the next readable record."""
 
     segment: SmallNumber
     offset: Number
@@ -61,7 +61,7 @@ class Corrupt(msgspec.Struct, array_like=True, kw_only=True):
 
 
 def read_checkpoints(writers: Sequence[str]) -> Mapping[str, Stored] | None:
-    """Read the checkpoints from the database."""
+    """Return the checkpoints in the database."""
     try:
         rows = Checkpoint.objects.filter(writer__in=writers).values_list("writer", "segment", "offset", "next_sequence")
         return {writer: Stored(Position(segment, offset), sequence) for writer, segment, offset, sequence in rows}
@@ -71,7 +71,7 @@ def read_checkpoints(writers: Sequence[str]) -> Mapping[str, Stored] | None:
 
 
 class Source:
-    """One writer's records, and how far they are shipped."""
+    """One writer's records, and the progress of shipping them."""
 
     def __init__(self, segments: Segments, *, spool: Spool | None = None, dead: Dead | None = None) -> None:
         self.segments = segments
@@ -79,15 +79,15 @@ class Source:
         self.spool = spool
         self.dead = dead
         self.at = Position()
-        # Of the record behind `at`; None where that isn't known before it is read.
+        # Of the record behind `at`; None if it isn't known before that record is read.
         self.next_sequence: int | None = 1 if spool else None
         self.is_known_to_redis = False
-        # Whether nothing of it waited in Redis any more when Redis was last asked, after the last record was shipped.
+        # Whether Redis held none of this writer's records any more when it was last asked, after the last record was shipped.
         self.has_left_redis = False
         self._compressor = make_compressor()
 
     def go_to(self, stored: Stored | None) -> None:
-        """Go to where the database is; to the first record on disk where that isn't known: the database is away."""
+        """Go to the database's checkpoint; if that isn't known, because the database is unavailable, to the first record on disk."""
         numbers = self.segments.numbers()
         if stored is None:
             self.at, self.next_sequence = Position(min(numbers, default=1)), None
@@ -98,13 +98,13 @@ class Source:
             self.at = Position(later[0])
 
     def peek(self) -> tuple[list[Shipment], Position, int | None]:
-        """Return the next records, and where that leads; nothing moves."""
+        """Return the next records, and the place behind them, without moving there."""
         at = self._begin()
         if at is None:
             return [], self.at, self.next_sequence
         batch = self.segments.read(at, end=self.spool.written if self.spool else None, most_bytes=_BATCH_BYTES)
         if batch.broken:
-            # Without its number the ingest would take it for one that it has.
+            # Without the record's number the ingest would take it for a duplicate.
             return ([], self.at, None) if self.next_sequence is None else self._peek_corrupt(at, self.next_sequence)
         frames = batch.frames
         if not frames:
@@ -122,7 +122,7 @@ class Source:
         return self.dead is not None and self._begin() is None
 
     def _begin(self) -> Position | None:
-        """Return where there is something to read, this segment or the next one; None where there is nothing."""
+        """Return the position of the next readable record, in this segment or the next one; None if there is none."""
         written = self.spool.written if self.spool else None
         if written is not None and self.at >= written:
             return None
@@ -137,13 +137,13 @@ class Source:
         return Position(later[0]) if later else None
 
     def _peek_corrupt(self, at: Position, sequence: int) -> tuple[list[Shipment], Position, int]:
-        """Ship the rest of a segment as one corrupt record: what stands behind a broken record can't be told from it."""
-        # Asked before later segments are looked at: what is written meanwhile stands in them.
+        """Ship the rest of a segment as one corrupt record: frames behind a broken record can't be told apart from it."""
+        # Before looking at later segments: records that are written meanwhile are in them.
         upcoming = self.spool.rotate() if self.spool else sequence + 1
         data = self.segments.path(at.segment).read_bytes()[at.offset :]
         end = Position(at.segment, at.offset + len(data))
         if self.spool and self.spool.written.segment == at.segment:
-            end = max(end, self.spool.written)  # what was cut off the file is passed, too
+            end = max(end, self.spool.written)  # skips the bytes that were cut off the file, too
         later = [number for number in self.segments.numbers() if number > at.segment]
         found = (self.segments.first_sequence(number) for number in later)
         following = next((first for first in found if first is not None), upcoming)
@@ -178,20 +178,20 @@ class Source:
 
 
 class Depth(NamedTuple):
-    """What a spool holds: records of this process that weren't sent yet, and the bytes of all that the database doesn't have."""
+    """The contents of a spool: the number of this process's unsent records, and the bytes of all records not yet in the database."""
 
     records: int
     bytes: int
 
 
 class Shipper:
-    """Ships in a thread of its own.
+    """Ships records in its own thread.
 
     Args:
-        spool: this process's.
-        stream: where to.
-        checkpoints: reads how far writers are stored.
-        before: called now and then, before files are looked at.
+        spool: this process's spool.
+        stream: the target.
+        checkpoints: returns writers' progress in the database.
+        before: called from time to time, before files are read.
     """
 
     def __init__(
@@ -218,15 +218,15 @@ class Shipper:
 
     @property
     def redis_reachable(self) -> bool:
-        """Whether Redis could be used the last time."""
+        """Whether the last use of Redis succeeded."""
         return not self._away
 
     def start(self) -> None:
-        """Begin to ship."""
+        """Start shipping."""
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Ship what time allows, and end."""
+        """Ship as much as the time allows, and stop."""
         self._deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
         if self._thread.ident is not None:
@@ -235,12 +235,12 @@ class Shipper:
     def _run(self) -> None:
         broken = Trouble()
         while time.monotonic() < self._deadline:
-            # Asked before the step: what is written while that looks is shipped by the next one.
+            # Read before the step: records that are written during the step are shipped by the next one.
             is_stopping = self._stopping.is_set()
             try:
                 moved = self.step()
             except Exception as error:
-                # What is wrong with one file must not end the thread, and with it all that follows.
+                # A fault of one file must not end the thread, and with it all later shipping.
                 if broken.is_news(repr(error)):
                     logger.exception(
                         "records can't be shipped, tried again every second: those in %s", self._spool.root
@@ -263,7 +263,7 @@ class Shipper:
         return is_far or len(self._sources) > 1
 
     def step(self) -> bool:
-        """Keep house when it is time, and ship a batch of each writer; tell whether anything was shipped."""
+        """Clean up if it is time, and ship a batch of each writer; return whether anything was shipped."""
         now = time.monotonic()
         if now - self._house_kept_at >= _KEEP_HOUSE_SECONDS:
             self._house_kept_at = now
@@ -302,7 +302,7 @@ class Shipper:
         return True
 
     def _ask(self) -> None:
-        """See whether Redis still has what was shipped, and whether the ingest wants something again."""
+        """Check whether Redis still has the shipped records, and whether the ingest wants any again."""
         if not self._policy_known:
             self._check_policy()
         for source in self._sources:
@@ -316,7 +316,7 @@ class Shipper:
             self._check(source, answer, source.next_sequence)
 
     def _check(self, source: Source, answer: Answer, expected: int | None) -> None:
-        """Go back when Redis took another record for the next than the shipper: it has lost some."""
+        """Go back if Redis expects another record next than the shipper: it has lost some."""
         self._in_redis = answer.length
         has_lost = expected is not None and (answer.shipped is None or answer.shipped < expected)
         if has_lost and source.is_known_to_redis:
@@ -356,15 +356,15 @@ class Shipper:
         SPOOL_BYTES.set(depth.bytes)
 
     def depth(self) -> Depth:
-        """Return what waits on disk. May be called by any thread."""
+        """Return the records and bytes that wait on disk. Thread-safe."""
         waiting = self._spool.next_sequence - (self._own.next_sequence or 1)
         return Depth(waiting, self._spool.size_bytes + self._spool.others_bytes)
 
     @staticmethod
     def _send_again(source: Source, stored: Stored) -> None:
-        """Go back to where the database is: Redis has nothing left of what it took, and not all of it was stored.
+        """Go back to the database's checkpoint: Redis has none of the shipped records left, and not all of them were stored.
 
-        The ingest asks for what is missing before a record that came. Nothing comes behind a writer's last one.
+        The ingest notices missing records when a later one arrives; a writer's last record has no later one.
         """
         logger.warning("Redis has lost the last records of %s; they are sent again", source.writer)
         source.has_left_redis = False
@@ -378,7 +378,7 @@ class Shipper:
             logger.info("shipping what %s left", source.writer)
 
     def _delete_stored(self, source: Source, stored: Stored) -> None:
-        """Delete the segments that the database has passed; of a dead writer at last everything."""
+        """Delete the segments whose records are all in the database; for a finished dead writer, delete everything."""
         if source.dead is not None and source.is_finished and self._is_stored(source, stored):
             source.dead.delete()
             self._sources.remove(source)

@@ -1,7 +1,7 @@
-"""Snapshots as documents: a whole one in parts, and how one differs from another. JSON; Nodes as they came, Pods typed.
+"""Snapshots as documents: a complete one in parts, and the changes between two. JSON; Nodes as received, Pods typed.
 
-A Pod that only counts is kept without its JSON, so its typed part is what is written. Where that alone wouldn't count
-the same (a Pod that is being resized), what it counts for is written beside it.
+A Pod that is only counted is kept without its JSON, so its typed part is written. If that alone wouldn't count
+the same (a Pod that is being resized), its counted resources are written beside it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,22 +21,22 @@ from policies.engine.selectors import Labels
 from scheduler.decisions.masking import NO_MASKS, Found, Masks
 
 _Amounts = dict[str, int]
-# Stands for a member that isn't there; the very same object is left out when a struct is encoded.
+# Stands for a missing member; the encoder of a struct omits this very object.
 NOTHING = msgspec.Raw()
-# Bytes that are written though they are the same, rather than begin anew behind them.
+# The most equal bytes that are written within a piece, instead of starting a new piece behind them.
 _GAP_BYTES = 16
-# Where a text has become longer or shorter, so many bytes are written before the rest is compared again.
+# The number of bytes that are written where a text grew or shrank, before the rest is compared again.
 _RESYNC_BYTES = 32
-# A node of which more than such a part is another is written whole.
+# A node of which more than one byte in this many differs is written whole.
 _MOST_SHARE = 4
 
 
-# Of a patch: where, how many bytes go, and which come.
+# Of a patch: the place, the number of bytes to remove, and the bytes to insert.
 Piece = tuple[int, int, bytes]
 
 
 class StoredPod(msgspec.Struct, omit_defaults=True):
-    """A Pod: its JSON, or its typed part. `counted` is what it counts for, plain and with defaults."""
+    """A Pod: its JSON, or its typed part. `counted` has its counted resources, plain and with defaults."""
 
     json: msgspec.Raw = NOTHING
     typed: msgspec.Raw = NOTHING
@@ -44,9 +44,9 @@ class StoredPod(msgspec.Struct, omit_defaults=True):
 
 
 class NodeChange(msgspec.Struct, omit_defaults=True):
-    """How a node changed: its JSON where it did, or what of it, and the Pods in place of `taken` ones from `start` on.
+    """The change of a node: its JSON or a patch of it, if that changed, and the Pods that replace `taken` ones from `start` on.
 
-    `patch` has the places in the JSON's text, in order: how many bytes are taken out there, and which stand there now.
+    `patch` has places in the JSON's text, in order: how many bytes to remove there, and which to insert.
     """
 
     node: msgspec.Raw = NOTHING
@@ -57,22 +57,22 @@ class NodeChange(msgspec.Struct, omit_defaults=True):
 
 
 class ObjectsChange(msgspec.Struct, omit_defaults=True):
-    """How the other objects changed: the kinds that are known, and of each what was and what is; null for nothing."""
+    """The change of the other objects: the known kinds, and for each object the old and the new one; null for none."""
 
     known: list[str] = []
     changes: dict[str, list[tuple[msgspec.Raw, msgspec.Raw]]] = {}
 
 
 class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """How a Snapshot differs from another one; from an empty one, when it is a part of a whole one.
+    """The change from one Snapshot to another; a part of a complete Snapshot is a change from an empty one.
 
     Attributes:
-        nodes: by name; None for one that is gone. Each stands for a NodeInfo that was made anew.
-        names_number: the names in their new order, when nodes came or went; 0 when they didn't.
-        namespaces: labels by name; None for one that is gone.
-        objects: None when they didn't change. `without_objects`: there are none.
-        nominated: all of it, when it changed.
-        masked: what was masked of all this.
+        nodes: by name; None for a deleted node. Each stands for a new NodeInfo.
+        names_number: the number of the list of names in their new order, if nodes came or went; 0 if not.
+        namespaces: labels by name; None for a deleted namespace.
+        objects: None if they didn't change. `without_objects`: there are none.
+        nominated: the complete value, if it changed.
+        masked: what was masked in this change.
     """
 
     nodes: dict[str, NodeChange | None] = {}
@@ -90,21 +90,21 @@ _decode_typed = msgspec.json.Decoder(PodObject).decode
 
 
 def encode_change(change: Change) -> bytes:
-    """Write a change."""
+    """Encode a change."""
     return _encode(change)
 
 
 def decode_change(data: bytes) -> Change:
-    """Read a change.
+    """Decode a change.
 
     Raises:
-        msgspec.DecodeError: it is none.
+        msgspec.DecodeError: the data is no change.
     """
     return _decode(data)
 
 
 def store_pod(pod: Pod, masks: Masks = NO_MASKS, found: Found | None = None) -> StoredPod:
-    """Write a Pod so that `load_pod` gives one that every rule treats alike, but for what is masked."""
+    """Return a Pod to store: every rule treats the one that `load_pod` returns alike, except for masked parts."""
     written = masks.pod(pod, set() if found is None else found)
     if pod.json:
         return StoredPod(json=msgspec.Raw(_encode(written)))
@@ -128,7 +128,7 @@ def load_pod(stored: StoredPod) -> Pod:
 
 
 def change_between(before: Snapshot, after: Snapshot, names: Iterable[str], masks: Masks = NO_MASKS) -> Change:
-    """Return how one Snapshot differs from another, as it is written; `names` are the nodes that may."""
+    """Return the change from one Snapshot to another, to be written; `names` are the nodes that may differ."""
     change, found = Change(), set[str]()
     for name in names:
         old, new = before.node(name), after.node(name)
@@ -154,7 +154,7 @@ def _stored(nominated: Mapping[str, Sequence[Pod]], masks: Masks, found: Found) 
 
 
 def is_same(change: Change) -> bool:
-    """Return whether nothing differs."""
+    """Return whether a change is empty."""
     return (
         not change.nodes
         and not change.namespaces
@@ -165,11 +165,11 @@ def is_same(change: Change) -> bool:
 
 
 def _node_change(old: NodeInfo | None, new: NodeInfo, masks: Masks, found: Found) -> NodeChange:
-    """Pods stay, go and come at the end: what both have at the beginning and at the end isn't written."""
+    """Pods stay, go, or come at the end: a common beginning and end of the lists aren't written."""
     old_pods = old.pods if old else ()
     new_pods = new.pods
     shorter = min(len(old_pods), len(new_pods))
-    start = shorter if new_pods[:shorter] == old_pods else 0  # nearly always one has come; Pods are equal by identity
+    start = shorter if new_pods[:shorter] == old_pods else 0  # usually one was appended; Pods are equal by identity
     while start < shorter and old_pods[start] is new_pods[start]:
         start += 1
     same_end = 0
@@ -181,7 +181,7 @@ def _node_change(old: NodeInfo | None, new: NodeInfo, masks: Masks, found: Found
 
 
 def _text_change(old: Node | None, new: Node, masks: Masks, found: Found) -> tuple[msgspec.Raw, list[Piece]]:
-    """Return the JSON, or what changed of it: most changes are a heartbeat, a few bytes of thousands."""
+    """Return the JSON, or a patch: most changes are a heartbeat, a few bytes of thousands."""
     if old is new:
         return NOTHING, []
     text = masks.text(new.text, found)
@@ -190,9 +190,9 @@ def _text_change(old: Node | None, new: Node, masks: Masks, found: Found) -> tup
 
 
 def patch_between(old: bytes, new: bytes) -> list[Piece] | None:
-    """Return what leads from a text to another; None where that is much.
+    """Return the patch from one text to another; None if it would be large.
 
-    Where the lengths differ, they do so at the first difference: a resourceVersion has one more digit.
+    Texts of different lengths are assumed to differ in length at the first difference: a resourceVersion has one more digit.
     """
     longer = len(new) - len(old)
     patch: list[Piece] = []
@@ -223,7 +223,7 @@ def _differences(one: bytes, other: bytes) -> npt.NDArray[np.intp]:
 
 
 def patched(old: bytes, patch: Iterable[Piece]) -> bytes:
-    """Return the text with the pieces of the patch in their places."""
+    """Return the text with the patch applied."""
     text = bytearray(old)
     for start, taken, piece in patch:
         text[start : start + taken] = piece
@@ -249,7 +249,7 @@ def _objects_change(before: ClusterObjects | None, after: ClusterObjects, masks:
 
 
 class Rebuilt:
-    """A Snapshot that is put together from the parts of a whole one, and from changes in their order.
+    """A Snapshot that is rebuilt from the parts of a complete one, and from later changes in their order.
 
     Raises:
         msgspec.DecodeError, ObjectError, KeyError: a part can't be read.
@@ -257,7 +257,7 @@ class Rebuilt:
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self.snapshot = Snapshot({})
-        # What was masked of it, at any time.
+        # All that was ever masked in it.
         self.masked: Found = set()
         first, *others = map(_decode, parts)
         for part in others:
@@ -266,14 +266,14 @@ class Rebuilt:
         self.apply(first)
 
     def apply(self, change: Change, names: Sequence[str] | None = None) -> None:
-        """Follow one change.
+        """Apply a change.
 
         Args:
-            change: how the Snapshot went on.
-            names: all nodes in their new order, when nodes came or went.
+            change: the next change of the Snapshot.
+            names: all nodes in their new order, if nodes came or went.
 
         Raises:
-            msgspec.DecodeError, ObjectError, KeyError: it can't be read, or doesn't fit what is there.
+            msgspec.DecodeError, ObjectError, KeyError: the change can't be read, or doesn't fit the Snapshot.
         """
         last = self.snapshot
         self.masked.update(change.masked)
@@ -299,7 +299,7 @@ class Rebuilt:
         pods = list(known.pods if known else ())
         pods[change.start : change.start + change.taken] = map(load_pod, change.pods)
         if change.node:
-            # As text: what changes of it later is said by places in the text.
+            # As text: later patches give places in the text.
             return NodeInfo(Node.from_text(bytes(change.node)), tuple(pods))
         node = self.snapshot.nodes[name].node
         return NodeInfo(Node.from_text(patched(node.text, change.patch)) if change.patch else node, tuple(pods))
@@ -331,9 +331,9 @@ class Rebuilt:
 def whole(
     snapshot: Snapshot, part_bytes: int, between: Callable[[], None] = lambda: None, masks: Masks = NO_MASKS
 ) -> Iterator[bytes]:
-    """Iterate over a whole Snapshot as changes from an empty one, in parts of about so many bytes; nodes in their order.
+    """Iterate over a complete Snapshot as changes from an empty one, in parts of about this many bytes; nodes in their order.
 
-    `between` is called between any two nodes: who writes a big cluster beside other work can let that go first.
+    `between` is called between any two nodes: a caller that writes a large cluster can give way to other work there.
     """
     first = change_between(Snapshot({}), Snapshot({}, snapshot.namespaces, objects=snapshot.objects), (), masks)
     masked = set(first.masked)

@@ -1,7 +1,7 @@
-"""The spool: what a process records stands on disk before the answer goes out.
+"""The spool: a process's records are on disk before its answer is sent.
 
-A write reaches the kernel before the reply is sent, so that a killed process loses nothing; a thread has the disk
-itself follow every 20 ms, which is what a loss of power can cost. Several appends share one such group sync.
+A write reaches the kernel before the reply is sent, so a killed process loses nothing; a thread syncs the disk
+every 20 ms, so a loss of power can lose that much. Several appends share one such sync.
 """
 
 import logging
@@ -19,27 +19,27 @@ logger = logging.getLogger("berth.decisions")
 
 SEGMENT_BYTES = 16 << 20
 SYNC_SECONDS = 0.02
-# What lasts is said again after so long.
+# An ongoing problem is logged again after this time.
 REMIND_SECONDS = 300.0
 # Buffers for one writev; Linux takes 1024.
 _MOST_PARTS = 512
 
-# What is to stand in a frame: its kind, and the parts of its payload.
+# The contents of a frame: its kind, and the parts of its payload.
 Payload = tuple[Kind, Sequence[Buffer]]
 
 
 class SpoolFullError(Exception):
-    """There is no room on disk, or the setting allows none. Nothing of what was to be written is left behind."""
+    """There is no room on disk, or within the setting. Nothing of the write is left behind."""
 
 
 class Trouble:
-    """What is tried again and again is said when it begins to fail or fails otherwise, and now and then while it does."""
+    """Decides when to log a failing operation that is retried: when it begins to fail, when the error changes, and from time to time."""
 
     def __init__(self) -> None:
         self._text, self._said_at = "", 0.0
 
     def is_news(self, text: str) -> bool:
-        """Return whether it is to be said now; an empty text says that all is well."""
+        """Return whether to log it now; an empty text means success."""
         now = time.monotonic()
         if text == self._text and now < self._said_at + REMIND_SECONDS:
             return False
@@ -48,14 +48,14 @@ class Trouble:
 
 
 class Spool:
-    """Appends one process's frames to its segments. Safe to use from several threads.
+    """Appends one process's frames to its segments. Thread-safe.
 
     Args:
         root: the folder of all writers.
-        writer: who writes; a name that no other process ever had.
-        max_bytes: how much all segments under `root` may take up.
-        segment_bytes: a segment that has reached this is followed by another.
-        sync_seconds: how often the disk follows.
+        writer: the writer's name, which no other process ever had.
+        max_bytes: the most bytes of all segments under `root`.
+        segment_bytes: the size at which a segment ends and the next one begins.
+        sync_seconds: the time between syncs to disk.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Spool:
     ) -> None:
         self.segments = Segments(root / writer)
         self.root = root
-        # What dead writers' segments take up; who ships them sets it.
+        # The bytes of dead writers' segments; set by the shipper.
         self.others_bytes = 0
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
@@ -77,7 +77,7 @@ class Spool:
         self._lock = threading.Lock()
         self._descriptor = -1
         self._at = Position(0, 0)
-        # What the segments that have ended took up then: a file may have been cut since.
+        # The sizes of the ended segments at their end: a file may have been truncated since.
         self._closed: dict[int, int] = {}
         self._closed_bytes = 0
         self._next_sequence = 1
@@ -89,7 +89,7 @@ class Spool:
         self._thread = threading.Thread(target=self._run, name="berth-spool", daemon=True)
 
     def open(self) -> None:
-        """Make the folder and its lock, and begin to sync. After a failure it may be called again.
+        """Make the folder and its lock, and start syncing. May be called again after a failure.
 
         Raises:
             OSError: the folder can't be made, or another writer has this name.
@@ -107,7 +107,7 @@ class Spool:
         self._thread.start()
 
     def close(self) -> None:
-        """Sync, and give the lock back: what is left is another process's to ship."""
+        """Sync, and release the lock: another process ships the rest."""
         with self._lock:
             self._is_open = False
             self._finish_segment()
@@ -116,7 +116,7 @@ class Spool:
             self._file_lock.close()
 
     def is_lost(self) -> bool:
-        """Return whether what was written isn't in the folder any more: it was deleted, or another one is in its place."""
+        """Return whether the written files are gone from the folder: it was deleted or replaced."""
         with self._lock:
             if not self._is_open or self._file_lock is None:
                 return False
@@ -129,10 +129,10 @@ class Spool:
             return not has_segment or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
 
     def begin_anew(self) -> None:
-        """Make the folder again, and go on in the next segment.
+        """Make the folder again, and continue in the next segment.
 
         Raises:
-            OSError: that can't be done. Nothing has changed.
+            OSError: this failed. Nothing has changed.
         """
         with self._lock, locked(self.root):
             self.segments.folder.mkdir(exist_ok=True)
@@ -147,22 +147,22 @@ class Spool:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes anything."""
+        """Whether it accepts frames."""
         return self._is_open
 
     @property
     def written(self) -> Position:
-        """Up to where whole frames stand."""
+        """The end of the complete frames."""
         return self._at
 
     @property
     def next_sequence(self) -> int:
-        """The sequence that the next frame gets."""
+        """The sequence of the next frame."""
         return self._next_sequence
 
     @property
     def size_bytes(self) -> int:
-        """What this writer's segments take up."""
+        """The bytes of this writer's segments."""
         return self._closed_bytes + (self._at.offset if self._descriptor >= 0 else 0)
 
     def append(self, payloads: Sequence[Payload], *, share: float = 1.0) -> None:
@@ -170,7 +170,7 @@ class Spool:
 
         Args:
             payloads: what to write, in order.
-            share: of the room that the setting gives, how much may be taken for this.
+            share: the part of the configured room that this write may fill.
 
         Raises:
             SpoolFullError: there is no room.
@@ -195,7 +195,7 @@ class Spool:
                 self._dirty.set()
 
     def rotate(self) -> int:
-        """End the segment; the next frame begins another. Gives the sequence of that frame."""
+        """End the segment; the next frame begins another. Returns the sequence of that frame."""
         with self._lock:
             self._finish_segment()
             return self._next_sequence
@@ -215,7 +215,7 @@ class Spool:
             buffers = [b"".join(buffers)]
         try:
             written = os.writev(self._descriptor, buffers)
-            # A full disk shows first as a short write. The rest is tried, so that the error says why.
+            # A full disk shows first as a short write. Writing the rest raises the error with the cause.
             rest = memoryview(b"".join(buffers))[written:] if written < size else b""
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
@@ -225,7 +225,7 @@ class Spool:
         self._at = Position(self._at.segment, self._at.offset + size)
 
     def _take_back(self) -> None:
-        """Cut off what was half written, else later frames would stand behind bytes that nobody can read."""
+        """Cut off a partial write: otherwise later frames would follow bytes that nobody can read."""
         try:
             os.ftruncate(self._descriptor, self._at.offset)
             os.lseek(self._descriptor, self._at.offset, os.SEEK_SET)
@@ -254,7 +254,7 @@ class Spool:
         while self._is_open:
             self._dirty.wait()
             if self._is_open:
-                time.sleep(self._sync_seconds)  # what comes meanwhile shares the sync
+                time.sleep(self._sync_seconds)  # later writes share the sync
             self._sync()
         self._sync()
 
@@ -263,7 +263,7 @@ class Spool:
         with self._lock:
             descriptors, self._unsynced = self._unsynced, []
             if self._descriptor >= 0:
-                # Synced outside the lock, where the one in use may be closed meanwhile.
+                # Synced outside the lock, where the current file may be closed concurrently.
                 descriptors.append(os.dup(self._descriptor))
         for descriptor in descriptors:
             try:

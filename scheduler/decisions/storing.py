@@ -1,4 +1,4 @@
-"""Many rows at once: COPY on PostgreSQL, bulk inserts elsewhere."""
+"""Stores many rows at once: COPY on PostgreSQL, bulk inserts elsewhere."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ logger = logging.getLogger("berth.decisions")
 
 _NOBODY = ""
 
-# What an INTEGER of PostgreSQL stays below.
+# The exclusive upper limit of PostgreSQL's INTEGER.
 _INTEGERS = 1 << 31
 
 Row = TypeVar("Row", bound=models.Model | NewDecision | NewOutcome)
@@ -26,7 +26,7 @@ Leaf = TypeVar("Leaf", NewDecision, NewOutcome)
 
 
 class Known(NamedTuple):
-    """What is stored of an Outcome, as far as new rows depend on it."""
+    """The stored columns of an Outcome on which new rows depend."""
 
     pod_uid: str
     kind: str
@@ -36,7 +36,7 @@ class Known(NamedTuple):
 
 
 class Placed(Protocol):
-    """What became of a Pod, as far as its Decisions show it."""
+    """The outcome of a Pod, with what its Decisions show of it."""
 
     kind: str
     pod_uid: str
@@ -46,20 +46,20 @@ class Placed(Protocol):
 
 
 def hold_up_others(now: datetime) -> None:
-    """Let nobody else store until this transaction ends."""
+    """Keep others from storing until this transaction ends."""
     Checkpoint.objects.get_or_create(writer=_NOBODY, defaults={"at": now})
     Checkpoint.objects.select_for_update().get(writer=_NOBODY)
 
 
 def insert(model: type[models.Model], rows: Sequence[Row]) -> list[tuple[Row, str]]:
-    """Insert rows inside the transaction that there is; return those that the database refuses, each with its words.
+    """Insert rows inside the open transaction; return those that the database refuses, each with the database's message.
 
     Args:
-        model: of the rows.
-        rows: of the model itself, or anything with members of the same names.
+        model: the rows' model.
+        rows: instances of the model, or any objects with members of the same names.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     return _insert(model, rows, None)
 
@@ -70,14 +70,14 @@ def insert_leaves(
     """Insert rows and append their leaves to the ledger; return the rows that the database refuses, which get no leaf.
 
     Args:
-        model: of the rows.
-        log: which log of the ledger.
-        rows: what to insert.
-        leaves: the hash of each, beside `rows`.
-        now: when a log begins that isn't there yet.
+        model: the rows' model.
+        log: the log of the ledger.
+        rows: the rows to insert.
+        leaves: their hashes, in the same order.
+        now: the begin of the log, if it doesn't exist yet.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
         scheduler.ledger.tree.ProofError: the log was damaged; nothing can be appended to it.
     """
     if not rows:
@@ -90,7 +90,7 @@ def insert_leaves(
 
 
 def _insert(model: type[models.Model], rows: Sequence[Any], first: int | None) -> list[tuple[Any, str]]:
-    """Insert rows; return those that the database refuses. Where the first has a place in the ledger, those stored follow it."""
+    """Insert rows; return those that the database refuses. If `first` is given, the stored rows get places in the ledger from there on."""
     if first is not None:
         for number, row in enumerate(rows, start=first):
             row.ledger_index = number
@@ -100,14 +100,14 @@ def _insert(model: type[models.Model], rows: Sequence[Any], first: int | None) -
     if len(rows) == 1:
         logger.error("a row is refused: %s", words)
         return [(rows[0], words)]
-    # Few are at fault; they must not hold up the others.
+    # Few rows are at fault; they must not block the others.
     middle = len(rows) // 2
     refused = _insert(model, rows[:middle], first)
     return refused + _insert(model, rows[middle:], None if first is None else first + middle - len(refused))
 
 
 def _refusal(model: type[models.Model], rows: Sequence[Any]) -> str:
-    """Insert rows, all or none; return why the database refuses them, "" where it doesn't."""
+    """Insert rows, all or none; return the database's reason for refusing them, "" if it accepts them."""
     try:
         if rows:
             with transaction.atomic():
@@ -118,7 +118,7 @@ def _refusal(model: type[models.Model], rows: Sequence[Any]) -> str:
 
 
 def _insert_all(model: type[models.Model], rows: Sequence[Any]) -> None:
-    # An id that the database gives out is left out; one that is part of the record isn't.
+    # Ids that the database generates are omitted; an id that is part of the record isn't.
     fields = [field for field in model._meta.concrete_fields if not isinstance(field, models.AutoField)]  # noqa: SLF001 - documented
     values = attrgetter(*(field.attname for field in fields))
     if connection.vendor != "postgresql":
@@ -139,23 +139,23 @@ def _insert_all(model: type[models.Model], rows: Sequence[Any]) -> None:
         copy.set_types(types)
         for row in map(values, rows):
             for at in short:
-                if not -_INTEGERS <= row[at] < _INTEGERS:  # psycopg would cut it off
+                if not -_INTEGERS <= row[at] < _INTEGERS:  # psycopg would truncate it
                     message = f"{row[at]} is no integer of PostgreSQL"
                     raise OverflowError(message)
             copy.write_row(row)
 
 
 def store_outcomes(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]) -> list[tuple[NewOutcome, str]]:
-    """Store what became of Pods; called by who holds up others. Of several who saw the same, the first one's record is kept.
+    """Store outcomes of Pods; the caller has called `hold_up_others`. Of several reports of one event, the first record is kept.
 
-    A record that says for whom a Pod was preempted is kept beside one that doesn't: only who chose the victim knows.
+    A record with the preemptor is kept beside one without: only the process that chose the victim knows the preemptor.
 
     Args:
-        rows: what to store.
-        known: what is stored about their Pods, see `known_outcomes`.
+        rows: the outcomes to store.
+        known: the stored outcomes of their Pods, see `known_outcomes`.
 
     Returns:
-        Those that the database refuses, each with its words.
+        The rows that the database refuses, each with the database's message.
     """
     first: dict[tuple[str, str], NewOutcome] = {}
     for row in rows:
@@ -185,7 +185,7 @@ class _Placed(NamedTuple):
 
 
 def _note_placed_pods(new: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]) -> None:
-    """Keep which Pods are on a node and haven't ended. An end may come before the binding, from another writer."""
+    """Keep a row for each Pod that is on a node and hasn't ended. An end may arrive before the binding, from another writer."""
     bound = {row.pod_uid: row for row in new if row.kind == Outcome.Kind.BOUND}
     ended = {row.pod_uid for row in new if row.kind != Outcome.Kind.BOUND}
     if ended:
@@ -196,17 +196,17 @@ def _note_placed_pods(new: Sequence[NewOutcome], known: Mapping[str, Sequence[Kn
         for uid, row in bound.items()
         if uid not in ended
     ]
-    if _refusal(PlacedPod, rows):  # one is there already
+    if _refusal(PlacedPod, rows):  # one exists already
         PlacedPod.objects.bulk_create([PlacedPod(**row._asdict()) for row in rows], ignore_conflicts=True)
 
 
 def _askable(texts: Iterable[str]) -> set[str]:
-    """Return what PostgreSQL can be asked for: no row holds a zero byte, and a question with one would be refused for ever."""
+    """Return the texts that a PostgreSQL query may contain: no row holds a zero byte, and a query with one would fail every time."""
     return {text for text in texts if "\0" not in text}
 
 
 def known_outcomes(pod_uids: Iterable[str]) -> dict[str, list[Known]]:
-    """Return what is stored of what became of Pods."""
+    """Return the stored outcomes of Pods."""
     found: dict[str, list[Known]] = {}
     rows = Outcome.objects.filter(pod_uid__in=_askable(pod_uids)).order_by()
     for row in map(Known._make, rows.values_list(*Known._fields)):
@@ -215,7 +215,7 @@ def known_outcomes(pod_uids: Iterable[str]) -> dict[str, list[Known]]:
 
 
 def place_in(known: Iterable[Known]) -> Known | None:
-    """Return what says most of where a Pod ended up: that it was bound above all."""
+    """Return the outcome that says most about a Pod's node: its binding, if there is one."""
     place: Known | None = None
     for row in known:
         if place is None or row.kind == Outcome.Kind.BOUND or (row.node_name and not place.node_name):
@@ -224,15 +224,15 @@ def place_in(known: Iterable[Known]) -> Known | None:
 
 
 _SET = "placed_on = {node}, placed_at = {at}, placed_best = COALESCE({best}, placed_best)"
-# What is so already isn't written again: each row is in many indexes.
+# Rows that already have the values aren't updated: each row is in many indexes.
 _BOUND = (
     "(placed_on <> {node} OR {at_is} IS NULL OR {at_is} <> {at} "
     "OR ({best} IS NOT NULL AND (placed_best IS NULL OR placed_best <> {best})))"
 )
-# Who saw the end of a Pod saw its node too; when it was bound is known better by who saw that.
+# A report of a Pod's end has its node, too; the time of binding is more exact in a report of the binding.
 _ENDED = "placed_on = '' AND ({at_is} IS NULL OR {node} <> '')"
 _NAMES = {"node": "seen.node", "at": "seen.at", "best": "seen.best", "at_is": "placed_at"}
-# PostgreSQL plans a statement for all partitions each time; so it gets all rows in one.
+# PostgreSQL plans a statement for all partitions each time, so one statement gets all rows.
 _MANY = (
     "UPDATE scheduler_decision SET {set} FROM unnest(%s::text[], %s::timestamptz[], %s::boolean[], %s::text[]) "
     "AS seen(node, at, best, uid) WHERE pod_uid = seen.uid AND {where}"
@@ -240,7 +240,7 @@ _MANY = (
 
 
 class _Seen(NamedTuple):
-    """What a statement joins to the Decisions of a Pod."""
+    """The values that a statement writes to the Decisions of a Pod."""
 
     node_name: str
     at: datetime
@@ -249,7 +249,7 @@ class _Seen(NamedTuple):
 
 
 def places_of(outcomes: Iterable[Placed]) -> dict[str, _Seen]:
-    """Return by Pod what several who saw it on a node say together: the last one's node and moment, and who knows, the best."""
+    """Return by Pod the values of all reports of its binding: the last one's node and time, and `best` from any report that knows it."""
     places: dict[str, _Seen] = {}
     for seen in (_seen(outcome) for outcome in outcomes if _is_place(outcome)):
         known = places.get(seen.uid)
@@ -258,12 +258,12 @@ def places_of(outcomes: Iterable[Placed]) -> dict[str, _Seen]:
 
 
 def note_outcomes(outcomes: Sequence[Placed]) -> None:
-    """Join the nodes that Pods really got to their Decisions; without a node, that the Pod is gone.
+    """Write the nodes that Pods really got to their Decisions; for a Pod without a node, that it is gone.
 
-    What several saw of one Pod is joined at once: on PostgreSQL each statement that changes a row writes it anew.
+    All reports of one Pod's binding are written at once: on PostgreSQL each update of a row writes a new version of it.
 
-    Whether it was the best one is kept from whoever knew it: of several processes one had answered. A node that was seen is
-    never taken back, for a Pod that was bound is gone one day.
+    Whether the node was the best one is kept from the process that knew it: only one of several had answered. A node, once
+    written, is never removed, because every bound Pod is gone one day.
     """
     places = places_of(outcomes)
     if places:
@@ -282,7 +282,7 @@ def _seen(outcome: Placed) -> _Seen:
 
 
 def _each_pod_once(rows: Iterable[_Seen]) -> Iterator[list[_Seen]]:
-    """Iterate over rows in their order, by parts in which no Pod comes twice: one statement joins one row of each."""
+    """Iterate over rows in their order, in parts with at most one row per Pod, because one statement can write only one row of each."""
     part: dict[str, _Seen] = {}
     for row in rows:
         if row.uid in part:

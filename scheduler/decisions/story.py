@@ -1,7 +1,7 @@
-"""The story of a Pod: each attempt to place it, what changed between two, and what became of it.
+"""The story of a Pod: each attempt to place it, the changes between two attempts, and the Pod's outcome.
 
-An attempt begins with a filter, or with a cycle of Berth's own scheduler; what was asked after it belongs to it. Attempts that
-follow each other and came to the same answer are told once.
+An attempt begins with a call of filter, or with a cycle of Berth's own scheduler; later calls belong to it until the next one.
+Consecutive attempts with the same answer are shown as one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ from scheduler.decisions.record import SUSPENDED_BY
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Outcome
 
-# Decisions of a Pod that a story is made of: the newest ones.
+# The most Decisions in a Pod's story: the newest ones.
 MOST_DECISIONS = 200
 _MOST_SEEN = 2_000
 _MOST_PATHS = 6
-# Pairs whose difference is decided anew where all of it is asked for at once.
+# The most pairs of attempts whose difference is decided again when causes of all attempts are requested.
 MOST_CAUSES = 5
 _OPENING = ("filter", "schedule")
-# What the API server writes whenever a Pod changes, or that says how it goes.
+# Members of a Pod that the API server writes at each change, or that are only status.
 _PASSING_MEMBERS = {"status"}
 _PASSING_METADATA = {"resourceVersion", "managedFields", "generation"}
 
@@ -42,15 +42,15 @@ class Step(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, rename="camel", kw_only=True):
-    """One try, or several with the same answer.
+    """One attempt, or several with the same answer.
 
     Attributes:
-        first_id, id: the Decision that it began with, of the first and of the last of them.
-        times: how many they are.
-        changed: what differs from the attempt before, in sentences.
-        newly_allowed, newly_refused: nodes whose verdict is another one than before.
-        causes: what made the difference, where that was looked for.
-        error: why there is no answer, where there is none.
+        first_id, id: the Decisions that began the first and the last of these attempts.
+        times: the number of attempts.
+        changed: the differences from the attempt before, in sentences.
+        newly_allowed, newly_refused: nodes whose verdict has changed.
+        causes: the causes of the difference, if requested.
+        error: why there is no answer, if there is none.
         former_id: the Decision that it is compared with; empty for the first.
     """
 
@@ -78,12 +78,12 @@ class Attempt(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def is_turn(self) -> bool:
-        """Whether nodes were treated otherwise than before."""
+        """Whether verdicts for nodes changed."""
         return bool(self.newly_allowed or self.newly_refused)
 
 
 class End(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What became of the Pod."""
+    """An outcome of the Pod."""
 
     kind: str
     at: datetime
@@ -93,7 +93,7 @@ class End(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, rename="camel", kw_only=True):
-    """All of it, the newest attempt first. `uids` are the Pods that had this name, the newest first."""
+    """The complete story, the newest attempt first. `uids` are the Pods that had this name, the newest first."""
 
     namespace: str
     name: str
@@ -109,18 +109,18 @@ class Story(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def story_of(namespace: str, name: str, uid: str = "", *, with_causes: bool = False) -> Story | None:
-    """Return the story of a Pod, of the newest one of its name where no UID is given; None where nothing is recorded.
+    """Return the story of a Pod, by default of the newest one of its name; None if nothing is recorded.
 
     Args:
         namespace: the Pod's.
         name: the Pod's.
-        uid: of the one that is meant.
-        with_causes: whether to decide anew what made the difference, where nodes were treated otherwise.
+        uid: the Pod's; empty for the newest one.
+        with_causes: whether to decide again to find the causes of changed verdicts.
     """
     uids = uids_of(namespace, name)
     of_name = recorded().filter(pod_namespace=namespace, pod_name=name)
     if uid and uid not in uids and of_name.filter(pod_uid=uid).exists():
-        uids.append(uid)  # the newest Decisions are all of others
+        uids.append(uid)  # the newest Decisions are all about other Pods
     if not uids or (uid and uid not in uids):
         return None
     uid = uid or uids[0]
@@ -148,23 +148,23 @@ def story_of(namespace: str, name: str, uid: str = "", *, with_causes: bool = Fa
 
 
 def uids_of(namespace: str, name: str) -> list[str]:
-    """Return the UIDs of the Pods that had a name, the newest first, as far as the newest Decisions say."""
+    """Return the UIDs of the Pods that had a name, the newest first, according to the newest Decisions."""
     rows = recorded().filter(pod_namespace=namespace, pod_name=name).values_list("pod_uid", flat=True)
     return list(dict.fromkeys(rows[:_MOST_SEEN]))
 
 
 def ends_of(uid: str, rows: Sequence[Decision]) -> list[End]:
-    """Return what became of a Pod, in order; of what was recorded before there were Outcomes, as its Decisions say."""
+    """Return a Pod's outcomes, in order; those from before there were Outcomes are taken from its Decisions."""
     rows_of_ends = list(recorded_outcomes().filter(pod_uid=uid).order_by("at", "pk").defer("body"))
     kinds = {row.kind for row in rows_of_ends}
-    # Who chose a victim knows for whom; what others saw of the same says less. So does who found the Pod gone where its end was seen.
+    # A record with the preemptor hides those of the same event without it. A seen end likewise hides a record that the Pod is gone.
     named = {row.kind for row in rows_of_ends if row.preemptor_uid}
     is_end_seen = bool(kinds - {Outcome.Kind.BOUND, Outcome.Kind.GONE})
     is_known_how = bool(kinds - {Outcome.Kind.BOUND, Outcome.Kind.GONE, Outcome.Kind.ENDED})
     told = [row for row in rows_of_ends if row.preemptor_uid or row.kind not in named]
     told = [row for row in told if not (is_end_seen and row.kind == Outcome.Kind.GONE)]
     told = [row for row in told if not (is_known_how and row.kind == Outcome.Kind.ENDED)]
-    # A Pod was bound before it ended, whatever the clocks say of those who saw it.
+    # A Pod was bound before it ended, even if the clocks of the processes that saw it disagree.
     told.sort(key=lambda row: row.kind != Outcome.Kind.BOUND)
     found = [_end(row, was_bound=Outcome.Kind.BOUND in kinds) for row in told]
     last = rows[-1] if rows else None
@@ -190,7 +190,7 @@ def _end(row: Outcome, *, was_bound: bool) -> End:
 
 
 def _attempts(rows: Sequence[Decision]) -> Iterator[Attempt]:
-    """Iterate over attempts, the oldest first; equal ones that follow each other are one."""
+    """Iterate over attempts, the oldest first; consecutive equal ones are one."""
     names = Names()
     last: tuple[Attempt, Decision, Read] | None = None
     answered: tuple[Attempt, Decision, Read] | None = None
@@ -198,7 +198,7 @@ def _attempts(rows: Sequence[Decision]) -> Iterator[Attempt]:
         opening = group[0]
         read = _read(opening, names)
         attempt = _attempt(group, read)
-        # One without an answer has neither rules nor nodes that could have changed since, or by it.
+        # An attempt with an error has no rules or nodes to compare.
         compared = last if opening.error else answered
         if compared is not None:
             before, former, old = compared
@@ -275,7 +275,7 @@ def _is_same(before: Attempt, attempt: Attempt) -> bool:
 
 
 def _refuse_alike(before: Sequence[Refusal], now: Sequence[Refusal]) -> bool:
-    """Whether the same was refused: kube-scheduler asks about the same nodes in another order each time."""
+    """Return whether the refusals are equal: kube-scheduler sends the same nodes in another order each time."""
     if before == now:
         return True
     one, other = (
@@ -285,20 +285,20 @@ def _refuse_alike(before: Sequence[Refusal], now: Sequence[Refusal]) -> bool:
 
 
 def _join(before: Attempt, attempt: Attempt) -> None:
-    """Count an attempt to the one before it."""
+    """Add an attempt to the equal one before it."""
     before.times += 1
     before.id, before.last_at = attempt.id, attempt.last_at
     before.steps, before.revision = attempt.steps, attempt.revision
 
 
 def _compare(attempt: Attempt, old: Read, new: Read) -> None:
-    """Note which nodes are treated otherwise, of those that were asked about both times."""
+    """Record which nodes have a changed verdict, among the nodes of both calls."""
     allowed, formerly = passing(new.answer), passing(old.answer)
     newly_allowed, newly_refused = allowed - formerly, formerly - allowed
     if old.names is new.names:
         attempt.newly_allowed, attempt.newly_refused = sorted(newly_allowed), sorted(newly_refused)
         return
-    # A node that Berth didn't know was asked about all the same.
+    # Nodes that Berth didn't know were in the call, too.
     asked, formerly_asked = [*new.names, *new.unknown], [*old.names, *old.unknown]
     both = set(asked) & set(formerly_asked)
     attempt.newly_allowed, attempt.newly_refused = sorted(newly_allowed & both), sorted(newly_refused & both)
@@ -321,7 +321,7 @@ def _pod_changes(old: Read, new: Read) -> list[str]:
 
 
 def _lasting(pod: Any) -> Any:
-    """Return a Pod's JSON without what says only how it goes."""
+    """Return a Pod's JSON without its status and the members that change at each write."""
     if not isinstance(pod, dict):
         return {}
     kept = {name: value for name, value in pod.items() if name not in _PASSING_MEMBERS}
@@ -332,7 +332,7 @@ def _lasting(pod: Any) -> Any:
 
 
 def _paths(old: Any, new: Any, path: str) -> Iterator[str]:
-    """Iterate over the places in which two documents differ."""
+    """Iterate over the paths at which two documents differ."""
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
@@ -380,7 +380,7 @@ def _look_for_causes(attempts: Sequence[Attempt], rows: Mapping[str, Decision]) 
 
 
 def _placing(rows: Sequence[Decision], ends: Sequence[End]) -> Decision | None:
-    """Return the Decision that the Pod's node follows from: the one that its Outcome names, else the last that rules made."""
+    """Return the Decision that led to the Pod's node: the one that its Outcome names, else the last one made by rules."""
     named_by = {end.decision for end in ends if end.kind == Outcome.Kind.BOUND}
     until = next((index for index, row in enumerate(rows) if str(row.pk) in named_by), len(rows) - 1)
     return next((row for row in reversed(rows[: until + 1]) if row.verb in _OPENING), rows[-1] if rows else None)
@@ -390,7 +390,7 @@ def _provenance(placing: Decision | None) -> list[Provenance]:
     if placing is None:
         return []
     wanted = [("RuleSet", placing.rule_set), ("Assignment", placing.assignment)]
-    # Rules that were out of force let a Pod pass, too: whoever paused them answers for that.
+    # Suspended rules let a Pod pass, too; the Pause is the cause then.
     wanted += [(each["kind"], each["name"]) for each in dict(_read(placing, Names()).notes).get(SUSPENDED_BY) or ()]
     return provenance_of([(kind, name) for kind, name in wanted if name], placing.revision)
 
@@ -400,7 +400,7 @@ def _owner(rows: Sequence[Decision]) -> str:
 
 
 def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
-    """Return how it stands, in a sentence."""
+    """Return the Pod's current state in a sentence."""
     if ends:
         verb = {Outcome.Kind.GONE: "is", Outcome.Kind.ENDED: "has"}.get(Outcome.Kind(ends[-1].kind), "was")
         return f"The Pod {verb} {ends[-1].says}."

@@ -1,7 +1,7 @@
 """The stream of records in Redis: shippers append, the ingest reads. The only module that talks to Redis itself.
 
-Redis is the way, never the store: what is in the stream is on some process's disk until the database has it. So
-entries may be lost, come twice or be thrown away; who reads tells by their sequences.
+Redis is only transport, never the store: each record in the stream is on some process's disk until the database has it. So
+entries may be lost, duplicated or discarded; readers notice by the records' sequences.
 """
 
 from collections.abc import Sequence
@@ -15,27 +15,27 @@ from redis.retry import Retry
 from scheduler.decisions.frames import Number, SmallNumber, Writer
 
 STREAM = "berth:records"
-# A hash: writer -> the sequence behind the last one in the stream. Lost with the stream, which is how that is seen.
+# A hash: writer -> the sequence behind the last one in the stream. It is lost together with the stream, which reveals the loss.
 SHIPPED = "berth:shipped"
-# A hash: writer -> from where the ingest wants records again: segment, offset, sequence.
+# A hash: writer -> the place from which the ingest wants records again: segment, offset, sequence.
 WANTED = "berth:wanted"
 _NEVER_THERE = "berth:never-there"
-# The member of an entry: Shipments, so many at most. redis-py takes longer for an entry than for all that stands in it.
+# The member of an entry: a list of Shipments of limited length. redis-py spends more time on an entry than on its contents.
 _SHIPMENTS = b"r"
 MOST_IN_ENTRY = 64
-# Entries asked for at once by who reads.
+# The number of entries per read.
 _READ_AT_ONCE = 32
-# The members of a former version's entry, one record each: its extenders may run beside this version's worker.
+# The members of an older version's entry, one record each: its extenders may run beside this version's worker.
 _WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
 
 
 class StreamError(Exception):
-    """Redis can't be used right now."""
+    """Redis can't be used at the moment."""
 
 
 class Shipment(msgspec.Struct, array_like=True, kw_only=True):
-    """A record on its way. `segment` and `offset` are its end in the writer's spool."""
+    """A record in transit. `segment` and `offset` are its end in the writer's spool."""
 
     writer: Writer
     segment: SmallNumber
@@ -50,7 +50,7 @@ _decode = msgspec.msgpack.Decoder(list[Shipment]).decode
 
 
 class Arrived(msgspec.Struct):
-    """A record of an entry of the stream, whose id it has; None with the entry's `raw` members when that can't be read."""
+    """A record from the stream, with the id of its entry; if it can't be read, None and the entry's `raw` members."""
 
     id: bytes
     shipment: Shipment | None
@@ -58,7 +58,7 @@ class Arrived(msgspec.Struct):
 
 
 class Wanted(msgspec.Struct, array_like=True):
-    """From where on records are wanted again."""
+    """The place from which records are wanted again."""
 
     segment: int
     offset: int
@@ -66,9 +66,9 @@ class Wanted(msgspec.Struct, array_like=True):
 
 
 class Answer(msgspec.Struct):
-    """What Redis said before an append.
+    """The state of Redis before an append.
 
-    `shipped` is the sequence that it takes for the next; None when it doesn't know the writer. `length`: of entries.
+    `shipped` is the sequence that Redis expects next; None if it doesn't know the writer. `length`: the number of entries.
     """
 
     shipped: int | None
@@ -76,7 +76,7 @@ class Answer(msgspec.Struct):
 
 
 class DecisionStream:
-    """Appends to and reads from the stream. What is in the entries is the caller's."""
+    """Appends to the stream and reads from it. The contents of entries are the caller's business."""
 
     def __init__(self, url: str) -> None:
         self._redis = redis.Redis.from_url(
@@ -84,20 +84,20 @@ class DecisionStream:
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
             health_check_interval=10,
-            # After a failover this connection may lead to what is a replica now, and a new one to who takes writes.
+            # After a failover this connection may lead to a replica, and a new one to the primary.
             retry=Retry(NoBackoff(), 1, (redis.ReadOnlyError,)),
         )
 
     def append(self, writer: str, shipments: Sequence[Shipment], following: int) -> Answer:
-        """Append records in order, in one round trip, all or none; returns how things stood before.
+        """Append records in order, in one round trip, all or none; return the state before.
 
         Args:
-            writer: whose they are.
-            shipments: the records; without any, nothing changes.
-            following: the sequence that the next one will have.
+            writer: the records' writer.
+            shipments: the records; if empty, nothing changes.
+            following: the sequence of the next record after these.
 
         Raises:
-            StreamError: Redis is away; it isn't known whether they were appended.
+            StreamError: Redis is unavailable; it isn't known whether the records were appended.
         """
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hget(SHIPPED, writer)
@@ -113,10 +113,10 @@ class DecisionStream:
         return Answer(None if shipped is None else int(shipped), length)
 
     def take_wanted(self, writer: str) -> Wanted | None:
-        """Return what the ingest asked for again, once.
+        """Return what the ingest wants again, and remove the request.
 
         Raises:
-            StreamError: Redis is away.
+            StreamError: Redis is unavailable.
         """
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hget(WANTED, writer)
@@ -128,10 +128,10 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def set_shipped(self, writer: str, sequence: int) -> None:
-        """Record from which sequence on a writer's records follow.
+        """Set the sequence of a writer's next record.
 
         Raises:
-            StreamError: Redis is away.
+            StreamError: Redis is unavailable.
         """
         try:
             self._redis.hset(SHIPPED, writer, str(sequence))
@@ -139,10 +139,10 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def forget(self, writer: str) -> None:
-        """Forget a writer of whom nothing is left.
+        """Forget a writer that has no records left.
 
         Raises:
-            StreamError: Redis is away.
+            StreamError: Redis is unavailable.
         """
         try:
             self._redis.hdel(SHIPPED, writer)
@@ -150,10 +150,10 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def read(self, count: int) -> list[Arrived]:
-        """Return the first `count` records, and the rest of the entries that hold them; they stay. Who reads twice reads the same.
+        """Return the first `count` records, and the rest of their entries. They stay in the stream: a second read returns the same.
 
         Raises:
-            StreamError: Redis is away.
+            StreamError: Redis is unavailable.
         """
         arrived: list[Arrived] = []
         start = b"-"
@@ -170,10 +170,10 @@ class DecisionStream:
         return arrived
 
     def finish(self, ids: Sequence[bytes], wanted: dict[str, Wanted] | None = None) -> None:
-        """Take entries out of the stream, and ask writers for what is missing.
+        """Remove entries from the stream, and ask writers for missing records.
 
         Raises:
-            StreamError: Redis is away; the entries will be read again.
+            StreamError: Redis is unavailable; the entries will be read again.
         """
         pipeline = self._redis.pipeline(transaction=True)
         if ids:
@@ -186,10 +186,10 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def length(self) -> int:
-        """Return the number of entries that wait.
+        """Return the number of waiting entries.
 
         Raises:
-            StreamError: Redis is away.
+            StreamError: Redis is unavailable.
         """
         try:
             return int(self._redis.xlen(STREAM))
@@ -197,10 +197,10 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def eviction_policy(self) -> str:
-        """Return Redis' maxmemory-policy; empty where it isn't told (managed servers forbid CONFIG).
+        """Return Redis' maxmemory-policy; empty if Redis doesn't reveal it (managed servers forbid CONFIG).
 
         Raises:
-            StreamError: Redis is away.
+            StreamError: Redis is unavailable.
         """
         try:
             found = self._redis.config_get("maxmemory-policy")
@@ -211,13 +211,13 @@ class DecisionStream:
         return str(found.get("maxmemory-policy", ""))
 
     def refusal(self) -> str:
-        """Return why Redis takes no writes, as without memory; empty where it takes them. Nothing is written.
+        """Return why Redis refuses writes, for instance without memory; empty if it accepts them. Nothing is written.
 
         Raises:
-            StreamError: Redis is away.
+            StreamError: Redis is unavailable.
         """
         try:
-            # Of nothing, into a key that isn't there: a write for Redis, which makes nothing.
+            # An empty value for a key that doesn't exist: Redis treats it as a write, but makes no key.
             self._redis.setrange(_NEVER_THERE, 0, b"")
         except redis.exceptions.NoPermissionError:
             return ""  # for this command, which nothing else needs

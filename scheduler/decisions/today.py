@@ -1,4 +1,4 @@
-"""How many Pods rule sets and Assignments were asked about lately, and for how many no node was left: of the newest Decisions alone."""
+"""Counts, from the newest Decisions alone, the Pods that rule sets and Assignments were asked about, and those left without a node."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from django.db import connections
 from scheduler.decisions.reading import recorded
 from scheduler.models import Decision
 
-# Decisions that are looked at of one rule set: a list shows how busy it is, it is no account.
+# The most Decisions of one rule set that are read: a list shows how busy it is, and needs no exact total.
 _MOST = 500
-# Decisions that shares are taken of: no index has an Assignment's own, and some 40 ms read so many.
+# The most Decisions for shares: no index has an Assignment's own, and reading this many takes some 40 ms.
 MOST_SHARED = 20_000
 
 _TABLE = Decision._meta.db_table  # noqa: SLF001 - Django's own name for what is public
@@ -29,7 +29,7 @@ SELECT * FROM (
 
 
 class Asked(NamedTuple):
-    """Pods that a rule set was asked about, and those of them that it left no node; `is_part` says that there were more."""
+    """The Pods that a rule set was asked about, and those left without a node; `is_part` means that there were more."""
 
     pods: int
     refused: int
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
 
 
 def asked_since(names: Sequence[str], since: datetime) -> dict[str, Asked]:
-    """Return by rule set how many Pods it was asked about since a moment, in one query."""
+    """Return by rule set the number of Pods that it was asked about since a time, in one query."""
     if not names:
         return {}
     connection = connections[settings.HISTORY_DATABASE]
@@ -50,9 +50,9 @@ def asked_since(names: Sequence[str], since: datetime) -> dict[str, Asked]:
 
 
 class Shares(NamedTuple):
-    """How many of the Pods that were asked about each Assignment took, by its name; "" is none.
+    """The number of Pods that each Assignment took, by its name; "" is none.
 
-    `all` counts each Pod once; `is_part` says that there were more Decisions than are looked at.
+    `all` counts each Pod once; `is_part` means that there were more Decisions than were read.
     """
 
     pods: Mapping[str, int]
@@ -60,12 +60,12 @@ class Shares(NamedTuple):
     is_part: bool
 
     def of(self, name: str) -> float:
-        """Return how many of a hundred Pods an Assignment took; 0 where none was asked about."""
+        """Return the percentage of Pods that an Assignment took; 0 if there were no Pods."""
         return 100 * self.pods.get(name, 0) / self.all if self.all else 0.0
 
 
 def shares_since(since: datetime) -> Shares:
-    """Return which share of the Pods asked about since a moment each Assignment took: answers, not what shadows would have said."""
+    """Return the share of Pods that each Assignment took since a time: by answers, without shadows."""
     rows = recorded().filter(at__gte=since).exclude(mode="shadow").order_by("-at", "-sequence")
     found = list(rows.values_list("assignment", "pod_uid")[:MOST_SHARED])
     taken = set(found)

@@ -1,7 +1,7 @@
-"""How much was asked within the last hour, how long deciding took, and for how many Pods no node was left: by verb.
+"""Measures the last hour of Decisions by verb: their number, their duration, and how many left a Pod no node.
 
-Of the newest Decisions alone, so that a busy cluster's first page costs no more than a quiet one's; where there were more,
-what is said is said of the time that those cover.
+It reads only the newest Decisions, so that a busy cluster's first page costs no more than a quiet one's; if there were more,
+the figures are for the time that these cover.
 """
 
 import math
@@ -14,14 +14,14 @@ from scheduler.decisions.reading import recorded
 from scheduler.models import found_no_node
 
 SPAN = timedelta(hours=1)
-# Decisions that are looked at: some 40 ms of a page's 300.
+# The most Decisions that are read: some 40 ms of a page's 300.
 MOST = 20_000
 # Columns of a sparkline.
 BINS = 60
 
 
 class Answered(msgspec.Struct, frozen=True, array_like=True):
-    """Of a Decision, what is measured here."""
+    """The measured columns of a Decision."""
 
     at: datetime
     verb: str
@@ -32,16 +32,16 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VerbTraffic(msgspec.Struct, frozen=True):
-    """What one verb was asked.
+    """The Decisions of one verb.
 
     Attributes:
-        verb: as the extender calls it; "schedule" is Berth's own scheduler.
-        decisions: how many.
-        a_second: the same, by the time looked at.
-        refused: for how many no node was left.
-        errors: how many could not be decided.
-        p50, p99: milliseconds from the question to the answer.
-        bins: how many in each of BINS equal parts of the time, oldest first.
+        verb: the extender's verb; "schedule" is Berth's own scheduler.
+        decisions: their number.
+        a_second: their number per second of the time measured.
+        refused: the number that left no node.
+        errors: the number that failed.
+        p50, p99: milliseconds from the request to the answer.
+        bins: the number in each of BINS equal parts of the time, oldest first.
     """
 
     verb: str
@@ -55,12 +55,12 @@ class VerbTraffic(msgspec.Struct, frozen=True):
 
     @property
     def refused_share(self) -> float:
-        """For how many of a hundred no node was left."""
+        """The percentage that left no node."""
         return 100 * self.refused / self.decisions
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What was asked since a moment, the busiest verb first; `is_part` says that there was more within the hour."""
+    """The Decisions since a time, the busiest verb first; `is_part` means that there were more within the hour."""
 
     since: datetime
     verbs: Sequence[VerbTraffic]
@@ -68,12 +68,12 @@ class Traffic(msgspec.Struct, frozen=True):
 
     @property
     def decisions(self) -> int:
-        """How many there were."""
+        """The number of Decisions."""
         return sum(each.decisions for each in self.verbs)
 
     @property
     def refused(self) -> int:
-        """For how many no node was left."""
+        """The number that left no node."""
         return sum(each.refused for each in self.verbs)
 
 
@@ -81,9 +81,9 @@ def traffic(rows: Iterable[Answered], *, now: datetime, most: int = MOST) -> Tra
     """Measure Decisions of the last hour, newest first. Pure.
 
     Args:
-        rows: those of the hour; when they are `most`, there may be more, and the time looked at begins with the oldest of them.
-        now: the end of the time looked at.
-        most: how many were asked for.
+        rows: Decisions of the hour; if there are `most`, there may be more, and the time measured begins with the oldest of them.
+        now: the end of the time measured.
+        most: the number that was requested.
     """
     by_verb: dict[str, list[Answered]] = {}
     oldest = now
@@ -116,12 +116,12 @@ def _verb_traffic(verb: str, answered: Sequence[Answered], since: datetime, seco
 
 
 def _percentile(ordered: Sequence[int], percent: int) -> int:
-    """Return the smallest value that so many percent don't exceed (the nearest rank)."""
+    """Return the smallest value that this percentage of values doesn't exceed (the nearest rank)."""
     return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
 
 
 def traffic_now(now: datetime) -> Traffic:
-    """Measure the last hour of the history: answers, not what shadows would have said. One query, along an index."""
+    """Measure the last hour of the history: answers, without shadows. One query, along an index."""
     fields = ("at", "verb", "nodes", "feasible", "error", "duration_microseconds")
     rows = recorded().filter(at__gt=now - SPAN).exclude(mode="shadow").order_by("-at", "-sequence")
     return traffic((Answered(*row) for row in rows.values_list(*fields)[:MOST]), now=now)

@@ -1,4 +1,4 @@
-"""What a workload's Pods are: which wait, which run and where, which are gone, and by which rules. From its newest Decisions."""
+"""The state of a workload's Pods, from its newest Decisions: which wait, which run and where, which are gone, and by which rules."""
 
 from collections import Counter
 from datetime import datetime
@@ -8,14 +8,14 @@ import msgspec
 from scheduler.decisions.reading import recorded, recorded_outcomes
 from scheduler.models import Decision, Outcome, PlacedPod
 
-# Decisions that a page is made of: the newest.
+# The most Decisions for a page: the newest.
 MOST_READ = 1_000
 _MOST_PODS = 200
 _OPENING = ("filter", "schedule")
 
 
 class PlacedNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A Pod and its node, as far as its end isn't known."""
+    """A Pod that isn't known to have ended, and its node."""
 
     namespace: str
     name: str
@@ -25,7 +25,7 @@ class PlacedNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why so many of the Decisions allowed no node: for the reason of most of their nodes, or since there was an error."""
+    """Why some of the Decisions allowed no node: the reason of most of their nodes, or an error."""
 
     text: str
     error: str
@@ -33,15 +33,15 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadStory(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it.
+    """The state of a workload's Pods.
 
     Attributes:
-        newest: the newest Decision about the nodes of one of its Pods; None where there is none.
+        newest: the newest Decision about the nodes of one of its Pods; None if there is none.
         placed: its Pods that were bound and aren't known to have ended.
-        nodes: how many of these each node has.
-        ended: how many of the others ended in which way; "open" for those that nobody knows of.
-        refused: how many of the Decisions of the day allowed no node, of how many, and why.
-        has_more: whether there are older Decisions than those that were read.
+        nodes: the number of these on each node.
+        ended: the number of other Pods by their end; "open" if it is unknown.
+        refused: the number of the day's Decisions that allowed no node, their total, and the reasons.
+        has_more: whether there are older Decisions that weren't read.
     """
 
     newest: Decision | None
@@ -55,14 +55,14 @@ class WorkloadStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workload_story(namespace: str, kind: str, name: str, since: datetime, waiting: set[str]) -> WorkloadStory:
-    """Return what a workload's Pods are.
+    """Return the state of a workload's Pods.
 
     Args:
         namespace: the workload's.
-        kind: of the owner.
-        name: of the owner.
-        since: from when on refusals are counted.
-        waiting: UIDs of its Pods that are Pending.
+        kind: the owner's.
+        name: the owner's.
+        since: the time from which refusals are counted.
+        waiting: the UIDs of its Pods that are Pending.
     """
     found = recorded().filter(owner_name=name, owner_kind=kind, pod_namespace=namespace, mode="enforce").defer("body")
     rows = list(found[: MOST_READ + 1])
@@ -97,9 +97,9 @@ def _placed(uids: list[str]) -> list[PlacedNow]:
 
 
 def _ended(uids: list[str]) -> dict[str, int]:
-    """Return how many Pods ended in which way: the last word on each counts, of those who saw how before who did not."""
+    """Return the number of Pods by their end: the last record of each counts, and exact records override vague ones."""
     rows = recorded_outcomes().filter(pod_uid__in=uids).order_by("at", "pk").values_list("pod_uid", "kind")
-    # A Pod was bound before it ended, whatever the clocks say of those who saw it.
+    # A Pod was bound before it ended, even if the clocks of the processes that saw it disagree.
     says_least: list[str] = [Outcome.Kind.GONE, Outcome.Kind.BOUND, Outcome.Kind.ENDED]
     ordered = sorted(rows, key=lambda row: says_least.index(row[1]) if row[1] in says_least else len(says_least))
     return dict(Counter((dict.fromkeys(uids, "open") | dict(ordered)).values()))
