@@ -14,12 +14,12 @@ from scheduler.ledger.logs import OUTCOMES
 from scheduler.ledger.note import Verifier
 from scheduler.models import LedgerPruned
 
-# In the words of a rule.
+# In the description of a rule.
 _DAYS = re.compile(r"\b(\d{1,5}) days\b")
 
 
 class Pruned(msgspec.Struct):
-    """Leaves whose rows or details a rule of retention deleted, when last, and how many of these this run found deleted."""
+    """Leaves whose rows or details a retention rule deleted, the time of the last deletion, and the number that this run found."""
 
     what: str
     rule: str
@@ -34,17 +34,17 @@ class Pruned(msgspec.Struct):
 
 
 def _horizon_of(deletion: Deletion) -> datetime:
-    """Return before when what was deleted happened, at the latest."""
+    """Return a time before which all deleted rows happened."""
     days = _DAYS.search(deletion.rule)
     return deletion.at - timedelta(days=int(days[1]) if days else 0)
 
 
 class PrunedLeaves:
-    """What was deleted of one log. It is read anew where rows go while their leaves are looked at.
+    """The deletions in one log. They are read again if rows are deleted while their leaves are read.
 
     Attributes:
-        planted: what only seems to be deleted by retention: in words, with the deletion that nobody signed.
-        outcomes_before: before when outcomes may have been deleted; None where none was.
+        planted: rows that only seem to be deleted by retention, in words, with their unsigned deletion.
+        outcomes_before: the time before which outcomes may have been deleted; None if none were.
     """
 
     def __init__(self, log: str, verifiers: Sequence[Verifier]) -> None:
@@ -58,14 +58,14 @@ class PrunedLeaves:
         found, planted = deletions(self._verifiers)
         self.planted = [(where, each) for where, each in planted if each.log == self._log]
         self.outcomes_before = max((_horizon_of(each) for each in found if each.log == OUTCOMES), default=None)
-        # In order: what the leaf at hand lies in, and where what is behind it begins.
+        # In order, for the deletion at the current leaf, and the start of the next one.
         self._deletions = sorted((each for each in found if each.log == self._log), key=lambda each: each.first)
         self._around: list[Deletion] = []
         self._next = 0
         self._gone = merged_ranges(
             (each.first, each.until) for each in self._deletions if each.what == LedgerPruned.What.ROWS
         )
-        # Whether this was read since the rows at hand were.
+        # Whether this was read after the current rows.
         self._is_fresh = True
 
     def rows_were_read(self) -> None:
@@ -83,7 +83,7 @@ class PrunedLeaves:
         return found is not None
 
     def _at(self, index: int, *, is_row: bool) -> Deletion | None:
-        """Return what says so, of a row or of its details. There may be very many, and leaves come in order."""
+        """Return the deletion of a row or of its details. There may be very many deletions, and leaves come in order."""
         while self._next < len(self._deletions) and self._deletions[self._next].first <= index:
             self._around.append(self._deletions[self._next])
             self._next += 1
@@ -92,16 +92,16 @@ class PrunedLeaves:
         return next((each for each in self._around if each.what == what), None)
 
     def is_row_gone(self, index: int) -> bool:
-        """Return whether exactly this row was deleted, as far as was read: rows go with the note that says so."""
+        """Return whether exactly this row was deleted, according to the deletions read: rows and their deletion commit together."""
         return any(each.is_exact and each.what == LedgerPruned.What.ROWS for each in self._around if index < each.until)
 
     def are_between(self, last: int, index: int) -> bool:
-        """Return whether rows of leaves between two were deleted."""
+        """Return whether rows of leaves between two leaves were deleted."""
         at = bisect_right(self._gone, last + 1, key=itemgetter(1))
         return at < len(self._gone) and self._gone[at][0] < index
 
     def report(self) -> list[Pruned]:
-        """Return what was deleted by the rule that did it, in the order of leaves."""
+        """Return the deletions by rule, in the order of leaves."""
         found: dict[tuple[str, str], list[Deletion]] = {}
         for each in self._deletions:
             found.setdefault((each.what, each.rule), []).append(each)

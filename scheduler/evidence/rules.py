@@ -1,7 +1,7 @@
-"""Revisions, what they hold, and what was done with Changes, compared with the AuditEvents of these acts, whose bytes the ledger proves.
+"""Compares Revisions, their contents, and the acts on Changes with the AuditEvents of these acts, whose bytes the ledger proves.
 
-An event names the digest of the Revision that it made, which covers the parts, by their digests, and the Revision before. What is
-older than the first event of its kind is compared with its own digests alone.
+An event has the digest of the Revision that it made, which covers the parts, by their digests, and the Revision before. Acts
+older than the first event of their kind are compared only with their own digests.
 """
 
 from collections import Counter, defaultdict
@@ -26,12 +26,12 @@ _SAYS = dict(ChangeEvent.Act.choices)
 _CHUNK = 500
 # Kind, name and digest.
 _Part = tuple[str, str, str]
-# The digests of what a Change makes of things, by kind and name; "" of what it removes.
+# The digests of a Change's results, by kind and name; "" for removed ones.
 _Edits = dict[tuple[str, str], str]
 
 
 class _Act(NamedTuple):
-    """What was done with a Change. `of` is the content that it was done with; of what made a Revision that one's number."""
+    """An act on a Change. `of` is the content at that time; for an act that made a Revision, the Revision's number."""
 
     change: int
     act: str
@@ -45,7 +45,7 @@ class _Act(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """What an event says of the Revision that it made. `reason` is empty where none was given for publishing."""
+    """An event's record of the Revision that it made. `reason` is empty if publishing had none."""
 
     digest: str
     by: str
@@ -53,15 +53,15 @@ class _Made(NamedTuple):
 
 
 class _Noted:
-    """What AuditEvents say of Changes and Revisions."""
+    """The records of Changes and Revisions in AuditEvents."""
 
     def __init__(self) -> None:
         self.acts: Counter[_Act] = Counter()
         self.made: dict[int, _Made] = {}
-        # All that a Change was called: ids of events follow the clocks of their processes, so that the last one may be none of the newest.
+        # All titles of a Change: ids of events follow the clocks of their processes, so the last event may have none of the newest.
         self.titles = defaultdict[int, set[str]](set)
         self.openers: dict[int, str] = {}
-        # Of Changes that were published.
+        # Of published Changes.
         self.edits: dict[int, _Edits] = {}
         events = credible(timezone.now()).filter(kind__startswith=_ACT).order_by("pk")
         for event in events.iterator(chunk_size=_CHUNK):
@@ -75,21 +75,21 @@ class _Noted:
                 self.made[event.revision or 0] = _Made(event.after, event.by, event.reason)
                 if (edits := _edits_in(more)) is not None:
                     self.edits[event.change or 0] = edits
-        # Older Changes had acts that nothing noted.
+        # Older Changes had acts without events.
         self.first_change = min((act.change for act in self.acts if act.act == _OPENED), default=None)
 
 
 def faults_of_rules() -> list[str]:
-    """Return what differs, in words.
+    """Return the differences in words.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     before = _Noted()
     revisions = list(Revision.objects.order_by("number"))
     changes = list(Change.objects.order_by("pk").only("title", "opened_by"))
     acts = Counter(_stored_acts())
-    # Read once more: acts may have been done since.
+    # Read again: there may be new acts.
     noted = _Noted()
     return [
         *_faults_of_parts(),
@@ -106,11 +106,11 @@ def _more(event: AuditEvent) -> Mapping[str, Any]:
     try:
         return said_by(event).more
     except msgspec.DecodeError:
-        return {}  # the log of events says what is wrong with it
+        return {}  # the verification of the log of events reports the fault
 
 
 def _edits_in(more: Mapping[str, Any]) -> _Edits | None:
-    """Return what the event of a publishing says that it made; None where it doesn't say so, as older ones."""
+    """Return the result of a publishing according to its event; None if the event doesn't have it, as older ones don't."""
     try:
         return {(thing["kind"], thing["name"]): thing["after"] for thing in more["things"]}
     except (KeyError, TypeError):
@@ -132,7 +132,7 @@ def _faults_of_parts() -> Iterator[str]:
 
 
 def _faults_of_digests(revisions: Iterable[Revision]) -> Iterator[str]:
-    """Iterate over Revisions that don't hold what their digest was taken over."""
+    """Iterate over Revisions whose contents don't match their digest."""
     begun, ended = defaultdict[int, list[_Part]](list), defaultdict[int | None, list[_Part]](list)
     for kind, name, digest, since, until in RevisionPart.objects.values_list("kind", "name", "part", "since", "until"):
         begun[since].append((kind, name, digest))
@@ -173,7 +173,7 @@ def _faults_of_titles(changes: Iterable[Change], before: _Noted, noted: _Noted) 
 
 
 def _faults_of_edits(changes: Iterable[Change], before: _Noted) -> Iterator[str]:
-    """Iterate over Changes that somebody else is said to have opened, or that are said to have made something else."""
+    """Iterate over Changes whose author or result differs from their events."""
     stored = defaultdict[int, _Edits](dict)
     published = ChangeEdit.objects.filter(change__revision__isnull=False)
     rows = published.values_list("change", "kind", "name", "document")
@@ -191,19 +191,19 @@ def _faults_of_acts(acts: Counter[_Act], before: _Noted, noted: _Noted) -> Itera
     for act in before.acts - acts:
         yield f"{act} was changed or removed: an AuditEvent notes it"
     for act in acts - noted.acts:
-        # Who else wrote the edits that a Change was opened with is noted by nothing.
+        # No event records other authors of the edits that a Change was opened with.
         is_author = act.act == ChangeEvent.Act.EDIT and not act.text
         if noted.first_change is not None and act.change >= noted.first_change and not is_author:
             yield f"{act} was changed or planted: no AuditEvent notes it"
 
 
 def _faults_of_accounts(first: int | None) -> Iterator[str]:
-    """Iterate over acts, from a Change on, whose account never had the name that they were done under: whose approval counts goes by it."""
+    """Iterate over acts, from a Change on, by accounts that never had the recorded name: that name decides whose approval counts."""
     if first is None:
         return
     other = ChangeEvent.objects.filter(by_user__isnull=False, change__gte=first).exclude(by=F("by_user__username"))
     acts = list(other.select_related("by_user").order_by("pk"))
-    # Read behind them: an account may be renamed meanwhile.
+    # Read after the acts: an account may be renamed meanwhile.
     formers = _former_names() if acts else {}
     for act in acts:
         if act.by not in _names_of(act.who, formers):
@@ -211,7 +211,7 @@ def _faults_of_accounts(first: int | None) -> Iterator[str]:
 
 
 def _former_names() -> Mapping[str, set[str]]:
-    """Return what accounts of each name were called before."""
+    """Return the former names of accounts, by each name."""
     formers = defaultdict[str, set[str]](set)
     renamed = credible(timezone.now()).filter(kind=Kind.ACCOUNT_CHANGE)
     for event in renamed.iterator(chunk_size=_CHUNK):
@@ -222,7 +222,7 @@ def _former_names() -> Mapping[str, set[str]]:
 
 
 def _names_of(name: str, formers: Mapping[str, set[str]]) -> set[str]:
-    """Return all names that an account of this name may have had."""
+    """Return all names that an account with this name may have had."""
     found, left = set[str](), [name]
     while left:
         one = left.pop()

@@ -32,7 +32,7 @@ from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, leaf_hash
 from scheduler.models import LedgerTile
 
-# Starting a process takes as long as half of these rows.
+# Starting a process takes as long as reading half this many rows.
 _ROWS_FOR_A_PROCESS = 50_000
 
 Span = tuple[int, int]
@@ -44,7 +44,7 @@ class Stretch(NamedTuple):
 
     Attributes:
         hashes: the leaves' hashes, concatenated.
-        numbers: of each writer that numbers its rows, the first number, the one that comes next, and the leaf of the last one.
+        numbers: for each writer that numbers its rows, the first number, the next number, and the leaf of the last one.
     """
 
     hashes: bytes
@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
 
 
 class _DoubtError(Exception):
-    """Something may be wrong with the stretch."""
+    """The stretch may have a fault."""
 
 
 _HEADS = len(Head.__struct_fields__)
@@ -65,7 +65,7 @@ _BEST = Outcome.__struct_fields__.index("best")
 def _exact_of_decision(row: _Row) -> bytes:
     exact = record_of(row[-1])
     head, body = parts_of(exact)
-    # Writing the columns anew takes a third of reading the record's; who wrote them otherwise is an older version, or a shadow.
+    # Encoding the columns takes a third of the time of decoding the record's; they differ for records of older versions and for shadows.
     if head != encode_columns(row[:_HEADS]) and not _is_head_of(row, exact):
         raise _DoubtError
     if row[_HEADS:_PROCESS] != astuple(facts_in(body)):
@@ -88,7 +88,8 @@ def _exact_of_outcome(row: _Row) -> bytes:
     return exact
 
 
-# Of each log the table, its columns but for the leaf's index and the body, and what returns the bytes that a row's writer had on disk.
+# For each log the table, its columns without the leaf's index and the body, and a function that returns the bytes that a row's writer
+# had on disk.
 _READERS: dict[str, tuple[str, Sequence[str], Callable[[_Row], bytes]]] = {
     DECISIONS: (
         "scheduler_decision",
@@ -97,15 +98,15 @@ _READERS: dict[str, tuple[str, Sequence[str], Callable[[_Row], bytes]]] = {
     ),
     OUTCOMES: ("scheduler_outcome", _OUTCOMES, _exact_of_outcome),
 }
-# As records have them: making a UUID takes longer than reading all the other columns.
+# As text, as in records: making a UUID takes longer than reading all the other columns.
 _AS_TEXT = {"id": "id::text", "decision": "coalesce(decision::text, '')"}
 
 
 def read_stretch(log: str, span: Span) -> Stretch | None:
-    """Return a stretch of a log, from one leaf to before another; None where something may be wrong with it.
+    """Return a stretch of a log; `span` excludes its end. None if it may have a fault.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     if connection.vendor != "postgresql" or log not in _READERS:
         return None
@@ -141,7 +142,7 @@ def _rows(log: str, span: Span) -> list[_Row]:
 
 
 def _logged(log: str, span: Span) -> bytes:
-    """Return the hashes that the tiles have of these leaves."""
+    """Return these leaves' hashes from the tiles."""
     first, until = span
     tiles = LedgerTile.objects.filter(
         log=log, level=0, number__gte=first // TILE_WIDTH, number__lt=-(-until // TILE_WIDTH)
@@ -155,18 +156,18 @@ ReadStretches = Callable[[str, Sequence[Span]], Iterable[Stretch | None]]
 
 
 def read_here(log: str, spans: Sequence[Span]) -> Iterator[Stretch | None]:
-    """Iterate over stretches, read by this process one after the other."""
+    """Iterate over stretches, read one after the other by this process."""
     return map(partial(read_stretch, log), spans)
 
 
 @contextmanager
 def read_apart(processes: int, rows: int) -> Iterator[ReadStretches]:
-    """Start so many processes at most that read stretches, as far as there are rows enough for them."""
+    """Start at most this many processes that read stretches, and no more than are worth it for the number of rows."""
     worth = min(processes, rows // _ROWS_FOR_A_PROCESS)
     if worth <= 1 or connection.vendor != "postgresql":
         yield read_here
         return
-    # Not by fork: nobody may share a connection to the database.
+    # Not by fork: processes can't share a database connection.
     pool = ProcessPoolExecutor(worth, mp_context=get_context("spawn"), initializer=django.setup)
     read = partial(_read_in, connection.settings_dict["NAME"])
     try:

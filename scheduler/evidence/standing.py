@@ -132,7 +132,7 @@ def _opened(checkpoint: LedgerCheckpoint, verifiers: Sequence[Verifier]) -> tupl
 
 
 def signings(made: Mapping[int, str]) -> dict[int, Signing]:
-    """Return where what made Revisions is signed, by the number of the Change. Two queries, however many they are.
+    """Return where the acts that made Revisions are signed, by the number of the Change. Two queries for any number of Changes.
 
     Args:
         made: the digests of Revisions, by the numbers of the Changes that made them.
@@ -156,12 +156,12 @@ def prove(log: str, key: str, verifiers: Sequence[Verifier]) -> Proof:
     """Return the proof of a row, by its id, under the first checkpoint that has it.
 
     Raises:
-        UnprovedError: there is no such row, it isn't signed yet, retention deleted what would be proved, or something is wrong with it.
+        UnprovedError: the row doesn't exist, isn't signed yet, was deleted by retention, or has a fault.
     """
     index = _index(log, key)
     source = next(source for source in (make() for make in SOURCES) if source.log == log)
     rows = list(source.rows(index, index + 1))
-    # Of several that claim a leaf one is what was recorded, and it needn't be the one that was asked about.
+    # If several rows claim a leaf, only one is the recorded row, and it may be another one than the requested row.
     fault = rows[0].fault if len(rows) == 1 else f"{len(rows)} rows claim it"
     if fault:
         message = f"Leaf {index:,} of {log} is WRONG: {fault}."
@@ -196,7 +196,7 @@ def prove(log: str, key: str, verifiers: Sequence[Verifier]) -> Proof:
 
 
 def _index(log: str, key: str) -> int:
-    """Return which leaf a row is."""
+    """Return the index of a row's leaf."""
     try:
         row = _MODELS[log]._default_manager.filter(pk=key).first()  # noqa: SLF001 - documented
     except (ValidationError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Verifications of the ledger that people ask for: carried out by workers, a slice at a time, so that one may end and another go on."""
+"""Verifications of the ledger that users request: workers run them in slices, so that another worker can continue one that stopped."""
 
 import logging
 import threading
@@ -26,10 +26,10 @@ logger = logging.getLogger("berth.evidence")
 
 NO_KEY = "The worker knows no public key, so that no checkpoint counts. Give it BERTH_LEDGER_KEY_FILE with FILE.pub beside, and verify again."
 GIVEN_UP = "The worker ended each time. Look at its log, or run manage.py verify."
-# A worker goes on for so long at a time; then others of its tasks have their turn.
+# The length of a slice; after it, the worker's other tasks have their turn.
 SLICE_SECONDS = 20.0
 _STEP_SECONDS = 1.0
-# Not only between steps: the last questions about a log take minutes where it has tens of millions of rows.
+# In a thread, not only between steps: the last queries of a log with tens of millions of rows take minutes.
 _BEAT_SECONDS = 10.0
 _SILENT = timedelta(seconds=60)
 _MOST_DEATHS = 3
@@ -38,19 +38,19 @@ _State = Verification.State
 
 
 class UnderWayError(Exception):
-    """Another verification isn't done yet."""
+    """Another verification isn't finished."""
 
 
 class _PausedError(Exception):
-    """The slice is over, or the verification is another worker's by now."""
+    """The slice is over, or another worker has taken over the verification."""
 
 
 @transaction.atomic
 def ask(*, by: By, now: datetime) -> Verification:
-    """Ask for a verification of the whole ledger.
+    """Request a verification of the whole ledger.
 
     Raises:
-        UnderWayError: one is under way, which says the same.
+        UnderWayError: one is under way, which gives the same result.
     """
     if Verification.objects.filter(state__in=[_State.QUEUED, _State.RUNNING]).exists():
         raise UnderWayError
@@ -65,7 +65,7 @@ _one_at_a_time = threading.Lock()
 
 
 def run_waiting() -> None:
-    """Go on with the verification that waits; one at a time in each worker."""
+    """Continue the waiting verification; one at a time in each worker."""
     now = timezone.now()
     idle = Q(state=_State.RUNNING) & (Q(heartbeat_at=None) | is_silent("heartbeat_at", _SILENT))
     row = Verification.objects.filter(Q(state=_State.QUEUED) | idle).order_by("pk").first()
@@ -99,7 +99,7 @@ def _go_on(row: Verification, now: datetime) -> None:
 
 
 def _verify(held: QuerySet[Verification], row: Verification) -> str:
-    """Verify what is left; return why that can't be done, empty where it is.
+    """Verify the rest; return why that fails, empty if it succeeds.
 
     Raises:
         _PausedError, KeyFileError, OSError, django.db.DatabaseError: as `verify_each`, and as `_Steps`.
@@ -112,7 +112,7 @@ def _verify(held: QuerySet[Verification], row: Verification) -> str:
     ended = {report.log for report in reports}
     for report in verify_each(keys, checkpoint_dir(), progress, _Steps(held, progress).tell, but=ended):
         reports.append(report)
-        # What was asked at a log's end isn't asked again in the next slice.
+        # The reports of completed logs, so that the next slice doesn't repeat their last queries.
         if not held.update(reports=msgspec.to_builtins(reports), progress=msgspec.to_builtins(progress)):
             raise _PausedError
     is_sound = all(report.ok for report in reports)
@@ -122,7 +122,7 @@ def _verify(held: QuerySet[Verification], row: Verification) -> str:
 
 @contextmanager
 def _beating(held: QuerySet[Verification]) -> Iterator[None]:
-    """Show meanwhile that this worker lives."""
+    """Record a heartbeat of this worker for the duration."""
     is_over = threading.Event()
 
     def beat() -> None:
@@ -144,22 +144,22 @@ def _beating(held: QuerySet[Verification]) -> Iterator[None]:
 
 
 def reports_of(row: Verification) -> list[LogReport]:
-    """Return what was found of each log."""
+    """Return the findings of each log."""
     return msgspec.convert(row.reports, list[LogReport], strict=False)
 
 
 class _Steps:
-    """Notes now and then how far a verification is, and breaks off when its slice is over."""
+    """Stores the progress of a verification from time to time, and interrupts it at the end of its slice."""
 
     def __init__(self, held: QuerySet[Verification], progress: dict[str, Progress]) -> None:
         self._held, self._progress = held, progress
         self._began = self._noted = monotonic()
 
     def tell(self, _log: str, _progress: Progress, _size: int) -> None:
-        """Note it, where that was a while ago.
+        """Store the progress, if the last time was a while ago.
 
         Raises:
-            _PausedError: it is time to stop, or another worker has it.
+            _PausedError: the slice is over, or another worker has the verification.
         """
         now = monotonic()
         is_over = now - self._began >= SLICE_SECONDS

@@ -1,8 +1,8 @@
-"""Verifies the ledger of a live database: its rows, trees and checkpoints against each other and against what stands outside.
+"""Verifies the ledger of a live database: its rows, trees and checkpoints against each other and against copies outside it.
 
-The tree is built anew from the bytes of the rows; of rows that retention deleted, from the hashes that stay. At the size of
-each checkpoint its root is compared, so that every checkpoint is proved to be the beginning of the next one. What is
-stored while this runs is left to the next run.
+The tree is rebuilt from the bytes of the rows; for rows that retention deleted, from the hashes that are kept. At the size of
+each checkpoint the root is compared, which proves that every checkpoint is a prefix of the next one. Rows that are
+stored during a run are left to the next run.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -40,27 +40,27 @@ from scheduler.models import (
 )
 from scheduler.models import Outcome as OutcomeRow
 
-# Faults of a log that are named one by one; the others are counted.
+# Faults of a log that are reported one by one; the others are counted.
 MOST_FAULTS = 20
-# Leaves at a time.
+# The number of leaves per step.
 STEP = 8 * TILE_WIDTH
-# Before all leaves.
+# The index of faults that are reported before those of all leaves.
 _FIRST_OF_ALL = -(1 << 64)
 _Found = TypeVar("_Found")
 
 
 class Progress(msgspec.Struct):
-    """How far the verifying of a log is; what a later run goes on from.
+    """The progress of verifying a log, from which a later run can continue.
 
     Attributes:
         next: the index of the next leaf.
         tiles: the right edge of the tree so far, in hex.
-        proved: rows whose bytes are their leaf's, and whose columns say the same.
+        proved: rows whose bytes match their leaf, and whose columns match the bytes.
         without_row: leaves whose row, or its details, retention deleted.
         checkpoints: checkpoints whose root was found.
         faults: in the order in which they were found.
-        more_faults: those that aren't named.
-        numbers: of each writer, the number that comes next, and the leaf of the last one.
+        more_faults: the number of faults that aren't reported one by one.
+        numbers: for each writer, its next number, and the leaf of its last row.
     """
 
     next: int = 0
@@ -73,7 +73,7 @@ class Progress(msgspec.Struct):
     numbers: dict[str, tuple[int, int]] = {}
 
     def add_fault(self, words: str) -> None:
-        """Note a fault; what a run before found at the same place is no other one."""
+        """Record a fault, unless an earlier run found it at the same place."""
         if words in self.faults:
             return
         if len(self.faults) < MOST_FAULTS:
@@ -83,11 +83,11 @@ class Progress(msgspec.Struct):
 
 
 class LogReport(msgspec.Struct):
-    """What was found of a log: its leaves, since when it is kept, how much is proved, and what is wrong.
+    """The findings about a log: its leaves, its begin, the proved rows, and the faults.
 
-    The log of events proves gaps and dead letters, too: `losses` are those that are as they were noted, `older_losses` those of before.
-    `proved_before` of the proved ones were so by runs before, which this one went on from.
-    Of `older_places` Decisions retention deleted what would prove on which nodes their Pods were.
+    The log of events proves gaps and dead letters, too: `losses` match their events, `older_losses` are older than the events.
+    `proved_before` of the proved rows were proved by earlier runs, which this one continued.
+    For `older_places` Decisions, retention deleted the proof of the nodes of their Pods.
     """
 
     log: str
@@ -108,12 +108,12 @@ class LogReport(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         return not self.faults
 
 
 class Signed(NamedTuple):
-    """A checkpoint whose signature is right, where it stands, and whether that is in the database."""
+    """A checkpoint with a valid signature, its origin, and whether that is the database."""
 
     head: TreeHead
     where: str
@@ -121,7 +121,7 @@ class Signed(NamedTuple):
     is_stored: bool
 
 
-# Is called now and then: with the log, its progress, and how many leaves it has.
+# Called from time to time with the log, its progress, and its number of leaves.
 Tell = Callable[[str, Progress, int], None]
 
 
@@ -129,11 +129,11 @@ class LogVerifier:
     """Verifies one log.
 
     Args:
-        source: of its rows.
-        verifiers: the keys that are trusted.
-        folder: where checkpoints were kept outside the database; None where nowhere.
-        progress: how far a run before got.
-        read: reads what nothing is wrong with.
+        source: reads the log's rows.
+        verifiers: the trusted keys.
+        folder: the folder of checkpoints outside the database; None if there is none.
+        progress: the progress of an earlier run.
+        read: reads stretches without faults.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class LogVerifier:
         self._read = read
         self._verifiers = verifiers
         self._read_tile = tile_reader(source.log)
-        # Of the whole tree, once all of it was gone through.
+        # The edge of the whole tree, after all leaves were read.
         self._edge: Edge | None = None
         self._folder = folder
         self.progress = progress or Progress()
@@ -157,17 +157,17 @@ class LogVerifier:
         self._older_places = 0
 
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
-        """Verify what is stored by now."""
+        """Verify all rows that are stored now."""
         log, progress = self._source.log, self.progress
         proved_before = progress.proved
-        # In this order: what comes meanwhile is never taken for missing.
+        # In this order, so that rows that are stored meanwhile are never reported as missing.
         writers: dict[str, int] = self._try(_how_far_stored, {})
         no_checkpoints: list[Signed] = []
         signed = self._try(self._signed, no_checkpoints)
         self._signed_at = [at for each in signed if (at := signed_at(each.head)) is not None]
         no_head: tuple[LedgerHead | None, int] = (None, 0)
         head, self._size = self._try(self._head, no_head)
-        # Their numbers come before those of the log, and retention notes no leaf of them.
+        # The numbers of unlogged rows are lower than those of the log, and retention records no leaf for them.
         self._are_some_older = head is not None and head.unlogged > 0
         pruned = self._try(lambda: PrunedLeaves(log, self._verifiers), None)
         lost = losses.Losses(0, 0, [])
@@ -211,7 +211,7 @@ class LogVerifier:
         )
 
     def _try(self, part: Callable[[], _Found], otherwise: _Found) -> _Found:
-        """Return what a part of it finds; where something can't be read, note that, so that the other parts go on."""
+        """Return the findings of a part; if it can't be read, record that, so that the other parts continue."""
         try:
             return part()
         except UNREADABLE_CELLS as error:
@@ -219,7 +219,7 @@ class LogVerifier:
             return otherwise
 
     def _say_unreadable(self) -> None:
-        """Name what couldn't be read: before anything else, which may follow from that."""
+        """Report what couldn't be read: before all other faults, which may follow from it."""
         if not self._unreadable:
             return
         for words in unreadable_cells(MOST_FAULTS // 2):
@@ -229,7 +229,7 @@ class LogVerifier:
         self._fault(_FIRST_OF_ALL, f"something can't be read, so that not all of it was verified: {reasons}")
 
     def _head(self) -> tuple[LedgerHead | None, int]:
-        """Return the log's head, and how many leaves it has: no more than there are tiles for, whatever it says."""
+        """Return the log's head, and its number of leaves: no more than its tiles have room for, whatever the head says."""
         head = LedgerHead.objects.filter(log=self._source.log).first()
         if head is None:
             return None, 0
@@ -264,11 +264,11 @@ class LogVerifier:
             self._fault(self._size, words)
 
     def _signed(self) -> list[Signed]:
-        """Return the checkpoints of the database and of the files whose signature is right, by their size."""
+        """Return the checkpoints in the database and in the files with valid signatures, by size."""
         log = self._source.log
-        # Before the database's, which has each of them earlier.
+        # The files first: the database has each of their checkpoints earlier.
         outside = list(kept(log, self._folder)) if self._folder is not None else []
-        # By their numbers at last: of two that are the same the later one was inserted.
+        # Finally by primary key: of two equal checkpoints the later one was inserted.
         rows = LedgerCheckpoint.objects.filter(log=log).order_by("size", "at", "pk")
         notes: list[tuple[str, str, tuple[int, datetime] | None]] = [
             (f"checkpoint {row.pk} of the database", row.note, (row.size, row.at)) for row in rows.iterator()
@@ -292,7 +292,7 @@ class LogVerifier:
         return sorted(found, key=lambda each: each.head.size)
 
     def _fault(self, index: int, words: str) -> None:
-        """Note a fault of a leaf, or of the leaves before it. They are said in the order of leaves."""
+        """Record a fault of a leaf, or of the leaves before it. Faults are reported in the order of leaves."""
         self._found_now.append((index, f"{self._source.log}: {words}"))
 
     def _say_faults(self) -> None:
@@ -309,7 +309,7 @@ class LogVerifier:
             )
 
     def _check_stored(self, signed: Iterable[Signed]) -> None:
-        """See that the database has each checkpoint that was kept outside, and each once."""
+        """Check that the database has each checkpoint of the files, and each once."""
         log, first = self._source.log, dict[str, str]()
         for each in signed:
             if each.is_stored and first.setdefault(each.note, each.where) != each.where:
@@ -323,7 +323,7 @@ class LogVerifier:
             )
 
     def _check_unlogged(self, head: LedgerHead | None, signed: Iterable[Signed]) -> None:
-        """See that the log says what was signed of rows that are older than it: else some could be slipped in."""
+        """Check that the log's number of older, unlogged rows is the signed one: otherwise rows could be added unnoticed."""
         for each in signed:
             said = [line.removeprefix(UNLOGGED) for line in each.head.extensions if line.startswith(UNLOGGED)]
             if head is not None and str(head.unlogged) != (said[0] if said else "0"):
@@ -335,7 +335,7 @@ class LogVerifier:
                 return
 
     def _check_is_signed(self, head: LedgerHead | None, signed: Sequence[Signed]) -> None:
-        """See that a log that must have been signed has a checkpoint: without one anything could have been put in its place."""
+        """Check that a log that must have been signed has a checkpoint: without one, its rows could have been replaced."""
         if head is not None and not signed and self._verifiers and must_have_been_signed(head, timezone.now()):
             self._fault(_FIRST_OF_ALL, f"it has {head.size} leaves, and no checkpoint any more: they were removed")
 
@@ -359,7 +359,7 @@ class LogVerifier:
         self._edge = edge
 
     def _follows(self, stretch: Stretch) -> bool:
-        """Whether each writer's numbers go on where they ended before; if so, the stretch is proved."""
+        """Return whether each writer's numbers continue without a gap; if so, the stretch is proved."""
         numbers = self.progress.numbers
         for writer, (began, _, _) in stretch.numbers.items():
             if numbers.get(writer, (began if self._are_some_older else 1, -1))[0] != began:
@@ -378,14 +378,14 @@ class LogVerifier:
             self.progress.checkpoints += 1
 
     def _append(self, edge: Edge, hashes: bytes) -> None:
-        """Append leaves, and compare the whole tiles above them with those that are stored."""
+        """Append leaves, and compare the complete tiles above them with the stored ones."""
         for tile in edge.append(hashes):
             is_whole = tile.width == TILE_WIDTH
             if tile.level and is_whole and self._read_tile(tile.level, tile.number) != tile.hashes:
                 self._fault(edge.size, f"tile {tile.level}/{tile.number} was changed")
 
     def _leaves(self, start: int, until: int) -> bytes:
-        """Return the hashes of leaves, from the rows wherever there are any."""
+        """Return the hashes of leaves, from the rows if they exist."""
         found = self._found(start, until)
         self._pruned.rows_were_read()
         leaves = b"".join(self._leaf(index, found.get(index)) for index in range(start, until))
@@ -397,7 +397,7 @@ class LogVerifier:
         return b"".join(self._told_apart(found, start, leaves, stored))
 
     def _leaves_of_tile(self, number: int) -> bytes:
-        """Return so many hashes as a whole tile has, whatever stands there: the next tile's are looked for behind them."""
+        """Return as many hashes as a complete tile has, whatever the stored size is: the next tile's hashes come right after them."""
         hashes, whole = self._read_tile(0, number), TILE_WIDTH * HASH_BYTES
         if len(hashes) > whole:
             self._fault(number * TILE_WIDTH, f"tile 0/{number} holds more than {TILE_WIDTH} hashes")
@@ -432,11 +432,11 @@ class LogVerifier:
         return stored.ljust(HASH_BYTES, b"\0")
 
     def _is_planted(self, index: int) -> bool:
-        """Whether a row is there that retention deleted; it may have been read before that."""
+        """Return whether a row exists that retention deleted; it may have been read before the deletion."""
         return self._pruned.is_row_gone(index) and any(True for _row in self._source.rows(index, index + 1))
 
     def _told_apart(self, found: dict[int, Found], start: int, leaves: bytes, stored: bytes) -> Iterator[bytes]:
-        """Iterate over the leaves of each tile as they were logged, and name what was changed: rows, or the tile."""
+        """Iterate over the leaves of each tile as they were logged, and report which was changed: rows, or the tile."""
         at = 0
         while at < len(leaves):
             number, inside = divmod(start + at // HASH_BYTES, TILE_WIDTH)
@@ -464,14 +464,14 @@ class LogVerifier:
             at = end
 
     def _is_logged(self, number: int, inside: int, hashes: bytes) -> bool:
-        """Return whether these hashes, of a whole tile, are what the tile above has been told."""
+        """Return whether these hashes, of a complete tile, match the hash in the tile above."""
         if inside or len(hashes) != TILE_WIDTH * HASH_BYTES:
             return False
         above = self._read_tile(1, number // TILE_WIDTH)[number % TILE_WIDTH * HASH_BYTES :][:HASH_BYTES]
         return perfect_root(hashes) == above
 
     def _count(self, found: Found) -> None:
-        """See that a writer's numbers follow each other, or that it is known why not."""
+        """Check that a writer's numbers are consecutive, or that the gap is explained."""
         numbers = self.progress.numbers
         expected, last = numbers.get(found.writer, (found.number if self._are_some_older else 1, -1))
         if found.number > expected and not self._pruned.are_between(last, found.leaf):
@@ -495,11 +495,11 @@ class LogVerifier:
                 self._fault(head.size, f"tile {level}/{number} was changed")
 
     def _check_strangers(self, head: LedgerHead | None) -> None:
-        """Look for rows that stand outside the log."""
+        """Look for rows and tiles outside the log."""
         log, source = self._source.log, self._source
         first, last = source.outermost()
         tiles = LedgerTile.objects.filter(log=log).values_list("level").annotate(last=Max("number")).order_by("level")
-        # Their lengths, too, before the log's: both grow together.
+        # The tiles' lengths are read before the log's head, too: both grow together.
         last_tiles = [(level, number, len(tile_reader(log)(level, number))) for level, number in tiles]
         now = LedgerHead.objects.filter(log=log).first()
         size = now.size if now else 0
@@ -517,7 +517,7 @@ class LogVerifier:
             self._check_without_leaf(head)
 
     def _check_without_leaf(self, head: LedgerHead) -> None:
-        """See that rows without a leaf are no more than they were, and of before the log."""
+        """Check that the rows without a leaf are no more than recorded, and older than the log."""
         unlogged, newest = self._source.unlogged(), self._source.newest_unlogged()
         if newest is None:
             return
@@ -535,7 +535,7 @@ class LogVerifier:
             )
 
     def _check_last_numbers(self, writers: dict[str, int]) -> None:
-        """See that nothing is missing behind the last Decision of a writer that is stored."""
+        """Check that nothing is missing after a writer's last stored Decision."""
         for writer, following in sorted(writers.items()):
             expected, last = self.progress.numbers.get(writer, (following if self._are_some_older else 1, -1))
             if expected < following and not self._pruned.are_between(last, self._size):
@@ -545,8 +545,8 @@ class LogVerifier:
                     self._fault(self._size, words)
 
     def _check_writers(self) -> None:
-        """See that the database knows how far each writer is stored: what is missing behind its last Decision shows by that alone."""
-        # Read behind the rows: a Decision comes with its Checkpoint.
+        """Check that the database has each writer's progress: only that reveals Decisions that are missing at the end."""
+        # Read after the rows: a Decision is stored together with its Checkpoint.
         stored = dict(Checkpoint.objects.values_list("writer", "next_decision"))
         for writer, (following, last) in sorted(self.progress.numbers.items()):
             number = stored.get(writer)
@@ -562,17 +562,17 @@ class LogVerifier:
                 )
 
     def _check_places(self) -> None:
-        """See that Decisions name the nodes that the outcomes of their Pods name."""
+        """Check that Decisions have the same nodes as the outcomes of their Pods."""
         of_pod = OutcomeRow.objects.filter(pod_uid=OuterRef("pod_uid"))
         bound = of_pod.filter(kind=OutcomeRow.Kind.BOUND).exclude(ledger_index=None)
         logged = Decision.objects.exclude(ledger_index=None)
         joined = logged.annotate(node=Subquery(bound.values("node_name")[:1]))
-        # Who saw the end of a Pod saw its node too, though nobody saw it bound.
+        # A report of a Pod's end has its node, too, even if nobody saw the binding.
         is_seen_there = Exists(of_pod.filter(node_name=OuterRef("placed_on")))
         nowhere = Q(~is_seen_there, node=None) & ~Q(placed_on="")
         before = self._pruned.outcomes_before
         if before is not None:
-            # A Decision comes before what becomes of its Pod, but for how far clocks differ.
+            # A Decision is older than its Pod's outcome, apart from differences between clocks.
             before += LATEST
             self._older_places = joined.filter(nowhere, at__lt=before).count()
             nowhere &= Q(at__gte=before)
@@ -585,14 +585,14 @@ class LogVerifier:
             )
 
     def _check_losses(self) -> losses.Losses:
-        """See that gaps and dead letters are those that events note."""
+        """Check that gaps and dead letters match their events."""
         found = losses.compare()
         for words in found.faults:
             self._fault(self._size, words)
         return found
 
     def _check_other_logs(self) -> None:
-        """See that nothing is said of logs that there aren't."""
+        """Check that there are no records of unknown logs."""
         for model in (LedgerHead, LedgerCheckpoint, LedgerTile, LedgerLeaf):
             others = model._default_manager.exclude(log__in=LOGS).order_by("log").values_list("log", flat=True)  # noqa: SLF001 - Django's name for it
             if (other := others.first()) is not None:
@@ -625,21 +625,21 @@ def verify_each(
     processes: int = 1,
     but: Collection[str] = (),
 ) -> Iterator[LogReport]:
-    """Verify one log after the other; `progress` says how far a run before got, and follows this one.
+    """Verify one log after the other; `progress` has the progress of an earlier run, and is updated.
 
     Args:
-        verifiers: the keys that are trusted.
-        folder: where checkpoints were kept outside the database; None where nowhere.
-        progress: of each log.
-        tell: is called now and then.
-        processes: how many may read rows beside each other.
-        but: the logs that a run before came to the end of.
+        verifiers: the trusted keys.
+        folder: the folder of checkpoints outside the database; None if there is none.
+        progress: by log.
+        tell: called from time to time.
+        processes: the most processes that read rows at once.
+        but: the logs that an earlier run completed.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
         OSError: a file of checkpoints can't be read.
     """
-    # One for each leaf, whatever the logs say of how many they have.
+    # As many rows as the tiles have room for, whatever the logs' heads say.
     rows = LedgerTile.objects.filter(level=0).count() * TILE_WIDTH
     with read_apart(processes, rows) as read:
         for source in (make() for make in SOURCES):
