@@ -1,7 +1,8 @@
-"""Sends to the API server what `plan` says about PriorityClasses, and nothing else.
+"""Sends the steps of `plan` for PriorityClasses to the API server, and nothing else.
 
-A class is replaced in steps of which each can be the last: the API server is asked whether it would take the new one, what is to
-be done is written down, the class is deleted and made anew. Whoever looks next goes on from what is written and what is there.
+A class is replaced in steps, and the process may stop after each: a dry run asks the API server whether it would accept the new
+class, the replacement is written down, the class is deleted and created again. The next look continues from the record and the
+cluster's state.
 """
 
 import contextlib
@@ -26,28 +27,28 @@ from scheduler.priority_classes.plan import CREATED, ORIGIN, SENT, Act, Found, R
 PATH: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "berth"
-# An annotation: the digest of what Berth applied last. By it a change of others is told from a new version.
+# An annotation: the digest of the version that Berth applied last. It distinguishes changes by others from a new version.
 DIGEST: Final = "berth/applied"
-# Annotations of a class that was put back: the digest of what the API server refused in its place, and its words.
+# Annotations of a class that was put back: the digest of the version that the API server refused, and its message.
 REFUSED: Final = "berth/refused"
 REFUSED_WHY: Final = "berth/refused-because"
 _LONGEST_WHY = 1_000
 _DRY_RUN: Final = {"dryRun": "All"}
 _TIMEOUT_SECONDS = 5.0
 _REFUSALS = (APIInvalidError, APIForbiddenError)
-# Faults of one request. The others are the API server's, and the next request would have them too.
+# Faults of one request. All other faults are of the API server as a whole, and the next request would meet them too.
 _OF_ONE_CLASS = (APIConflictError, APINotFoundError, *_REFUSALS)
-# Admission sees only with a delay that a global default is gone: what it refuses for that is tried again this often.
+# Admission notices with a delay that a global default is gone: a request that is refused for that is tried this many times.
 _TRIES = 20
 _PAUSE_SECONDS = 0.05
-# What a class keeps when it is made anew.
+# The metadata that a class keeps when it is created again.
 _CARRIED = ("labels", "annotations", "finalizers", "ownerReferences")
 
 T = TypeVar("T")
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a step. `state` is one of ClusterPriorityClass; `found` is what the cluster has now."""
+    """The result of a step. `state` is one of ClusterPriorityClass; `found` is the class in the cluster now."""
 
     step: Step
     state: str
@@ -56,7 +57,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether looking again soon would do nothing more."""
+        """Whether another look soon would do nothing more."""
         return self.state in {"applied", "deleted"} or self.step.act not in SENT | {Act.WAIT}
 
 
@@ -66,7 +67,7 @@ def read_classes(client: Client) -> list[Found]:
     Raises:
         APIError: they can't be read.
     """
-    # Whole, not in pages: they are few, and a look must not hang for long.
+    # In one request, without pages: they are few, and a look must not hang for long.
     answer = client.get(path=PATH, timeout_seconds=_TIMEOUT_SECONDS)
     return [found_of(item) for item in _decoded(answer, _List).items or ()]
 
@@ -101,10 +102,10 @@ def _decoded(answer: bytes, type_: type[T]) -> T:
 
 
 def found_of(json: Mapping[str, Any]) -> Found:
-    """Return what Berth reads of a PriorityClass of the API server.
+    """Return the parts of an API server's PriorityClass that Berth reads.
 
     Raises:
-        APIUnavailableError: it isn't one.
+        APIUnavailableError: the object isn't a PriorityClass.
     """
     try:
         item = msgspec.convert(json, _Item)
@@ -131,7 +132,7 @@ def found_of(json: Mapping[str, Any]) -> Found:
     )
 
 
-# Writes down that a class is to be deleted and made anew, so that whoever comes next can finish it.
+# Records that a class is about to be deleted and created again, so that a later process can finish it.
 Journal = Callable[[Step, Replacement], None]
 
 
@@ -143,14 +144,14 @@ def apply(
     may_go_on: Callable[[], bool] = lambda: True,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[Outcome]:
-    """Take the steps and say what came of each. What can't be done now is pending, and a later look does it.
+    """Take the steps and return the result of each. A step that can't be taken now is pending, and a later look takes it.
 
     Args:
         steps: from `plan`.
-        client: of the cluster.
-        journal: called before a class is deleted to be made anew.
-        may_go_on: asked before each change; after the first no nothing is changed any more.
-        pause: waits for some seconds.
+        client: the cluster's client.
+        journal: called before a class is deleted to be created again.
+        may_go_on: called before each change; after the first False nothing more is changed.
+        pause: waits for a number of seconds.
     """
     outcomes = []
     halted = ""
@@ -204,7 +205,7 @@ def _outcome_of_fault(step: Step, error: APIError, there: Found | None) -> Outco
 
 
 class _Executor:
-    """Sends one step after the other. `there` is what the cluster was known to have last of the class in hand."""
+    """Sends one step after the other. `there` is the last known state of the current class in the cluster."""
 
     def __init__(self, client: Client, journal: Journal, pause: Callable[[float], None]) -> None:
         self._client = client
@@ -213,10 +214,10 @@ class _Executor:
         self.there: Found | None = None
 
     def send(self, step: Step) -> Outcome:
-        """Change the cluster, and return what came of it.
+        """Change the cluster, and return the result.
 
         Raises:
-            APIError: the API server is away, or refuses.
+            APIError: the API server is unavailable, or refuses.
         """
         self.there = step.found
         match step.act, step.wanted, step.found:
@@ -234,33 +235,33 @@ class _Executor:
             case Act.DELETE, None, Found() as found:
                 self._delete(found)
                 return Outcome(step=step, state="deleted")
-        raise AssertionError(step)  # `plan` makes no others
+        raise AssertionError(step)  # `plan` makes no other steps
 
     def _replace(self, step: Step, wanted: PriorityClass, found: Found) -> Outcome:
         self._ask_whether_it_would_be_taken(wanted, found)
         former = _former(found)
         begun = Replacement(name=found.name, uid=found.uid, value_before=found.value, former=former)
         self._journal(step, begun)
-        # From here on, whoever comes next finishes it.
+        # From here on, the next process would finish the replacement.
         self._delete(found)
         self.there = None
         return self._make_anew(step, wanted, begun)
 
     def _ask_whether_it_would_be_taken(self, wanted: PriorityClass, found: Found) -> None:
-        """Raise what the API server would refuse, before anything is deleted: it says last that there is one of this name."""
-        # Of a class that is the global default already, admission would take the new one for a second.
+        """Raise the API server's refusal before anything is deleted: its last check is for an existing class of the name."""
+        # Without the global default if the class is that already: admission would count the dry run's class as a second one.
         body = _object(wanted, found.metadata, is_default=wanted.global_default and not found.global_default)
         with contextlib.suppress(APIConflictError):
             self._client.post(
                 path=PATH, query=_DRY_RUN, body=msgspec.json.encode(body), timeout_seconds=_TIMEOUT_SECONDS
             )
-        if wanted.global_default:  # which the new one becomes by a change of its own
+        if wanted.global_default:  # the new class becomes the default by a separate change
             self._patch(found, _patch(wanted, found), query=_DRY_RUN)
 
     def _make_anew(self, step: Step, wanted: PriorityClass, begun: Replacement) -> Outcome:
-        """Make a class that was deleted for it; where the API server refuses it, put the former one back."""
+        """Create a class again after its deletion; if the API server refuses it, put the former one back."""
         try:
-            # The default is given when it is there: admission may still see the one that was deleted.
+            # It becomes the default only after its creation: admission may still see the deleted one.
             found = self._post(_object(wanted, begun.former["metadata"], is_default=False))
         except _REFUSALS as error:
             return self._put_back(step, wanted, begun, str(error))
@@ -284,7 +285,7 @@ class _Executor:
         return found_of(_decoded(answer, dict[str, Any]))
 
     def _post_patiently(self, body: Mapping[str, Any]) -> Found:
-        """Post a class that may be the global default a moment after it was deleted as the global default."""
+        """Post a class that may become the global default just after the deletion of the former global default."""
         for _ in range(_TRIES if body.get("globalDefault") else 0):
             try:
                 return self._post(body)
@@ -314,12 +315,12 @@ def _applied(step: Step, found: Found) -> Outcome:
 
 
 def _object(wanted: PriorityClass, metadata: Mapping[str, Any], *, is_default: bool | None = None) -> dict[str, Any]:
-    """Return a class as it is posted.
+    """Return a class to post.
 
     Args:
-        wanted: what it holds.
-        metadata: what it keeps of a class in whose place it comes.
-        is_default: whether it is made the global default at once; else that is an update of its own, and noted as missing.
+        wanted: its contents.
+        metadata: the metadata that it keeps from the class that it replaces.
+        is_default: whether it becomes the global default at once; otherwise a separate update does that, and it is recorded as missing.
     """
     default = wanted.global_default if is_default is None else is_default
     kept = {name: text for name, text in (metadata.get("annotations") or {}).items() if name not in _OURS}
@@ -346,7 +347,7 @@ _OURS = frozenset({ORIGIN, DIGEST, REFUSED, REFUSED_WHY})
 
 
 def _former(found: Found) -> dict[str, Any]:
-    """Return a class of the cluster as it would be posted to put it back."""
+    """Return a class of the cluster as a body that would put it back."""
     annotations = found.metadata.get("annotations") or {}
     kept = {name: text for name, text in annotations.items() if name not in {REFUSED, REFUSED_WHY}}
     return {
@@ -361,7 +362,7 @@ def _former(found: Found) -> dict[str, Any]:
 
 
 def _patch(wanted: PriorityClass, found: Found) -> dict[str, Any]:
-    """Return the merge patch, which holds only as long as the class is the one that was found."""
+    """Return the merge patch, which applies only while the class is the one that was found."""
     annotations: dict[str, str | None] = {DIGEST: digest_of(wanted)}
     if not found.is_managed:
         annotations[ORIGIN] = "adopted"

@@ -1,8 +1,8 @@
-"""PriorityClasses in the cluster: what is to be done there for those of the Revision. Pure; `execute` does it.
+"""Plans the steps in the cluster for the Revision's PriorityClasses. Pure; `execute` takes the steps.
 
-What belongs to Berth carries its label; everything else is shown and left alone until the Revision says `adopt`. A value
-never changes: a class that is published with another one is replaced, deleted and made anew, and what is under way of that
-goes first. Sources: Kubernetes v1.36.3 pkg/apis/scheduling/validation/validation.go (what never changes),
+Berth's own classes carry its label; all others are shown and left alone until the Revision says `adopt`. A value
+is immutable: a class that is published with another value is replaced (deleted and created again), and an unfinished
+replacement comes first. Sources: Kubernetes v1.36.3 pkg/apis/scheduling/validation/validation.go (immutable fields),
 plugin/pkg/admission/priority/admission.go (one global default).
 """
 
@@ -18,13 +18,13 @@ from policies.engine.ruleset import PriorityClass
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A PriorityClass as the API server has it.
+    """A PriorityClass in the cluster.
 
     Attributes:
-        digest: of what Berth applied last, empty if nothing.
-        refused: the digest of what the API server refused in its place, so that it was put back; empty if nothing was.
-        refused_why: the API server's words then.
-        metadata: what it keeps when it is made anew: labels, annotations, finalizers, owners.
+        digest: of the version that Berth applied last, empty if none.
+        refused: the digest of the version that the API server refused, so that the former one was put back; empty if none.
+        refused_why: the API server's message then.
+        metadata: the parts that it keeps when it is created again: labels, annotations, finalizers, owners.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return self.name.startswith(SYSTEM_PREFIX)
 
 
-# An annotation: `created` on what Berth made, `adopted` on what it took over. Only the first is ever deleted.
+# An annotation: `created` on classes that Berth created, `adopted` on those that it adopted. Only the former are ever deleted.
 ORIGIN: Final = "berth/origin"
 CREATED: Final = "created"
 
 
 class Act(StrEnum):
-    """What is to be done about a class."""
+    """The action for a class."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -72,16 +72,16 @@ class Act(StrEnum):
     SYSTEM = "system"
 
 
-# What changes the cluster.
+# The actions that change the cluster.
 SENT: Final = frozenset({Act.CREATE, Act.UPDATE, Act.ADOPT, Act.REPLACE, Act.PUT_BACK, Act.DELETE})
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """A class that is being deleted and made anew; written down before it is deleted.
+    """A class that is being deleted and created again; written down before its deletion.
 
     Attributes:
-        uid: that of the class that is deleted.
-        former: that class, as it would be posted to put it back.
+        uid: the deleted class's.
+        former: that class, as a body that would put it back.
     """
 
     name: str
@@ -91,9 +91,9 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done about one class, and why in words where it isn't plain.
+    """The action for one class, and the reason, if it isn't obvious.
 
-    `replacement` is the one that was begun for this class and isn't ended.
+    `replacement` is the class's unfinished replacement.
     """
 
     name: str
@@ -112,14 +112,14 @@ def plan(
     overwrite: Collection[str] = (),
     under_way: Sequence[Replacement] = (),
 ) -> list[Step]:
-    """Return a step for each class that is wanted, found or to be put back, in the order in which they are to be taken.
+    """Return a step for each wanted class, each class in the cluster, and each class to put back, in the order of execution.
 
     Args:
-        wanted: those of the live Revision.
-        found: those of the cluster.
-        withdrawn: those that were live once and aren't now, as they were live last.
-        overwrite: names of drifted classes that are to be put back, and of refused ones that are to be tried again.
-        under_way: replacements that were begun and aren't ended.
+        wanted: the live Revision's classes.
+        found: the cluster's classes.
+        withdrawn: classes that were live once and aren't now, in their last live version.
+        overwrite: names of drifted classes to put back, and of refused ones to try again.
+        under_way: unfinished replacements.
     """
     there = {each.name: each for each in found}
     begun = {each.name: each for each in under_way}
@@ -136,18 +136,18 @@ def plan(
 
 
 def _stays(begun: Replacement, was_live: PriorityClass | None) -> bool:
-    """Return whether a class that left the Revision while it was replaced stays in the cluster, as any other."""
+    """Return whether a class that left the Revision during its replacement stays in the cluster, like any other."""
     origin = (begun.former["metadata"].get("annotations") or {}).get(ORIGIN)
     return was_live is None or was_live.deletion_policy == "Keep" or origin != CREATED
 
 
 def ending(begun: Replacement, step: Step | None, found: Found | None) -> tuple[str, str] | None:
-    """Return how a replacement ended, a state of PriorityClassReplacement, and why; None while it is under way.
+    """Return the end of a replacement, a state of PriorityClassReplacement, and the reason; None while it is unfinished.
 
     Args:
-        begun: which.
-        step: the one that was taken about its class; None where there was nothing to do.
-        found: the cluster's class after that; None where there is none.
+        begun: the replacement.
+        step: the step that was taken for its class; None if there was nothing to do.
+        found: the cluster's class afterwards; None if there is none.
     """
     if step is None or step.act is Act.DELETE:
         return "given up", "It was taken out here meanwhile."
@@ -165,7 +165,7 @@ def ending(begun: Replacement, step: Step | None, found: Found | None) -> tuple[
 
 
 def digest_of(wanted: PriorityClass) -> str:
-    """Return the digest of what the cluster's class is to hold."""
+    """Return the digest of the wanted contents of the cluster's class."""
     held = [wanted.value, wanted.global_default, wanted.preemption_policy, wanted.description]
     return hashlib.sha256(msgspec.json.encode(held)).hexdigest()[:16]
 
@@ -216,7 +216,7 @@ _REFUSED = "The API server refused it when it was to be made anew, and the forme
 
 
 def _fixed(wanted: PriorityClass, found: Found) -> Iterator[str]:
-    """Iterate over what differs and can't be changed."""
+    """Iterate over the immutable fields that differ."""
     if wanted.value != found.value:
         yield f"value is {found.value} in the cluster and {wanted.value} here"
     if wanted.preemption_policy != found.preemption_policy:
@@ -224,7 +224,7 @@ def _fixed(wanted: PriorityClass, found: Found) -> Iterator[str]:
 
 
 def _changed(wanted: PriorityClass, found: Found) -> Iterator[str]:
-    """Iterate over what differs and can be changed."""
+    """Iterate over the mutable fields that differ."""
     if wanted.global_default != found.global_default:
         yield f"globalDefault is {str(found.global_default).lower()}"
     if wanted.description != found.description:
@@ -253,8 +253,8 @@ def _act_without(found: Found, was_live: PriorityClass | None) -> tuple[Act, str
 
 
 def _takes_default(step: Step) -> bool:
-    """Return whether a step makes its class the global default, which it isn't now."""
-    # One that is missing because it is being replaced waits for nothing: it is made first, and made the default then.
+    """Return whether a step makes its class the global default, if it isn't that now."""
+    # A class that is missing during its replacement doesn't wait: it is created first, and made the default afterwards.
     is_now = step.found.global_default if step.found is not None else step.replacement is not None
     return step.act in SENT and step.wanted is not None and step.wanted.global_default and not is_now
 
@@ -266,7 +266,7 @@ def _gives_up_default(step: Step) -> bool:
 
 
 def _default_waits(steps: Sequence[Step]) -> Iterator[Step]:
-    """Let the new global default wait for a look of its own: admission sees only with a delay that the old one is gone."""
+    """Defer the new global default to the next look: admission notices with a delay that the old one is gone."""
     giving = next((step.name for step in steps if _gives_up_default(step)), None)
     for step in steps:
         if giving is not None and _takes_default(step):
@@ -277,6 +277,6 @@ def _default_waits(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _order(step: Step) -> tuple[bool, bool, bool, str]:
-    """Sort what is being replaced and missing first, the global default last, so that a fault with it holds up nobody."""
+    """Return the sort key: missing classes under replacement first, the global default last, so that its fault blocks no others."""
     is_missing = step.replacement is not None and step.found is None
     return not is_missing, step.act is Act.DELETE, _takes_default(step), step.name

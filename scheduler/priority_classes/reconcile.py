@@ -1,7 +1,7 @@
-"""Looking after PriorityClasses: when a look at the cluster is due, that one process does it, and what is kept of it.
+"""Reconciles PriorityClasses: decides when a look at the cluster is due, lets one process do it, and stores the result.
 
-A look is due after each publish, when somebody asked, every minute, and soon again while something is unfinished. The
-database says all of that, so it doesn't matter how many ticks come, or where, or whether the broker lost some.
+A look is due after each publish, when somebody requested one, every minute, and soon again while something is unfinished. All
+of that is in the database, so it doesn't matter how many ticks come, or where, or whether the broker lost some.
 """
 
 import logging
@@ -30,18 +30,18 @@ from scheduler.priority_classes.users import Counter
 logger = logging.getLogger("berth.priority_classes")
 
 EVERY_SECONDS = 60.0
-# How soon to look again while something is pending, or the API server is away.
+# The time to the next look while something is pending, or the API server is unavailable.
 RETRY_SECONDS = 1.0
-# How soon to try again what the API server refused: rights and the global default may change.
+# The time until a step that the API server refused is tried again: rights and the global default may change.
 REFUSED_SECONDS = 5.0
-# Whoever dies during a look holds up the others for this long: longer than a request may take. Kept anew before each change.
+# A process that dies during a look blocks the others for this long: longer than a request may take. Renewed before each change.
 HELD_SECONDS = 8.0
 _COUNTER = Counter()
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def look_after_priority_classes() -> bool:
-    """Look with this process's client if a look is due. Return whether it was. Who uses the classes is counted when that is due."""
+    """Look with this process's client if a look is due. Return whether it was. Also count the users of classes if that is due."""
     looked = look(_client())
     _COUNTER.tick(_client())
     return looked
@@ -53,7 +53,7 @@ def _client() -> Client:
 
 
 def look(client: Client) -> bool:
-    """Bring the cluster's PriorityClasses in line with the Revision, if a look is due; tell whether one was done."""
+    """Bring the cluster's PriorityClasses in line with the Revision, if a look is due; return whether one was done."""
     taken = _take()
     if taken is None:
         return False
@@ -80,20 +80,20 @@ def _newest() -> int:
 
 
 class _Taken(NamedTuple):
-    """A look that is this process's: its name, and how many were asked for when it began."""
+    """A look that this process holds: its name, and the number of requests at its begin."""
 
     holder: str
     asked: int
 
 
 def _take() -> _Taken | None:
-    """Take the next look, for this process alone; None when none is due, or somebody else is at it."""
+    """Take the next look for this process alone; None if none is due, or another process holds it."""
     PriorityClassLook.objects.get_or_create(pk=1, defaults={"held_until": _NEVER, "next_at": _NEVER})
     is_due = ~Q(revision=_newest()) | Q(next_at__lte=Now())
     is_free = Q(holder="") | Q(held_until__lt=Now())
     rows = PriorityClassLook.objects.filter(is_due & is_free, pk=1)
     holder = uuid4().hex
-    # Nothing is written on most ticks: SQLite has one writer.
+    # Most ticks write nothing, because SQLite has one writer.
     if rows.exists() and rows.update(holder=holder, held_until=_held_until()):
         return _Taken(holder, PriorityClassLook.objects.values_list("asked", flat=True).get(pk=1))
     return None
@@ -104,13 +104,13 @@ def _held_until() -> CombinedExpression:
 
 
 def _is_still(taken: _Taken, number: int) -> bool:
-    """Keep the look; False when it isn't ours any more, or not about what is live."""
+    """Renew the hold on the look; return False if another process holds it now, or another Revision is live."""
     rows = PriorityClassLook.objects.filter(pk=1, holder=taken.holder)
     return bool(rows.update(held_until=_held_until())) and _newest() == number
 
 
 def _end(taken: _Taken, number: int, *, after_seconds: float, **fields: Any) -> bool:
-    """End a look; False when somebody else has it by now. What asked for one meanwhile has it begin anew at once."""
+    """End a look; return False if another process holds it now. A request for a look that arrived meanwhile makes one due at once."""
     rows = PriorityClassLook.objects.filter(pk=1, holder=taken.holder)
     later = Case(When(asked=taken.asked, then=Now() + timedelta(seconds=after_seconds)), default=Now())
     return bool(rows.update(holder="", revision=number, next_at=later, **fields))
@@ -132,13 +132,13 @@ def _begun(row: PriorityClassReplacement) -> Replacement:
 
 
 def _write_down(step: Step, begun: Replacement) -> None:
-    """Write down that a class is about to be deleted and made anew. Committed before anything is deleted."""
+    """Record that a class is about to be deleted and created again. Committed before anything is deleted."""
     if step.wanted is None:
         raise AssertionError(step)
     wanted = {"version": step.wanted.version, "value": step.wanted.value}
     with transaction.atomic():
         if _under_way().filter(name=begun.name, uid=begun.uid).update(**wanted):
-            return  # begun before, by who was killed then
+            return  # an earlier process, since killed, began it
         _finish(_under_way().filter(name=begun.name), "given up", "Another class of this name was made meanwhile.")
         PriorityClassReplacement.objects.create(
             name=begun.name,
@@ -156,7 +156,7 @@ def _finish(rows: QuerySet[PriorityClassReplacement], state: str, message: str) 
 
 
 def _end_replacements(outcomes: Sequence[Outcome]) -> None:
-    """Note how replacements ended that are under way no more."""
+    """Record how replacements ended that aren't under way any more."""
     came = {outcome.step.name: outcome for outcome in outcomes}
     for row in _under_way():
         outcome = came.get(row.name)
@@ -167,7 +167,7 @@ def _end_replacements(outcomes: Sequence[Outcome]) -> None:
 
 
 def _note(taken: _Taken, number: int, outcomes: Sequence[Outcome]) -> None:
-    """Keep what the cluster has and what came of each class."""
+    """Store the cluster's classes and the result for each."""
     after_seconds = min(map(_look_again_after, outcomes), default=EVERY_SECONDS)
     with transaction.atomic():
         if not _end(taken, number, after_seconds=after_seconds, looked_at=Now(), error=""):
@@ -197,12 +197,12 @@ def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
             words = f"{outcome.state}: {message}" if message else outcome.state
             logger.info("PriorityClass %s is %s", outcome.step.name, words)
     if outcome.state == "applied" or (outcome.state == "refused" and outcome.step.act is Act.REPLACE):
-        fields["overwrite"] = False  # somebody asked for one try
+        fields["overwrite"] = False  # each request is for one try
     ClusterPriorityClass.objects.update_or_create(name=outcome.step.name, defaults=fields | {"looked_at": Now()})
 
 
 def _message(outcome: Outcome, row: ClusterPriorityClass | None) -> str:
-    """Return what there is to say of a class. That others deleted it stays until there is something else to say."""
+    """Return the message about a class. The message that others deleted it stays until there is another one."""
     step = outcome.step
     if row is None or row.state != outcome.state:
         return outcome.message

@@ -1,7 +1,7 @@
-"""Who uses each PriorityClass: Pods by workload and priority, counted in the cluster now and then, and when somebody asks.
+"""The users of each PriorityClass: Pods by workload and priority, counted in the cluster from time to time, and on request.
 
-Counting is pure and takes up no more than the workloads there are; the list is read page by page, for so long at most. The
-admin has no rights in the cluster, so a worker counts, and the rows are what pages show.
+Counting is pure and needs memory only for the number of workloads; the list is read page by page, within a time limit. The
+admin has no rights in the cluster, so a worker counts, and pages show the stored rows.
 """
 
 import logging
@@ -25,14 +25,14 @@ from scheduler.cluster.texts import stored
 
 logger = logging.getLogger("berth.priority_classes")
 
-# How often they are counted, and how many times as long as a count took the next one keeps away at least.
+# The interval of counts; the next one also waits at least this many times as long as the last one took.
 EVERY_SECONDS = 60.0
 REST_FACTOR = 30.0
-# How long the list may take in all. Who asks waits, and a worker has other things to do.
+# The time limit for the whole list. A user waits for it, and the worker has other tasks.
 LONGEST_SECONDS = 20.0
-# What is kept of a cluster in which each Pod is a workload of its own.
+# The most rows that are kept, for a cluster in which each Pod is a workload of its own.
 MOST_WORKLOADS = 20_000
-# Names of Pods that are kept of each workload.
+# The most names of Pods that are kept for each workload.
 _EXAMPLES = 10
 _BATCH = 500
 
@@ -65,7 +65,7 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
 
 class Count(msgspec.Struct):
-    """How many they are, and names of some."""
+    """The number of these Pods, and the names of some."""
 
     pods: int = 0
     examples: list[str] = []
@@ -88,7 +88,7 @@ def count(pods: Iterable[_Pod]) -> dict[Key, Count]:
 
 
 def workload_of(metadata: Metadata) -> tuple[str, str]:
-    """Return kind and name of what a Pod belongs to: the Deployment of its ReplicaSet, itself where it belongs to nothing."""
+    """Return the kind and name of a Pod's workload: the Deployment of its ReplicaSet, or the Pod itself if it has no owner."""
     owner = controller_of(metadata.owner_references)
     if owner is None:
         return "Pod", metadata.name
@@ -103,10 +103,10 @@ def read_users(client: Client, *, longest_seconds: float = LONGEST_SECONDS) -> t
     """Count the Pods of the cluster that haven't ended.
 
     Returns:
-        The counts, and why they aren't of all Pods; "" when they are.
+        The counts, and why they don't cover all Pods; "" if they do.
 
     Raises:
-        APIError: the API server is away, or refuses.
+        APIError: the API server is unavailable, or refuses.
     """
     until = time.monotonic() + longest_seconds
     said: list[str] = []
@@ -133,7 +133,7 @@ def _read(page: bytes) -> _Page:
 
 
 class Counter:
-    """Counts them for one process. Another worker may count as well: both find the same."""
+    """Counts users for one process. Another worker may count at the same time: both get the same result."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -141,12 +141,12 @@ class Counter:
         self._rests_until = float("-inf")
 
     def tick(self, client: Client) -> bool:
-        """Count where that is due or somebody asked; tell whether they were counted."""
+        """Count if a count is due or requested; return whether it was done."""
         if not self._is_due() or not self._counting.acquire(blocking=False):
             return False
         started, rest = self._clock(), EVERY_SECONDS
         try:
-            # Taken off first: who asks during the count asks for another one.
+            # Cleared first: a request that arrives during the count is for another count.
             PriorityClassLook.objects.update(users_asked_at=None)
             counts, fault = read_users(client)
             _keep(counts, fault)
@@ -177,7 +177,7 @@ def _keep(counts: Mapping[Key, Count], fault: str) -> None:
         PriorityClassUser(**_fields(key), pods=found.pods, examples=", ".join(found.examples)) for key, found in kept
     ]
     with transaction.atomic():
-        # The first write takes the row, so that two who count write one after the other.
+        # The first write locks the row, so that two concurrent counts are written one after the other.
         PriorityClassLook.objects.update(users_counted_at=Now(), users_error=fault)
         PriorityClassUser.objects.all().delete()
         PriorityClassUser.objects.bulk_create(rows, batch_size=_BATCH)

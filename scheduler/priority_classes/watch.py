@@ -1,6 +1,6 @@
-"""Watches the cluster's PriorityClasses, so that what others do to them is looked at within seconds.
+"""Watches the cluster's PriorityClasses, so that a look follows changes by others within seconds.
 
-It decides nothing: whatever it hears makes a look due, and a look reads all of them anew.
+It decides nothing: each event makes a look due, and a look reads all classes again.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from scheduler.priority_classes.execute import PATH
 
 
 class _Named(msgspec.Struct, frozen=True, gc=False):
-    """A PriorityClass, of which only the name matters."""
+    """A PriorityClass, reduced to its name."""
 
     metadata: NamedMetadata = NamedMetadata()
 
@@ -34,13 +34,13 @@ PRIORITY_CLASSES: Kind[_Named] = Kind(
 
 
 def watch_priority_classes(client: Client) -> Reflector[_Named]:
-    """Return the watch, which isn't started yet."""
+    """Return the watch, not yet started."""
     return Reflector(client=client, kind=PRIORITY_CLASSES, handler=_ask_for_look)
 
 
 def _ask_for_look(_changes: Changes[Any]) -> None:
-    """Make a look due. Where the database is away this raises, and the list that follows asks again."""
+    """Make a look due. If the database is unavailable this raises, and the list that follows makes it due."""
     try:
         publishing.ask_for_look()
     finally:
-        connection.close()  # changes are few: no connection is kept for them
+        connection.close()  # changes are rare: no connection is kept for them
