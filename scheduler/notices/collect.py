@@ -1,7 +1,7 @@
-"""Makes Notices: of acts, in the order of the ledger's log of AuditEvents, and of what holds for a while.
+"""Makes Notices: of acts, in the order of the ledger's log of AuditEvents, and of ongoing conditions.
 
-Each Notice is written in one transaction with its number, the inboxes that it goes to and its deliveries: whoever is killed, none
-comes twice and none is forgotten.
+Each Notice is written in one transaction with its number, its inbox entries and its deliveries, so that none is lost or duplicated
+when a process is killed.
 """
 
 import logging
@@ -28,17 +28,17 @@ logger = logging.getLogger("berth.notices")
 
 BATCH = 200
 _THE_MARK = 1
-# Permissions as roles give them; whoever asks for them by another backend isn't asked.
+# Permissions by roles; other authentication backends aren't asked.
 _PERMISSIONS = "django.contrib.auth.backends.ModelBackend"
-# So many webhooks get a Notice.
+# The most webhooks that get a Notice.
 _MOST_WEBHOOKS = 200
 
 
 def note_acts(now: datetime) -> int:
-    """Make the Notices of acts that are new in the ledger; return how many these were. Safe to run twice at once.
+    """Make the Notices of acts that are new in the ledger; return the number of Notices. Safe to run twice at once.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     made = 0
     while True:
@@ -53,15 +53,15 @@ def note_acts(now: datetime) -> int:
 
 
 def note_conditions(now: datetime) -> int:
-    """Make the Notices of what began to hold; return how many these were. Safe to run twice at once.
+    """Make the Notices of conditions that have begun; return the number of Notices. Safe to run twice at once.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     made = 0
     for kind, found in conditions.found_now(now).items():
         known = set(NoticedCondition.objects.filter(kind=kind).values_list("key", flat=True))
-        # Of a list that was cut nobody knows whether the others still hold.
+        # If the list was truncated, the missing conditions may still hold.
         gone = known - found.keys() if len(found) < conditions.MOST else set()
         if gone or found.keys() - known:
             made += _note_changed(kind, found, gone, now)
@@ -81,7 +81,7 @@ def _note_changed(kind: table.Kind, found: conditions.Found, gone: set[str], now
 
 
 def _held_mark() -> NoticeMark:
-    """Return the mark, which nobody else has until the transaction ends. The first one skips what was done before."""
+    """Return the mark, locked until the transaction ends. The first one skips earlier acts."""
     if not NoticeMark.objects.filter(pk=_THE_MARK).update(last_number=F("last_number")):
         last = LedgerLeaf.objects.filter(log=EVENTS).aggregate(last=Max("index"))["last"]
         start = 0 if last is None else last + 1
@@ -138,7 +138,7 @@ def _whom(draft: table.Draft) -> list[int]:
 
 
 def _authors(change: int) -> Iterable[int]:
-    """Return who edited a Change, or the one that it takes back."""
+    """Return the accounts that edited a Change, or the Change that it takes back."""
     events = ChangeEvent.objects.filter(act__in=AUTHORING).exclude(by_user=None)
     concerned = events.filter(Q(change=change) | Q(change__expiry=change))
     return set(concerned.values_list("by_user", flat=True))
@@ -168,6 +168,6 @@ def _deliveries(notice: Notice, hooks: Iterable[Webhook], now: datetime) -> Iter
 
 
 def _absolute(path: str) -> str:
-    # One with * is no address, but stands for many.
+    # An origin with * stands for many, and can't be linked to.
     origins = [origin for origin in settings.BERTH.trusted_origins if "*" not in origin]
     return f"{origins[0]}{path}" if origins and path else path

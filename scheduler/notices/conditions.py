@@ -1,6 +1,6 @@
-"""What holds for a while and people have to know of: drift, lost Decisions, shadows that diverge, what ends soon.
+"""Ongoing conditions of which users are notified: drift, lost Decisions, diverging shadows, approaching ends.
 
-Each has a key. There is one Notice from when it holds until it doesn't any more; what begins to hold again is told again.
+Each has a key. There is one Notice per condition from its begin to its end; a condition that begins again gets another one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,9 +16,9 @@ from scheduler.decisions.divergence import Divergence
 from scheduler.models import DecisionGap, ShadowCount
 from scheduler.notices import table
 
-# Of each kind, so many are looked at.
+# The most conditions of each kind.
 MOST = 500
-# Decisions that were lost before aren't told of any more.
+# Decisions that were lost earlier get no Notice.
 _LOST_WITHIN = timedelta(days=7)
 _STATE = ClusterPriorityClass.State
 _DRIFTED = (_STATE.REFUSED, _STATE.CONFLICT, _STATE.FOREIGN, _STATE.DRIFTED)
@@ -28,7 +28,7 @@ Found = Mapping[str, table.Draft]
 
 
 def found_now(now: datetime) -> Mapping[table.Kind, Found]:
-    """Return what holds now, by kind and key."""
+    """Return the present conditions, by kind and key."""
     return {
         table.Kind.DRIFT: _drift(now),
         table.Kind.DECISIONS_LOST: _lost(now),
@@ -44,7 +44,7 @@ def _drift(now: datetime) -> Found:
 
 
 def _lost(now: datetime) -> Found:
-    """Return what is lost, and what is missing: of a process that is gone, once, however much of it arrives."""
+    """Return lost and missing Decisions: one condition for each dead process, even if some of its Decisions arrive later."""
     found = {}
     for row in DecisionGap.objects.filter(at__gte=now - _LOST_WITHIN)[:MOST]:
         key = f"lost:{row.process}" + ("" if row.may_return else f":{row.first}")

@@ -1,7 +1,7 @@
-"""What people are told of, and whom it concerns: one table for inboxes and webhooks. Pure.
+"""The table of Notices: their kinds and audiences, for inboxes and webhooks. Pure.
 
-An act makes one Notice at most, of the kind that says most of it: what is published and brings an older Revision back is "rolled
-back", what is published and pauses is "paused".
+An act makes at most one Notice, of the most specific kind: publishing that brings an older Revision back is "rolled
+back", and publishing that pauses is "paused".
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from policies.wording import counted
 
 
 class Kind(StrEnum):
-    """What happened."""
+    """The kind of event."""
 
     REVIEW_ASKED = "review-asked"
     APPROVED = "approved"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     EXPIRY_AHEAD = "expiry-ahead"
 
 
-# What each kind is about, as lists and forms name it.
+# The label of each kind, for lists and forms.
 WORDS: Final[Mapping[Kind, str]] = {
     Kind.REVIEW_ASKED: "review asked",
     Kind.APPROVED: "approved",
@@ -50,19 +50,19 @@ WORDS: Final[Mapping[Kind, str]] = {
 _APPROVE, _PUBLISH = "policies.approve", "policies.publish"
 _EDIT, _SEE = "policies.change_ruleset", "scheduler.view_decision"
 
-# The acts of which there are Notices: others needn't be read.
+# The acts that make Notices: others needn't be read.
 ACTS: Final = frozenset(
     f"change.{act}" for act in ("submit", "ask", "approve", "reject", "publish", "urgent", "hold", "overtake")
 )
 
 
 class Audience(msgspec.Struct, frozen=True):
-    """Whom a Notice concerns; but never whoever did it.
+    """The accounts that a Notice goes to, always without the one that acted.
 
     Attributes:
         names: these accounts.
-        permission: whoever may do this.
-        authors: whoever edited the Change.
+        permission: all accounts with this permission.
+        authors: the accounts that edited the Change.
     """
 
     names: tuple[str, ...] = ()
@@ -71,17 +71,17 @@ class Audience(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A Notice that has no number yet.
+    """A Notice without a number.
 
     Attributes:
-        kind: what happened.
-        at: when.
-        sentence: what happened, in a sentence.
-        text: why, in the words of whoever did it.
-        thing: kind and name of what it is about.
-        by: who did it.
-        link: the path of the page where it is looked at.
-        to: whom it concerns.
+        kind: the kind of event.
+        at: its time.
+        sentence: the event in a sentence.
+        text: the reason, as its author wrote it.
+        thing: kind and name of the object.
+        by: the account that acted.
+        link: the path of its page.
+        to: its audience.
         change: the number of the Change.
     """
 
@@ -97,11 +97,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_act(event: AuditEvent, more: Mapping[str, Any], *, rolls_back: bool) -> Draft | None:
-    """Return the Notice of an act; None for acts that nobody is told of.
+    """Return the Notice of an act; None for acts without Notices.
 
     Args:
         event: the act.
-        more: what its body says besides.
+        more: the other members of its body.
         rolls_back: whether its Change brings an older Revision back, and nothing else.
     """
     found = _kind_of(event.kind, more, rolls_back=rolls_back)
@@ -150,7 +150,7 @@ def _kind_of_publishing(more: Mapping[str, Any], *, rolls_back: bool) -> tuple[K
 
 
 def drift(name: str, state: str, message: str, at: datetime) -> Draft:
-    """Return the Notice of a live PriorityClass that the cluster doesn't have as it is here."""
+    """Return the Notice of a live PriorityClass that differs in the cluster."""
     return Draft(
         kind=Kind.DRIFT,
         at=at,
@@ -177,7 +177,7 @@ def decisions_lost(process: str, number: int, reason: str, at: datetime) -> Draf
 
 
 def shadow_diverges(assignment: str, rule_set: str, version: int, number: int, at: datetime) -> Draft:
-    """Return the Notice of a shadow that would have done something else for the first time."""
+    """Return the Notice of a shadow that diverged for the first time."""
     times = "once" if number == 1 else f"{number} times"
     return Draft(
         kind=Kind.SHADOW_DIVERGES,
@@ -190,7 +190,7 @@ def shadow_diverges(assignment: str, rule_set: str, version: int, number: int, a
 
 
 def change_expires(number: int, title: str, expires_at: datetime, at: datetime) -> Draft:
-    """Return the Notice of a Change that goes back soon."""
+    """Return the Notice of a Change that expires soon."""
     return Draft(
         kind=Kind.EXPIRY_AHEAD,
         at=at,

@@ -1,6 +1,6 @@
-"""What is sent of a Notice: JSON of our own, Slack's blocks, a card of Teams. Pure.
+"""The bodies for a Notice: Berth's own JSON, Slack's blocks, a Teams card. Pure.
 
-People's words stand in Slack and Teams as plain text: no markup of theirs makes a link or a mention.
+Users' texts are plain text in Slack and Teams: markup in them makes no link or mention.
 """
 
 from datetime import datetime
@@ -8,25 +8,25 @@ from typing import Any, Final
 
 import msgspec
 
-# Of the JSON; another number where a member means something else.
+# The JSON's version; it changes if the meaning of a member changes.
 SCHEMA: Final = 1
-# Slack takes so much in a block.
+# The length limit of Slack's blocks.
 _MAX_TEXT: Final = 2_900
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A Notice, as the JSON has it.
+    """A Notice as JSON.
 
     Attributes:
-        schema: the number of this form.
-        number: of the Notice: it tells the order. 0 for a test.
-        kind: what happened.
-        at: when, in UTC.
-        sentence: what happened, in a sentence.
-        text: why, in the words of whoever did it.
-        thing: kind and name of what it is about.
-        by: who did it; empty for what came by itself.
-        link: where it is looked at: a URL where Berth knows its own, else a path.
+        schema: the version of this format.
+        number: the Notice's, in their order. 0 for a test.
+        kind: the kind of event.
+        at: its time, in UTC.
+        sentence: the event in a sentence.
+        text: the reason, as its author wrote it.
+        thing: kind and name of the object.
+        by: the account; empty if nobody did it.
+        link: its page: a URL if Berth knows its own, else a path.
     """
 
     schema: int = SCHEMA
@@ -41,7 +41,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def body_of(payload: Payload, form: str) -> str:
-    """Return what is sent, in a format of `Webhook.Format`."""
+    """Return the body in a format of `Webhook.Format`."""
     match form:
         case "slack":
             return msgspec.json.encode(_slack(payload)).decode()
@@ -95,5 +95,5 @@ def _teams(payload: Payload) -> dict[str, Any]:
 
 
 def _runs(text: str, **how: Any) -> dict[str, Any]:
-    """Return a line of a card. A TextRun isn't read as Markdown; a TextBlock is."""
+    """Return a line of a card. A TextRun isn't parsed as Markdown; a TextBlock is."""
     return {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text[:_MAX_TEXT], **how}]}

@@ -1,4 +1,4 @@
-"""Makes, changes and removes webhooks, tries them, and sends again; each act has its AuditEvent. What is secret stands in none."""
+"""Creates, changes, deletes and tests webhooks, and repeats deliveries; each act has its AuditEvent, without secrets."""
 
 import secrets
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from scheduler.webhooks.targets import TargetError, read_url
 TEST_KIND = "test"
 _MAX_NAME = 100
 _SECRET_BYTES = 32
-# What somebody sets of a webhook, and what it is called.
+# The fields of a webhook that users set, and their labels.
 _SET = {
     "name": "name",
     "host": "host",
@@ -31,11 +31,11 @@ _SET = {
 
 
 class WebhookError(Exception):
-    """It can't be done; the message says why."""
+    """The act is impossible; the message says why."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What somebody wants of a webhook. An empty URL: the one that it has."""
+    """The requested fields of a webhook. An empty URL keeps the present one."""
 
     name: str
     url: str
@@ -45,10 +45,10 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def make_webhook(wanted: Wanted, *, by: By, now: datetime) -> tuple[Webhook, str]:
-    """Make a webhook; return it, and its secret, which is shown once.
+    """Create a webhook; return it, and its secret, which is shown once.
 
     Raises:
-        WebhookError: there is one of that name, or that isn't a URL.
+        WebhookError: the name is taken, or the URL is invalid.
     """
     secret = _new_secret()
     row = Webhook(
@@ -59,10 +59,10 @@ def make_webhook(wanted: Wanted, *, by: By, now: datetime) -> tuple[Webhook, str
 
 
 def change_webhook(row: Webhook, wanted: Wanted, *, by: By) -> Webhook:
-    """Change a webhook. What waits goes to the new URL.
+    """Change a webhook. Waiting deliveries go to the new URL.
 
     Raises:
-        WebhookError: there is one of that name, or that isn't a URL.
+        WebhookError: the name is taken, or the URL is invalid.
     """
     if wanted.url:
         row.sealed_url = seal(wanted.url)
@@ -72,7 +72,7 @@ def change_webhook(row: Webhook, wanted: Wanted, *, by: By) -> Webhook:
 
 
 def renew_secret(row: Webhook, *, by: By) -> str:
-    """Sign with a new secret from now on; return it: it is shown once."""
+    """Sign with a new secret from now on; return the secret, which is shown once."""
     secret = _new_secret()
     row.sealed_secret = seal(secret)
     _saved(row, AuditKind.WEBHOOK_SECRET, by)
@@ -81,14 +81,14 @@ def renew_secret(row: Webhook, *, by: By) -> str:
 
 @transaction.atomic
 def delete_webhook(row: Webhook, *, by: By) -> None:
-    """Remove a webhook with its deliveries; what waited isn't sent."""
+    """Delete a webhook with its deliveries; waiting ones aren't sent."""
     _record(AuditKind.WEBHOOK_DELETE, row, by, (_digest(row), ""))
     row.delete()
 
 
 @transaction.atomic
 def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
-    """Let a test be sent to a webhook."""
+    """Queue a test for a webhook."""
     payload = Payload(
         number=0, kind=TEST_KIND, at=now, sentence=f"{name_of(by)} tests the webhook {row.name}", by=name_of(by)
     )
@@ -102,7 +102,7 @@ def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
 
 @transaction.atomic
 def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
-    """Let the same bytes be sent once more, as a delivery of its own: what became of the first one stays to be read."""
+    """Queue the same bytes again, as a new delivery: the result of the first one is kept."""
     made = Delivery.objects.create(
         webhook=delivery.webhook, notice=delivery.notice, kind=delivery.kind, body=delivery.body,
         made_at=now, next_at=now, asked_by=name_of(by),
@@ -114,10 +114,10 @@ def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
 
 
 def host_of(url: str) -> str:
-    """Return what is shown of a URL: the rest of it may be a secret.
+    """Return the part of a URL that may be shown: the rest may be a secret.
 
     Raises:
-        WebhookError: that isn't a webhook's URL.
+        WebhookError: the URL is no webhook's.
     """
     try:
         return f"{(target := read_url(url)).scheme}://{target.host_header}"
@@ -154,18 +154,18 @@ def _record(kind: AuditKind, row: Webhook, by: By, digests: tuple[str, str], **m
 
 
 def _digest(row: Webhook) -> str:
-    """Return the digest of all that somebody sets; of what is secret as it is sealed."""
+    """Return the digest of all fields that users set; secrets are digested as they are sealed."""
     return digest_of({name: getattr(row, name) for name in _SET})
 
 
 def _changed(former: Webhook, row: Webhook) -> list[str]:
-    """Return what was changed: of the name what it was, of all else that it was."""
+    """Return what was changed: for the name its former value, for other fields only their labels."""
     fields = [words for name, words in _SET.items() if getattr(former, name) != getattr(row, name)]
     return [f"name, which was {former.name}" if field == "name" else field for field in fields]
 
 
 def _free(row: Webhook) -> None:
-    """End the rest of a webhook: somebody wants to see what comes of it now."""
+    """End a webhook's pause after failures: a user wants to see the result now."""
     Webhook.objects.filter(pk=row.pk, failures__gt=0).update(held_until=None)
 
 

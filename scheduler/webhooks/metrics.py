@@ -1,4 +1,4 @@
-"""What /metrics of admin, worker and beat says of webhooks. It comes from tables, so it outlives processes."""
+"""The metrics of webhooks in admin, worker and beat. They are read from tables, so they outlive processes."""
 
 import logging
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class _Webhooks(Collector):
         for row in found:
             now = timezone.now()
             number, since = queues.get(row.pk, (0, now))
-            # By its number: anybody reads /metrics, and names are what people typed.
+            # By number: anybody can read /metrics, and names are users' own text.
             webhook = [str(row.pk)]
             failures.add_metric(webhook, row.failures)
             waiting.add_metric(webhook, number)
@@ -43,7 +43,7 @@ class _Webhooks(Collector):
         return [failures, waiting, oldest]
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand: asking would ask the database when this is imported."""
+        """Return no metrics for registration: listing them would query the database at import."""
         return []
 
 

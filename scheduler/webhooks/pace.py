@@ -1,9 +1,9 @@
-"""When what failed is tried again. Pure."""
+"""When failed deliveries are retried. Pure."""
 
 from datetime import timedelta
 from typing import Final
 
-# From eight hours to sixteen, by chance: a night.
+# The attempts take eight to sixteen hours, by chance: a night.
 MOST_ATTEMPTS: Final = 24
 _FIRST: Final = 5.0
 _LONGEST: Final = 3_600.0
@@ -11,11 +11,11 @@ _LONGEST_REST: Final = 300.0
 
 
 def retry_after(attempts: int, chance: float) -> timedelta | None:
-    """Return after what time a delivery is tried again, twice as long each time; None to give up.
+    """Return the delay to a delivery's next attempt, which doubles each time; None to give up.
 
     Args:
-        attempts: how often it was tried.
-        chance: from 0 to 1; what failed together isn't tried together.
+        attempts: the number of attempts so far.
+        chance: from 0 to 1, so that deliveries that failed together aren't retried together.
     """
     if attempts >= MOST_ATTEMPTS:
         return None
@@ -23,7 +23,7 @@ def retry_after(attempts: int, chance: float) -> timedelta | None:
 
 
 def rest_after(failures: int, chance: float) -> timedelta:
-    """Return for how long nothing is sent to a webhook that failed so often in a row."""
+    """Return for how long nothing is sent to a webhook with this many consecutive failures."""
     return timedelta(seconds=_backoff(failures, _LONGEST_REST, chance))
 
 

@@ -1,7 +1,7 @@
-"""Sends what waits: rows are the queue, so that nothing is forgotten whoever is killed; a delivery may come twice.
+"""Sends waiting deliveries: rows are the queue, so nothing is lost if a process is killed; a delivery may be sent twice.
 
-A webhook is taken by one sender at a time, and its deliveries go in their order. Where one fails, the webhook has a rest, and
-others go on.
+One sender at a time takes a webhook, and sends its deliveries in order. After a failure the webhook pauses, and
+others continue.
 """
 
 import logging
@@ -27,32 +27,32 @@ from scheduler.webhooks.targets import TargetError, networks_of, read_url, resol
 
 logger = logging.getLogger("berth.webhooks")
 
-# So many webhooks are sent to at once.
+# The most webhooks that are sent to at once.
 AT_ONCE = 8
-# A run begins nothing new after this.
+# A run starts no delivery after this time.
 RUN_SECONDS = 10.0
-# Looking up a name has a time-out of its own, which we don't set.
+# Looking up a name has its own time-out, which Berth doesn't set.
 _LOOK_UP = timedelta(seconds=60)
 _MAX_SAID = 1_000
 
 
 class _Taken(msgspec.Struct, frozen=True):
-    """A delivery that is sent by us, and nobody else until the lease ends."""
+    """A delivery that only this process sends until the lease ends."""
 
     row: Delivery
     hook: Webhook
 
 
 def deliver(*, now: Callable[[], datetime] = timezone.now) -> int:
-    """Send what is due; return how many attempts that were. Safe to run twice at once.
+    """Send due deliveries; return the number of attempts. Safe to run twice at once.
 
     Raises:
-        django.db.DatabaseError: the database is away.
+        django.db.DatabaseError: the database is unavailable.
     """
     ends, attempts = time.monotonic() + RUN_SECONDS, 0
     while time.monotonic() < ends and (taken := _take(now())):
         with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="webhook") as pool:
-            # They ask nothing of the database.
+            # The threads don't use the database.
             answers = list(pool.map(_send, taken))
         for each, answer in zip(taken, answers, strict=True):
             _note(each, answer, now())
@@ -66,7 +66,7 @@ def _due(now: datetime) -> QuerySet[Delivery]:
 
 
 def _take(now: datetime) -> Sequence[_Taken]:
-    """Take the oldest delivery of each webhook that is free."""
+    """Take the oldest delivery of each free webhook."""
     found = _due(now).order_by().values("webhook").annotate(first=Min("pk")).order_by("first")[:AT_ONCE]
     keys = [each["webhook"] for each in found]
     if not keys:
@@ -81,7 +81,7 @@ def _take(now: datetime) -> Sequence[_Taken]:
 
 def _taken(hooks: Iterable[Webhook], now: datetime, until: datetime) -> Iterable[_Taken]:
     for hook in hooks:
-        # Looked at again: what was found before may be another's by now.
+        # Queried again under the lock: another process may have taken the first result.
         row = _due(now).filter(webhook=hook).order_by("pk").first()
         free = Q(held_until=None) | Q(held_until__lte=now)
         if row is None or not Webhook.objects.filter(free, pk=hook.pk).update(held_until=until):
@@ -113,7 +113,7 @@ def _send(taken: _Taken) -> Answer:
 
 
 def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
-    """Write down what came of an attempt, and when the next one is."""
+    """Record the result of an attempt, and the time of the next one."""
     row, hook = taken.row, taken.hook
     said = answer.said[:_MAX_SAID]
     outcome = "delivered" if answer.is_good else "failed"

@@ -1,4 +1,4 @@
-"""URLs and secrets of webhooks as the database keeps them: encrypted with a key that follows from BERTH_SECRET_KEY."""
+"""Encrypts the URLs and secrets of webhooks in the database, with a key that is derived from BERTH_SECRET_KEY."""
 
 import base64
 
@@ -7,24 +7,24 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
-# Another key than those that sign sessions and forms, from the same secret.
+# So that the key differs from those that sign sessions and forms, though the secret is the same.
 _PURPOSE = b"berth webhooks"
 
 
 class SealError(Exception):
-    """It can't be read: BERTH_SECRET_KEY is another one than when it was kept."""
+    """The text can't be decrypted: BERTH_SECRET_KEY has changed since it was encrypted."""
 
 
 def seal(text: str) -> str:
-    """Return a text as it is kept."""
+    """Return a text encrypted."""
     return _fernet().encrypt(text.encode()).decode()
 
 
 def unseal(sealed: str) -> str:
-    """Return a text that was kept.
+    """Return an encrypted text decrypted.
 
     Raises:
-        SealError: it was kept under another key.
+        SealError: it was encrypted with another key.
     """
     try:
         return _fernet().decrypt(sealed.encode()).decode()

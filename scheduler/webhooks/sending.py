@@ -1,7 +1,7 @@
-"""One request to a webhook: to an address that was looked up and allowed before, within one deadline, and no step further.
+"""Makes one request to a webhook: to an address that was resolved and allowed before, within one deadline, without redirects.
 
-An HTTP client of a library would look the name up again, follow redirects, ask a proxy of the environment, or wait so long for each
-piece: here is a connection, to that address.
+A library's HTTP client would resolve the name again, follow redirects, use the environment's proxy, or apply its time-out to
+each read; so this module connects to the address itself.
 """
 
 import re
@@ -17,31 +17,31 @@ import msgspec
 
 from scheduler.webhooks.targets import Target
 
-# Of an answer so much is kept.
+# The most bytes of an answer that are kept.
 MAX_HEAD: Final = 500
-# So much is read: what it repeats of the URL is to be found whole.
+# The most bytes that are read: enough to find a repeated URL in full.
 _MAX_READ: Final = 3_000
 _MAX_HEADERS: Final = 16_384
 _CHUNK: Final = 4_096
 _SUCCESS, _REDIRECT, _REFUSED = 200, 300, 400
-# What of a URL may be a secret: a piece that is too long for a word.
+# A part of a URL that may be a secret: too long for a word.
 _PIECE = re.compile(r"[^/?&=]{8,}")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a request: a status and the beginning of the answer, or why there is none."""
+    """The result of a request: a status and the beginning of the answer, or why there is no answer."""
 
     status: int | None
     said: str
 
     @property
     def is_good(self) -> bool:
-        """Whether the receiver has it."""
+        """Whether the receiver accepted it."""
         return self.status is not None and _SUCCESS <= self.status < _REDIRECT
 
     @property
     def why(self) -> str:
-        """Why it failed: with the status, since many refuse without a word."""
+        """The reason of a failure, with the status, because many receivers refuse without a message."""
         if self.status is None:
             return self.said
         return f"it answered {self.status}" + (f": {self.said}" if self.said else "")
@@ -57,7 +57,7 @@ def post(
     ca_file: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Answer:
-    """Send a body to a target at an address; `ca_file` has authorities that are trusted beside the system's."""
+    """Send a body to a target at an address; `ca_file` has CAs that are trusted beside the system's."""
     deadline = clock() + seconds
 
     def left() -> float:
@@ -77,10 +77,10 @@ def post(
     except OSError as error:
         return Answer(None, f"can't be reached: {error.strerror or error}")
     except h11.ProtocolError as error:
-        # What stands behind the colon are the receiver's own bytes, which may repeat the URL.
+        # After the colon come the receiver's own bytes, which may repeat the URL.
         return Answer(None, f"its answer isn't HTTP: {str(error).partition(':')[0]}")
     except ValueError as error:
-        return Answer(None, f"can't be asked: {error}")  # a name that no certificate can have
+        return Answer(None, f"can't be asked: {error}")  # a name that is invalid in certificates
 
 
 def _connected(target: Target, address: str, left: Callable[[], float], ca_file: str) -> socket.socket:
@@ -89,7 +89,7 @@ def _connected(target: Target, address: str, left: Callable[[], float], ca_file:
     if context is None:
         return plain
     try:
-        # The certificate is that of the name, whatever address is asked.
+        # The certificate must be for the name, whatever the address.
         return context.wrap_socket(plain, server_hostname=target.host)
     except OSError:
         plain.close()
@@ -113,7 +113,7 @@ def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> tuple[h
 
 
 def _without_url(said: str, target: Target) -> str:
-    """Return what a receiver said without what it repeats of the URL: that may be a secret, and errors and redirects quote it."""
+    """Return a receiver's text without parts of the URL, which may be a secret: errors and redirects quote it."""
     for piece in sorted(_secrets_of(target.path), key=len, reverse=True):
         said = said.replace(piece, "…")
     return said
@@ -149,7 +149,7 @@ def _response(connection: socket.socket, protocol: h11.Connection, left: Callabl
 
 
 def _beginning(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> bytes:
-    """Return what the answer begins with. Its status is known: what fails from here on only cuts it."""
+    """Return the beginning of the answer. The status is known by now: a failure from here on only shortens the text."""
     said = b""
     try:
         while len(said) < _MAX_READ and isinstance(event := _next(connection, protocol, left), h11.Data):

@@ -1,4 +1,4 @@
-"""How what is sent is signed: HMAC-SHA256 over the moment and the bytes, as Stripe does it. Pure."""
+"""Signs deliveries: HMAC-SHA256 over the time and the bytes, as Stripe does it. Pure."""
 
 import hashlib
 import hmac
@@ -8,6 +8,6 @@ HEADER: Final = "Berth-Signature"
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """Return the header's value: when it was signed, in Unix time, and the HMAC over `TIMESTAMP.BODY` in hex."""
+    """Return the header's value: the time of signing, in Unix time, and the HMAC over `TIMESTAMP.BODY` in hex."""
     mac = hmac.new(secret.encode(), b"%d.%b" % (timestamp, body), hashlib.sha256)
     return f"t={timestamp},v1={mac.hexdigest()}"

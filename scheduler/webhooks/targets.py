@@ -1,8 +1,8 @@
-"""Where a webhook may send to: addresses that anybody in the internet reaches, and those that BERTH_WEBHOOK_ALLOW names.
+"""The addresses to which a webhook may send: public internet addresses, and those in BERTH_WEBHOOK_ALLOW.
 
-Whoever may enter a URL must not reach what stands beside Berth by it: the API server, a cloud's metadata, a database. A name is
-looked up once, each address that it has must be allowed, and the connection is made to that address, so that a name
-that leads elsewhere a moment later leads nowhere.
+A user who may enter a URL must not reach internal services by it: the API server, a cloud's metadata, a database. A name is
+resolved once, each of its addresses must be allowed, and the connection goes to the resolved address, so a later change
+of the name's addresses has no effect.
 """
 
 import re
@@ -19,18 +19,18 @@ Network = IPv4Network | IPv6Network
 _PORTS = {"https": 443, "http": 80}
 _MAX_URL = 2_000
 _PLAIN = re.compile(r"[\x21-\x7e]+")
-# How the internet's IPv4 addresses are written where a cluster has IPv6 alone.
+# The prefix of IPv4 addresses in clusters with only IPv6.
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Deprecated, so Python calls it global; networks have it all the same.
+# Deprecated, so Python treats it as global; networks still use it.
 _SITE_LOCAL = IPv6Network("fec0::/10")
 
 
 class TargetError(Exception):
-    """Nothing may be sent there; the message says why."""
+    """Nothing may be sent to this target; the message says why."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A URL that was read: https or http, a host, its port, and what is asked for there."""
+    """A parsed URL: https or http, host, port, and path."""
 
     scheme: str
     host: str
@@ -39,16 +39,16 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def host_header(self) -> str:
-        """The header Host: by name, whatever address is asked."""
+        """The Host header: the name, whatever the address."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def read_url(url: str) -> Target:
-    """Read a URL.
+    """Parse a URL.
 
     Raises:
-        TargetError: it isn't one of a webhook.
+        TargetError: the URL is no webhook's.
     """
     if len(url) > _MAX_URL or not _PLAIN.fullmatch(url):
         message = f"A URL is at most {_MAX_URL} plain characters, without spaces."
@@ -70,24 +70,24 @@ def read_url(url: str) -> Target:
 
 
 def networks_of(texts: Iterable[str]) -> list[Network]:
-    """Return the networks that a setting names."""
+    """Return the networks in a setting."""
     return [ip_network(text, strict=False) for text in texts]
 
 
 def refusal(address: Address, allowed: Sequence[Network] = ()) -> str:
-    """Return why nothing is sent to an address; empty where it may be."""
+    """Return why nothing may be sent to an address; empty if it is allowed."""
     if is_allowed(address, allowed):
         return ""
     return next((f"{each} is {word}" for each in _meant(address) if (word := _fault(each))), "")
 
 
 def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
-    """Return whether a setting names an address, however it is written."""
+    """Return whether a setting includes an address, in any notation."""
     return any(each in network for each in {address, *_meant(address)} for network in allowed)
 
 
 def _fault(address: Address) -> str:
-    """Return of which kind an address is that nothing is sent to; empty for others."""
+    """Return the kind of an address to which nothing may be sent; empty for others."""
     checks = (
         (address.is_unspecified, "unspecified"),
         (address.is_loopback, "loopback"),
@@ -100,7 +100,7 @@ def _fault(address: Address) -> str:
 
 
 def _meant(address: Address) -> list[Address]:
-    """Return what is connected to: an IPv4 address that an IPv6 one stands for, too, for some gateway may make that of it."""
+    """Return the addresses that a connection may reach: also the IPv4 address inside an IPv6 one, because a gateway may translate it."""
     if isinstance(address, IPv4Address):
         return [address]
     if address.ipv4_mapped or address in _NAT64:
@@ -109,10 +109,10 @@ def _meant(address: Address) -> list[Address]:
 
 
 def resolve(target: Target, allowed: Sequence[Network]) -> str:
-    """Return the address to connect to. It is asked for once.
+    """Return the address to connect to. It is resolved once.
 
     Raises:
-        TargetError: there is none, one of them isn't allowed, or it would be sent in clear to where that isn't.
+        TargetError: there is none, one of them isn't allowed, or http would be used where only https is allowed.
     """
     found = _addresses(target)
     for address in found:
