@@ -1,7 +1,7 @@
-"""Keeps the rows of Pods without a node as the cluster has them, with what held each the last time that Berth was asked.
+"""Keeps a row for each Pod without a node, as it is in the cluster, with what held it when Berth was last asked.
 
-The cluster is listed every few seconds by a worker, not by pages: a page then costs the same whether the API server answers or
-not, and says from when on it knows. Several that list at once do no harm: each writes what the API server says.
+A worker lists the cluster every few seconds, not a page: so a page costs the same whether the API server answers or
+not, and shows how old its data is. Concurrent lists do no harm: each writes the API server's answer.
 """
 
 import logging
@@ -26,11 +26,11 @@ from scheduler.pending.holding import Unbound, hold_of, unbound_pods
 
 logger = logging.getLogger("berth.pending")
 
-# After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time.
+# The pause after a look is this many times as long as the look took, so that a large cluster isn't listed all the time.
 REST_FACTOR = 4.0
-# After a fault of the API server.
+# The pause after a fault of the API server.
 AWAY_SECONDS = 10.0
-# Decisions that are read in a look: what is beyond waits for the next one.
+# The most Decisions that are read in a look: the next look reads the rest.
 MOST_READ = 500
 OPENING = ("filter", "schedule")
 _CHUNK = 500
@@ -40,7 +40,7 @@ _TRIED = ("decision", "tried_at", "nodes", "feasible", "rule_set", "assignment",
 
 
 def follow_pending() -> int:
-    """Look once with this process's Follower; return how many Pods have no node."""
+    """Look once with this process's Follower; return the number of Pods without a node."""
     return _follower().look()
 
 
@@ -53,8 +53,8 @@ class Follower:
     """Follows the Pods without a node.
 
     Args:
-        connect: returns a client of the cluster; asked once, when it is needed first.
-        clock: gives the time.
+        connect: returns a client of the cluster; called once, at the first look.
+        clock: returns the time.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Follower:
         self._resting_until = float("-inf")
 
     def look(self) -> int:
-        """List the Pods and write what differs. An API server that is away is noted, and what was known stays."""
+        """List the Pods and write the differences. If the API server is unavailable, that is recorded, and the rows stay."""
         started = time.monotonic()
         if started < self._resting_until:
             return 0
@@ -109,7 +109,7 @@ def _follow(unbound: Mapping[str, Unbound]) -> tuple[dict[str, PendingPod], set[
         for uids in _chunks(sorted(known.keys() - unbound.keys())):
             PendingPod.objects.filter(uid__in=uids).delete()
         new = [row for uid, row in rows.items() if uid not in known]
-        # Another worker may have been as quick.
+        # Another worker may have inserted them already.
         PendingPod.objects.bulk_create(new, batch_size=_CHUNK // 5, ignore_conflicts=True)
         moved = [rows[uid] for uid in sorted(changed & known.keys())]
         PendingPod.objects.bulk_update(moved, _SAID, batch_size=_CHUNK // 5)
@@ -117,12 +117,12 @@ def _follow(unbound: Mapping[str, Unbound]) -> tuple[dict[str, PendingPod], set[
 
 
 def _alone(pod: Unbound) -> str:
-    """Return what holds a Pod by its own word, until its Decision is read."""
+    """Return what holds a Pod according to the Pod alone, until its Decision is read."""
     return hold_of(condition=pod.condition, message=pod.message, refusals=[]).reason
 
 
 def _take_over(row: PendingPod, pod: Unbound) -> bool:
-    """Write into a row what the Pod says; return whether something differs."""
+    """Write the Pod's values into its row; return whether anything changed."""
     differs = [name for name in _SAID if getattr(row, name) != getattr(pod, name)]
     for name in differs:
         setattr(row, name, getattr(pod, name))
@@ -130,7 +130,7 @@ def _take_over(row: PendingPod, pod: Unbound) -> bool:
 
 
 def _judge(rows: Mapping[str, PendingPod], changed: set[str]) -> None:
-    """Write into rows what their newest Decision says of them, where that or the Pod is another one."""
+    """Write the newest Decisions into the rows of Pods where the Decision or the Pod has changed."""
     newest = _newest(min((row.created_at for row in rows.values()), default=None))
     due = [row for uid, row in rows.items() if uid in changed or newest.get(uid) != row.decision][:MOST_READ]
     names = Names()
@@ -143,7 +143,7 @@ def _judge(rows: Mapping[str, PendingPod], changed: set[str]) -> None:
         decision, refusals = found[key] if key in found else (Decision(), ())
         hold = hold_of(condition=row.condition, message=row.message, refusals=refusals)
         row.rule, row.reason = hold.rule, hold.reason
-        # A Decision that wasn't made has no time.
+        # Without a Decision the row gets no time either.
         row.decision, row.tried_at = (decision.pk, decision.at) if key in found else (None, None)
         row.nodes, row.feasible = decision.nodes, decision.feasible
         row.rule_set, row.assignment = decision.rule_set, decision.assignment
@@ -154,7 +154,7 @@ def _newest(since: datetime | None) -> dict[str, UUID | None]:
     """Return the newest Decision about nodes for each row; None for a Pod without one."""
     if since is None:
         return {}
-    # The clocks of two machines may differ; the bound is there for the partitions of older Decisions.
+    # The margin is for clocks that differ; the bound excludes partitions of older Decisions.
     opening = Decision.objects.filter(
         pod_uid=OuterRef("uid"), verb__in=OPENING, mode="enforce", at__gte=since - _CLOCKS_APART
     )

@@ -1,4 +1,4 @@
-"""What holds a Pod that has no node: from what its scheduler says of it, and from what Berth's rules refused. Pure."""
+"""Determines what holds a Pod without a node: from its scheduler's condition, and from the refusals of Berth's rules. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from scheduler.decisions.matrix import Refusal
 GATED = "SchedulingGated"
 NOT_TRIED = "no scheduler has tried it yet"
 GATES_LEFT = "its scheduling gates are not taken off"
-# A text of whoever made the Pod may be of any length; an index takes less than three thousand bytes.
+# The Pod's creator may write a text of any length; an index entry takes less than three thousand bytes.
 _LONGEST_REASON = 500
 _LONGEST_MESSAGE = 2_000
-# kube-scheduler and Berth try a Pod that nothing woke again after so long (podMaxInUnschedulablePodsDuration).
+# kube-scheduler and Berth retry a Pod after this time without an event (podMaxInUnschedulablePodsDuration).
 LONGEST_WAIT = timedelta(minutes=5)
-# Why Berth has kube-scheduler try one.
+# The reasons for which Berth makes kube-scheduler retry a Pod.
 _CAUSES = {"revision": "a new Revision", "time": "the time", "namespace": "the labels of its namespace"}
 _AVAILABLE = "nodes are available: "
-# What kube-scheduler adds behind the reasons of nodes (Kubernetes v1.36.3 pkg/scheduler/framework/types.go, FitError).
+# kube-scheduler's additions after the reasons for nodes (Kubernetes v1.36.3 pkg/scheduler/framework/types.go, FitError).
 _BEHIND = re.compile(r"\. (?:no new claims to deallocate|preemption: )")
 _COUNTED = re.compile(r"(?:^|, )(\d+) ")
 
 
 class Unbound(msgspec.Struct, frozen=True, kw_only=True):
-    """A Pod without a node. `condition` and `message` are what PodScheduled says; empty where nobody has tried the Pod."""
+    """A Pod without a node. `condition` and `message` are those of PodScheduled; empty if no scheduler has tried the Pod."""
 
     uid: str
     namespace: str
@@ -46,7 +46,7 @@ class Unbound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """What holds a Pod: Berth's rule, "" where its scheduler's own do, and the text that stands for the nodes."""
+    """What holds a Pod: Berth's rule, "" for its scheduler's own plugins, and the reason for the nodes."""
 
     rule: str
     reason: str
@@ -92,7 +92,7 @@ def unbound_pods(page: bytes) -> list[Unbound]:
     """Return the Pods of a page of a list that have no node and aren't being deleted.
 
     Raises:
-        msgspec.DecodeError: it isn't what the API server gives.
+        msgspec.DecodeError: the page isn't an API server's answer.
     """
     found = decode_object(page, _pods).items
     return [_unbound(pod) for pod in found if not pod.spec.node_name and pod.metadata.deletion_timestamp is None]
@@ -119,7 +119,7 @@ def _unbound(pod: _Pod) -> Unbound:
 
 
 def reasons_in(message: str) -> list[tuple[str, int]]:
-    """Return the reasons that a scheduler counts in its message, and for how many nodes each; none where it counts nothing."""
+    """Return the reasons with counts in a scheduler's message, each with its number of nodes; empty if it has none."""
     _, said, counted = message.partition(_AVAILABLE)
     if not said:
         return []
@@ -131,7 +131,7 @@ def reasons_in(message: str) -> list[tuple[str, int]]:
 def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hold:
     """Return what holds a Pod.
 
-    What its scheduler said last goes before what Berth's newest Decision says: another filter may hold the Pod by now.
+    The scheduler's last message takes precedence over Berth's newest Decision: another plugin may hold the Pod by now.
 
     Args:
         condition: the reason of PodScheduled.
@@ -147,7 +147,7 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
     told = next((reason for reason in rules if reason in message), "")
     if told:
         return Hold(rules[told], stored(told, _LONGEST_REASON))
-    # A message that says of nodes that they aren't available, and not why, is that of a rule without a reason.
+    # If the message says only that nodes aren't available, the refusal is by a rule without a reason.
     if message and not (refusals and _AVAILABLE in message):
         return Hold("", stored(message, _LONGEST_REASON))
     if refusals:
@@ -165,16 +165,16 @@ def next_try(
     requeue_at: datetime | None,
     now: datetime,
 ) -> str:
-    """Return when a Pod is tried next, as far as that is known, in words.
+    """Return in words when a Pod is tried next, if that is known.
 
     Args:
         condition: the reason of PodScheduled.
         message: its message.
-        tried_at: when Berth was last asked about it.
-        queued: the Pod in the queue of Berth's own scheduler, where it is there.
-        requeued_for: why Berth has kube-scheduler try it again: `revision`, `time` or `namespace`; "" where it doesn't.
-        requeue_at: when time can change the refusal.
-        now: the moment.
+        tried_at: the time of Berth's last Decision about it.
+        queued: the Pod in the queue of Berth's own scheduler, if it is there.
+        requeued_for: why Berth makes kube-scheduler retry it: `revision`, `time` or `namespace`; "" if it doesn't.
+        requeue_at: the time at which the refusal may change.
+        now: the current time.
     """
     if condition == GATED:
         return "once its scheduling gates are taken off"

@@ -1,7 +1,7 @@
-"""What is Pending, for pages and REST: how many Pods, what holds most of them, grouped by reason and by owner.
+"""Lists Pending Pods for pages and REST: their number, what holds most of them, and groups by reason and by owner.
 
-Everything here reads rows that a worker keeps, see `scheduler.pending.following`, and leaves out the Pods whose outcome was seen
-since: who answers records that within a second of the binding.
+All queries read the rows of `scheduler.pending.following`, and exclude Pods whose outcome is recorded:
+the scheduler that binds a Pod records that within a second.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,16 +16,16 @@ from django.db.models.functions import Concat
 from scheduler.models import BinderState, Outcome, PendingLook, PendingPod, WaitingPod, Wake
 from scheduler.pending.holding import GATED, next_try
 
-# After so long without a look the rows are old news, and pages say so.
+# After this long without a look the rows are outdated, and pages say so.
 OLD = timedelta(seconds=60)
 WOKEN = "at once: somebody asked for it"
-# Stands in no name.
+# A separator that no name contains.
 _BETWEEN = "\n"
 _OWNER = ("namespace", "owner_kind", "owner_name")
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that wait for the same: `rule` is "" where their scheduler's own filters hold them."""
+    """Pods that wait for the same reason: `rule` is "" if their scheduler's own plugins hold them."""
 
     rule: str
     reason: str
@@ -36,7 +36,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of one workload that wait. `reasons` is how many different things hold them, `rule` and `reason` one of these."""
+    """Waiting Pods of one workload. `reasons` is the number of different reasons; `rule` and `reason` are one of them."""
 
     namespace: str
     kind: str
@@ -50,15 +50,15 @@ class OwnerGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """How it stands. `most` holds the most Pods; None where none wait.
+    """A summary of the Pending Pods. `most` is the group with the most Pods; None if no Pods wait.
 
     Attributes:
-        total: how many Pods have no node.
-        since: since when the one that has waited the longest does.
-        schedulers: how many of them each scheduler has to place, the most first.
-        looked_at: when the cluster was last listed; None: never.
-        fault: why it couldn't be since.
-        is_old: whether that was too long ago to say how it stands now.
+        total: the number of Pods without a node.
+        since: the time since which the longest waiting Pod waits.
+        schedulers: the number of Pods of each scheduler, the most first.
+        looked_at: the time of the last list of the cluster; None: never.
+        fault: why it hasn't been listed since.
+        is_old: whether the list is too old to be shown as current.
     """
 
     total: int
@@ -71,14 +71,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A Pod that waits, and when it is tried next, in words."""
+    """A waiting Pod, and when it is tried next, in words."""
 
     row: PendingPod
     next_try: str
 
 
 def pending(**narrowed: str) -> QuerySet[PendingPod]:
-    """Return the Pods that have no node, the longest waiting first.
+    """Return the Pods without a node, the longest waiting first.
 
     Args:
         narrowed: values of columns.
@@ -88,7 +88,7 @@ def pending(**narrowed: str) -> QuerySet[PendingPod]:
 
 
 def summary_of_pending(now: datetime) -> Summary:
-    """Return how it stands."""
+    """Return the summary."""
     look = PendingLook.objects.filter(pk=1).first() or PendingLook()
     by_scheduler = list(
         pending().order_by().values_list("scheduler_name").annotate(pods=Count("pk"), first=Min("since"))
@@ -106,7 +106,7 @@ def summary_of_pending(now: datetime) -> Summary:
 
 
 def by_reason(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
-    """Return groups of what holds Pods, the largest first: for pages of `group_of`."""
+    """Return groups by what holds the Pods, the largest first: for pages of `group_of`."""
     grouped = rows.order_by().values("rule", "reason")
     return grouped.annotate(
         pods=Count("pk"),
@@ -118,42 +118,42 @@ def by_reason(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
 
 
 def _together(*columns: str) -> Concat:
-    """Return columns as one text, so that rows are told apart by all of them."""
+    """Return columns as one text, so that rows are distinguished by all of them."""
     first, *others = columns
     more = (part for column in others for part in (Value(_BETWEEN), column))
     return Concat(first, *more, output_field=TextField())
 
 
 def _tried() -> dict[str, Count]:
-    """Count the Pods of a group that a scheduler has tried, and those of them that are Berth's own scheduler's."""
+    """Return counts of a group's Pods that a scheduler has tried, and of those that Berth's own scheduler has tried."""
     is_tried = ~Q(message="") & ~Q(condition=GATED)
     is_ours = Q(scheduler_name__in=settings.BERTH.scheduler_names)
     return {"tried": Count("pk", filter=is_tried), "tried_by_us": Count("pk", filter=is_tried & is_ours)}
 
 
 def group_of(row: Mapping[str, Any]) -> Group:
-    """Return a row of `by_reason`."""
+    """Return the group in a row of `by_reason`."""
     return Group(
         rule=row["rule"], reason=row["reason"], pods=row["pods"], owners=row["owners"], since=row["first"], tried_at=row["last"]
     )  # fmt: skip
 
 
 def by_owner(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
-    """Return groups of the workloads that Pods are of, the largest first: for pages of `owner_of`."""
+    """Return groups by the Pods' workloads, the largest first: for pages of `owner_of`."""
     grouped: QuerySet[PendingPod, Any] = rows.order_by().values(*_OWNER)
     return grouped.annotate(
         pods=Count("pk"),
         reasons=Count(_together("rule", "reason"), distinct=True),
         first=Min("since"),
         last=Max("tried_at"),
-        # A rule and its own reason.
+        # A rule together with its own reason.
         a_hold=Max(_together("rule", "reason")),
         **_tried(),
     ).order_by("-pods", "first", *_OWNER)
 
 
 def owner_of(row: Mapping[str, Any]) -> OwnerGroup:
-    """Return a row of `by_owner`."""
+    """Return the group in a row of `by_owner`."""
     rule, _, reason = row["a_hold"].partition(_BETWEEN)
     return OwnerGroup(
         namespace=row["namespace"], kind=row["owner_kind"], name=row["owner_name"], pods=row["pods"], reasons=row["reasons"],
@@ -162,7 +162,7 @@ def owner_of(row: Mapping[str, Any]) -> OwnerGroup:
 
 
 def waiting_of(rows: Iterable[PendingPod], now: datetime) -> list[Waiting]:
-    """Return Pods with when each is tried next: in three queries, however many they are."""
+    """Return Pods with the time at which each is tried next: three queries for any number of Pods."""
     rows = list(rows)
     uids = [row.uid for row in rows]
     queued = _queued(uids) if rows else {}
@@ -178,7 +178,7 @@ def waiting_of(rows: Iterable[PendingPod], now: datetime) -> list[Waiting]:
 
 
 def shown_pending(waiting: Waiting) -> dict[str, Any]:
-    """Return a Pod that waits, as REST shows it: its columns, and when it is tried next."""
+    """Return a waiting Pod for REST: its columns, and when it is tried next."""
     columns = [field.attname for field in PendingPod._meta.concrete_fields]  # noqa: SLF001 - documented
     return {name: getattr(waiting.row, name) for name in columns} | {"next_try": waiting.next_try}
 
@@ -196,7 +196,7 @@ def _next(row: PendingPod, queued: dict[str, Any] | None, requeued: WaitingPod |
 
 
 def has_leader() -> bool:
-    """Return whether a process of Berth's own scheduler leads, as far as was heard lately."""
+    """Return whether a process of Berth's own scheduler leads, according to recent heartbeats."""
     return _leading().exists()
 
 
@@ -205,7 +205,7 @@ def _leading() -> QuerySet[BinderState]:
 
 
 def _queued(uids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return what the process that leads says of these Pods in its queue."""
+    """Return these Pods in the queue of the process that leads."""
     fresh = _leading().only("pods").first()
     wanted = set(uids)
     return {pod["uid"]: pod for pod in fresh.pods if pod["uid"] in wanted} if fresh else {}

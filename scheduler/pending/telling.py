@@ -1,4 +1,4 @@
-"""A Pod as it is told: its story, and that it waits. Which of those that had its name is meant, and what is known of one without Decisions."""
+"""A Pod for its page: its story and its waiting, also for Pods that share a name, and for a Pod without Decisions."""
 
 import msgspec
 
@@ -8,11 +8,11 @@ from scheduler.pending.listing import pending
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What is known of a Pod.
+    """What is known about a Pod.
 
     Attributes:
-        story: what its Decisions and outcomes say; None where there are none.
-        waiting: the Pod among those that have no node; None where it isn't.
+        story: its Decisions and outcomes; None if there are none.
+        waiting: the Pod among those without a node; None if it isn't one.
         others: UIDs of other Pods that had its name, the newest first.
     """
 
@@ -22,15 +22,15 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def told(namespace: str, name: str, uid: str = "", *, with_causes: bool = False) -> Told:
-    """Return what is known of a Pod; of the newest one of its name where no UID is given.
+    """Return what is known about a Pod, by default about the newest one of its name.
 
-    One that waits without a Decision is newer than all that have one: two Pods of a name aren't there at once.
+    A waiting Pod without a Decision is newer than all Pods with one, because two Pods of a name can't exist at once.
 
     Args:
         namespace: the Pod's.
         name: the Pod's.
-        uid: of the one that is meant.
-        with_causes: as `story_of` has it.
+        uid: the Pod's; empty for the newest one.
+        with_causes: see `story_of`.
     """
     known = uids_of(namespace, name)
     waiting = pending(namespace=namespace, name=name, **({"uid": uid} if uid else {})).first()
@@ -44,7 +44,7 @@ def told(namespace: str, name: str, uid: str = "", *, with_causes: bool = False)
 
 
 def story_without_decisions(waiting: PendingPod, others: list[str]) -> Story:
-    """Return the story of a Pod that waits and has no Decision: that Berth wasn't asked about it, and what is known to hold it."""
+    """Return the story of a waiting Pod without a Decision: that Berth wasn't asked about it, and what is known to hold it."""
     scheduler = waiting.scheduler_name or "no scheduler"
     return Story(
         namespace=waiting.namespace,

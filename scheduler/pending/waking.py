@@ -1,4 +1,4 @@
-"""Has waiting Pods of Berth's own scheduler tried at once, because somebody asks for it."""
+"""Makes Berth's own scheduler try waiting Pods at once, when a user requests it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,27 +14,27 @@ from policies.publishing.actors import By
 from scheduler.models import PendingPod, Wake
 from scheduler.pending.holding import GATED
 
-# Of one act: a group may be as large as the cluster.
+# The most Pods per request: a group may be as large as the cluster.
 MOST = 5_000
 _MOST_NAMED = 20
 _CHUNK = 500
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """What became of it: how many Pods are tried at once, and how many can't be, by why."""
+    """The result: the number of Pods that are tried at once, and by reason the number of those that can't be."""
 
     pods: int
     left: Mapping[str, int]
 
 
 def wake(rows: Iterable[PendingPod], *, what: tuple[str, str], by: By, now: datetime) -> Woken:
-    """Ask the process that leads to try Pods at once; it looks once a second.
+    """Ask the process that leads to try Pods at once; it checks for requests once a second.
 
     Args:
         rows: the Pods.
-        what: kind and name of what they are, as an AuditEvent names it.
-        by: who asks.
-        now: the moment.
+        what: kind and name of the selection, for the AuditEvent.
+        by: the account.
+        now: the current time.
     """
     rows = list(rows)
     left = Counter(why for row in rows if (why := why_not(row)))
@@ -51,7 +51,7 @@ def wake(rows: Iterable[PendingPod], *, what: tuple[str, str], by: By, now: date
 
 
 def why_not(row: PendingPod) -> str:
-    """Return why a Pod can't be woken; empty where it can."""
+    """Return why a Pod can't be woken; empty if it can."""
     if row.condition == GATED:
         return "scheduling gates keep it back until whoever set them takes them off"
     if row.scheduler_name not in settings.BERTH.scheduler_names:
