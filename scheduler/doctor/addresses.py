@@ -1,4 +1,4 @@
-"""What can be told from an extender's address alone, before anybody calls it."""
+"""Reads an extender's address: host, port and secrets, without calling it."""
 
 import re
 from itertools import pairwise
@@ -6,18 +6,18 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from scheduler.http_server.hosts import is_this_machine
 
-# The port of Berth's extender where nobody chose another one.
+# The default port of Berth's extender.
 BERTHS_PORT = 8010
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _SECRET_NAME = re.compile(r"(?i)(token|secret|passw|pwd|api-?_?key|auth|signature|credential|bearer|access_?key)")
 _NAMED_SECRET = 8
-# A run this long without a separator, of letters and digits, isn't a word that people write into an address.
+# Letters and digits of this length without a separator aren't a word that people use in addresses.
 _RANDOM = re.compile("[A-Za-z0-9+=~]{16,}")
 
 
 def split(url: str) -> SplitResult | None:
-    """Take a URL apart; None when it isn't one."""
+    """Return a URL's parts; None if it is invalid."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -27,7 +27,7 @@ def split(url: str) -> SplitResult | None:
 
 
 def target(url: str) -> tuple[str, int]:
-    """Return host and port that a URL leads to; ("", 0) when that can't be told. Loopback's names count as one."""
+    """Return a URL's host and port; ("", 0) if it has none. All names of loopback count as one host."""
     parts = split(url)
     if parts is None or not parts.hostname:
         return "", 0
@@ -41,7 +41,7 @@ def is_loopback(host: str) -> bool:
 
 
 def secret_in(url: str) -> str:
-    """Return where in a URL something stands that looks like a secret: "user name", "path", "query"; else ""."""
+    """Return the part of a URL that looks like a secret: "user name", "path", "query"; else ""."""
     parts = split(url)
     if parts is None:
         return "user name" if "@" in url else ""
@@ -60,7 +60,7 @@ def _looks_random(text: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL for people to read: without user name, password, path and query where these may hold a secret."""
+    """Return a URL for display: without user name and password, and without path and query if these may contain a secret."""
     parts = split(url)
     if parts is None:
         return "(not a URL)"

@@ -1,4 +1,4 @@
-"""What is worth an alert: Prometheus' alert and recording rules, made from one table. Each alert has a section in docs/howto/on-call.md."""
+"""Prometheus' alert and recording rules, made from one table. Each alert has a section in docs/howto/on-call.md."""
 
 from typing import Any, Final, Literal
 
@@ -10,13 +10,13 @@ Severity = Literal["page", "ticket"]
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """A condition that somebody has to know of.
+    """A condition that operators have to know about.
 
     Attributes:
-        name: as it fires.
-        expression: PromQL; what it returns is what fires.
-        lasts: for how long it has to hold before it fires.
-        severity: `page` while Pods aren't placed or Decisions are lost, `ticket` for what can wait until morning.
+        name: the alert's name.
+        expression: PromQL; each series that it returns fires.
+        lasts: how long the condition has to hold before the alert fires.
+        severity: `page` if Pods aren't placed or Decisions are lost, `ticket` if it can wait until morning.
         summary: one sentence; `{{ $labels.x }}` and `{{ $value }}` are Prometheus' own.
     """
 
@@ -27,13 +27,13 @@ class Alert(msgspec.Struct, frozen=True):
     summary: str
 
 
-# What is promised, as series of their own: dashboards and alerts ask these.
+# The service levels as recorded series, which dashboards and alerts query.
 RECORDS: Final = {
     "berth:call_seconds:p99": "histogram_quantile(0.99, sum by (le, verb) (rate(berth_extender_seconds_bucket[5m])))",
     "berth:calls:answered": (
         'sum(rate(berth_extender_calls_total{outcome="answered"}[5m])) / sum(rate(berth_extender_calls_total[5m]))'
     ),
-    # The same number comes from admin, worker and beat: each reads the table.
+    # Admin, worker and beat export the same number, because each reads the table.
     "berth:decisions:lost": "max(berth_decisions_lost_total)",
     "berth:publish_to_served_seconds:p99": (
         "histogram_quantile(0.99, sum by (le) (rate(berth_publish_to_served_seconds_bucket[1h])))"
@@ -153,7 +153,7 @@ ALERTS: Final = (
         "ticket",
         "the ledger of {{ $labels.log }} isn't what was signed before, and is signed no more",
     ),
-    # The same numbers come from admin, worker and beat: each reads the table.
+    # Admin, worker and beat export the same numbers, because each reads the table.
     Alert(
         "BerthWebhookFails",
         "max by (webhook) (berth_webhook_failures) > 0 and max by (webhook) (berth_webhook_oldest_waiting_seconds) > 1800",
@@ -177,7 +177,7 @@ ALERTS: Final = (
     ),
     Alert(
         "BerthNobodySchedules",
-        # A sum of nothing is nothing: without a binder's series it wouldn't fire.
+        # A sum over no series is empty: without a binder's series the first part wouldn't fire.
         "sum(berth_binder_leader) < 1 or absent(berth_binder_leader)",
         "1m",
         "page",
@@ -222,7 +222,7 @@ def rule_file() -> str:
 
 
 def prometheus_rule(namespace: str) -> str:
-    """Return the rules as the Prometheus operator's object."""
+    """Return the rules as a PrometheusRule of the Prometheus operator."""
     document = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

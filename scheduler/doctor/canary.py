@@ -1,7 +1,7 @@
-"""Proves a live wiring: a canary Pod is created, and which of its questions reach Berth is watched until it is deleted.
+"""Proves a live wiring: creates a canary Pod, and watches until its deletion which of kube-scheduler's calls reach Berth.
 
-The Pod must not disturb anybody: it asks for almost nothing, never pulls an image, ends at once, can't preempt (its
-priority is 0, or it has a class that never preempts), and is deleted whatever happens. One that outlives its process
+The Pod must not disturb others: it requests almost nothing, never pulls an image, ends at once, can't preempt (its
+priority is 0, or its class never preempts), and is deleted in any case. A canary that outlives its process
 is deleted by the next canary of its namespace, and ends by itself.
 """
 
@@ -21,14 +21,14 @@ from scheduler.doctor.addresses import without_secrets
 from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS
 from scheduler.models import Caller, Decision
 
-# On every canary Pod. Its value is the run's number.
+# The label of every canary Pod. Its value is the run's number.
 LABEL = "berth/canary"
 
 IMAGE = "registry.k8s.io/pause:3.10"
 POLL_SECONDS = 0.25
 # How long Decisions may take to reach the database once the Pod has a node: they are ingested once a second.
 GRACE_SECONDS = 6.0
-# How long to wait for who called once all Decisions are there: it is written once a second.
+# How long to wait for the callers' names once all Decisions are there: they are written once a second.
 NAMES_SECONDS = 2.5
 
 LEFTOVER_SECONDS = 600.0
@@ -40,20 +40,20 @@ _URL = re.compile(r"https?://[^\s\"']+")
 
 
 class API(Protocol):
-    """What a canary needs of the cluster's client."""
+    """The methods of the cluster's client that a canary needs."""
 
     def get(self, *, path: str, query: dict[str, str] | None = None) -> bytes:
-        """Read."""
+        """Send a GET."""
 
     def post(self, *, path: str, body: bytes) -> bytes:
-        """Create."""
+        """Send a POST."""
 
     def delete(self, *, path: str, body: bytes | None = None) -> bytes:
-        """Delete."""
+        """Send a DELETE."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """Which canary is wanted. `verbs` are those that must be seen."""
+    """The requested canary. `verbs` are those that must be seen."""
 
     namespace: str = "default"
     scheduler_name: str = DEFAULT_SCHEDULER
@@ -74,13 +74,13 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     process: str
 
 
-# A call proves for a day that the wiring is right. A cluster without new Pods calls nobody, so that an older one is no
-# fault; but nobody knows by it whether certificates, addresses and the file are still what they were.
+# A call proves the wiring for a day. A cluster without new Pods makes no calls, so an older call is no
+# fault; but it doesn't prove that certificates, addresses and the file are still right.
 PROVES_SECONDS = 86_400.0
 
 
 class LastCall(msgspec.Struct, rename="camel", frozen=True):
-    """Who called last with a verb; with `during` it was while the canary lived."""
+    """The last call of a caller with a verb; with `during` it was during the canary's life."""
 
     identity: str
     address: str
@@ -90,17 +90,17 @@ class LastCall(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def ago(self) -> str:
-        """How long ago that was, in words."""
+        """How long ago the call was, in words."""
         return wording.ago(self.seconds_ago)
 
     @property
     def is_old(self) -> bool:
-        """Whether it is too long ago to prove that the verb is called now."""
+        """Whether the call is too old to prove that the verb is called now."""
         return self.seconds_ago > PROVES_SECONDS
 
 
 class VerbReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What became of one verb."""
+    """The result for one verb."""
 
     verb: str
     state: VerbState
@@ -112,14 +112,14 @@ class VerbReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, rename="camel", frozen=True):
-    """What happened, and the one thing to do."""
+    """A finding, and the one thing to do about it."""
 
     happens: str
     remedy: str
 
 
 class Report(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What a canary found. `ok`: every wanted verb was seen, or kube-scheduler had no reason to ask."""
+    """The findings of a canary. `ok`: every requested verb was seen, or kube-scheduler had no reason to call it."""
 
     ok: bool
     summary: str
@@ -133,20 +133,20 @@ class Report(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What was seen of the Pod itself."""
+    """The observed state of the Pod itself."""
 
     node: str = ""
-    # Of its condition PodScheduled: "", Unschedulable, SchedulerError.
+    # The reason of its condition PodScheduled: "", Unschedulable, SchedulerError.
     reason: str = ""
     message: str = ""
     is_gone: bool = False
 
 
-# What is decided: the Pod, and what to say of what was seen
+# Pure: the Pod, and the conclusions from what was observed
 
 
 def pod_document(wish: Wish, number: str, priority_class: str = "") -> dict[str, Any]:
-    """Return the canary Pod. Namespaces that only take restricted Pods take it too."""
+    """Return the canary Pod. Namespaces that enforce the restricted Pod security standard accept it too."""
     security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
     container = {
         "name": "canary",
@@ -172,12 +172,12 @@ def pod_document(wish: Wish, number: str, priority_class: str = "") -> dict[str,
 
 
 def may_preempt(spec: dict[str, Any]) -> bool:
-    """Return whether a Pod, as admission would make it, could have other Pods removed."""
+    """Return whether a Pod, as admission would return it, could preempt other Pods."""
     return int(spec.get("priority") or 0) > 0 and spec.get("preemptionPolicy") != "Never"
 
 
 def harmless_class(classes: list[dict[str, Any]]) -> str:
-    """Choose the PriorityClass by which a canary can't preempt, the lowest; "" when there is none."""
+    """Return the lowest PriorityClass with which a canary can't preempt; "" if there is none."""
     found = [each for each in classes if not may_preempt({**each, "priority": each.get("value", 0)})]
     return min((int(each.get("value", 0)), str(each["metadata"]["name"])) for each in found)[1] if found else ""
 
@@ -186,7 +186,7 @@ def judge(
     wish: Wish, *, pod: str, started_at: datetime, seconds: float, outcome: Outcome, sightings: list[Sighting],
     calls: dict[str, list[LastCall]],
 ) -> Report:  # fmt: skip
-    """Return what the sightings mean."""
+    """Return the report on the sightings."""
     first: dict[str, Sighting] = {}
     for sighting in sightings:
         first.setdefault(sighting.verb, sighting)
@@ -210,7 +210,7 @@ def _verb(
 ) -> VerbReport:
     sighting = first.get(verb)
     if sighting is not None:
-        after = round(max((sighting.at - started_at).total_seconds(), 0.0), 3)  # two machines' clocks
+        after = round(max((sighting.at - started_at).total_seconds(), 0.0), 3)  # two machines' clocks may differ
         said = sighting.error or f"{sighting.feasible:,} of {sighting.nodes:,} nodes"
         return VerbReport(
             verb=verb, state="seen", says=said, after_seconds=after, process=sighting.process, callers=calls
@@ -222,7 +222,7 @@ def _verb(
 
 
 def _why_not_asked(verb: str, wish: Wish, outcome: Outcome, first: dict[str, Sighting]) -> str:
-    """Return why kube-scheduler had no reason to ask; "" when it had one."""
+    """Return why kube-scheduler had no reason to call a verb; "" if it had one."""
     filtered = first.get("filter")
     if verb == "preempt" and verb not in wish.verbs:
         return "a canary never preempts"
@@ -240,7 +240,7 @@ def _why_not_asked(verb: str, wish: Wish, outcome: Outcome, first: dict[str, Sig
     return ""
 
 
-# Parts of kube-scheduler's messages, and what to do.
+# Parts of kube-scheduler's messages, and their remedies.
 _REMEDIES = (
     ("connection refused", "Nothing listens there: start the extender, or correct urlPrefix."),
     ("no such host", "kube-scheduler can't resolve the name: correct urlPrefix. Static Pods don't use the cluster's DNS."),
@@ -305,19 +305,19 @@ def _advice(
         yield Advice("Not every wanted verb was seen.", "Set the verbs in kube-scheduler's file and start it anew.")
 
 
-# What is done
+# With effects
 
 
 def run(client: API, wish: Wish, *, on_step: Callable[[str], None] = lambda _step: None) -> Report:
-    """Run a canary and give what it found. Never raises for what the cluster does; the Pod is deleted in any case.
+    """Run a canary and return its report. Never raises for faults of the cluster; the Pod is deleted in any case.
 
     Args:
         client: the cluster's client.
-        wish: which canary.
-        on_step: told in a few words what is done now.
+        wish: the requested canary.
+        on_step: called with the present step in a few words.
 
     Raises:
-        django.db.DatabaseError: the database is away. The Pod is deleted.
+        django.db.DatabaseError: the database is unavailable. The Pod is deleted.
     """
     if wish.scheduler_name in settings.BERTH.scheduler_names:
         return _asks_nobody(wish)
@@ -383,7 +383,7 @@ def _all_seen(wish: Wish, sightings: list[Sighting]) -> bool:
 
 
 def sightings_of(uid: str) -> list[Sighting]:
-    """Return the Decisions about a Pod, oldest first; those that counted go before those that only watched."""
+    """Return the Decisions about a Pod, oldest first; enforced ones before those of shadows."""
     rows = Decision.objects.filter(pod_uid=uid).defer("body")
     found = sorted(rows, key=lambda row: (row.mode != "enforce", row.at))
     return [
@@ -396,7 +396,7 @@ def sightings_of(uid: str) -> list[Sighting]:
 
 
 def last_calls(since: datetime | None = None) -> dict[str, list[LastCall]]:
-    """Return who called last, by verb, newest first. `during`: at or after `since`."""
+    """Return the last callers, by verb, newest first. `during`: at or after `since`."""
     now = datetime.now(UTC)
     calls: dict[str, list[LastCall]] = {}
     for row in Caller.objects.order_by("-last_at"):
@@ -412,7 +412,7 @@ def _look(client: API, path: str, before: Outcome) -> Outcome:
     except APINotFoundError:
         return Outcome(is_gone=True)
     except APIUnavailableError:
-        return before  # away for a moment: what is in the database counts, and the deadline ends it
+        return before  # unavailable for a moment: the Decisions in the database count, and the deadline ends the wait
     conditions = (pod.get("status") or {}).get("conditions") or []
     scheduled: dict[str, Any] = next((each for each in conditions if each.get("type") == "PodScheduled"), {})
     return Outcome(
@@ -423,7 +423,7 @@ def _look(client: API, path: str, before: Outcome) -> Outcome:
 
 
 def _harmless(client: API, wish: Wish, collection: str, number: str) -> dict[str, Any]:
-    """Return a Pod that can't preempt: asks admission, without creating it, which priority it would get.
+    """Return a Pod that can't preempt: a dry run asks admission which priority it would get.
 
     Raises:
         APIError: admission refuses it, or gives it a priority that could preempt, and no class avoids that.
@@ -432,7 +432,7 @@ def _harmless(client: API, wish: Wish, collection: str, number: str) -> dict[str
     try:
         asked = client.post(path=f"{collection}?dryRun=All", body=msgspec.json.encode(document))
     except APIInvalidError as error:
-        if "dry run" not in str(error):  # a webhook that can't be asked without doing
+        if "dry run" not in str(error):  # an admission webhook that doesn't support dry runs
             raise
         return document
     if not may_preempt(msgspec.json.decode(asked)["spec"]):
@@ -458,7 +458,7 @@ def _sweep(client: API, collection: str) -> None:
 
 
 def _delete(client: API, path: str) -> Advice | None:
-    """Delete a canary; tried again for a while. Its name is used once, so that nothing else can be meant."""
+    """Delete a canary, with retries. Each name is used only once, so no other Pod can have it."""
     said = ""
     for attempt in range(_DELETE_TRIES):
         try:
@@ -475,7 +475,7 @@ def _delete(client: API, path: str) -> Advice | None:
 
 
 def _refused(wish: Wish, error: APIError) -> Report:
-    """Report that there is no canary."""
+    """Return the report that no canary was created."""
     remedy = {
         401: "Give Berth's account rights: create, get, list and delete Pods in the namespace.",
         403: "Give Berth's account the right to create, get, list and delete Pods in the namespace, or name another "

@@ -1,7 +1,7 @@
-"""Everything that the lint can find in a KubeSchedulerConfiguration: name, severity, what happens, what to do.
+"""All findings of the lint of a KubeSchedulerConfiguration: name, severity, effect, remedy.
 
-Names are stable: pipelines and people refer to them. The table in docs/operations.md holds the same names.
-What happens is what kube-scheduler v1.36.3 does, read in its source: pkg/scheduler/extender.go, schedule_one.go,
+Names are stable: pipelines and people refer to them. The table in docs/operations.md has the same names.
+Effects are those of kube-scheduler v1.36.3, according to its source: pkg/scheduler/extender.go, schedule_one.go,
 scheduler.go (buildExtenders), apis/config/validation, and client-go's transport/transport.go.
 """
 
@@ -277,20 +277,20 @@ KINDS: dict[str, Kind] = {
 
 
 class Finding(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """One thing found. `place` is the path in the file, "" for the file; `line` counts from 1, 0 without a file."""
+    """A finding. `place` is the path in the file, "" for the whole file; `line` counts from 1, and is 0 without a file."""
 
     id: str
     severity: Severity
     place: str
     line: int
     happens: str
-    # What is special about this place: names and numbers. Never a secret.
+    # The details of this place: names and numbers. Never a secret.
     detail: str
     remedy: str
 
 
 def make(name: str, place: str, *, line: int = 0, detail: str = "") -> Finding:
-    """Make a finding of a kind."""
+    """Return a finding of a kind."""
     kind = KINDS[name]
     return Finding(
         id=name,

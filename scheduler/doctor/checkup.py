@@ -1,7 +1,7 @@
-"""Looks at every part that has to work for Berth to place a Pod, and says what it found and what to do.
+"""Checks every part that Berth needs to place a Pod, and reports findings with remedies.
 
-Each part is looked at by a function that acts at the edge and never raises for what it finds broken: a part that is
-away must not hide the others.
+Each part has a function with side effects that never raises for the part's own faults: an unavailable
+part must not hide the others.
 """
 
 import contextlib
@@ -77,23 +77,23 @@ SILENT_AFTER = timedelta(seconds=10)
 # A quiet API server sends nothing for up to 90 s.
 SNAPSHOT_OLD_SECONDS = 120.0
 
-# Entries in Redis: half of what shippers let wait there.
+# Entries in Redis: half of the shippers' limit.
 WAITING_MANY = MOST_IN_REDIS // 2
-# Decisions that were lost longer ago don't make the checkup fail: nothing brings them back.
+# Decisions that were lost earlier don't make the checkup fail: nothing brings them back.
 LOST_LATELY = timedelta(days=1)
 _INGEST_LOOK_SECONDS = 2.5
 ENDS_SOON = timedelta(days=21)
 _FULL_SHARE = 0.95
-# A tick comes every three seconds; to list the Pods of a large cluster may take half a minute, and it rests four times as long.
+# A tick comes every three seconds; listing a large cluster's Pods may take half a minute, and the pause after it four times as long.
 _TICKS_STOPPED = timedelta(minutes=3)
-# Assignments that a line names.
+# The most Assignments that a line names.
 _NAMED = 5
 _PING_SECONDS = 1.0
 _REACH_SECONDS = 3.0
 
 
 class Checkup(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Everything that was looked at. `ok`: no part has an error."""
+    """The result of the whole checkup. `ok`: no part has an error."""
 
     ok: bool
     parts: list[Part]
@@ -102,12 +102,12 @@ class Checkup(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), quick: bool = False) -> Checkup:
-    """Look at everything.
+    """Check everything.
 
     Args:
-        scheduler_config: kube-scheduler's file; else the one of BERTH_SCHEDULER_CONFIG, if any.
-        urls: where Berth's extender is reached, to tell which of several extenders is Berth's.
-        quick: leave out what takes seconds or asks other servers more than once: for a page.
+        scheduler_config: kube-scheduler's file; by default BERTH_SCHEDULER_CONFIG, if set.
+        urls: the addresses of Berth's extender, to distinguish it from other extenders.
+        quick: for a page: skip checks that take seconds or call other servers more than once.
     """
     database = [_database(), *_tables(), *_schema()]
     reachable = database[0].state == "ok" and all(part.state == "ok" for part in database)
@@ -141,7 +141,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
 
 
 def known(urls: tuple[str, ...] = ()) -> Known:
-    """Return what the lint has to know of Berth, from the database and the settings; what can't be had is unknown."""
+    """Return the facts about Berth for the lint, from the database and the settings; unavailable ones are unknown."""
     of_settings = _settings_known(urls)
     try:
         return known_of(current_revision(), of_settings)
@@ -156,7 +156,7 @@ def _settings_known(urls: tuple[str, ...]) -> Known:
 
 
 def configured_verbs() -> tuple[str, ...]:
-    """Return the verbs that a canary has to see: those of kube-scheduler's file, where that is known. It never preempts."""
+    """Return the verbs that a canary has to see: those in kube-scheduler's file, if that is known. A canary never preempts."""
     linted, _ = _configuration(None, Known())
     if linted is None or linted.configuration is None or not linted.berths:
         return _USUAL_VERBS
@@ -191,7 +191,7 @@ WHERE to_regclass(quote_ident(name)) IS NOT NULL AND NOT has_table_privilege(quo
 
 
 def _tables() -> Iterator[Part]:
-    """Look whether this role may read the tables: those that another role than berth_owner made are closed to berth_app."""
+    """Check that this role may read the tables: tables that belong to another role than berth_owner are closed to berth_app."""
     if connection.vendor != "postgresql":
         return
     try:
@@ -264,7 +264,7 @@ def _processes(calls: dict[str, list[LastCall]]) -> Iterator[Part]:
 
 
 def _reporting(alive: list[Process], silent: int, *, is_asked: bool) -> Part:
-    """Return who reports. A binder doesn't stand in for an extender: it answers nobody."""
+    """Return which processes report. A binder doesn't replace an extender: it answers no calls."""
     numbers = Counter(row.role for row in alive)
     says = " and ".join(counted(numbers[role], role) for role in ("extender", "binder") if numbers[role])
     says += (" reports" if len(alive) == 1 else " report") + (f", {silent} silent" if silent else "")
@@ -305,7 +305,7 @@ def _snapshot(alive: list[Process]) -> Part:
     return Part("Snapshot", "ok", f"{oldest:.1f} s old")
 
 
-# What replicas of a role don't share where each looks for their Lease in a namespace of its own.
+# The consequence if replicas of a role use Leases in different namespaces.
 _AGREED = {
     "extender": "rules that count Pods may be passed by one",
     "binder": "each of them schedules, and they bind to the same nodes",
@@ -313,12 +313,12 @@ _AGREED = {
 
 
 def _leases() -> Iterator[Part]:
-    """Compare where the processes that live look for the Lease by which those of a role agree, as each wrote down at its start."""
+    """Compare the namespaces of the Leases by which the replicas of a role coordinate, as each live process recorded at its start."""
     alive = Process.objects.filter(role__in=_AGREED, heartbeat_at__gt=database_now() - SILENT_AFTER).values("id")
     starts = AuditEvent.objects.filter(kind=AuditKind.PROCESS_START, thing_kind="Process", thing_name__in=alive)
     found: dict[str, dict[str, list[str]]] = {}
     for row in starts.order_by("pk"):
-        with contextlib.suppress(msgspec.DecodeError, KeyError):  # what was damaged, `verify` names
+        with contextlib.suppress(msgspec.DecodeError, KeyError):  # `verify` reports damaged rows
             said = said_by(row).more
             role, namespace = said["role"], said["settings"]["lease_namespace"]
             found.setdefault(role, {}).setdefault(namespace, []).append(row.thing_name)
@@ -352,7 +352,7 @@ _WOULD_IT_CALL = (
 
 
 def _seen(verb: str, calls: list[LastCall]) -> str:
-    """Return a verb, with how long ago it was called last where that is no proof any more."""
+    """Return a verb, with the time since its last call if that call is too old to be proof."""
     newest = min(calls, key=lambda call: call.seconds_ago)
     return f"{verb} ({newest.ago})" if newest.is_old else verb
 
@@ -361,7 +361,7 @@ def _seen(verb: str, calls: list[LastCall]) -> str:
 
 
 def _replica() -> Iterator[Part]:
-    """Yield whether pages read the history of now, where they read it from a replica."""
+    """Yield whether the replica from which pages read is up to date, if there is one."""
     if settings.HISTORY_DATABASE == DEFAULT_DB_ALIAS:
         return
     if is_history_away():
@@ -389,7 +389,7 @@ def _history(*, quick: bool) -> Iterator[Part]:
 
 
 def _changes() -> Part:
-    """Return what of Changes waits for somebody: published without approval, held back, or due and not done."""
+    """Return which Changes need somebody: published without approval, held back, or due and not published."""
     overdue = list(scheduled_changes().filter(publish_at__lt=datetime.now(UTC) - _OVERDUE))
     if overdue:
         says = f"{_named(overdue)} should be live by now"
@@ -403,7 +403,7 @@ def _changes() -> Part:
 
 
 def _pauses() -> Part:
-    """Return what is out of force, and which Exemptions end soon."""
+    """Return which rules are suspended, and which Exemptions end soon."""
     now = datetime.now(UTC)
     paused = [each for each in suspended(now) if isinstance(each.value, Pause)]
     said = [f"{each.what} is paused by {each.by}: {each.value.reason}" for each in paused if not each.has_ended]
@@ -424,7 +424,7 @@ def _named(changes: Iterable[Change]) -> str:
 
 
 def _recorded() -> Part:
-    """Return whether every Decision that was answered is in the history; by what is so now, whether or not beat runs."""
+    """Return whether every answered Decision is in the history; computed now, so it doesn't depend on beat."""
     now = database_now()
     gone = missing(now)
     if gone:
@@ -445,7 +445,7 @@ def _recorded() -> Part:
 
 
 def _ticks() -> Part:
-    """Return whether beat's ticks come to a worker: the one for waiting Pods leaves its time, also where the API server is away."""
+    """Return whether beat's ticks reach a worker: the tick for waiting Pods records its time even if the API server is unavailable."""
     look = PendingLook.objects.first()
     newest = max((at for at in (look.looked_at, look.fault_at) if at), default=None) if look else None
     if newest is None:
@@ -459,7 +459,7 @@ _NO_TICKS = "Do beat and the worker run? Until then refused Pods aren't requeued
 
 
 def _storage() -> Part:
-    """Return what the history takes up, and whether the forecast stays within the budget."""
+    """Return the history's size, and whether the forecast stays within the budget."""
     newest, _ = samples_now()
     if newest is None:
         says = "how large the history is hasn't been measured yet"
@@ -481,7 +481,7 @@ def _storage() -> Part:
 
 
 def _assignments() -> Part:
-    """Return whether every live Assignment takes Pods: one that never does is mistyped, hidden by one before it, or left over."""
+    """Return whether every live Assignment takes Pods: one that never does is mistyped, hidden by an earlier one, or left over."""
     days = settings.BERTH.assignment_idle_days
     found = idle_now(datetime.now(UTC))
     if not found:
@@ -493,7 +493,7 @@ def _assignments() -> Part:
 
 
 def _priority_classes() -> Part:
-    """Return whether the cluster's PriorityClasses are as they are published, as the worker saw them last."""
+    """Return whether the cluster's PriorityClasses match the published ones, according to the worker's last look."""
     name, live = "PriorityClasses", live_priority_classes()
     look = PriorityClassLook.objects.first()
     if look is None:
@@ -520,7 +520,7 @@ def _none_published() -> Part:
     return Part("PriorityClasses", "ok", "none is published")
 
 
-# States in which somebody has to look after a class.
+# The states of a class that need somebody's attention.
 _LOOKED_AFTER = ("refused", "conflict", "foreign", "drifted")
 
 
@@ -542,7 +542,7 @@ def _redis(refusal: str, policy: str) -> Part:
     )
 
 
-# Celery's name of a binder (controlplane/binder.py), which answers a ping, too, and does nothing of a worker's.
+# The Celery node name of a binder (controlplane/binder.py), which answers a ping, too, but runs none of a worker's tasks.
 _BINDER = "binder@"
 
 
@@ -563,7 +563,7 @@ def _worker() -> Part:
 
 
 def _ingested(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
-    """Return whether Decisions move on. A few are always on their way: a second look says whether they are the same."""
+    """Return whether Decisions are being ingested. A few always wait: a second look shows whether their number goes down."""
     if waiting and not quick:
         time.sleep(_INGEST_LOOK_SECONDS)
         if (later := stream.length()) >= waiting:
@@ -585,7 +585,7 @@ def _waiting(number: int) -> str:
 
 
 def _spool() -> Part:
-    """Look at this machine's state folder, where an extender keeps Decisions until they are stored."""
+    """Check this machine's state folder, where an extender keeps Decisions until they are stored."""
     folder: Path = settings.BERTH.state_dir
     files = [path for path in (folder / "spool").rglob("*") if path.is_file()]
     try:
@@ -619,7 +619,7 @@ def _api_server(*, quick: bool) -> Iterator[Part]:
 
 
 def _rights(client: Client) -> Part:
-    """Look at the account that is used here: a process's own by what that process needs, another by what all of them need."""
+    """Check the rights of the present account: one of Berth's processes needs its own rights, any other account those of all processes."""
     own = component_of(account_asking(client))
     components, namespace = ([own[0]], own[1]) if own else (list(COMPONENTS), settings.BERTH.lease_namespace)
     asked = {
@@ -643,7 +643,7 @@ def _own_pods(linted: Linted | None) -> Iterator[Part]:
     try:
         revision = current_revision()
     except (msgspec.DecodeError, msgspec.ValidationError, KeyError):
-        return  # a Revision that isn't of this version's making, which processes say
+        return  # a Revision of another version, which processes report
     yield from own_pods(Client.connect(settings.BERTH.kubeconfig), linted, revision, datetime.now(UTC))
 
 
@@ -674,7 +674,7 @@ def _part_of(findings: list[Finding], place: Path) -> Part:
 
 
 def _certificates(linted: Linted | None) -> Iterator[Part]:
-    """Look at Berth's own files, and at those that kube-scheduler's file names where they are on this machine."""
+    """Check Berth's own certificates, and those that kube-scheduler's file names if they are on this machine."""
     names = ("extender_tls_cert_file", "extender_client_ca_file")
     files = {getattr(settings.BERTH, name, ""): f"BERTH_{name.upper()}" for name in names}
     for tls in _tls_of(linted):
@@ -706,14 +706,14 @@ def _certificate(path: Path, what: str) -> Part:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Gives a redirect as the answer that it is."""
+    """Returns a redirect as the answer."""
 
     def redirect_request(self, *_args: Any, **_options: Any) -> None:
-        """Follow nothing: kube-scheduler's POST would become a GET."""
+        """Don't follow it: kube-scheduler's POST would become a GET."""
 
 
 def _address(linted: Linted | None) -> Iterator[Part]:
-    """Call Berth where kube-scheduler's file says it is, as seen from this machine."""
+    """Call Berth at the address in kube-scheduler's file, from this machine."""
     if linted is None or linted.configuration is None:
         return
     for index in linted.berths:
@@ -742,16 +742,16 @@ def _called(url: str, tls: TLSConfig) -> Part:
 
 
 def _context(tls: TLSConfig) -> ssl.SSLContext:
-    """Return what kube-scheduler would use, as far as its files are on this machine.
+    """Return the TLS context that kube-scheduler would use, with those of its files that are on this machine.
 
     Raises:
         OSError: a file can't be used.
     """
     context = ssl.create_default_context(cafile=tls.ca_file or None)
-    # Go doesn't ask whether a certificate says whose key signed it; Python does from 3.13 on.
+    # Go doesn't require the authority key identifier of a certificate; Python does from 3.13 on.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if tls.cert_file and tls.key_file:
         context.load_cert_chain(tls.cert_file, tls.key_file)
     if tls.server_name:
-        context.check_hostname = False  # the name to check against can't be given here; the CA is checked
+        context.check_hostname = False  # the name to check can't be set here; the CA is checked
     return context

@@ -15,14 +15,14 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Managed(msgspec.Struct, frozen=True):
-    """An extended resource that makes Berth be asked."""
+    """An extended resource for which kube-scheduler calls Berth."""
 
     name: str
     ignored_by_scheduler: bool = False
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration is made from. The defaults are the local default's."""
+    """The answers for a configuration. The defaults are for the local cluster."""
 
     url_prefix: str = "http://127.0.0.1:8010"
     verbs: tuple[str, ...] = VERBS
@@ -33,12 +33,12 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
-    # The name in Berth's certificate, where it isn't the host of `url_prefix`.
+    # The name in Berth's certificate, if it isn't the host of `url_prefix`.
     server_name: str = ""
     managed_resources: tuple[Managed, ...] = ()
     scheduler_name: str = DEFAULT_SCHEDULER
     percentage_of_nodes_to_score: int = 100
-    # Where kube-scheduler finds the API server; empty: its own Pod's service account.
+    # kube-scheduler's kubeconfig for the API server; empty: its own Pod's service account.
     kubeconfig: str = ""
 
 
@@ -82,7 +82,7 @@ _LARGEST_WEIGHT = 2**63 - 1
 
 
 def extenders_of_policy(document: object) -> list[dict[str, Any]]:
-    """Return the extenders of a classic scheduler Policy as a KubeSchedulerConfiguration has them.
+    """Return the extenders of a classic scheduler Policy in the form of a KubeSchedulerConfiguration.
 
     Raises:
         RuleSetError: with every fault, each with its path in the Policy.
@@ -139,7 +139,7 @@ def _resource(value: object, path: str, faults: list[Fault]) -> dict[str, Any]:
 
 
 def _renamed(value: object, names: dict[str, str]) -> object:
-    """Spell members as today's configuration does, which is read strictly."""
+    """Return an object with its members spelled as in today's configuration, which is decoded strictly."""
     return (
         {names.get(str(name).lower(), name): each for name, each in value.items()} if isinstance(value, dict) else value
     )
@@ -181,7 +181,7 @@ def _duration(seconds: float) -> str:
 
 
 def to_yaml(answers: Answers, others: Sequence[dict[str, Any]] = (), *, with_berth: bool = True) -> str:
-    """Write the configuration as YAML, each setting of Berth's that needs it with a comment before it."""
+    """Return the configuration as YAML, with a comment before each setting of Berth's that needs one."""
     whose = "Berth as its extender" if with_berth else "the extenders of a classic Policy"
     document = document_of(answers, others, with_berth=with_berth)
     del document["extenders"]
@@ -197,8 +197,8 @@ def to_yaml(answers: Answers, others: Sequence[dict[str, Any]] = (), *, with_ber
 def added_to(text: str, answers: Answers) -> str:
     """Return an existing configuration with Berth behind its extenders.
 
-    What stands in the file stays, with its comments; only where `extenders` is written in braces or brackets, the file is
-    written anew. Where another extender binds already, Berth's entry doesn't: kube-scheduler takes one that does.
+    The file's text and comments are kept; only if `extenders` is written in flow style (braces or brackets), the file is
+    rewritten. If another extender binds already, Berth's entry doesn't: kube-scheduler accepts only one that does.
     """
     document = yaml.safe_load(text)
     others = document.get("extenders") or []
@@ -211,7 +211,7 @@ def added_to(text: str, answers: Answers) -> str:
 
 
 def _inserted(text: str, whole: list[str], entry: list[str]) -> str:
-    """Put lines into a file in YAML's block style; returns nothing for another one."""
+    """Return a file in YAML's block style with lines inserted; empty for another style."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         return ""

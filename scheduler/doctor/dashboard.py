@@ -14,9 +14,9 @@ class Panel(msgspec.Struct, frozen=True):
     """A graph.
 
     Attributes:
-        title: what it shows, for a person.
+        title: the label for people.
         unit: Grafana's name: `s`, `reqps`, `percentunit`, `short`, `bytes`.
-        queries: PromQL by what its lines are called; `{{label}}` is Grafana's own.
+        queries: PromQL by legend; `{{label}}` is Grafana's own.
     """
 
     title: str
@@ -70,7 +70,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """Return the dashboard as Grafana imports it; it asks for the data source."""
+    """Return the dashboard for Grafana's import, which asks for the data source."""
     panels: list[dict[str, Any]] = []
     top = 0
     for title, row in ROWS.items():

@@ -1,15 +1,15 @@
-"""Whether PostgreSQL holds every text: names and reasons of people are of all of Unicode, and so are Berth's own sentences."""
+"""Checks that PostgreSQL can store every text: names and reasons may contain any Unicode character, as do Berth's own sentences."""
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-# The second keeps bytes as they come, and is what `initdb` takes in a locale of C.
+# SQL_ASCII stores bytes unchanged, and is the default of `initdb` in the C locale.
 _HOLD_ALL = frozenset({"UTF8", "SQL_ASCII"})
 REMEDY = "Make the database anew with ENCODING 'UTF8' TEMPLATE template0, and bring what is in this one there (pg_dump, pg_restore)."
 
 
 def narrow_encoding(connection: BaseDatabaseWrapper) -> str:
-    """Return what is wrong with a database's encoding, in words; nothing where it holds all texts, or can't be asked."""
+    """Return what is wrong with a database's encoding, in words; empty if it can store all texts, or can't be queried."""
     if connection.vendor != "postgresql":
         return ""
     try:

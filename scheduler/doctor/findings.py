@@ -1,4 +1,4 @@
-"""The lint of a KubeSchedulerConfiguration: what kube-scheduler will do with it, as findings. Pure."""
+"""The lint of a KubeSchedulerConfiguration: kube-scheduler's behaviour with it, as findings. Pure."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -29,21 +29,21 @@ _Told = tuple[str, str, str]
 
 
 class Linted(msgspec.Struct, frozen=True):
-    """What came of reading a file. Without a configuration the file isn't one."""
+    """The result of reading a file. Without a configuration, the file isn't one."""
 
     findings: list[Finding]
     configuration: Configuration | None = None
-    # The places in `extenders` that are Berth's.
+    # The indexes of Berth's extenders in `extenders`.
     berths: list[int] = []
 
 
 def lint(text: str, known: Known | None = None, *, source: str = "file") -> Linted:
-    """Return what will happen with a configuration.
+    """Return the findings about a configuration.
 
     Args:
         text: the file, YAML or JSON.
-        known: what is known about Berth's side; without it some findings are left out.
-        source: the file's name, for the message of one that can't be read.
+        known: facts about Berth's side; without them some findings are omitted.
+        source: the file's name, for the message if it can't be read.
     """
     known = known or Known()
     try:
@@ -67,7 +67,7 @@ def lint(text: str, known: Known | None = None, *, source: str = "file") -> Lint
 
 
 def _findings(told: list[_Told], located: Located | None) -> list[Finding]:
-    """Make findings: first what stops kube-scheduler, then by severity, each in the file's order."""
+    """Return the findings: first those that stop kube-scheduler, then by severity, each in the file's order."""
     made = [
         catalogue.make(name, place, line=located.line_of(place) if located else 0, detail=detail)
         for name, place, detail in told
@@ -76,7 +76,7 @@ def _findings(told: list[_Told], located: Located | None) -> list[Finding]:
 
 
 def berths_of(extenders: list[Extender], urls: tuple[str, ...]) -> list[int]:
-    """Return which extenders are Berth's: by its known addresses, else the only one there is, else by name and port."""
+    """Return which extenders are Berth's: by its known addresses, else the only extender, else by name and port."""
     targets = [target(extender.url_prefix) for extender in extenders]
     named = {target(url) for url in urls}
     if found := [index for index, each in enumerate(targets) if each in named and each[0]]:
@@ -133,7 +133,7 @@ def _sampling(configuration: Configuration, known: Known) -> Iterator[_Told]:
         for index, profile in enumerate(configuration.profiles)
         if profile.percentage_of_nodes_to_score is not None
     ]
-    # The file's value stands for the profiles without one of their own; with none at all it stands for the default one.
+    # The file's value applies to profiles without one of their own; without any profile it applies to the default one.
     if not configuration.profiles or len(places) < len(configuration.profiles):
         places.append(("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score))
     elif not 0 <= (configuration.percentage_of_nodes_to_score or 0) <= _MAX_PERCENTAGE:
@@ -155,7 +155,7 @@ def _whether(refuses: bool | None) -> str:  # noqa: FBT001 - three values
     return " The rules that are live refuse nodes." if refuses else " Whether live rules refuse nodes isn't known here."
 
 
-# One extender, whoever's it is. Each check gives names, members and details.
+# Any extender. Each check yields names, members and details.
 
 
 def _url(extender: Extender, known: Known) -> Iterator[_Told]:
@@ -176,7 +176,7 @@ def _url(extender: Extender, known: Known) -> Iterator[_Told]:
 
 
 def _has_secret_path(extender: Extender, known: Known) -> bool:
-    """Return whether a path is before the verbs that Berth asks for (BERTH_EXTENDER_SECRET_PATH)."""
+    """Return whether a path precedes the verbs that Berth expects (BERTH_EXTENDER_SECRET_PATH)."""
     parts = split(extender.url_prefix)
     is_plain = parts is not None and not (parts.username or parts.password or parts.query)
     return bool(known.secret_path and is_plain and parts and parts.path.strip("/") == known.secret_path)

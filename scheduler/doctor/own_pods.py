@@ -1,4 +1,4 @@
-"""Whether Berth's own Pods wait for Berth: then what is away keeps what would bring it back from being placed."""
+"""Checks whether Berth's own Pods depend on Berth: if Berth is down, they couldn't be placed, and it would stay down."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -28,13 +28,13 @@ _NAMED = 3
 
 
 def own_pods(client: Client, linted: Linted | None, revision: Revision, now: datetime) -> Iterator[Part]:
-    """Look who places the Pods that carry Berth's label; nothing is said where there are none, or no API server.
+    """Check which schedulers place the Pods with Berth's label; yield nothing without such Pods or without an API server.
 
     Args:
-        client: of the account that doctor runs as; it has to list Pods and Namespaces, as all of Berth's may.
-        linted: kube-scheduler's file, where it is known.
-        revision: what is live.
-        now: the moment; Pauses end.
+        client: with doctor's account; it has to list Pods and Namespaces, as all of Berth's accounts may.
+        linted: kube-scheduler's file, if it is known.
+        revision: the live Revision.
+        now: the current time; Pauses end.
     """
     kind = whole_pods()
     try:
@@ -46,7 +46,7 @@ def own_pods(client: Client, linted: Linted | None, revision: Revision, now: dat
         yield Part(_NAME, "unknown", "can't be seen: this account may not list them", remedy)
         return
     except APIError:
-        return  # which the part of the API server says
+        return  # the part about the API server reports this
     if pods:
         labels = {name: found.metadata.labels or {} for name, found in namespaces.items()}
         yield _part(pods, labels, linted, revision, now)
@@ -56,7 +56,7 @@ def _part(
     pods: list[Pod], labels: Mapping[str, Labels], linted: Linted | None, revision: Revision, now: datetime
 ) -> Part:  # fmt: skip
     by_file, ignorable = _by_file(linted)
-    # Who places a Pod needn't read the file that is known here: a Decision about the Pod is proof that Berth was asked.
+    # A Pod's scheduler may have another file than the known one: a Decision about the Pod proves that Berth was asked.
     answered = set(Decision.objects.filter(pod_uid__in=[pod.uid for pod in pods]).values_list("pod_uid", flat=True))
     own = [pod for pod in pods if pod.spec.scheduler_name in settings.BERTH.scheduler_names]
     asked = [
@@ -99,11 +99,11 @@ def _taken(taken: list[tuple[str, Pod]]) -> Iterator[tuple[str, str]]:
 
 
 def _by_file(linted: Linted | None) -> tuple[set[str], set[str]]:
-    """Return the schedulers that ask Berth about such Pods, by kube-scheduler's file, and those of them that go on without an answer."""
+    """Return the schedulers that call Berth for such Pods, by kube-scheduler's file, and those of them that continue without an answer."""
     if linted is None or linted.configuration is None:
         return set(), set()
     berths = [linted.configuration.extenders[index] for index in linted.berths]
-    # With managedResources it asks about Pods that request one of them alone, and Berth's own don't.
+    # With managedResources kube-scheduler calls only for Pods that request one of them, and Berth's own don't.
     berths = [each for each in berths if not each.managed_resources]
     if not berths:
         return set(), set()

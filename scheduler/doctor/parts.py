@@ -1,4 +1,4 @@
-"""What a checkup says of one part."""
+"""One part of a checkup's result."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ State = Literal["ok", "warning", "error", "unknown"]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part: what was found, and what to do when it isn't well."""
+    """One part: the finding, and the remedy if there is a fault."""
 
     name: str
     state: State

@@ -1,4 +1,4 @@
-"""How much kube-scheduler's own score plugins weigh beside an extender.
+"""The weight of kube-scheduler's own score plugins in comparison with an extender.
 
 Source: k8s.io/kubernetes v1.36.3, as `policies.profiles` says.
 """
@@ -6,23 +6,23 @@ Source: k8s.io/kubernetes v1.36.3, as `policies.profiles` says.
 from policies import profiles
 from scheduler.doctor.shape import PluginSet, Profile
 
-# What has nothing to score. VolumeBinding scores behind a feature gate only, and isn't counted.
+# Plugins that never score. VolumeBinding scores only behind a feature gate, and isn't counted.
 NEVER_SCORE = frozenset(name for name in profiles.PLUGINS if not profiles.DEFAULTS.get(name))
 
-# The most that a plugin gives a node, before its weight.
+# The most points that a plugin gives a node, before its weight.
 PLUGIN_POINTS = 100
 
 # kube-scheduler multiplies an extender's points 0..10 by this and by the extender's weight.
 EXTENDER_FACTOR = 10
 
-# The most that Berth gives a node.
+# The most points that Berth gives a node.
 EXTENDER_POINTS = 10
 
 
 def score_weights(profile: Profile) -> dict[str, int]:
     """Return the plugins that score in a profile with their weights.
 
-    A plugin of another make that is enabled at all points is counted: whether it scores isn't known here.
+    A third party's plugin that is enabled at all extension points is counted: whether it scores isn't known here.
     """
     plugins = profile.plugins
     return profiles.enabled_at(
@@ -36,10 +36,10 @@ def _set_of(given: PluginSet) -> profiles.PluginSet:
 
 
 def most_points(profile: Profile) -> int:
-    """Return the most that a profile's own plugins give a node together."""
+    """Return the most points that a profile's own plugins can give a node together."""
     return PLUGIN_POINTS * sum(score_weights(profile).values())
 
 
 def points_of(weight: int) -> int:
-    """Return what one point of an extender's counts."""
+    """Return the value of one point of an extender."""
     return EXTENDER_FACTOR * weight

@@ -1,7 +1,7 @@
-"""Whether a pooler in front of PostgreSQL lends one session to several clients (PgBouncer's transaction mode).
+"""Checks whether a pooler in front of PostgreSQL shares a session among several clients (PgBouncer's transaction mode).
 
-Berth sets limits of its sessions and reads long results by cursors of theirs. Where another client gets the session in between, cursors
-are missing or somebody else's, and limits end statements that have none: it fails now and then, and never where it is looked for.
+Berth sets limits in its sessions and reads long results by cursors in them. If another client gets the session in between, cursors
+are missing or belong to others, and limits stop statements of others: faults that occur rarely, and never when somebody tests for them.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class Fault(NamedTuple):
-    """What is wrong, and what to do."""
+    """A fault and its remedy."""
 
     says: str
     remedy: str
@@ -22,19 +22,19 @@ POOLED = Fault(
     "the pooler before PostgreSQL lends one session to several clients, and Berth's cursors and limits are of its session",
     "Let it pool by session (PgBouncer: pool_mode=session for this database), or name PostgreSQL itself in BERTH_DATABASE_URL.",
 )
-# Where others are busy, they may get the session in between without anything to be seen of it.
+# On a busy pooler other clients may get the session in between, which hides the sharing; so several attempts are made.
 _LOOKS = 5
 
 
 def shares_sessions(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether another connection gets what was set of this one's session. Without a pooler it costs one query.
+    """Return whether another connection sees the settings of this one's session. Without a pooler it costs one query.
 
     Raises:
-        django.db.DatabaseError: the database can't be asked.
+        django.db.DatabaseError: the database can't be queried.
     """
     if connection.vendor != "postgresql":
         return False
-    # A pooler gives each client a process id of its own, as it ends queries for it.
+    # A pooler gives each client a process id of its own, for cancelling its queries.
     if _asked(connection, "SELECT pg_backend_pid()") == connection.connection.info.backend_pid:
         return False
     other = connection.copy()
@@ -45,7 +45,7 @@ def shares_sessions(connection: BaseDatabaseWrapper) -> bool:
 
 
 def is_shared(connection: BaseDatabaseWrapper) -> bool:
-    """Return what `shares_sessions` returns; False while the database can't be asked, which others say."""
+    """Return the result of `shares_sessions`; False if the database can't be queried, which other parts report."""
     try:
         return shares_sessions(connection)
     except DatabaseError:

@@ -1,11 +1,11 @@
-"""What the lint has to know of the rules that are live: only with it can it tell whether a setting does harm."""
+"""Facts about the live rules for the lint, which needs them to decide whether a setting does harm."""
 
 import msgspec
 
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision, RuleSet
 
-# How long Berth evaluates before it answers with what it has, where no setting says another time.
+# Berth's default deadline, after which it answers with the results so far.
 DEADLINE_SECONDS = 1.5
 
 # The schedulerName of Pods that Berth binds itself; kube-scheduler must not take them too.
@@ -13,23 +13,23 @@ OWN_SCHEDULER = "berth"
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about Berth's side. None: not known, then a finding that hangs on it says so or is left out."""
+    """Facts about Berth's side. None: not known; a finding that depends on it then says so or is omitted."""
 
-    # An enforced Assignment gives a rule set with an enforced filter.
+    # An enforced Assignment refers to a rule set with an enforced filter.
     refuses: bool | None = None
     scores: bool | None = None
-    # An enforced filter is asked again at binding.
+    # An enforced filter is evaluated again at binding.
     counts_pods: bool | None = None
     protects_victims: bool | None = None
     deadline_seconds: float = DEADLINE_SECONDS
-    # Where Berth's extender is reached; tells which of several extenders is Berth.
+    # The addresses of Berth's extender, which distinguish it from other extenders.
     urls: tuple[str, ...] = ()
-    # What has to stand before the verbs (BERTH_EXTENDER_SECRET_PATH). It is shown to nobody.
+    # The path before the verbs (BERTH_EXTENDER_SECRET_PATH). It is shown to nobody.
     secret_path: str = ""
 
 
 def known_of(revision: Revision, known: Known | None = None) -> Known:
-    """Read it from the Revision that is live; the rest stays as it is in `known`.
+    """Return the facts in the live Revision; the others stay as in `known`.
 
     Raises:
         ExpressionError, msgspec.ValidationError, KeyError: the Revision can't be compiled by this version of Berth.

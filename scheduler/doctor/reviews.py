@@ -1,4 +1,4 @@
-"""Which rights the accounts of Berth's processes lack, asked of the API server."""
+"""Asks the API server which rights the accounts of Berth's processes lack."""
 
 from collections.abc import Collection, Mapping
 
@@ -11,7 +11,7 @@ _PATH = "/apis/authorization.k8s.io/v1"
 
 
 class Lack(msgspec.Struct, frozen=True):
-    """A right that a process needs and its account hasn't."""
+    """A right that a process needs and its account lacks."""
 
     component: str
     verb: str
@@ -23,12 +23,12 @@ def may(client: Client, attributes: Mapping[str, str], account: str = "") -> boo
     """Return whether an account may do something.
 
     Args:
-        client: who asks.
+        client: the client that asks.
         attributes: `resourceAttributes` of an access review.
-        account: by the API server's name for it; who asks where it is empty. Asking about others is a right of its own.
+        account: by the API server's name for it; if empty, the client's own. Asking about others needs a right of its own.
 
     Raises:
-        APIError: the API server is away, or refuses to be asked.
+        APIError: the API server is unavailable, or refuses the review.
     """
     kind = "SubjectAccessReview" if account else "SelfSubjectAccessReview"
     spec = {"resourceAttributes": attributes} | ({"user": account, "groups": _GROUPS} if account else {})
@@ -38,31 +38,31 @@ def may(client: Client, attributes: Mapping[str, str], account: str = "") -> boo
 
 
 def account_asking(client: Client) -> str:
-    """Return the API server's name for the account that asks.
+    """Return the API server's name for the client's own account.
 
     Raises:
-        APIError: the API server is away.
+        APIError: the API server is unavailable.
     """
     body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
     answer = msgspec.json.decode(client.post(path="/apis/authentication.k8s.io/v1/selfsubjectreviews", body=body))
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username", ""))
 
 
-# What the API server counts every ServiceAccount to.
+# The groups of every ServiceAccount.
 _GROUPS = ["system:serviceaccounts", "system:authenticated"]
 
 
 def lacking(client: Client, namespace: str, read: Collection[str], *, reviews_tokens: bool = False) -> list[Lack]:
-    """Return what the accounts of all processes lack.
+    """Return the rights that the accounts of all processes lack.
 
     Args:
-        client: an account that may create SubjectAccessReviews.
-        namespace: where Berth's processes run.
+        client: of an account that may create SubjectAccessReviews.
+        namespace: the namespace of Berth's processes.
         read: kinds that the live rules read.
-        reviews_tokens: whether REST takes tokens of ServiceAccounts.
+        reviews_tokens: whether REST accepts tokens of ServiceAccounts.
 
     Raises:
-        APIError: the API server is away, or refuses to be asked.
+        APIError: the API server is unavailable, or refuses the review.
     """
     return [
         Lack(component, asked["verb"], right.resource, right.reason)

@@ -1,4 +1,4 @@
-"""What each of Berth's processes may do in the cluster: the table behind the manifests, `doctor rbac` and `doctor rights`."""
+"""The rights of each of Berth's processes in the cluster: the table behind the manifests, `doctor rbac` and `doctor rights`."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -11,15 +11,15 @@ from policies.engine.scheduling import default_profile
 
 
 class Right(msgspec.Struct, frozen=True):
-    """Verbs on a resource, and what they are for.
+    """Verbs on a resource, and their purpose.
 
     Attributes:
         group: the API group; "" for the core one.
         resource: in the plural, with its subresource behind a slash.
         verbs: as RBAC spells them.
-        reason: what a process needs them for.
+        reason: why a process needs them.
         own_namespace: whether they are needed in Berth's own namespace only.
-        names: the objects that they are for; all where it is empty. RBAC can't restrict `create` by them.
+        names: the objects to which they apply; all if empty. RBAC can't restrict `create` by name.
     """
 
     group: str
@@ -30,8 +30,8 @@ class Right(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-# The API group of each kind that may be read besides Nodes, Pods and Namespaces, and what for. Which rules read it they say
-# themselves, see policies.engine.rule.
+# The API group of each kind that may be read besides Nodes, Pods and Namespaces, and the reason. Rules declare which kinds
+# they read, see policies.engine.rule.
 _VOLUMES, _OWNERS = "rules about volumes", "rules about Services and the owners of Pods"
 _GROUPS: Final = {
     kinds.CLAIMS: ("", _VOLUMES),
@@ -71,12 +71,12 @@ def _lease(name: str, what: str) -> Iterator[Right]:
 
 
 def rights_of(component: str, read: Collection[str] = READABLE_KINDS, *, reviews_tokens: bool = False) -> list[Right]:
-    """Return what a process needs, given what the live rules read.
+    """Return a process's rights, given the kinds that the live rules read.
 
     Args:
         component: one of `COMPONENTS`.
         read: kinds that published rules read, by the names of `policies.engine.objects.cluster_kinds`.
-        reviews_tokens: whether REST takes tokens of ServiceAccounts.
+        reviews_tokens: whether REST accepts tokens of ServiceAccounts.
     """
     more = [_TOKEN_REVIEW] if reviews_tokens and component == "admin" else []
     return [*COMPONENTS[component](read), *more]
@@ -92,7 +92,7 @@ def _extender(read: Collection[str]) -> Iterator[Right]:
 
 def _binder(_: Collection[str]) -> Iterator[Right]:
     yield from _CLUSTER
-    # The default set, by which it decides on Pods that no Assignment takes, reads all of them.
+    # The default rule set, for Pods that no Assignment takes, reads all of them.
     yield from _reads(READABLE_KINDS)
     yield Right("", "pods", ("get", "delete"), "what became of a binding; removing the victims of a preemption")
     yield Right("", "pods/binding", ("create",), "binding")
@@ -123,7 +123,7 @@ def _admin(read: Collection[str]) -> Iterator[Right]:
     for resource in ("nodes", "pods", "namespaces"):
         yield Right("", resource, ("list",), "scenarios: the cluster as it is")
     yield from _reads(default_profile().reads | set(read), ("list",))
-    # Its ReplicaSets, which say what its Pods are made of, are among what the default profile reads.
+    # Its ReplicaSets, which have the Pods' template, are among the kinds that the default profile reads.
     yield Right("apps", "deployments", ("get",), "scenarios: a Deployment that is scaled")
 
 
@@ -143,7 +143,7 @@ def manifest(
     *,
     reviews_tokens: bool = False,
 ) -> str:
-    """Return ClusterRoles and Roles with their bindings, as YAML; each rule stands beneath its reason."""
+    """Return ClusterRoles and Roles with their bindings, as YAML; the reason is above each rule."""
     documents: list[str] = []
     for component in components:
         rights = rights_of(component, read, reviews_tokens=reviews_tokens)
@@ -175,18 +175,18 @@ def _rule(right: Right) -> str:
 
 
 def account_of(component: str, namespace: str) -> str:
-    """Return the name by which the API server knows a process."""
+    """Return the API server's name for a process's account."""
     return f"system:serviceaccount:{namespace}:berth-{component}"
 
 
 def component_of(account: str) -> tuple[str, str] | None:
-    """Return whose account it is, and in which namespace; None for one that isn't of a process alone."""
+    """Return an account's process and namespace; None for an account that isn't a single process's."""
     found = _ACCOUNT.fullmatch(account)
     return (found["component"], found["namespace"]) if found and found["component"] in COMPONENTS else None
 
 
 def questions(right: Right, namespace: str) -> Iterator[dict[str, str]]:
-    """Iterate over what an access review is asked about a right, verb by verb: `resourceAttributes`."""
+    """Iterate over the `resourceAttributes` of access reviews for a right, verb by verb."""
     resource, _, part = right.resource.partition("/")
     for verb in right.verbs:
         for name in right.names or ("",):

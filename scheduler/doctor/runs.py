@@ -1,4 +1,4 @@
-"""Canaries that people ask for in the admin: one row a run, carried out by a worker, kept with what came of it."""
+"""Canaries that users request in the admin: one row per run, carried out by a worker, kept with its report."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from scheduler.doctor.canary import Advice, Report, Wish, run
 from scheduler.doctor.checkup import configured_verbs
 from scheduler.models import CanaryRun
 
-# A run that hasn't ended by then never will: no worker took it up, or the one that did was killed.
+# A run that hasn't ended after this time never will: no worker took it up, or its worker was killed.
 LONGEST = timedelta(seconds=120)
 
 KEPT = 50
@@ -27,7 +27,7 @@ class CanaryBusyError(Exception):
 
 @transaction.atomic
 def ask(*, by: publishing.By, namespace: str, scheduler_name: str) -> CanaryRun:
-    """Note that somebody wants a canary. The task has to be sent then.
+    """Record a request for a canary. The caller then sends the task.
 
     Raises:
         CanaryBusyError: another one is under way.
@@ -44,7 +44,7 @@ def ask(*, by: publishing.By, namespace: str, scheduler_name: str) -> CanaryRun:
 
 
 def give_up(row: CanaryRun) -> None:
-    """Note that a canary that was asked for can't be sent to a worker: what was asked for stays, with what came of it."""
+    """Record that a requested canary can't be sent to a worker: the request is kept, with this result."""
     report = _ended(
         Wish(namespace=row.namespace, scheduler_name=row.scheduler_name),
         "There was no canary: Redis, by which workers are told, can't be reached.",
@@ -75,7 +75,7 @@ def _note(number: UUID, step: str) -> None:
 
 
 def _broken(wish: Wish) -> Report:
-    """Record that a fault of Berth's own ended the run; the worker's log has it."""
+    """Return the report that a fault of Berth's own ended the run; the worker's log has the fault."""
     advice = Advice("The worker's log says more.", "Run it again; the page Doctor shows the fault.")
     return _ended(wish, "A fault of Berth's own ended the canary.", advice)
 

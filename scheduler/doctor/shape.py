@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration as values: its members with their types, and a reader that says all that is wrong at once.
+"""KubeSchedulerConfiguration as values: its members with their types, and a reader that reports all faults at once.
 
 Names and types are those of k8s.io/kube-scheduler v0.36.3 config/v1/types.go and k8s.io/component-base v0.36.3
 config/v1alpha1/types.go. kube-scheduler decodes strictly: a member that it doesn't know ends its start.
@@ -22,11 +22,11 @@ Bytes = Annotated[str, msgspec.Meta(extra={"form": "base64"})]
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A part of the configuration. What isn't given has Go's zero value, as kube-scheduler takes it."""
+    """A part of the configuration. A missing member has Go's zero value, as in kube-scheduler."""
 
 
 class TLSConfig(_Part, frozen=True, kw_only=True):
-    """How an extender is reached by TLS. `…_data` is PEM in base64 and goes before `…_file`."""
+    """An extender's TLS settings. `…_data` is PEM in base64 and takes precedence over `…_file`."""
 
     insecure: bool = False
     server_name: str = ""
@@ -39,7 +39,7 @@ class TLSConfig(_Part, frozen=True, kw_only=True):
 
     @property
     def has_ca(self) -> bool:
-        """Whether there is a CA to check the server by."""
+        """Whether there is a CA to verify the server."""
         return bool(self.ca_file or self.ca_data)
 
     @property
@@ -78,7 +78,7 @@ class Extender(_Part, frozen=True, kw_only=True):
 
     @property
     def verbs(self) -> dict[str, str]:
-        """What is configured for each of kube-scheduler's four questions; empty: it isn't asked."""
+        """The configured path of each of kube-scheduler's four verbs; empty: it isn't called."""
         return {
             "filter": self.filter_verb,
             "prioritize": self.prioritize_verb,
@@ -88,14 +88,14 @@ class Extender(_Part, frozen=True, kw_only=True):
 
 
 class Plugin(_Part, frozen=True, kw_only=True):
-    """A plugin of kube-scheduler's, and its weight where it scores. Weight 0 counts as 1."""
+    """A plugin of kube-scheduler's, and its weight if it scores. Weight 0 counts as 1."""
 
     name: str = ""
     weight: int = 0
 
 
 class PluginSet(_Part, frozen=True, kw_only=True):
-    """What is enabled beside the defaults of an extension point, and what of these is disabled; `*` is all."""
+    """The plugins that are enabled in addition to an extension point's defaults, and the disabled defaults; `*` is all."""
 
     enabled: list[Plugin] = []
     disabled: list[Plugin] = []
@@ -122,14 +122,14 @@ class Plugins(_Part, frozen=True, kw_only=True):
 
 
 class PluginConfig(_Part, frozen=True, kw_only=True):
-    """Arguments of a plugin. Only the plugin knows what they are."""
+    """Arguments of a plugin. Only the plugin knows their form."""
 
     name: str = ""
     args: dict[str, Any] = {}
 
 
 class Profile(_Part, frozen=True, kw_only=True):
-    """How Pods with one schedulerName are scheduled."""
+    """The scheduling of Pods with one schedulerName."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = None
@@ -138,7 +138,7 @@ class Profile(_Part, frozen=True, kw_only=True):
 
 
 class LeaderElection(_Part, frozen=True, kw_only=True):
-    """Which of several kube-schedulers works."""
+    """The election of the active kube-scheduler among several."""
 
     leader_elect: bool = True
     lease_duration: Duration = ""
@@ -150,7 +150,7 @@ class LeaderElection(_Part, frozen=True, kw_only=True):
 
 
 class ClientConnection(_Part, frozen=True, kw_only=True):
-    """How the API server is reached."""
+    """The connection to the API server."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -178,7 +178,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """A member that isn't as kube-scheduler takes it."""
+    """A member that kube-scheduler wouldn't accept."""
 
     path: str
     kind: Literal["unknown-member", "wrong-type"]
@@ -186,7 +186,7 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 def read(document: dict[str, Any]) -> tuple[Configuration, list[Misfit]]:
-    """Read a decoded document. What doesn't fit is said and then treated as not given, so that the rest can be read."""
+    """Read a decoded document. Members that don't fit are reported and treated as missing, so that the rest can be read."""
     misfits: list[Misfit] = []
     cleaned = _object(document, inspect.type_info(Configuration), "", misfits)
     configuration = msgspec.convert(cleaned, Configuration)
@@ -209,7 +209,7 @@ _TYPE_META = ["apiVersion", "kind"]
 
 
 def _arguments(configuration: Configuration) -> Iterator[Misfit]:
-    """Check the names of arguments. What they hold, and plugins of another make, are left to kube-scheduler."""
+    """Check the names of arguments. Their values, and third parties' plugins, are left to kube-scheduler."""
     for index, profile in enumerate(configuration.profiles):
         for number, plugin in enumerate(profile.plugin_config):
             known = _ARGUMENTS.get(plugin.name)
@@ -220,13 +220,13 @@ def _arguments(configuration: Configuration) -> Iterator[Misfit]:
 
 
 _NUMBER_AND_UNIT = re.compile("([0-9]+(?:[.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h)")
-# Nobody writes one as long; a search through digits without a unit takes the square of their number.
+# Longer than any real duration; the search through digits without a unit takes time quadratic in their number.
 _LONGEST_DURATION = 100
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds_of(duration: str) -> float | None:
-    """Return the seconds of a duration as Go writes it ("1m30s", "250ms", "0"); None when it isn't one.
+    """Return the seconds of a duration in Go's form ("1m30s", "250ms", "0"); None if it is invalid.
 
     Source: Go 1.26 time.ParseDuration.
     """
@@ -242,12 +242,12 @@ def seconds_of(duration: str) -> float | None:
 
 
 _UNFIT = object()
-# What YAML 1.1, and so kube-scheduler, takes for true and false beside these words themselves.
+# What YAML 1.1, and so kube-scheduler, reads as true and false beside these words themselves.
 _TRUTHS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
 
 
 def _value(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) -> Any:
-    """Return a value as `msgspec.convert` takes it, or _UNFIT."""
+    """Return a value in the form that `msgspec.convert` accepts, or _UNFIT."""
     match kind:
         case inspect.Metadata(type=inner, extra=extra):
             return _formed(value, inner, (extra or {})["form"], path, misfits)
@@ -282,7 +282,7 @@ def _members(
 
 
 def _list(value: list[Any], item: inspect.Type, path: str, misfits: list[Misfit]) -> list[Any]:
-    """Return all elements: one that doesn't fit becomes an empty one, so that the places of the others stay right."""
+    """Return all elements: one that doesn't fit becomes an empty one, so that the indexes of the others stay right."""
     empty: Any = {} if isinstance(item, inspect.StructType) else ""
     made = [empty if each is None else _value(each, item, f"{path}[{i}]", misfits) for i, each in enumerate(value)]
     return [empty if each is _UNFIT else each for each in made]
@@ -317,13 +317,13 @@ def _formed(value: Any, kind: inspect.Type, form: str, path: str, misfits: list[
 
 
 def _wrong(path: str, wanted: str, misfits: list[Misfit]) -> Any:
-    """Note a wrong type. The value isn't repeated: it may be a key."""
+    """Record a wrong type. The value isn't repeated: it may be a key."""
     misfits.append(Misfit(path, "wrong-type", f"It has to be {wanted}."))
     return _UNFIT
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    """Return which member may be meant."""
+    """Return the member that may be meant."""
     lower = {each.lower(): each for each in known}
     found = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
     if found:

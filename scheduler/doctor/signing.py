@@ -1,4 +1,4 @@
-"""Whether the ledger is signed: by what the database says, and by the key where this process has one."""
+"""Checks whether the ledger is signed: by the database, and by the key if this process has one."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -16,14 +16,14 @@ from scheduler.ledger.note import Verifier
 from scheduler.models import Decision, LedgerCheckpoint, LedgerHead, LedgerLeaf, Outcome
 
 _NAME = "ledger"
-# Workers sign each minute; a tick that is dropped, and one that takes long, are no fault.
+# Workers sign each minute; one missed or slow tick is no fault.
 _LATE = timedelta(minutes=5)
 _MAKE_KEY = "Make a key (manage.py ledger new-key FILE) and name it to the workers in BERTH_LEDGER_KEY_FILE."
 _READ_LOG = "Do beat and the worker run, and has the worker the key? Its log says why (berth.ledger)."
 
 
 def ledger_part(now: datetime) -> Part:
-    """Return whether every log goes on from what was signed, and was signed lately. Nothing is signed or made."""
+    """Return whether every log continues its last checkpoint, and was signed recently. Nothing is signed or written."""
     try:
         fault, verifiers = _lacking(), known_verifiers()
     except (KeyFileError, OSError) as error:
@@ -45,7 +45,7 @@ def ledger_part(now: datetime) -> Part:
 
 
 def _lacking() -> Part | None:
-    """Return what is said of a key that is named and isn't there. An admin has the public one alone, and needs no other."""
+    """Return the part about a key that is configured and missing. An admin has only the public key, and needs no other."""
     path = key_path()
     if path is None or not settings.BERTH.ledger_key_file or path.exists():
         return None
@@ -59,7 +59,7 @@ def _lacking() -> Part | None:
 
 
 def _refusal(head: LedgerHead, last: LedgerCheckpoint | None, verifiers: Sequence[Verifier], now: datetime) -> str:
-    """Return why a worker refuses to sign a log; without a public key only what the tables say."""
+    """Return why a worker refuses to sign a log; without a public key only by the tables."""
     if last is None:
         is_gone = must_have_been_signed(head, now)
         return f"it has {_leaves(head.size)}, and no checkpoint any more" if is_gone else ""
@@ -74,7 +74,7 @@ def _refusal(head: LedgerHead, last: LedgerCheckpoint | None, verifiers: Sequenc
 
 
 def _unsigned_since(head: LedgerHead, last: LedgerCheckpoint | None, now: datetime) -> datetime:
-    """Return since when a log has had leaves that aren't signed; now, where it has none."""
+    """Return the time since which a log has had unsigned leaves; now if it has none."""
     if last is None:
         return head.began_at
     if last.size >= head.size:
@@ -83,7 +83,7 @@ def _unsigned_since(head: LedgerHead, last: LedgerCheckpoint | None, now: dateti
 
 
 def _time_of_leaf(log: str, index: int) -> datetime | None:
-    """Return when the row of a leaf was written; None where it isn't there any more."""
+    """Return the time at which a leaf's row was written; None if the row is gone."""
     if log == DECISIONS:
         return Decision.objects.filter(ledger_index=index).values_list("at", flat=True).first()
     if log == OUTCOMES:
@@ -92,7 +92,7 @@ def _time_of_leaf(log: str, index: int) -> datetime | None:
     try:
         return time_of_id(UUID(row)) if row else None
     except (ValueError, OverflowError):
-        return None  # somebody changed it, which verifying says
+        return None  # somebody changed it, which verification reports
 
 
 def _late(late: Sequence[tuple[LedgerHead, LedgerCheckpoint | None]]) -> Part:

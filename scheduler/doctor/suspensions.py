@@ -1,4 +1,4 @@
-"""Pauses and Exemptions as somebody has to know of them: their ends as metrics, and Exemptions announced before they end."""
+"""Reports Pauses and Exemptions: their ends as metrics, and Exemptions in the log before they end."""
 
 import logging
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ logger = logging.getLogger("berth.suspensions")
 
 
 def announce(now: datetime) -> list[str]:
-    """Log of each Exemption that ends soon, or has ended, whose it is; return what was logged."""
+    """Log each Exemption that ends soon, or has ended, with its owner; return the logged sentences."""
     said = [ending_sentence(each) for each in ending_soon(now)]
     for line in said:
         logger.warning("%s", line)
@@ -25,7 +25,7 @@ def announce(now: datetime) -> list[str]:
 
 
 def ending_sentence(each: Suspended) -> str:
-    """Return when an Exemption ends, and whom to ask, in words."""
+    """Return in words when an Exemption ends, and whom to ask."""
     owner = each.value.owner if isinstance(each.value, Exemption) else each.by
     head = f"Exemption {each.value.name} of {owner}"
     at = f"{each.ends_at:%Y-%m-%d %H:%M} UTC" if each.ends_at else each.value.until
@@ -52,7 +52,7 @@ class _Ends(Collector):
         return [family]
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand: asking would ask the database when this is imported."""
+        """Return no metrics for registration: listing them would query the database at import."""
         return []
 
 
