@@ -1,4 +1,4 @@
-"""Rows of what happened to Pods, and of what Berth keeps about itself. Plain: fields, constraints and one-row predicates."""
+"""Rows of what happened to Pods, and of Berth's own state. Plain: fields, constraints and one-row predicates."""
 
 from scheduler.models.backtest import Backtest, BacktestChunk
 from scheduler.models.decisions import (

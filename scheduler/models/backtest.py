@@ -1,17 +1,17 @@
-"""Rows of backtests: Decisions of before, decided by the rules of a Change."""
+"""Rows of backtests: recorded Decisions, decided again by the rules of a Change."""
 
 from django.db import models
 
 
 class Backtest(models.Model):
-    """A Change, or what it makes of one rule set, asked about recorded Decisions.
+    """A Change, or its version of one rule set, applied to recorded Decisions.
 
-    What is asked stands here for good: the Revision that it builds on, the edits, and which Decisions. So a worker that goes on
-    after another one was killed comes to the same result, to the byte. `digest` is of the edits alone.
+    The row fixes the input: the base Revision, the edits, and the selection of Decisions. So a worker that continues
+    after another one was killed gets the same result, to the byte. `digest` is of the edits alone.
     """
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Its progress."""
 
         QUEUED = "queued", "queued"
         RUNNING = "running", "running"
@@ -65,18 +65,18 @@ class Backtest(models.Model):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether its result is still to come."""
+        """Whether it has no result yet."""
         return self.state in {self.State.QUEUED, self.State.RUNNING}
 
 
 class BacktestChunk(models.Model):
-    """Decisions of one writer, from a sequence to another, that one process decides on anew.
+    """Decisions of one writer, from one sequence to another, that one process decides again.
 
-    `result` is written once, whole; `attempts` fences: who was taken for dead and goes on writes nothing.
+    `result` is written once, complete; `attempts` fences: a worker that was taken for dead and continues writes nothing.
     """
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Its progress."""
 
         QUEUED = "queued", "queued"
         RUNNING = "running", "running"

@@ -1,4 +1,4 @@
-"""Rows of Decisions: what was asked and answered, what became of Pods, what shadows would have said."""
+"""Rows of Decisions: calls and answers, outcomes of Pods, and the answers of shadows."""
 
 import uuid
 
@@ -6,25 +6,25 @@ from django.db import models
 
 
 def found_no_node(nodes: int, feasible: int, error: str) -> bool:
-    """Return whether an answer left a Pod no node: there were some, and what was asked could be answered."""
+    """Return whether an answer left a Pod no node: there were some, and there was no error."""
     return bool(nodes and not feasible and not error)
 
 
-# The same, as the database asks it.
+# The same condition for queries.
 FOUND_NO_NODE = models.Q(feasible=0, nodes__gt=0, error="")
 
 
 class Decision(models.Model):
-    """One answer to one question about one Pod, with all that is needed to replay it.
+    """One answer to one call about one Pod, with everything needed to replay it.
 
-    The columns are for lists; `body` is compressed, and `scheduler.decisions.reading` reads it. `process` is who wrote
-    it, `sequence` its number there. `names_number`, `chain` and `position` refer to NodeNames and SnapshotPart of that
-    writer; 0 to nothing. `placed_*` say where the Pod ended up: `placed_best` whether that node was among the best of
-    the last answer about the Pod, None where that isn't known. `placed_at` without `placed_on`: the Pod was found gone then,
-    and nobody had seen it on a node. Without both the outcome is open. `divergence` says of a shadow how it differs from what was
-    answered, see `scheduler.decisions.divergence`; it is empty for an answer. `owner_*` and `refused_by` are taken from the
-    body when it is stored, see `scheduler.decisions.facts`; rows of before that have none. `ledger_index` is the row's leaf
-    in the ledger; a row of before the ledger has none.
+    The columns are for lists; `body` is compressed, and `scheduler.decisions.reading` reads it. `process` is the
+    writer, `sequence` the Decision's number there. `names_number`, `chain` and `position` refer to NodeNames and SnapshotPart of that
+    writer; 0 is no reference. `placed_*` have the Pod's final node: `placed_best` is whether that node was among the best of
+    the last answer about the Pod, None if that isn't known. `placed_at` without `placed_on`: the Pod was found gone at that time,
+    and nobody had seen it on a node. Without both, the outcome is open. `divergence` is how a shadow differs from the
+    answer, see `scheduler.decisions.divergence`; it is empty for an answer. `owner_*` and `refused_by` are copied from the
+    body when it is stored, see `scheduler.decisions.facts`; older rows have none. `ledger_index` is the row's leaf
+    in the ledger; a row from before the ledger has none.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -72,7 +72,7 @@ class Decision(models.Model):
             models.Index(fields=["rule_set", "-at"], name="decision_rule_set"),
             models.Index(fields=["revision", "-at"], name="decision_revision"),
             models.Index(fields=["verb", "-at"], name="decision_verb"),
-            # What `scheduler.decisions.outcomes` goes by: few of a million.
+            # For `scheduler.decisions.outcomes`: few rows of a million.
             models.Index(
                 fields=["at", "pod_uid", "pod_namespace", "pod_name"],
                 condition=models.Q(placed_at=None),
@@ -85,7 +85,7 @@ class Decision(models.Model):
                 name="decision_divergence",
             ),
             models.Index(fields=["pod_uid"], condition=models.Q(divergence="open"), name="decision_awaits_node"),
-            # What auditors narrow by, and few rows have.
+            # Filters of auditors with values in few rows.
             models.Index(fields=["owner_name", "-at"], condition=~models.Q(owner_name=""), name="decision_owner"),
             models.Index(fields=["placed_on", "-at"], condition=~models.Q(placed_on=""), name="decision_placed"),
             models.Index(fields=["-at"], condition=models.Q(feasible=0), name="decision_refused"),
@@ -104,19 +104,19 @@ class Decision(models.Model):
 
 
 class Outcome(models.Model):
-    """What became of a Pod, as the first who saw it wrote it down; never changed. A Pod that was bound has another one at its end.
+    """An outcome of a Pod, as its first observer recorded it; never changed. A Pod that was bound gets another one at its end.
 
-    `process` is who wrote it, `sequence` the number of the record in that writer's spool; 0 for what was found by asking the
+    `process` is the writer, `sequence` the number of the record in that writer's spool; 0 if it was found by asking the
     API server, see `scheduler.decisions.outcomes`. `by` is the scheduler that the Pod names, or who removed it. `decision` is
-    the Decision that the binding, or the removal, followed from, where that is known. `reason` says why it was evicted, as
-    Kubernetes names it. `preemptor_*` is the Pod that it had to go for. `body` is the record as it was written, byte for byte.
+    the Decision that led to the binding, or the removal, if it is known. `reason` is the reason of an eviction, as
+    Kubernetes names it. `preemptor_*` is the Pod for which it was preempted. `body` is the record as it was written, byte for byte.
     """
 
     class Kind(models.TextChoices):
-        """What became of it.
+        """The kind of outcome.
 
-        DELETED: its deletion was asked for, and it went. ENDED: it ran to its end, or was deleted without being asked to end
-        first, or went while nobody watched. UNBOUND: it was deleted without a node. GONE: nobody saw whether it had one.
+        DELETED: somebody requested its deletion, and it is gone. ENDED: it ran to its end, or was deleted without a request to end
+        first, or ended while nobody watched. UNBOUND: it was deleted without a node. GONE: nobody saw whether it had a node.
         """
 
         BOUND = "bound"
@@ -147,7 +147,7 @@ class Outcome(models.Model):
     class Meta:
         ordering = ["-at", "-pk"]
         default_permissions = ("view",)
-        # Of several that saw a Pod preempted, one may know for whom, and the others' records may be there before its own.
+        # Only one observer of a preemption may know the preemptor, and the others' records may be stored before its own.
         constraints = [
             models.UniqueConstraint(fields=["pod_uid", "kind", "preemptor_uid"], name="one_outcome_per_pod_and_kind")
         ]
@@ -163,7 +163,7 @@ class Outcome(models.Model):
 
 
 class PlacedPod(models.Model):
-    """A Pod that was bound and isn't known to have ended: whose end is looked for where no watch saw it."""
+    """A Pod that was bound and isn't known to have ended: its end is looked for if no watch saw it."""
 
     uid = models.TextField(primary_key=True)
     namespace = models.TextField()
@@ -179,9 +179,9 @@ class PlacedPod(models.Model):
 
 
 class ShadowCount(models.Model):
-    """How often a shadow diverged so from what was answered; counted when its Decisions are stored.
+    """The number of a shadow's Decisions with one divergence; counted when they are stored.
 
-    What was dropped or failed has no Decision: processes that decide count it with their heartbeat.
+    Dropped and failed ones have no Decision: the deciding processes count them with their heartbeat.
     """
 
     revision = models.IntegerField()
@@ -206,7 +206,7 @@ class ShadowCount(models.Model):
 
 
 class AssignmentUse(models.Model):
-    """When an Assignment last took a Pod. The row without a name is nobody's: it says from when on that is kept."""
+    """The time at which an Assignment last took a Pod. The row without a name has the time from which these are recorded."""
 
     KEPT_SINCE = ""
 
@@ -221,7 +221,7 @@ class AssignmentUse(models.Model):
 
 
 class NodeNames(models.Model):
-    """The names of nodes that Decisions of a writer refer to by position. `data` is a JSON list, compressed."""
+    """The names of nodes to which Decisions of a writer refer by position. `data` is a JSON list, compressed."""
 
     writer = models.TextField()
     number = models.IntegerField()
@@ -238,7 +238,7 @@ class NodeNames(models.Model):
 class SnapshotPart(models.Model):
     """A part of the journal of Snapshots: of a chain's base (position 0), or the change that leads to a position.
 
-    `parts` is 0 but in the last part of a base, where it says how many there are. `data` is JSON, compressed.
+    `parts` is the number of parts in the last part of a base, and 0 in all others. `data` is JSON, compressed.
     """
 
     writer = models.TextField()

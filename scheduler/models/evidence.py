@@ -1,16 +1,17 @@
-"""Rows of archives of evidence, and of verifications of the ledger, that people asked for."""
+"""Rows of archives of evidence, and of verifications of the ledger, that users requested."""
 
 from django.db import models
 
 
 class EvidenceExport(models.Model):
-    """An archive of evidence: of what, for whom, and how far it is.
+    """An archive of evidence: its selection, its requester, and its progress.
 
-    `attempts` fences: who was taken for dead and goes on writes pieces that belong to nobody, and ends nothing.
+    `attempts` fences: a worker that was taken for dead and continues writes pieces of its own attempt, which nobody reads, and can't
+    end the export.
     """
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Its progress."""
 
         QUEUED = "queued", "queued"
         RUNNING = "running", "running"
@@ -49,7 +50,7 @@ class EvidenceExport(models.Model):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the archive is still to come."""
+        """Whether the archive isn't finished yet."""
         return self.state in {self.State.QUEUED, self.State.RUNNING}
 
 
@@ -73,13 +74,13 @@ class EvidencePiece(models.Model):
 
 
 class Verification(models.Model):
-    """A verification of the whole ledger: who asked, how far it is, and what was found.
+    """A verification of the whole ledger: its requester, its progress, and its findings.
 
-    `progress` is of each log what the next worker goes on from; `holder` fences: who was taken for dead writes nothing any more.
+    `progress` has, for each log, where the next worker continues; `holder` fences: a worker that was taken for dead writes nothing more.
     """
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Its progress."""
 
         QUEUED = "queued", "queued"
         RUNNING = "running", "running"
@@ -114,5 +115,5 @@ class Verification(models.Model):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the result is still to come."""
+        """Whether it has no result yet."""
         return self.state in {self.State.QUEUED, self.State.RUNNING}

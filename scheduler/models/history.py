@@ -1,13 +1,13 @@
-"""Rows of what the history keeps and for how long."""
+"""Rows about the history: uses of its journal, legal holds, prunings, and its size."""
 
 from django.db import models
 
 
 class JournalUse(models.Model):
-    """When a chain of Snapshots, or a list of node names, was last needed by a Decision: it is kept as long as that one."""
+    """The time at which a Decision last needed a chain of Snapshots, or a list of node names: these are kept as long as that Decision."""
 
     class Kind(models.TextChoices):
-        """What is used."""
+        """The kind of journal record."""
 
         CHAIN = "chain"
         NAMES = "names"
@@ -16,7 +16,7 @@ class JournalUse(models.Model):
     kind = models.TextField(choices=Kind.choices)
     number = models.IntegerField()
     last_at = models.DateTimeField()
-    # Of a chain: the lowest and the highest number of names in it; 0: not known.
+    # For a chain: the lowest and the highest `names_number` in it; 0: not known.
     least_names = models.IntegerField(default=0)
     most_names = models.IntegerField(default=0)
 
@@ -30,7 +30,7 @@ class JournalUse(models.Model):
 
 
 class LegalHold(models.Model):
-    """What may not be pruned until the hold is lifted: what happened to some Pods, in a time or ever. Empty: any."""
+    """A selection that may not be pruned until the hold is lifted: some Pods, in a period or at any time. Empty: any."""
 
     reason = models.TextField(help_text="why it is held; a case's number helps")
     pod_namespace = models.TextField("namespace", blank=True, default="")
@@ -43,7 +43,7 @@ class LegalHold(models.Model):
     lifted_by = models.TextField(blank=True, default="")
     lifted_at = models.DateTimeField(null=True, blank=True)
     lift_reason = models.TextField(blank=True, default="")
-    # When what it had held was pruned as all else was before: what is past isn't looked at again otherwise.
+    # The time at which the rows that it had held were pruned; until then, each pruning visits their past period again.
     released_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -59,14 +59,14 @@ class LegalHold(models.Model):
 
 
 class Pruning(models.Model):
-    """What was pruned by which rule: one row for a run of a rule that found something.
+    """A pruning by one rule: one row for each run of a rule that deleted something.
 
-    `from_at` is the time of the oldest row that is gone; everything before `until_at` is, but for what is held. Where parts of
-    the journal of Snapshots went, the times are those of the last Decisions that needed them.
+    `from_at` is the time of the oldest deleted row; everything before `until_at` is deleted, except for what is held. For parts of
+    the journal of Snapshots, the times are those of the last Decisions that needed them.
     """
 
     class Rule(models.TextChoices):
-        """Which rule; the first three have a time of their own, the others go with what needed them."""
+        """The rule; the first three have a retention time of their own, the others follow the rows that needed them."""
 
         DECISIONS = "decisions"
         DETAILS = "details"
@@ -93,7 +93,7 @@ class Pruning(models.Model):
 
 
 class StorageSample(models.Model):
-    """How much the history took up at a time, and how many Decisions and Pods had come by then: what a forecast goes by."""
+    """The history's size at a time, and the number of Decisions and Pods until then: the input of forecasts."""
 
     at = models.DateTimeField(primary_key=True)
     decisions = models.BigIntegerField(help_text="that were ever stored")

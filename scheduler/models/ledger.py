@@ -1,12 +1,12 @@
-"""Rows of the ledger: heads, tiles, leaves, signed checkpoints, and what retention deleted."""
+"""Rows of the ledger: heads, tiles, leaves, signed checkpoints, and deletions by retention."""
 
 from django.db import models
 
 
 class LedgerHead(models.Model):
-    """How far a log of the ledger goes. Who appends holds a lock on the row, so that there is one at a time.
+    """The size of a log of the ledger. A process that appends locks the row, so that only one does at a time.
 
-    `unlogged` rows were there before the log began: nothing proves them, and there may be no more of them later.
+    `unlogged` is the number of rows from before the log began: nothing proves them, and it may not grow later.
     """
 
     log = models.TextField(primary_key=True)
@@ -23,7 +23,7 @@ class LedgerHead(models.Model):
 
 
 class LedgerTile(models.Model):
-    """256 hashes of a log's tree, or as many as there are; see `scheduler.ledger.tree`. Once whole it never changes."""
+    """256 hashes of a log's tree, or fewer at its edge; see `scheduler.ledger.tree`. A complete tile never changes."""
 
     log = models.TextField()
     level = models.SmallIntegerField()
@@ -39,7 +39,7 @@ class LedgerTile(models.Model):
 
 
 class LedgerCheckpoint(models.Model):
-    """A signed note that says how many leaves a log had, and their root. It stands outside the database too."""
+    """A signed note with a log's number of leaves and its root. A copy is kept outside the database."""
 
     log = models.TextField()
     size = models.BigIntegerField()
@@ -56,7 +56,7 @@ class LedgerCheckpoint(models.Model):
 
 
 class LedgerLeaf(models.Model):
-    """Which row a leaf is of, where rows can't say it themselves: they are written before they are appended, and never change."""
+    """The row of a leaf, for rows that can't store their leaf's index: they are written before they are appended, and never change."""
 
     log = models.TextField()
     index = models.BigIntegerField()
@@ -74,13 +74,13 @@ class LedgerLeaf(models.Model):
 
 
 class LedgerPruned(models.Model):
-    """Leaves whose rows, or the bodies of these, were deleted by a rule, from `first` to before `until`, as earlier versions noted it.
+    """Leaves whose rows, or the bodies of these, a rule deleted, from `first` to before `until`, as earlier versions recorded it.
 
-    Nothing is added to it: `scheduler.ledger.deletions` signs what is deleted, and took this over.
+    No rows are added: `scheduler.ledger.deletions` signs deletions now, and has taken these over.
     """
 
     class What(models.TextChoices):
-        """What was deleted."""
+        """The kind of deletion."""
 
         ROWS = "rows"
         DETAILS = "details"

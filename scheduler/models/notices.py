@@ -1,11 +1,11 @@
-"""Rows of what people are told, in the inbox and by webhooks."""
+"""Rows of Notices, inboxes and webhooks."""
 
 from django.conf import settings
 from django.db import models
 
 
 class Notice(models.Model):
-    """Something that people, or programs of theirs, want to be told. Numbers are given one by one: they tell the order."""
+    """An event of which users, or their programs, are notified. Numbers are consecutive and show the order."""
 
     number = models.BigIntegerField(primary_key=True)
     at = models.DateTimeField(help_text="When it happened.")
@@ -27,7 +27,7 @@ class Notice(models.Model):
 
 
 class NoticeMark(models.Model):
-    """How far Notices are made: one row. Who makes Notices holds it, so that there is one at a time."""
+    """How far Notices are made: one row. A process that makes Notices locks it, so that only one does at a time."""
 
     last_number = models.BigIntegerField(default=0, help_text="Of the newest Notice.")
     next_event = models.BigIntegerField(
@@ -42,7 +42,7 @@ class NoticeMark(models.Model):
 
 
 class NoticedCondition(models.Model):
-    """Something that holds for a while, and of which there is a Notice already. The row goes when it doesn't hold any more."""
+    """An ongoing condition that has a Notice already. The row is deleted when the condition ends."""
 
     key = models.TextField(primary_key=True)
     kind = models.TextField()
@@ -56,7 +56,7 @@ class NoticedCondition(models.Model):
 
 
 class InboxEntry(models.Model):
-    """A Notice in somebody's inbox."""
+    """A Notice in a user's inbox."""
 
     notice = models.ForeignKey(Notice, on_delete=models.CASCADE, related_name="entries")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -73,10 +73,10 @@ class InboxEntry(models.Model):
 
 
 class Webhook(models.Model):
-    """Where Notices are sent. Its URL and its secret are kept encrypted: the URL of a chat's webhook is a secret, too."""
+    """A target of Notices. Its URL and its secret are stored encrypted: the URL of a chat's webhook is a secret, too."""
 
     class Format(models.TextChoices):
-        """What is sent."""
+        """The format of the body."""
 
         JSON = "json", "JSON"
         SLACK = "slack", "Slack"
@@ -107,14 +107,14 @@ class Webhook(models.Model):
 
 
 class Delivery(models.Model):
-    """A Notice for a webhook. The rows are the queue: those that wait and whose time has come are sent.
+    """A Notice for a webhook. The rows are the queue: waiting ones whose time has come are sent.
 
-    `body` is what is sent, to the byte, each time. Who sends puts `next_at` off first, so that nobody else sends it at the same
-    time, and it is sent again where that process ends before it has said what came of it.
+    `body` is sent unchanged at each attempt. The sender first defers `next_at`, so that no other process sends the delivery at the same
+    time, and so that it is sent again if the sender ends before it has recorded the result.
     """
 
     class State(models.TextChoices):
-        """What became of it."""
+        """The state of the delivery."""
 
         WAITING = "waiting", "waits"
         DELIVERED = "delivered", "delivered"

@@ -1,15 +1,15 @@
-"""Rows of Pods that no node has, over all schedulers."""
+"""Rows of Pods without a node, of all schedulers."""
 
 from django.db import models
 
 
 class PendingPod(models.Model):
-    """A Pod without a node, of any scheduler, as the cluster's last list had it, and what held it the last time that Berth was asked.
+    """A Pod without a node, of any scheduler, as in the cluster's last list, and what held it when Berth was last asked.
 
     `since` is when the condition PodScheduled became False, else when the Pod was created; `condition` its reason and `message`
-    its message, both empty for a Pod that no scheduler has tried. `decision` is the newest Decision about the Pod, `tried_at` when
-    it was made, `nodes` and `feasible` what it came to. `rule` is Berth's rule that holds most of the nodes, empty where the
-    scheduler's own do, and `reason` the text that stands for them.
+    its message, both empty for a Pod that no scheduler has tried. `decision` is the newest Decision about the Pod, `tried_at` its
+    time, `nodes` and `feasible` its counts. `rule` is Berth's rule that refuses most of the nodes, empty if the
+    scheduler's own plugins do, and `reason` the text of that refusal.
     """
 
     uid = models.TextField(primary_key=True)
@@ -47,7 +47,7 @@ class PendingPod(models.Model):
 
 
 class PendingLook(models.Model):
-    """The one row that says when the cluster was last asked for Pods without a node, and why it couldn't be."""
+    """The one row with the time of the last list of Pods without a node, and the fault if it failed."""
 
     id = models.IntegerField(primary_key=True, default=1)
     looked_at = models.DateTimeField(null=True, blank=True)

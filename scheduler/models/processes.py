@@ -1,4 +1,4 @@
-"""Rows of who runs and who calls: processes, callers, the canary, the queue of Berth's own scheduler."""
+"""Rows of processes, callers, canaries, and the queue of Berth's own scheduler."""
 
 import uuid
 from datetime import timedelta
@@ -7,9 +7,9 @@ from django.db import models
 
 
 class Process(models.Model):
-    """One running process of Berth and what it serves; written by the process itself, about once a second."""
+    """A running process of Berth and the Revision that it serves; written by the process itself, about once a second."""
 
-    # Who hasn't written for so long is silent.
+    # A process that hasn't written for this long is silent.
     STALE_AFTER = timedelta(seconds=10)
 
     id = models.TextField(primary_key=True, help_text="role@host:pid:start")
@@ -33,7 +33,7 @@ class Process(models.Model):
 
 
 class Caller(models.Model):
-    """The last call of a caller with a verb; written by the extender's heartbeat, not by the call."""
+    """A caller's last call with a verb; written by the extender's heartbeat, not by the call."""
 
     identity = models.TextField(help_text="name in the client certificate, or what stands for callers without one")
     verb = models.TextField()
@@ -51,10 +51,10 @@ class Caller(models.Model):
 
 
 class CanaryRun(models.Model):
-    """A canary Pod that somebody asked for in the admin, and what came of it."""
+    """A canary Pod that a user requested in the admin, and its report."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Its progress."""
 
         ASKED = "asked"
         RUNNING = "running"
@@ -80,12 +80,12 @@ class CanaryRun(models.Model):
 
 
 class BinderState(models.Model):
-    """What a process that schedules last said of its queue; written with its heartbeat, bounded, one row for each identity.
+    """The queue of a scheduling process, as it last wrote it with its heartbeat; bounded, one row for each identity.
 
-    `counts` says how many Pods are in which state. `pods` are those that wait the longest, each with namespace, name, uid,
-    scheduler, priority, state, attempts, since, until, nominated and message. `overcommitted` names nodes with more Pods than they
-    have room for, `overcommits` counts how often one was found since the process started. `last_node` is the node that it picked
-    last: of equal ones the next comes behind it.
+    `counts` has the number of Pods by state. `pods` are the longest waiting ones, each with namespace, name, uid,
+    scheduler, priority, state, attempts, since, until, nominated and message. `overcommitted` names nodes with more Pods than
+    they have room for, `overcommits` counts how often one was found since the process started. `last_node` is the node that it
+    picked last: among equal nodes it picks the next one behind it.
     """
 
     identity = models.TextField(primary_key=True, help_text="in the Lease: host and state folder")

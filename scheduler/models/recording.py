@@ -1,13 +1,13 @@
-"""Rows of how far recording is: what each writer shipped, what is missing, what can't be read."""
+"""Rows about recording: each writer's progress, missing Decisions, and unreadable records."""
 
 from django.db import models
 
 
 class Checkpoint(models.Model):
-    """How far a writer's records are stored: written in the transaction that stores them, so nothing comes twice.
+    """The progress of storing a writer's records: written in the transaction that stores them, so nothing is stored twice.
 
-    `numbered` is how many Decisions the writer says that it has answered, `numbered_at` when that was; the others are the
-    ingest's. The row without a writer is nobody's: who stores holds a lock on it, so that there is one at a time.
+    `numbered` is the number of Decisions that the writer reports to have answered, `numbered_at` the time of the report; the ingest
+    writes the others. The row without a writer is a lock: a process that stores locks it, so that only one does at a time.
     """
 
     writer = models.TextField(primary_key=True)
@@ -27,7 +27,7 @@ class Checkpoint(models.Model):
 class DecisionGap(models.Model):
     """Decisions that were answered and are not in the history: their numbers, and why.
 
-    `may_return`: their process is gone, and nobody knows whether they are lost; the row goes when they arrive.
+    `may_return`: their process is gone, and it isn't known whether they are lost; the row is deleted when they arrive.
     """
 
     process = models.TextField()
@@ -46,12 +46,12 @@ class DecisionGap(models.Model):
 
     @property
     def decisions(self) -> int:
-        """How many Decisions these are."""
+        """The number of Decisions."""
         return self.last - self.first + 1
 
 
 class DeadLetter(models.Model):
-    """A record that could not be read or stored, as it came. Nothing is thrown away."""
+    """A record that could not be read or stored, unchanged. Nothing is discarded."""
 
     writer = models.TextField(blank=True, default="")
     segment = models.IntegerField(default=0)

@@ -1,12 +1,12 @@
-"""Rows of Pods that a Revision, time or labels of their Namespace let pass, and that are tried again."""
+"""Rows of Pods that are retried because a Revision, time or labels of their Namespace let them pass."""
 
 from django.db import models
 
 
 class Requeue(models.Model):
-    """Waiting Pods were made to be tried again: because of a Revision (one row), of time or of a Namespace (a row each time).
+    """A requeueing of waiting Pods: because of a Revision (one row), of time or of a Namespace (a row each time).
 
-    `looked_at` counts the waiting Pods whose refusal was judged again, `pods` those that were requeued.
+    `looked_at` counts the waiting Pods whose refusal was evaluated again, `pods` those that were requeued.
     """
 
     cause = models.TextField(default="revision", help_text="revision, time or namespace")
@@ -28,7 +28,7 @@ class Requeue(models.Model):
 
 
 class RelabelledNamespace(models.Model):
-    """A Namespace whose labels changed; there until the Pods that wait in it were looked at with the new ones."""
+    """A Namespace whose labels changed; the row stays until the Pods that wait in it were evaluated with the new labels."""
 
     name = models.TextField(primary_key=True)
     relabelled_at = models.DateTimeField()
@@ -42,11 +42,11 @@ class RelabelledNamespace(models.Model):
 
 
 class WaitingPod(models.Model):
-    """A waiting Pod, and what its newest refusal was found to lead to; there as long as the Pod waits.
+    """A waiting Pod, and the evaluation of its newest refusal; the row stays as long as the Pod waits.
 
-    `decision` is the newest Decision of /filter looked at (null: none was recorded), `revision` the Revision that it was
-    judged by (0: not yet). `next_at` is when time can change it. `cause` says why the Pod is to be requeued; it is empty
-    again once that is done. `requeued_decision` and `requeued_revision` keep it from being requeued for the same thing again.
+    `decision` is the newest evaluated Decision of /filter (null: none was recorded), `revision` the Revision by which it was
+    evaluated (0: not yet). `next_at` is when time can change it. `cause` is why the Pod is to be requeued; it is cleared
+    once that is done. `requeued_decision` and `requeued_revision` keep it from being requeued for the same reason again.
     """
 
     uid = models.TextField(primary_key=True)
@@ -69,7 +69,7 @@ class WaitingPod(models.Model):
 
 
 class Wake(models.Model):
-    """A Pod of Berth's own scheduler that somebody wants tried at once; there until the process that leads has seen to it."""
+    """A Pod of Berth's own scheduler that a user wants tried at once; the row stays until the process that leads has handled it."""
 
     uid = models.TextField(primary_key=True)
     asked_at = models.DateTimeField()
@@ -84,9 +84,9 @@ class Wake(models.Model):
 
 
 class RequeueState(models.Model):
-    """The one row by which one process at a time requeues Pods, and what the last one had seen.
+    """The one row that lets one process at a time requeue Pods, and has the state that the last one saw.
 
-    `holder` names a tick that holds it until `held_until`, by the database's clock; empty when nobody does.
+    `holder` names a tick that holds it until `held_until`, by the database's clock; empty if none does.
     """
 
     id = models.IntegerField(primary_key=True, default=1)
