@@ -1,6 +1,6 @@
-"""Documents of files, applied by way of a Change, or asked what they would change: for commands and for REST.
+"""Applies documents of files by a Change, or plans what they would change: for commands and for REST.
 
-Pages edit one thing at a time, with what was looked at; whoever comes with whole documents comes here.
+Pages edit one object at a time, with the version that was shown; complete documents come here.
 """
 
 from scheduler.applying.apply import Applied, Wish, apply, examine_documents

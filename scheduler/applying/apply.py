@@ -1,4 +1,4 @@
-"""Applying documents: one Change with what they make another, published where that is asked for."""
+"""Applies documents: one Change with the differences, published if requested."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,14 +23,14 @@ _WITHOUT_PUBLISHING = "Applied without publishing it (--publish), its Change sta
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """How documents are to be applied.
+    """How to apply documents.
 
     Attributes:
-        title: of the Change.
+        title: the Change's.
         reason: why, kept with the Change and its Revision.
-        publish: whether it goes live at once; refused where it needs approvals.
-        submit: whether it is sent to review where it needs approvals, and goes live at once where it needs none.
-        expected: for things that must still be live as somebody looked at them, `content_digest` of what they looked at.
+        publish: whether it goes live at once; refused if it needs approvals.
+        submit: whether it is sent to review if it needs approvals, and goes live at once if it needs none.
+        expected: for objects that must still be live as the user saw them, the `content_digest` of that version.
     """
 
     title: str
@@ -41,31 +41,31 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Applied(msgspec.Struct, kw_only=True):
-    """What came of documents: the Change, what it changes in words, and the Revision where it was published."""
+    """The result of applying documents: the Change, its differences in words, and the Revision if it was published."""
 
     change: Change | None = None
-    # Whether it was opened for them: not where one that makes the same was open already.
+    # Whether the Change was opened for them: False if an equal one was open already.
     is_new: bool = False
     changes: list[str] = []
-    # What stays as it is.
+    # Unchanged objects.
     unchanged: list[str] = []
-    # Of others, and about the same things.
+    # Other users' changes to the same objects.
     beside: list[str] = []
-    # What others published of the repository's things since it last brought them in.
+    # What others published of the repository's objects since its last import.
     drift: list[str] = []
     revision: Revision | None = None
-    # What whoever gave the documents should know of them.
+    # Notes for the user about the documents.
     notes: list[str] = []
-    # What the gate found before it was published.
+    # The gate's results before publishing.
     gate: list[publishing.Result] = []
 
     @property
     def heading(self) -> str:
-        """Which Change it is, and whether it is new, in words."""
+        """Return the Change, and whether it is new, in words."""
         return f"{self.change} {'was opened' if self.is_new else 'is open already, and makes the same'}"
 
     def summary(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the result for programs."""
         return {
             "ok": True,
             "change": self.change.pk if self.change else None,
@@ -80,7 +80,7 @@ class Applied(msgspec.Struct, kw_only=True):
 
 
 def examine_documents(documents: Documents, *, asks_cluster: bool) -> "tuple[engine.Revision, Examined] | None":
-    """Run the gate on what documents change, outside any transaction; None where they change nothing or need approvals."""
+    """Run the gate on the documents' differences, outside any transaction; None if there are none, or they need approvals."""
     live = publishing.current_revision()
     edits = list(publishing.differing(documents.edits(live), live).values())
     if not edits or settings.BERTH.review_required:
@@ -100,16 +100,16 @@ def examine_documents(documents: Documents, *, asks_cluster: bool) -> "tuple[eng
 def apply(
     documents: Documents, wish: Wish, *, by: By, examined: "tuple[engine.Revision, Examined] | None" = None
 ) -> Applied:
-    """Open a Change with what documents change; publish it where that is asked for, and what the gate found allows it.
+    """Open a Change with the documents' differences; publish it if requested, and if the gate's results allow it.
 
-    Where it isn't published at once, and this account's Change that makes the same is open already, that one is taken.
+    If it isn't published at once, and this account has an equal open Change, that one is used.
 
     Raises:
-        OvertakenError: something isn't live any more as somebody looked at it.
-        PublishingError: nothing is left of it then, or another repository keeps one of the things.
+        OvertakenError: an object isn't live any more as the user saw it.
+        PublishingError: then no edits are left, or another repository keeps one of the objects.
     """
     publishing.check_owner_name(documents.keeper.owner)
-    # Before anything is written: who makes the same rule set meanwhile has the lock, and would wait for its name.
+    # Before any write: a concurrent creator of the same rule set has the lock, and would wait for its name.
     live = lock_revisions()
     values = publishing.values_of(live)
     edits = documents.edits(live)
@@ -135,7 +135,7 @@ def apply(
     change = there or publishing.open_change(
         title=wish.title, edits=edits, by=by, reason=wish.reason, keeper=documents.keeper
     )
-    # After: who may not do it is told that, whatever they looked at.
+    # After the check of permissions, whose refusal comes first, whatever version the user saw.
     publishing.check_seen(wish.expected, wanted)
     applied.change, applied.is_new = change, there is None
     if wish.submit and waits:
@@ -165,7 +165,7 @@ def _publish(change: Change, wanted: Iterable[publishing.Edit], wish: Wish, by: 
         is_in_documents = any(fault.path for fault in error.faults)
         if is_in_documents or not publishing.needs_review(wanted):
             raise
-        # The refusal says to send a Change to review that is gone with it.
+        # The refusal suggests to send the Change to review, but the Change was rolled back.
         raise publishing.PublishingError([*error.faults, _WITHOUT_PUBLISHING]) from error
 
 
@@ -176,9 +176,9 @@ def beside(
     *,
     but: Change | None = None,
 ) -> list[str]:
-    """Return what others are about to do to the same things, or keep: it stays, and has to look at this before it goes live.
+    """Return others' open edits of the same objects, and their keepers: the author has to look at these before publishing.
 
-    A repository takes over all that it brings in, `brought`, be it as it is live already. `but` is the Change that it is about.
+    A repository takes over all objects of its import, `brought`, even unchanged ones. `but` is the Change itself.
     """
     found = [
         f"Change {number}, which is open, edits {', '.join(map(named, keys))} as well"

@@ -1,4 +1,4 @@
-"""What files hold: every document of them by kind and name, or every fault in them."""
+"""Reads files: all their documents by kind and name, or all their faults."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -14,14 +14,14 @@ from policies.models import RuleSet
 
 
 class FileFault(msgspec.Struct, frozen=True):
-    """A fault, where it is, and how people read it.
+    """A fault, its place, and its text for people.
 
     Attributes:
-        file: which file, or which document of a request.
-        path: the place inside the document; empty where it is of the whole.
+        file: the file, or the document of a request.
+        path: the place inside the document; empty if it concerns the whole.
         message: what is wrong.
-        line: of the file, from 1; 0 where it isn't known.
-        text: all of it in a line.
+        line: in the file, from 1; 0 if it isn't known.
+        text: the whole fault in one line.
     """
 
     file: str
@@ -32,7 +32,7 @@ class FileFault(msgspec.Struct, frozen=True):
 
 
 class DocumentsError(Exception):
-    """Documents have faults: all of them are told, and nothing is made of any."""
+    """Documents have faults: all are reported, and none of the documents is applied."""
 
     def __init__(self, faults: list[FileFault]) -> None:
         self.faults = faults
@@ -40,28 +40,28 @@ class DocumentsError(Exception):
 
 
 class Documents(msgspec.Struct):
-    """What files hold, by name."""
+    """The documents of files, by name."""
 
     rule_sets: dict[str, engine.RuleSet] = {}
     assignments: dict[str, engine.Assignment] = {}
     priority_classes: dict[str, engine.PriorityClass] = {}
     pauses: dict[str, engine.Pause] = {}
     exemptions: dict[str, engine.Exemption] = {}
-    # Scopes of what is to be removed where the files don't hold it.
+    # Patterns of live objects that are removed if the files don't contain them.
     prune: list[str] = []
-    # What is to be removed, by kind and name.
+    # The objects to remove, by kind and name.
     removed: list[publishing.Key] = []
-    # What was passed over of them, and why.
+    # Ignored documents, and why.
     passed_over: list[str] = []
-    # The repository that they are of.
+    # The files' repository.
     keeper: publishing.Keeper = publishing.NOBODY
 
     def edits(self, live: engine.Revision) -> list[publishing.Edit]:
-        """Return what makes all of them live, and removes what is live in the scopes and not among them.
+        """Return the edits that make all documents live, and remove the live objects of the scopes that aren't among them.
 
         Raises:
-            PublishingError: a scope is of no kind: by a slip in it nothing would ever be removed; or the files hold a Pause or an
-                Exemption, and would end it.
+            PublishingError: a scope is invalid, for instance by a typo, which would prune nothing; or the files contain a Pause or an
+                Exemption, which pruning would end.
         """
         self._check_scopes()
         values: list[publishing.Value] = [*self.rule_sets.values(), *self.assignments.values()]
@@ -70,7 +70,7 @@ class Documents(msgspec.Struct):
         kept = {edit.key for edit in edits}
         gone = [key for key in publishing.values_of(live) if key not in kept and self._is_in_scope(*key)]
         if self.keeper.owner:
-            # What others keep, or nobody, isn't this repository's to remove.
+            # Objects with another keeper, or none, aren't this repository's to remove.
             marks = publishing.owner_marks(gone)
             gone = [key for key in gone if key in marks and marks[key].owner == self.keeper.owner]
         edits += [publishing.Edit(*key, None) for key in [*gone, *self.removed]]
@@ -78,7 +78,7 @@ class Documents(msgspec.Struct):
         return edits
 
     def notes(self) -> list[str]:
-        """Return what whoever gave them should know of them besides."""
+        """Return notes for the user about the documents."""
         kinds = (self.rule_sets, self.assignments, self.priority_classes, self.pauses, self.exemptions, self.removed)
         if self.prune or any(kinds):
             return self.passed_over
@@ -118,7 +118,7 @@ def _is_scope(text: str) -> bool:
 
 
 class _Given(NamedTuple):
-    """A document that was read, and the file that it is of, or which of a request it is."""
+    """A parsed document, and its file, or its number in a request."""
 
     file: str
     located: Located
@@ -126,7 +126,7 @@ class _Given(NamedTuple):
 
     @property
     def rule_set(self) -> str:
-        """Which rule set it calls itself, whatever is wrong with it; empty for documents of other kinds."""
+        """The name of the rule set, even if the document has faults; empty for documents of other kinds."""
         document = self.located.document
         is_one = isinstance(document, dict) and document.get("kind") == "RuleSet"
         metadata = document.get("metadata") if is_one else None
@@ -142,12 +142,12 @@ class _Given(NamedTuple):
 def read_files(
     texts: Iterable[tuple[str, str]] = (), objects: Iterable[Mapping[str, Any]] = (), faults: Iterable[FileFault] = ()
 ) -> Documents:
-    """Return the documents of files, and of objects that were read already.
+    """Return the documents of files, and of objects that are parsed already.
 
     Args:
         texts: name and text of each file, YAML or JSON.
-        objects: documents.
-        faults: what is known to be wrong with files that couldn't be opened.
+        objects: parsed documents.
+        faults: those of files that couldn't be opened.
 
     Raises:
         DocumentsError: with every fault in them.
@@ -173,7 +173,7 @@ def read_files(
 
 
 def lint_files(texts: Iterable[tuple[str, str]]) -> tuple[list[FileFault], list[str]]:
-    """Return every fault of files that come together, those of the tests inside their documents among them; and what was passed over.
+    """Return every fault of files that belong together, including those of their documents' own tests; and the ignored documents.
 
     Needs no database.
     """
@@ -188,7 +188,7 @@ def lint_files(texts: Iterable[tuple[str, str]]) -> tuple[list[FileFault], list[
 
 
 def _once(faults: Iterable[FileFault]) -> list[FileFault]:
-    """Return each fault once: what stands at the head of a configuration each of its profiles has."""
+    """Return each fault once: a fault at the head of a configuration appears in each of its profiles."""
     return list(dict.fromkeys(faults))
 
 
@@ -212,13 +212,13 @@ def _taken_apart(name: str, read: Sequence[Located], faults: list[FileFault], no
 
 
 def _objects_of(source: str, document: Mapping[str, Any], faults: list[FileFault], notes: list[str]) -> list[_Given]:
-    """Return an object, or those of a List: as from a file."""
+    """Return an object, or the objects of a List, as from a file."""
     found = _taken_apart(source, [Located(document, source, {})], faults, notes)
     return [_Given(f"{source}.{each.head}".rstrip("."), each, is_of_file=False) for each in found]
 
 
 def unknown_rule_sets(documents: Documents, faulty: Collection[str] = ()) -> Iterator[FileFault]:
-    """Iterate over Assignments' rule sets that there aren't: not here, not among the documents, nor among those with faults."""
+    """Iterate over Assignments' unknown rule sets: neither live, nor among the documents, nor among those with faults."""
     known = {*RuleSet.objects.values_list("name", flat=True), *documents.rule_sets, *faulty}
     for each in documents.assignments.values():
         if each.rule_set not in known:

@@ -1,4 +1,4 @@
-"""What documents would change, here and in the cluster: published in a transaction that is rolled back."""
+"""Plans the effect of documents, here and in the cluster: publishes them in a transaction that is rolled back."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,34 +28,34 @@ _SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
 
 
 class Planned(msgspec.Struct, omit_defaults=True):
-    """What would be changed: of the Revision in sentences, of the cluster by class."""
+    """The planned changes: of the Revision in sentences, of the cluster by class."""
 
     ok: bool
-    # The number that the Revision would have; 0 when none would be made.
+    # The number of the new Revision; 0 if there would be none.
     revision: int = 0
     changes: list[str] = []
     cluster: list[dict[str, str]] = []
-    # Who uses the classes that would be made anew.
+    # The users of the classes that would be replaced.
     users: list[dict[str, Any]] = []
-    # Why it is refused, or why the cluster can't be asked.
+    # Why it is refused, or why the cluster can't be queried.
     error: str = ""
-    # What the checks of the gate found, and what they found of Pods; why that stands against publishing.
+    # The results of the gate's checks, with its findings about Pods; and its reason against publishing.
     gate: list[publishing.Result] = []
     forecast: "Forecast | None" = None
     blocked: str = ""
-    # What comes of each check.
+    # The level of each check's result.
     levels: dict[str, str] = {}
-    # What others are about to do to the same things, and what they did since a repository last brought them in.
+    # Others' open edits of the same objects, and their changes since a repository's last import.
     beside: list[str] = []
     drift: list[str] = []
-    # What whoever gave the documents should know of them.
+    # Notes for the user about the documents.
     notes: list[str] = []
-    # Each thing that would be another, as YAML: what is live, and what would be.
+    # Each object that would change, as YAML: the live version, and the new one.
     documents: list[dict[str, str]] = []
 
     @property
     def would_change(self) -> bool:
-        """Whether anything would be another, here or in the cluster."""
+        """Whether anything would change, here or in the cluster."""
         return bool(self.revision) or any(told["act"] in SENT for told in self.cluster)
 
 
@@ -70,11 +70,11 @@ def plan_documents(
     """Return what publishing these documents would change.
 
     Args:
-        documents: of files.
-        by: who asks.
-        gate: whether the gate looks at it, too.
-        asks_cluster: whether the API server is asked, about PriorityClasses where there are any, and for the gate.
-        deciding_seconds: how long the gate decides on Pods; as long as a run of it does, where it isn't said.
+        documents: those of the files.
+        by: the account.
+        gate: whether to run the gate, too.
+        asks_cluster: whether to query the API server, for PriorityClasses if there are any, and for the gate.
+        deciding_seconds: how long the gate decides on Pods; by default as long as in its own runs.
 
     Raises:
         PublishingError: publishing would refuse them.
@@ -85,7 +85,7 @@ def plan_documents(
     publishing.check_owners(brought, keeper)
     before, after, withdrawn, edits = _publish_and_roll_back(documents, by)
     publishing.check_reach_of(edits, {}, by)
-    # Without classes of ours nothing would be done there, and who asks an API server loads its client first.
+    # Without Berth's own classes there are no steps, and a query would load the API server's client first.
     concerns_cluster = asks_cluster and bool(after.priority_classes or withdrawn)
     found, fault = _read_cluster() if concerns_cluster else ([], "")
     steps = plan(after.priority_classes, found, withdrawn=withdrawn) if concerns_cluster and not fault else []
@@ -117,7 +117,7 @@ def _add_gate(
     asks_cluster: bool,
     deciding_seconds: float | None,
 ) -> None:
-    """Add what the gate finds, and whether that stands against publishing."""
+    """Add the gate's results, and whether they prevent publishing."""
     # Imported here and below: the gate loads the whole engine and the API server's client.
     from scheduler.gate.forecast import DECIDING_SECONDS
     from scheduler.gate.runs import connect, examine
@@ -141,7 +141,7 @@ def _read_cluster() -> tuple[list[Found], str]:
 
 
 def _users_of(names: Collection[str]) -> tuple[list[dict[str, Any]], str]:
-    """Return the workloads whose Pods keep the number that they have, and why they aren't all of them."""
+    """Return the workloads whose Pods keep their present number, and why the list is incomplete."""
     from scheduler.gate.runs import connect
 
     try:
@@ -155,12 +155,12 @@ def _users_of(names: Collection[str]) -> tuple[list[dict[str, Any]], str]:
 def _publish_and_roll_back(
     documents: Documents, by: By
 ) -> tuple[Revision, Revision, list[PriorityClass], Sequence[publishing.Edit]]:
-    """Return the live Revision, the one that would be, the classes that would be withdrawn then, and what makes the difference."""
+    """Return the live Revision, the planned one, the classes that it would withdraw, and the differences."""
     with transaction.atomic():
-        # As who publishes does: the numbers that it takes are those of whoever publishes meanwhile.
+        # Locked as for publishing: otherwise a concurrent publish would take the same numbers.
         before = lock_revisions()
         edits = list(publishing.differing(documents.edits(before), before).values())
-        # A question needs no approvals: the Change that it names isn't stored.
+        # A plan needs no approvals: the Change that it names isn't stored.
         publishing.make_live(before, edits, by=by, reason="plan", authors={})
         after = publishing.current_revision()
         withdrawn = publishing.withdrawn_priority_classes()
