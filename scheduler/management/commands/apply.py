@@ -1,4 +1,4 @@
-"""`manage.py apply [--publish] FILE…`: bring rule documents from files into the running system, by way of a Change."""
+"""`manage.py apply [--publish] FILE…`: apply rule documents from files to the running system, by a Change."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -25,12 +25,12 @@ from scheduler.applying import (
 )
 from scheduler.gate.words import lines_of
 
-# Of many files, those that a Change's title names.
+# The most files that a Change's title names.
 _NAMED_IN_TITLE = 3
 
 
 class Command(BerthCommand):
-    """Opens a Change with documents of any kind: all of them, or none when one is faulty."""
+    """Opens a Change with documents of any kind: all of them, or none if one is faulty."""
 
     help = (
         "Open a Change with RuleSet, Assignment, PriorityClass, Pause and Exemption documents (YAML or JSON); with --publish, make it live. "
@@ -57,7 +57,7 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Read everything, open the Change, publish it, say what was done."""
+        """Read all files, open the Change, publish it, report."""
         title = options["title"] or _title_of([Path(file).name for file in options["files"]])
         wish = Wish(title=title, reason=options["reason"], publish=options["publish"])
         try:
@@ -79,7 +79,7 @@ class Command(BerthCommand):
 
 
 def add_keeper(parser: CommandParser) -> None:
-    """Declare whose the files are."""
+    """Add the arguments about the files' repository."""
     parser.add_argument(
         "--owner",
         default="",
@@ -90,7 +90,7 @@ def add_keeper(parser: CommandParser) -> None:
 
 
 def read(files: Iterable[str]) -> Documents:
-    """Return the documents of files, - for standard input.
+    """Return the documents of files; - is standard input.
 
     Raises:
         CommandError: with every fault in them.
@@ -110,7 +110,7 @@ def read(files: Iterable[str]) -> Documents:
 
 
 def _title_of(names: Sequence[str]) -> str:
-    """Return what a Change of these files is called, as the command `berth` calls it; what nobody sees of their names by its number."""
+    """Return the title of a Change with these files, as the command `berth` makes it; names that wouldn't fit are counted."""
     names = [visible(name) for name in names]
     if len(names) <= _NAMED_IN_TITLE:
         return f"apply {' '.join(names)}"

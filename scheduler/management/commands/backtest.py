@@ -1,4 +1,4 @@
-"""`manage.py backtest CHANGE_OR_RULESET`: decide recorded Decisions anew by what a Change would make live, and say what differs."""
+"""`manage.py backtest CHANGE_OR_RULESET`: decide recorded Decisions again by a Change's rules, and report the differences."""
 
 import csv
 import sys
@@ -31,7 +31,7 @@ from scheduler.models import Backtest
 
 
 class Command(BerthCommand):
-    """Runs a backtest here and now, beside the workers that take part in it."""
+    """Runs a backtest in this process, beside the workers that take part in it."""
 
     help = "Decide recorded Decisions anew by what a Change would make live, and say which Pods would be treated otherwise."
 
@@ -46,7 +46,7 @@ class Command(BerthCommand):
         )
         chosen.add_argument("--resume", type=int, metavar="N", help="go on with backtest N")
         chosen.add_argument("--cancel", type=int, metavar="N", help="end backtest N")
-        # How a worker starts the process that takes part in whatever is asked for.
+        # The option with which a worker starts a process that takes part in any requested backtest.
         chosen.add_argument("--take-part", action="store_true", help=SUPPRESS)
         parser.add_argument("--from", dest="since", type=moment, help="Decisions from then on (UTC)")
         parser.add_argument("--until", type=moment, help="Decisions before then (UTC)")
@@ -56,7 +56,7 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json", "csv"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Ask, take part, say what was found."""
+        """Request a backtest, take part, report."""
         del args
         if options["take_part"]:
             Worker().work(until=monotonic() + LONGEST_SECONDS)

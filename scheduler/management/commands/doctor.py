@@ -1,10 +1,10 @@
-"""`manage.py doctor`: makes and lints kube-scheduler's configuration, proves the wiring, looks at every part.
+"""`manage.py doctor`: makes and lints kube-scheduler's configuration, proves the wiring, checks every part.
 
-doctor                 looks at everything that can be looked at, and changes nothing
+doctor                 checks every part, and changes nothing
 doctor configuration   writes a KubeSchedulerConfiguration from answers, or adds Berth to an existing one; asks on a terminal
-doctor lint FILE       says what kube-scheduler will do with a configuration
-doctor wiring          creates a canary Pod and says which of its questions reach Berth
-doctor rbac            prints the rights of Berth's processes as a manifest, for the rules that are live
+doctor lint FILE       reports what kube-scheduler will do with a configuration
+doctor wiring          creates a canary Pod and reports which of kube-scheduler's calls for it reach Berth
+doctor rbac            prints the rights of Berth's processes as a manifest, for the live rules
 doctor rights          asks the API server which of them their accounts lack
 doctor alerts          prints Prometheus' alert and recording rules
 doctor dashboard       prints Grafana's dashboard
@@ -44,7 +44,7 @@ from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS, manifest
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
 _VERB_MARKS = {"seen": "✓", "missing": "✗", "not asked": "·"}
 _DEFAULTS = Answers()
-# Answers about all of kube-scheduler, not about Berth's extender.
+# Answers that concern all of kube-scheduler, not Berth's extender.
 _OF_THE_WHOLE = frozenset({"scheduler_name", "percentage_of_nodes_to_score", "kubeconfig"})
 
 
@@ -55,11 +55,11 @@ class Command(BerthCommand):
         "Look at every part of the wiring; make or lint kube-scheduler's configuration. Exit 1 when something is wrong."
     )
 
-    # What is wrong may stand in what was written.
+    # Whether output was written: it may contain the fault.
     _has_written = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare what there is."""
+        """Add the sub-commands and arguments."""
         _add_output(parser)
         _add_checkup(parser)
         parts = parser.add_subparsers(dest="part")
@@ -73,7 +73,7 @@ class Command(BerthCommand):
         parts.add_parser("dashboard", help="print Grafana's dashboard")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run the part that is asked for."""
+        """Run the requested sub-command."""
         del args
         part = {
             None: self._checkup,
@@ -124,7 +124,7 @@ class Command(BerthCommand):
         urls = (answers.url_prefix,) if with_berth else ()
         findings = lint(text, known(urls), source="the configuration").findings
         if policy:
-            # The lint takes an extender that stands alone for Berth's; of those of others only what stops the start counts.
+            # The lint takes an only extender for Berth's; of findings about others only those that stop the start count.
             own = f"extenders[{len(others)}]"
             findings = [
                 each for each in findings if KINDS[each.id].stops or (with_berth and each.place.startswith(own))
@@ -142,14 +142,14 @@ class Command(BerthCommand):
             raise CommandError("\n".join(_finding_lines(faults, source)), returncode=1)
         text, own = added_to(text, answers), f"extenders[{len(before.configuration.extenders)}]"
         findings = lint(text, known((answers.url_prefix,)), source=source).findings
-        # What was the matter before is told, and is no reason to leave Berth out.
+        # Earlier faults are reported, but don't keep Berth from being added.
         judged = [each for each in findings if KINDS[each.id].stops or each.place.startswith(own)]
         self._tell(options, text, findings, judged)
 
     def _tell(
         self, options: dict[str, Any], text: str, findings: list[Finding], judged: list[Finding] | None = None
     ) -> None:
-        """Write a configuration, and what will happen with it."""
+        """Write a configuration, and the findings about it."""
         ok = is_ok(findings if judged is None else judged)
         self._write(
             options,
@@ -173,7 +173,7 @@ class Command(BerthCommand):
         return extenders
 
     def _ask(self) -> dict[str, Any]:
-        """Ask on the terminal. Questions go to standard error, so that the YAML can be written to a file."""
+        """Ask on the terminal. Questions go to standard error, so that the YAML can be redirected to a file."""
         answers: dict[str, Any] = {}
         for name, question, shown, read in _QUESTIONS:
             if name in {"cert_file", "key_file", "server_name"} and not answers.get("ca_file"):
@@ -240,7 +240,7 @@ class Command(BerthCommand):
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end what is done here as Ctrl-C does: the canary is deleted on the way out."""
+    """Make SIGTERM end the block as Ctrl-C does: the canary is deleted on the way out."""
 
     def end(*_: object) -> None:
         sys.exit(128 + signal.SIGTERM)

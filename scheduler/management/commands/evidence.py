@@ -1,4 +1,4 @@
-"""`manage.py evidence --out FILE`: export what happened in a time or a case, with proofs, as an archive that berth-verify checks."""
+"""`manage.py evidence --out FILE`: export the records of a period or a case, with proofs, as an archive that berth-verify checks."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ class Command(BerthCommand):
         _refuse_what_is_there(out)
         try:
             by = system_user()
-            read_signer()  # without the key there is nothing to export
+            read_signer()  # without the key the export would fail
             note_export(case, by=by)
             counts = _write(case, out, by)
         except (DamagedError, KeyFileError, OSError) as error:
@@ -61,7 +61,7 @@ class Command(BerthCommand):
 
 
 def _write(case: Case, out: Path, by: str) -> dict[str, int]:
-    """Write an archive, in a file of this run's own until it is whole: another run may write one of the same name."""
+    """Write an archive, into a temporary file until it is complete: another run may write one of the same name."""
     with NamedTemporaryFile(dir=out.parent, prefix=f"{out.name}.", suffix=".part", delete=False) as file:
         fresh = Path(file.name)
         try:

@@ -1,7 +1,7 @@
-"""`manage.py explain POD`: why a Pod may use the nodes that it may, and why not the others, from recorded Decisions.
+"""`manage.py explain POD`: why a Pod may use its allowed nodes, and why not the others, from recorded Decisions.
 
-What a rule read of nodes comes from the Snapshot that the Decision was made on, put together again. Where that isn't
-there any more, it is named, and its value isn't known.
+The node values that a rule read come from the Decision's Snapshot, which is rebuilt. If that isn't
+available any more, the value is named as unknown.
 """
 
 from argparse import ArgumentParser
@@ -30,7 +30,7 @@ _WHAT_TO_DO = (
 
 
 class Command(BerthCommand):
-    """Explains the newest Decision of a Pod; with it, where that gave scores, the one that refused nodes before. One that waits without any is told of."""
+    """Explains a Pod's newest Decision; if that gave scores, also the refusals before it. A waiting Pod without Decisions is reported."""
 
     help = "Explain the newest recorded Decision about a Pod, rule by rule, or what holds one without; exit 1 when nothing is known of it."
 
@@ -96,7 +96,7 @@ def _fault(pod: str, explained: list[dict[str, Any]], node: str) -> str:
 
 
 def _decisions(namespace: str, name: str) -> list[Decision]:
-    """Return the newest Decision that counted, after the filter's that went before it where it refused no node itself."""
+    """Return the newest enforced Decision, preceded by the filter's Decision if it refused no node itself."""
     mine = Decision.objects.filter(pod_namespace=namespace, pod_name=name)
     newest = mine.filter(mode="enforce").first() or mine.first()
     if newest is None:
@@ -108,7 +108,7 @@ def _decisions(namespace: str, name: str) -> list[Decision]:
 
 
 def _remedies(found: list[Decision]) -> Remedies | None:
-    """Return what would let the Pod run; None where it may use a node, or nothing is recorded."""
+    """Return what would let the Pod run; None if it may use a node, or nothing is recorded."""
     refusing = [
         each for each in found if each.verb in OPENING and each.mode == "enforce" and each.feasible < min(each.nodes, 1)
     ]
@@ -136,7 +136,7 @@ def _text(explained: dict[str, Any]) -> str:
 
 
 def _told(story: Story) -> str:
-    """Write a story, the oldest attempt first."""
+    """Return a story as text, the oldest attempt first."""
     lines = [f"{story.namespace}/{story.name} {story.uid}: {story.now}"]
     for attempt in reversed(story.attempts):
         times = f", {attempt.times} times" if attempt.times > 1 else ""
@@ -166,7 +166,7 @@ def _told(story: Story) -> str:
 
 
 def _rows(matrix: dict[str, Any]) -> Iterator[str]:
-    """Write the table: a line for nodes that every rule treats alike."""
+    """Iterate over the lines of the table: one for nodes that every rule treats alike."""
     columns = [*matrix["filters"], *matrix["scores"]]
     if not columns:
         return

@@ -1,4 +1,4 @@
-"""`manage.py gate CHANGE`: run the gate of a Change here and now, and say what it found."""
+"""`manage.py gate CHANGE`: run the gate of a Change in this process, and report its findings."""
 
 import math
 import sys
@@ -19,7 +19,7 @@ from scheduler.gate.words import lines_of
 
 
 class Command(BerthCommand):
-    """Runs the gate as a worker does, for where none runs, or a cluster is too large for one."""
+    """Runs the gate as a worker does, if there is no worker, or a cluster is too large for one."""
 
     help = "Run the gate of a Change, and say what it found. Exit 1 when that blocks publishing, or the gate failed."
 
@@ -27,13 +27,13 @@ class Command(BerthCommand):
         """Declare the arguments."""
         chosen = parser.add_mutually_exclusive_group(required=True)
         chosen.add_argument("change", nargs="?", type=int, metavar="CHANGE", help="the Change's number")
-        # How a worker starts the process that carries out a run: the row's key and the number of the attempt.
+        # The argument with which a worker starts the process for a run: the row's key and the number of the attempt.
         chosen.add_argument("--taken", help=SUPPRESS)
         parser.add_argument("--queue", action="store_true", help="let a worker run it, and wait for nothing")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run it, say what it found."""
+        """Run the gate, report its findings."""
         del args
         if options["taken"]:
             _carry_out_taken(options["taken"])

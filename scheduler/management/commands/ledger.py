@@ -1,4 +1,4 @@
-"""`manage.py ledger …`: the keys of the ledger, and a checkpoint now."""
+"""`manage.py ledger …`: make and show the ledger's keys, and sign a checkpoint now."""
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from scheduler.ledger.keys import NAME, KeyFileError, key_path, known_verifiers,
 
 
 class Command(BerthCommand):
-    """Looks after the ledger's keys."""
+    """Manages the ledger's keys."""
 
     help = "The ledger's keys: show the public ones, make one, rotate; or sign a checkpoint now."
 
@@ -28,7 +28,7 @@ class Command(BerthCommand):
         acts.add_parser("checkpoint", help="sign now what has grown since the last checkpoint")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what was asked for."""
+        """Run the requested action."""
         del args
         try:
             match options["act"]:

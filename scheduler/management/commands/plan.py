@@ -1,4 +1,4 @@
-"""`manage.py plan FILE…`: say what `apply --publish` would change, here and in the cluster, and change nothing."""
+"""`manage.py plan FILE…`: show what `apply --publish` would change, here and in the cluster, and change nothing."""
 
 import sys
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _WOULD_CHANGE = 2
 
 
 class Command(BerthCommand):
-    """Publishes in a transaction that is rolled back: what it says is what publishing does."""
+    """Publishes in a transaction that is rolled back, so the output is exactly what publishing would do."""
 
     help = (
         "Say what `apply --publish` of these documents would change, here and in the cluster; nothing is changed. "
@@ -29,7 +29,7 @@ class Command(BerthCommand):
     )
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Return what reads the arguments. What it doesn't understand ends with 1: 2 says that something would change."""
+        """Return the parser of the arguments. Usage errors exit with 1, because 2 means that something would change."""
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.exit = lambda status=0, message=None: CommandParser.exit(parser, min(status, 1), message)  # type: ignore[method-assign]
         return parser
@@ -46,7 +46,7 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Ask what would be, write it."""
+        """Plan the changes, write them."""
         try:
             documents = read(options["files"])
             documents.prune = options["prune"]

@@ -1,4 +1,4 @@
-"""`manage.py replay ID`: decide a recorded Decision again, and say whether the answer is the same."""
+"""`manage.py replay ID`: decide a recorded Decision again, and report whether the answer is the same."""
 
 from argparse import ArgumentParser
 from typing import Any

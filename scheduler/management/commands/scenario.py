@@ -1,4 +1,4 @@
-"""`manage.py scenario FILE --pods N`: where so many Pods would land, by what is live and by what a Change would make live."""
+"""`manage.py scenario FILE --pods N`: where N Pods would land, by the live rules and by those of a Change."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -26,7 +26,7 @@ from scheduler.scenario import (
 
 
 class Command(BerthCommand):
-    """Places Pods one after another as Berth's own scheduler would, and writes what comes of them. Touches nothing."""
+    """Places Pods one after another as Berth's own scheduler would, and writes where they land. Changes nothing."""
 
     help = "Say where N Pods of a template would land, how many fit, and what stops the next one; touches nothing."
 
@@ -43,7 +43,7 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Find template, rules and Snapshot, work out, write."""
+        """Find template, rules and Snapshot, place the Pods, write."""
         del args
         try:
             found = _found(options)

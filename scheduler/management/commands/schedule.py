@@ -10,7 +10,7 @@ from scheduler.binder.once import LeaseHeldError, NotReadyError, Passed, schedul
 
 
 class Command(BerthCommand):
-    """Schedules the Pods that wait, once."""
+    """Schedules the waiting Pods, once."""
 
     help = "Decide once on each Pod that waits for Berth's own scheduler and bind those that find a node; exit 1 if it can't."
 

@@ -1,4 +1,4 @@
-"""Puts the examples and something to schedule into a fresh local default. Touches nothing that is there already."""
+"""Seeds a fresh local default with the examples and Pods to schedule. Existing objects are left alone."""
 
 import time
 from argparse import ArgumentParser
@@ -43,7 +43,7 @@ class Command(BerthCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Seed what was asked for."""
+        """Seed what the options request."""
         del args
         if options["examples"]:
             self._seed_examples(options["examples"])
@@ -75,7 +75,7 @@ class Command(BerthCommand):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             collection = _COLLECTIONS[document["kind"]].format(namespace=document["metadata"]["namespace"])
             self._create(client, f"/{collection}", msgspec.json.encode(document), deadline)
-        # Where the examples wait for review nothing refuses it.
+        # If the examples still wait for review, no rule refuses the Pod.
         waits = "; the Pod of refused stays Pending on purpose" if current_revision().number else ""
         self.stdout.write(f"example Deployments are in the cluster{waits}")
 
@@ -95,7 +95,7 @@ class Command(BerthCommand):
 
 
 def _wait_for_api_server(client: Client, deadline: float) -> None:
-    """Return once the API server is ready, or the time is up: what is created next says why it can't be."""
+    """Return once the API server is ready, or at the deadline: the next creation reports why it fails."""
     while time.monotonic() < deadline:
         try:
             client.get(path="/readyz")
@@ -106,7 +106,7 @@ def _wait_for_api_server(client: Client, deadline: float) -> None:
 
 
 def _wait_for_extender(deadline: float) -> None:
-    """Return once an extender sees the cluster, or the time is up: before that it answers errors, and kube-scheduler tries again."""
+    """Return once an extender sees the cluster, or at the deadline: until then it answers errors, and kube-scheduler retries."""
     while time.monotonic() < deadline:
         alive = Process.objects.filter(role="extender", heartbeat_at__gt=timezone.now() - Process.STALE_AFTER)
         if alive.exclude(snapshot_age_seconds=None).exists():

@@ -1,4 +1,4 @@
-"""`manage.py verify`: prove that nothing of the history was changed, inserted, removed or cut off since it was recorded."""
+"""`manage.py verify`: prove that nothing in the history was changed, inserted, removed or truncated since it was recorded."""
 
 import os
 import time
@@ -93,11 +93,11 @@ class Command(BerthCommand):
 
 
 class _Resume:
-    """Notes how far a run is, now and then.
+    """Stores the progress of a run from time to time.
 
     Raises:
-        OSError: the file can't be read or written, which is tried before a run that may take hours.
-        msgspec.DecodeError: it holds something else.
+        OSError: the file can't be read or written; that is tested before the run, which may take hours.
+        msgspec.DecodeError: the file has other contents.
     """
 
     def __init__(self, path: Path | None, say: Any) -> None:
@@ -112,14 +112,14 @@ class _Resume:
         self._note()
 
     def tell(self, log: str, progress: Progress, size: int) -> None:
-        """Note it, where that was a while ago."""
+        """Store the progress, if the last time was a while ago."""
         if time.monotonic() - self._said_at >= _TELL_SECONDS:
             self._said_at = time.monotonic()
             self._say(log, progress, size)
             self._note()
 
     def end(self) -> None:
-        """Note it at the end. A log with faults is read from its beginning next time: they may be mended by then."""
+        """Store the final state. A log with faults is read from its beginning next time: the faults may be repaired by then."""
         self.progress = {log: progress for log, progress in self.progress.items() if not progress.faults}
         self._note()
 
@@ -131,7 +131,7 @@ class _Resume:
 
 
 def _printable(text: str) -> str:
-    """Return a text in which nothing moves a terminal's cursor: names are whatever somebody wrote into the database."""
+    """Return a text without terminal control characters: names in the database may contain anything."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 

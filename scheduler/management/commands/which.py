@@ -17,7 +17,7 @@ _FILES = (".json", ".yaml", ".yml")
 
 
 class Command(BerthCommand):
-    """Asks the live Assignments in their order, as every answer does."""
+    """Evaluates the live Assignments in their order, as every answer does."""
 
     help = (
         "Say which live Assignment takes a Pod, and why those before it don't. The Pod is the cluster's, or a file's."
@@ -29,7 +29,7 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Find the Pod and its namespace, ask, write."""
+        """Find the Pod and its namespace, evaluate, write."""
         del args
         asked: str = options["pod"]
         try:
