@@ -1,4 +1,4 @@
-"""The app of what happens to Pods."""
+"""The Django app of Decisions and everything about Pods."""
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -13,10 +13,10 @@ class SchedulerConfig(AppConfig):
     verbose_name = "Scheduling"
 
     def ready(self) -> None:
-        """Prepare what each process is to have before it starts threads."""
+        """Prepare the process before it starts threads."""
         widen_stacks()
         if settings.BERTH.role != "command":
-            # Imported here: commands have no /metrics, and start without loading what counts.
+            # Imported here: commands have no /metrics, and start without loading the metrics.
             from scheduler.metrics import PROCESS
 
             PROCESS.labels(settings.BERTH.role).set(1)

@@ -1,4 +1,4 @@
-"""Processes that go behind all others: what a gate or a backtest takes must not be missed by calls of the extender."""
+"""Runs processes at the lowest priority: a gate's or a backtest's processor time must not slow down calls of the extender."""
 
 import contextlib
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from django.conf import settings
 
-# The kernel's lowest.
+# The kernel's lowest priority.
 _NICENESS = 19
 
 
 def run_command(*arguments: str, seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a command of manage.py behind all others, and wait for its end.
+    """Run a command of manage.py at the lowest priority, and wait for its end.
 
     Raises:
         subprocess.TimeoutExpired: it took longer, and was killed.
@@ -31,7 +31,7 @@ def run_command(*arguments: str, seconds: float) -> subprocess.CompletedProcess[
 
 
 def start_behind(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a process behind all others; what it prints is read from its pipes.
+    """Start a process at the lowest priority; its output is read from its pipes.
 
     Raises:
         OSError: it could not be started.
@@ -42,8 +42,8 @@ def start_behind(command: Sequence[str], environment: Mapping[str, str] | None =
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Linux shares a processor between sessions first (autogroups): in one with the extender, what a nice process takes is
-        # charged to both, and the extender waits for whoever is in other sessions.
+        # Linux first divides a processor among sessions (autogroups): in the extender's session, a nice process's time would be
+        # charged to both, and the extender would wait for processes of other sessions.
         start_new_session=True,
     )
     _put_behind(running.pid)
@@ -51,8 +51,8 @@ def start_behind(command: Sequence[str], environment: Mapping[str, str] | None =
 
 
 def _put_behind(pid: int) -> None:
-    """Make a process that leads its session the last to get a processor; where the kernel won't, it is as it was."""
-    with contextlib.suppress(OSError):  # it has ended
+    """Set the lowest priority for a process that leads its session; if the kernel refuses, its priority is unchanged."""
+    with contextlib.suppress(OSError):  # the process has ended
         os.setpriority(os.PRIO_PROCESS, pid, _NICENESS)
-    with contextlib.suppress(OSError):  # no autogroups in this kernel; or it has ended
+    with contextlib.suppress(OSError):  # no autogroups in this kernel; or the process has ended
         Path(f"/proc/{pid}/autogroup").write_text(str(_NICENESS))

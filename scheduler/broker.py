@@ -1,4 +1,4 @@
-"""The door to Celery's app, loaded when somebody asks for it: commands that ask for no task start without Celery."""
+"""Loads Celery's app on demand: commands that send no task start without Celery."""
 
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 
 def celery_app() -> "Celery":
-    """Return the app, which is Celery's default from then on."""
+    """Return the app, which becomes Celery's default."""
     app: Celery = import_string(settings.CELERY_APP)
     return app

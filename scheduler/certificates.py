@@ -1,7 +1,7 @@
-"""What stands in X.509 certificates: who a peer is, and until when a certificate holds. Reads bytes, touches no file.
+"""Reads X.509 certificates: a peer's names, and expiry. Works on bytes, touches no file.
 
-A peer's certificate comes as `ssl.SSLSocket.getpeercert()` gives it: verified, decoded by OpenSSL. Files are read here,
-because Python's ssl gives no decoded form of a certificate of one's own.
+A peer's certificate comes from `ssl.SSLSocket.getpeercert()`: verified, and decoded by OpenSSL. The certificates of files are
+parsed here, because Python's ssl doesn't decode a certificate of one's own.
 """
 
 import re
@@ -22,23 +22,23 @@ _LAST_YEAR_OF_UTC_TIME = 2049
 
 
 class CertificateError(ValueError):
-    """Bytes that are no certificate. The message holds nothing of them."""
+    """The bytes are no certificate. The message contains none of them."""
 
 
 def names_in(peer: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names that a verified peer goes by: common names and DNS, URI and e-mail alternative names."""
+    """Return the names of a verified peer: common names and DNS, URI and e-mail alternative names."""
     common = {value for part in peer.get("subject", ()) for kind, value in part if kind == "commonName"}
     alternative = {value for kind, value in peer.get("subjectAltName", ()) if kind in _SAN_KINDS}
     return frozenset(common | alternative)
 
 
 def peer_expires_at(peer: Mapping[str, Any]) -> float:
-    """Return the time, in seconds since 1970, until which a verified peer's certificate holds."""
+    """Return the time, in seconds since 1970, at which a verified peer's certificate expires."""
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
 
 
 def is_for_clients(der: bytes) -> bool:
-    """Return whether a verified peer's certificate says that it is for clients; OpenSSL takes one that says nothing, too."""
+    """Return whether a verified peer's certificate is for clients; OpenSSL accepts one without that extension, too."""
     (_, certificate), *_ = _elements(der)
     (_, to_be_signed), *_ = _elements(certificate)
     for kind, content in _elements(to_be_signed):
@@ -70,7 +70,7 @@ def expires_at(pem: bytes) -> float:
 
 
 def _not_after(der: bytes) -> float:
-    """Walk to TBSCertificate.validity.notAfter (RFC 5280 4.1)."""
+    """Return TBSCertificate.validity.notAfter (RFC 5280 4.1)."""
     (_, certificate), *_ = _elements(der)
     (_, to_be_signed), *_ = _elements(certificate)
     fields = [found for found in _elements(to_be_signed) if found[0] != _VERSION]
@@ -85,7 +85,7 @@ def _not_after(der: bytes) -> float:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Iterate over tag and content of each element that stands in `der`, one after the other."""
+    """Iterate over tag and content of each consecutive element in `der`."""
     at = 0
     while at < len(der):
         tag, length, at = der[at], der[at + 1], at + 2

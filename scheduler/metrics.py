@@ -1,4 +1,4 @@
-"""What Berth counts and measures for Prometheus. Label values come from small fixed sets or from published names."""
+"""Berth's metrics for Prometheus. Label values come from small fixed sets or from published names."""
 
 from collections.abc import Iterable
 
@@ -103,6 +103,6 @@ BINDER_EVENTS_DROPPED = Counter("berth_binder_events_dropped", "Events about Pod
 
 
 def show_misses_of(rule_sets: Iterable[str]) -> None:
-    """Show the misses of rule sets from 0 on: Prometheus sees no rise in a counter that begins above it, and an alert waits for one."""
+    """Export the misses of rule sets from 0 on: Prometheus sees no increase in a counter that begins above 0, and an alert needs it."""
     for name in rule_sets:
         DEADLINE_MISSES.labels(name)

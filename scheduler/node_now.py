@@ -1,4 +1,4 @@
-"""A node as it is now: how full it is, what keeps Pods away, and which live rule sets name its labels."""
+"""The present state of a node: its use, what keeps Pods away, and which live rule sets name its labels."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ _LABEL = re.compile(r"""labels\.\??(\w+)|labels\[\??["']([^"']+)["']|["']([^"']+
 
 
 class NodeNowError(Exception):
-    """It can't be said how the node is now; the message says why."""
+    """The node's state can't be determined; the message says why."""
 
 
 class Use(msgspec.Struct, frozen=True):
-    """How much of a resource the Pods on a node ask for; `percent` of what there is, None where there is nothing."""
+    """The requests of a node's Pods for a resource; `percent` of its allocatable amount, None if that is zero."""
 
     name: str
     requested: str
@@ -46,7 +46,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `keeps_away` are sentences, the worst first."""
+    """The node's state. `keeps_away` are sentences, the worst first."""
 
     pods: int
     keeps_away: list[str]
@@ -59,10 +59,10 @@ class _Pods(msgspec.Struct):
 
 
 def node_now(client: Client, name: str) -> NodeNow:
-    """Return how a node is now.
+    """Return the present state of a node.
 
     Raises:
-        NodeNowError: there is none, or the API server can't be asked.
+        NodeNowError: the node doesn't exist, or the API server can't be queried.
     """
     if not is_name(name):
         message = f"{name} is no node's name"
@@ -86,7 +86,7 @@ def node_now(client: Client, name: str) -> NodeNow:
 
 
 def labels_named(labels: Mapping[str, str], live: Iterable[RuleSet]) -> list[Label]:
-    """Return labels, those first that rules name: in an expression, or as an argument of a built-in. Pure."""
+    """Return labels, first those whose keys rules name: in an expression, or as an argument of a built-in. Pure."""
     found: dict[str, list[str]] = {key: [] for key in labels}
     for rule_set in live:
         rules = (*rule_set.spec.filters, *rule_set.spec.scores)
@@ -97,7 +97,7 @@ def labels_named(labels: Mapping[str, str], live: Iterable[RuleSet]) -> list[Lab
 
 
 def _named(rule: Rule) -> Iterator[str]:
-    """Iterate over what may be the key of a label in a rule."""
+    """Iterate over the strings in a rule that may be a label's key."""
     if not rule.expression:
         yield from _TEXT.findall(msgspec.json.encode(rule.arguments).decode())
     for match in _LABEL.finditer(rule.expression):

@@ -1,4 +1,4 @@
-"""Previews: what a draft of a rule set makes of one Pod, node by node, beside what is live of it; and the test that keeps it."""
+"""Previews: the results of a draft of a rule set for one Pod, node by node, beside the live version's; and a test made from them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ from scheduler.decisions.time_limit import SECONDS, TimeLimit
 from scheduler.scenario import Rules
 
 _ASK_SECONDS = 5.0
-# Of the page that names Pods that wait.
+# The most Pods on the page of waiting Pods.
 _MOST_PENDING = 200
-# What a test holds of the cluster.
+# The most nodes and Pods in a test.
 MOST_NODES, MOST_PODS = 8, 50
 _MOST_SAID, _MOST_NAMED = 6, 3
 _NOW = re.compile(r"\bnow\b")
@@ -39,11 +39,11 @@ NOT_IN_IT = "Only the rule set's own rules are asked: what the scheduler itself 
 
 
 class PreviewError(Exception):
-    """It can't be worked out; the message says why, and what to do."""
+    """The preview can't be computed; the message says why, and what to do."""
 
 
 class Side(msgspec.Struct, frozen=True):
-    """What the rule set comes to by one document of it. `name` says which one, in words."""
+    """The results of one version of the rule set. `name` is the version in words."""
 
     name: str
     version: int
@@ -51,15 +51,15 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What a draft makes of a Pod, and what is live makes of it; None where nothing of the rule set is live.
+    """The results of a draft for a Pod, and those of the live version; None if no version is live.
 
     Attributes:
         pod: namespace/name.
-        sentences: what was found, the most important first.
-        both: nodes that both sides treat alike share a row.
-        test: as of a document: this Pod, a few of the nodes, and what the draft says of them; empty when time was up.
-        notes: what the test leaves out, in sentences.
-        why: what each rule of the draft says of the node that was asked about.
+        sentences: the findings, the most important first.
+        both: the results by groups of nodes that both sides treat alike.
+        test: as in a document: this Pod, a few of the nodes, and the draft's results for them; empty when time was up.
+        notes: what the test omits, in sentences.
+        why: the result of each rule of the draft for the requested node.
     """
 
     pod: str
@@ -86,10 +86,10 @@ class _List(msgspec.Struct):
 
 
 def pending_pods(client: Client) -> list[str]:
-    """Return the Pods of the cluster that have no node yet, by namespace/name; at most so many that a page can offer them.
+    """Return the Pods of the cluster without a node, by namespace/name; at most as many as a page can offer.
 
     Raises:
-        PreviewError: the API server is away, or refuses.
+        PreviewError: the API server is unavailable, or refuses.
     """
     query = {"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": str(_MOST_PENDING)}
     try:
@@ -102,10 +102,10 @@ def pending_pods(client: Client) -> list[str]:
 
 
 def pod_of_decision(key: str) -> dict[str, Any]:
-    """Return the Pod that a Decision was about, as Kubernetes JSON.
+    """Return a Decision's Pod, as Kubernetes JSON.
 
     Raises:
-        PreviewError: the Decision isn't there (any more), or can't be read.
+        PreviewError: the Decision doesn't exist (any more), or can't be read.
     """
     row = recorded().filter(pk=key).first()
     if row is None:
@@ -122,20 +122,20 @@ def pod_of_decision(key: str) -> dict[str, Any]:
 def preview(
     json: Mapping[str, Any], name: str, rules: Rules, snapshot: Snapshot, at: datetime | None = None, *, why: str = ""
 ) -> Preview:
-    """Return what the draft of a rule set in a Change makes of a Pod, and what is live makes of it.
+    """Return the results of a Change's draft of a rule set for a Pod, and those of the live version.
 
-    One that runs is tried as it would be made anew: without its node, and not counted there itself.
+    A running Pod is tried as if it were created again: without its node, and not counted there itself.
 
     Args:
         json: the Pod.
         name: the rule set's.
-        rules: what is live, and what the Change would make of it.
+        rules: the live rules, and those with the Change.
         snapshot: the cluster.
-        at: the moment that rules see; now where it isn't given.
-        why: a node, of which each rule is asked; empty for none.
+        at: the time that rules see; by default now.
+        why: a node for which each rule's result is returned; empty for none.
 
     Raises:
-        PreviewError: it is no Pod, or there is no such rule set.
+        PreviewError: the JSON is no Pod, or the rule set doesn't exist.
     """
     now = at or datetime.now(UTC)
     if fault := not_a_pod(json):
@@ -154,7 +154,7 @@ def preview(
     draft = _side(by, drafted, name, pod, snapshot, now, limit)
     live = None
     if rules.drafted and name in rules.live.rule_sets:
-        # On a branch of its own: columns that one side reads are that side's.
+        # On a branch of its own: each side has the columns that it reads.
         live = _side("what is live", rules.live, name, pod, snapshot.branched({}), now, limit)
     both = side_by_side(draft.judged, live.judged if live else None)
     given = _given(drafted, name, pod, snapshot, now)
@@ -176,12 +176,12 @@ def preview(
 def _without_node(json: Mapping[str, Any]) -> dict[str, Any]:
     spec = json.get("spec")
     if not isinstance(spec, dict):
-        return dict(json)  # which may be no Pod
+        return dict(json)  # it may be no Pod
     return {**json, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
 
 
 def _without(snapshot: Snapshot, pod: Pod) -> Snapshot:
-    """Return the Snapshot in which a Pod is on no node."""
+    """Return the Snapshot with a Pod on no node."""
     row = snapshot.table.placed().row_of(pod.uid) if pod.uid else NOWHERE
     if row == NOWHERE:
         return snapshot
@@ -190,7 +190,7 @@ def _without(snapshot: Snapshot, pod: Pod) -> Snapshot:
 
 
 def _why(node: str, revision: CompiledRevision, name: str, cycle: Cycle) -> list[str]:
-    """Return what each rule of the draft says of one node, and what would have it say otherwise."""
+    """Return the result of each rule of the draft for one node, and what would change the result."""
     rule_set = _given(revision, name, cycle.pod, cycle.snapshot, cycle.now) or revision.rule_sets[name]
     try:
         return [each.sentence for each in explain_node(rule_set, cycle, node).rules]
@@ -218,7 +218,7 @@ def _side(
 def _given(
     revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime
 ) -> CompiledRuleSet | None:
-    """Return the rule set as the Pod's Assignment gives it, or would if nothing were out of force; None where none gives it this one."""
+    """Return the rule set by the Pod's Assignment, as if nothing were suspended; None if no Assignment chooses this one."""
     chosen = revision.choose(pod, snapshot, now).enforced
     if chosen is None or chosen[0].rule_set != name:
         chosen = _would_give(revision, name, pod, snapshot, now)
@@ -228,7 +228,7 @@ def _given(
 def _would_give(
     revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime
 ) -> tuple[Assignment, CompiledRuleSet] | None:
-    """Return what would give the Pod a rule set if nothing of it were out of force; None where nothing is, or nothing would."""
+    """Return the rule set that the Pod would get if nothing were suspended; None if nothing is, or none would be chosen."""
     if not revision.choose(pod, snapshot, now).suspended_by:
         return None
     whole = msgspec.structs.replace(revision.revision, pauses=[], exemptions=[])
@@ -237,7 +237,7 @@ def _would_give(
 
 
 def _who_gets_it(revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime) -> list[str]:
-    """Return which Assignment gives the Pod a rule set, and what Pauses and Exemptions leave out of what is shown."""
+    """Return which Assignment chooses the rule set for the Pod, and what Pauses and Exemptions exclude from the results."""
     choice = revision.choose(pod, snapshot, now)
     would = _would_give(revision, name, pod, snapshot, now)
     tried = f"{name} is tried on it all the same{f', as Assignment {would[0].name} would give it' if would else ''}"
@@ -318,9 +318,9 @@ def _test(
     both: Sequence[Both],
     limit: TimeLimit,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a test of a few nodes, at least one of each group as far as there is room, with what the rules say of these alone; none when time is up.
+    """Return a test of a few nodes, if possible one of each group, with the results for these alone; empty when time is up.
 
-    Tests run with the rule set's own params and all of its rules; `given` is what the Pod's Assignment makes of it.
+    Tests run with the rule set's own params and all of its rules; `given` is the rule set by the Pod's Assignment.
     """
     sample = _sampled(rule_set, pod, snapshot, both)
     labels = dict(snapshot.namespace_labels(pod.namespace))
@@ -343,7 +343,7 @@ def _test(
 
 
 class _Sample(NamedTuple):
-    """What a test holds of the cluster: nodes with as many of their Pods as there is room for, and the Pod itself."""
+    """The contents of a test: nodes with as many of their Pods as there is room for, and the Pod itself."""
 
     infos: Sequence[NodeInfo]
     nodes: Sequence[dict[str, Any]]
@@ -360,7 +360,7 @@ def _sampled(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, both: Sequ
 
 
 def _expected(answer: Answer) -> dict[str, Any]:
-    """Return what a test expects by an answer."""
+    """Return a test's expectations from an answer."""
     expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
     expect |= {"best": answer.best} if answer.best else {}
     reasons = {name: status.reason for name, status in answer.refused()}
@@ -368,7 +368,7 @@ def _expected(answer: Answer) -> dict[str, Any]:
 
 
 def _said_otherwise(answer: Answer, as_given: Answer) -> list[str]:
-    """Return of which nodes the rule set says something else than what the Pod's Assignment makes of it."""
+    """Return the nodes for which the rule set alone has another result than by the Pod's Assignment."""
     others = set(answer.feasible) ^ set(as_given.feasible)
     if answer.best != as_given.best:
         others |= {answer.best, as_given.best} - {""}
@@ -403,7 +403,7 @@ def _left_out(sample: _Sample, feasible: set[str], whole: set[str]) -> list[str]
 
 
 def _chosen(both: Sequence[Both]) -> list[str]:
-    """Return the nodes of a test: the winners, then one of each group, what differs first."""
+    """Return the nodes of a test: the best ones, then one of each group, different results first."""
     winners = [each.nodes[0] for each in both if each.draft.best or (each.live is not None and each.live.best)]
     return list(dict.fromkeys([*winners, *(each.nodes[0] for each in both)]))[:MOST_NODES]
 
@@ -421,12 +421,12 @@ def _mentions(name: re.Pattern[str], rule_set: CompiledRuleSet) -> bool:
 
 _NOISE = ("managedFields", "resourceVersion", "uid", "generation", "selfLink", "generateName")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# Of a container: what no rule decides by, and what may be secret.
+# Members of a container that no rule reads, and that may be secret.
 _OF_CONTAINERS = (
     *("env", "envFrom", "command", "args", "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe"),
     *("lifecycle", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"),
 )
-# Of a node's status: what no rule decides by, besides images, which are many.
+# Members of a node's status that no rule reads, besides images, which are many.
 _OF_STATUS = ("images", "addresses", "daemonEndpoints", "volumesInUse", "volumesAttached")
 _TOKENS = "kube-api-access-"
 
@@ -462,7 +462,7 @@ def _slim_node(json: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _placed(pod: Pod, info: NodeInfo) -> dict[str, Any]:
-    """Write a Pod on a node with what rules count of it: labels, and what it asks for."""
+    """Return a Pod on a node as JSON with the parts that rules count: labels, and requests."""
     asked = {
         name: f"{amount}m" if name == CPU else str(amount) for name, amount in pod.requests.amounts.items() if amount
     }

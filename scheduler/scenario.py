@@ -1,4 +1,4 @@
-"""Scenarios: where Pods of a template would land, by what is live and by what a Change would make live, side by side."""
+"""Scenarios: where Pods of a template would land, by the live rules and by those of a Change, side by side."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -38,18 +38,18 @@ logger = logging.getLogger("berth.scenario")
 _ASK_SECONDS = 5.0
 _DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
 _LONGEST_NUMBER = 19
-# What has no node yet.
+# Pods without a node.
 _WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
 MOST_PODS = 5000
-# A scheduler that wasn't heard of for so long ended, and the next one begins with the first node.
+# A scheduler without heartbeat for this long has ended, and the next one begins with the first node.
 _SILENT = timedelta(seconds=60)
-# So many of the newest Decisions are looked through for one that gave a node.
+# The most of the newest Decisions that are searched for one that allowed a node.
 _LOOKED_THROUGH = 1000
-# As long as a page and REST work one out.
+# The time limit of a scenario for a page and REST.
 SECONDS = 60.0
 _TEMPLATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job")
 _HASH = "pod-template-hash"
-# What the API server sets of a spec that leaves it out.
+# The API server's defaults for members that a spec omits.
 _SET: Mapping[str, Any] = {
     "dnsPolicy": "ClusterFirst",
     "enableServiceLinks": True,
@@ -69,13 +69,13 @@ NOT_MODELLED = (
 
 
 class ScenarioError(Exception):
-    """It can't be worked out; the message says why, and what to do."""
+    """The scenario can't be computed; the message says why, and what to do."""
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """What Pods are made of: the JSON of one, and what they are called after. `running` of them have a node already.
+    """The template of Pods: the JSON of one, and a prefix for names. `running` of them have a node already.
 
-    One that `is_pod` makes a single Pod under its own name: rules may go by it.
+    With `is_pod` it is for a single Pod under its own name, which rules may read.
     """
 
     name: str
@@ -84,17 +84,17 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     is_pod: bool = False
 
     def pods(self, number: int) -> list[Pod]:
-        """Make so many.
+        """Make this many Pods.
 
         Raises:
-            ScenarioError: they would be no Pods.
+            ScenarioError: they would be no valid Pods.
         """
         try:
             pods = [Pod.from_json(self._json(index, number)) for index in range(1, number + 1)]
         except ObjectError as error:
             message = f"the template makes no Pod: {error}"
             raise ScenarioError(message) from error
-        # The API server refuses it; counted, it would make room on its node.
+        # The API server refuses negative requests; counted, they would make room on a node.
         for name, amount in pods[0].requests.amounts.items() if pods else ():
             if amount < 0:
                 message = f"the template makes no Pod: it requests less than nothing of {name}"
@@ -109,9 +109,9 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What becomes of the Pods by what is live, and by what a Change would make live; None where no Change is asked about.
+    """Where the Pods land by the live rules, and by those of a Change; None without a Change.
 
-    `unknown` are the kinds of objects that rules read, and a recorded Snapshot doesn't have.
+    `unknown` are the kinds of objects that rules read, and that a recorded Snapshot lacks.
     """
 
     pods: int
@@ -125,7 +125,7 @@ class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def sentences(self) -> list[str]:
-        """What was found, for people."""
+        """The findings, for people."""
         sides = [("what is live", self.live)]
         if self.drafted is not None:
             sides.append((f"Change {self.change}", self.drafted))
@@ -150,7 +150,7 @@ def _sentences(name: str, placed: Placed) -> list[str]:
 
 
 def _by(placed: Placed) -> str:
-    """Return which rule set decides, or of several which decides how many."""
+    """Return the rule set that decides; if there are several, how many Pods each decides."""
     names = {name: f"rule set {name}" if name else "the default set" for name in placed.decided}
     if len(names) == 1:
         return names[placed.rule_set]
@@ -165,7 +165,7 @@ def _th(number: int) -> str:
 
 
 def template_of(document: object) -> Template:
-    """Return the template in a manifest: of a Pod, or of something that makes Pods.
+    """Return the template in a manifest: of a Pod, or of a workload.
 
     Raises:
         ScenarioError: there is none.
@@ -186,7 +186,7 @@ def template_of(document: object) -> Template:
     template = _member(_member(document, "spec"), "template")
     owner, labels = {"kind": kind, "name": name}, {}
     if kind == "Deployment":
-        # It makes its Pods by a ReplicaSet, which is called after a hash that the Pods are labelled with.
+        # A Deployment makes its Pods by a ReplicaSet, which is named after a hash that is also a label of the Pods.
         owner, labels = {"kind": "ReplicaSet", "name": f"{name}-scenario"}, {_HASH: "scenario"}
     uid = str(metadata.get("uid") or "scenario")
     return _template(name, namespace, template, labels, {"apiVersion": "apps/v1", "uid": uid, **owner})
@@ -239,10 +239,10 @@ def _labels(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_made(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a spec with what the API server fills in of new Pods, not of templates, as far as rules go by it.
+    """Return a spec with the API server's defaults for new Pods (not for templates), as far as rules read them.
 
-    What is no spec stays as it is. Source: k8s.io/kubernetes v1.36.3 pkg/apis/core/v1/defaults.go (SetDefaults_Pod) and
-    pkg/registry/core/pod/strategy.go (mutatePodAffinity); of templates in manifests also what it sets of both (SetDefaults_PodSpec).
+    An invalid spec is returned unchanged. Source: k8s.io/kubernetes v1.36.3 pkg/apis/core/v1/defaults.go (SetDefaults_Pod) and
+    pkg/registry/core/pod/strategy.go (mutatePodAffinity); for templates in manifests also its defaults for both (SetDefaults_PodSpec).
     """
     given = {name: value for name, value in spec.items() if name not in _SET or value not in (None, "")}
     found = {**_SET, **given}
@@ -271,20 +271,20 @@ def _set(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mapped(found: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return a list with its objects changed."""
+    """Return a list with a function applied to its objects."""
     if not isinstance(found, list):
         return found
     return [change(each) if isinstance(each, dict) else each for each in found]
 
 
 def _container(container: dict[str, Any]) -> dict[str, Any]:
-    """Return a container with requests made of its limits where there are none."""
+    """Return a container with its limits as the default of its requests."""
     resources = container.get("resources")
     if not isinstance(resources, dict) or not isinstance(resources.get("limits"), dict):
         return container
     requests = resources.get("requests") or {}
     if not isinstance(requests, dict):
-        return container  # which makes no Pod
+        return container  # it makes no valid Pod
     requests = {**resources["limits"], **requests}
     return {**container, "resources": {**resources, "requests": requests}}
 
@@ -300,7 +300,7 @@ def _with_host_ports(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_pod(resources: dict[str, Any], containers: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return a Pod's own resources with requests made of its limits, but for what its containers ask for themselves."""
+    """Return a Pod's own resources with limits as the default of requests, except for those that its containers request themselves."""
     limits, requests = resources.get("limits"), resources.get("requests") or {}
     if not isinstance(limits, dict) or not isinstance(requests, dict):
         return resources
@@ -311,7 +311,7 @@ def _of_pod(resources: dict[str, Any], containers: Iterable[dict[str, Any]]) -> 
 
 
 def _with_keys(terms: Any, labels: Mapping[str, str]) -> Any:
-    """Return one kind of affinity with matchLabelKeys and mismatchLabelKeys in its terms' selectors."""
+    """Return one kind of affinity with matchLabelKeys and mismatchLabelKeys merged into its terms' selectors."""
     if not isinstance(terms, dict):
         return terms
     found = dict(terms)
@@ -329,7 +329,7 @@ def _preferred(preference: dict[str, Any], labels: Mapping[str, str]) -> dict[st
 def _with_own_labels(term: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
     selector = term.get("labelSelector")
     if not isinstance(selector, dict):
-        return term  # which selects no Pod
+        return term  # it selects no Pod
     more = [
         {"key": key, "operator": operator, "values": [labels[key]]}
         for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
@@ -377,10 +377,10 @@ class _Pods(msgspec.Struct):
 
 
 def template_of_deployment(client: Client, named: str) -> Template:
-    """Return the template of a Deployment of the cluster, as its current ReplicaSet has it, and how many of its Pods have a node.
+    """Return the template of a Deployment in the cluster, from its current ReplicaSet, with the number of its Pods on nodes.
 
     Raises:
-        ScenarioError: there is none, or it can't be asked for.
+        ScenarioError: the Deployment doesn't exist, or can't be read.
     """
     namespace, _, name = named.rpartition("/")
     namespace = namespace or "default"
@@ -412,7 +412,7 @@ def template_of_deployment(client: Client, named: str) -> Template:
 
 
 def _age(found: _Workload) -> tuple[int, str, str]:
-    """Return by what the current one of a Deployment's ReplicaSets is the last: one that it was rolled back to is older."""
+    """Return the sort key by which a Deployment's current ReplicaSet is the last: after a rollback it is an older one."""
     metadata = found.metadata
     revision = (metadata.annotations or {}).get(_DEPLOYMENT_REVISION, "")
     number = int(revision) if revision.isdecimal() and len(revision) <= _LONGEST_NUMBER else 0
@@ -427,7 +427,7 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
     """Return a Pod of the cluster, by namespace/name, as Kubernetes JSON.
 
     Raises:
-        ScenarioError: there is none, or it can't be asked for.
+        ScenarioError: the Pod doesn't exist, or can't be read.
     """
     namespace, _, name = named.rpartition("/")
     namespace = namespace or "default"
@@ -443,7 +443,7 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
 
 
 def connect() -> Client:
-    """Return a client of the cluster that is scheduled."""
+    """Return a client of the scheduled cluster."""
     return Client.connect(settings.BERTH.kubeconfig)
 
 
@@ -451,7 +451,7 @@ def live_snapshot(client: Client, reads: frozenset[str]) -> Snapshot:
     """Return the cluster as it is now, with these kinds of objects.
 
     Raises:
-        ScenarioError: the API server is away, or refuses.
+        ScenarioError: the API server is unavailable, or refuses.
     """
     builder = SnapshotBuilder()
     try:
@@ -471,10 +471,10 @@ def _added(found: Mapping[str, T]) -> Sequence[Seen[T]]:
 
 
 def recorded_snapshot(named: str) -> tuple[Snapshot, datetime]:
-    """Return what a recorded Decision was made on, and when.
+    """Return the Snapshot and the time of a recorded Decision.
 
     Raises:
-        ScenarioError: it isn't there (any more).
+        ScenarioError: the Decision doesn't exist (any more).
     """
     try:
         decision = Decision.objects.filter(pk=named).first()
@@ -491,7 +491,7 @@ def recorded_snapshot(named: str) -> tuple[Snapshot, datetime]:
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What decides: what is live, and the same with a Change in place."""
+    """The deciding rules: the live ones, and the same with a Change applied."""
 
     live: CompiledRevision
     drafted: CompiledRevision | None = None
@@ -504,10 +504,10 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def rules_of(change: int | None) -> Rules:
-    """Return the rules: what is live, and what a Change would make of it.
+    """Return the live rules, and those with a Change.
 
     Raises:
-        ScenarioError: there is no such Change, or its documents have faults.
+        ScenarioError: the Change doesn't exist, or its documents have faults.
     """
     before = publishing.current_revision()
     live = CompiledRevision(before)
@@ -534,18 +534,18 @@ def work_out(
     *,
     limit: TimeLimit | None = None,
 ) -> Scenario:
-    """Return where the Pods would land; of a template with Pods that are there already, as many as are missing.
+    """Return where the Pods would land; for a template with running Pods, only the missing ones are placed.
 
     Args:
-        template: what they are made of.
-        number: how many there are to be in all.
-        rules: what decides.
+        template: the Pods' template.
+        number: the total number of Pods.
+        rules: the deciding rules.
         snapshot: the cluster.
-        at: the moment that rules see; now where it isn't given.
-        limit: how long it may take; None for as long as it takes.
+        at: the time that rules see; by default now.
+        limit: the time limit; None for no limit.
 
     Raises:
-        ScenarioError: there are too many, or none, or time is up.
+        ScenarioError: there are too many Pods, or none, or time is up.
     """
     missing = number - template.running
     if not 0 < missing <= MOST_PODS:
@@ -563,7 +563,7 @@ def work_out(
             give_way=give_way,
         )
         live = place(rules.live, snapshot)
-        # Each side on a branch of its own: what one places isn't there for the other.
+        # Each side on a branch of its own, so that its placements don't affect the other.
         branch = snapshot.branched({})
         drafted = place(rules.drafted, branch) if rules.drafted else None
     except DeadlineError as error:
@@ -582,18 +582,18 @@ def work_out(
 
 
 def _stands_at(now: datetime) -> str:
-    """Return the node that Berth's own scheduler picked last, as it says itself: of equal nodes it goes on behind it. "" for none.
+    """Return the node that Berth's own scheduler reports to have picked last: among equal nodes it continues behind it. "" for none.
 
-    Not as recorded: after a restart it begins with the first one again, and Decisions come later than what it says.
+    By its heartbeat, not by Decisions: after a restart it begins with the first node again, and Decisions are stored later.
     """
     leading = BinderState.objects.filter(leads=True, heartbeat_at__gt=now - _SILENT).first()
     return leading.last_node if leading else ""
 
 
 def _picked_last(before: datetime) -> str:
-    """Return the node that it picked last before a moment, as far as is recorded."""
+    """Return the recorded node that it picked last before a time."""
     newest = Decision.objects.filter(verb="schedule", mode="enforce", at__lt=before).order_by("-at", "-sequence")
-    # None of what can't be placed is looked through: of one Pod there may be any number.
+    # Decisions without an allowed node are skipped: one Pod may have any number of them.
     heads = newest.values_list("pk", "feasible")[:_LOOKED_THROUGH]
     found = next((key for key, feasible in heads if feasible), None)
     decision = Decision.objects.filter(pk=found).first() if found else None
@@ -607,7 +607,7 @@ def _picked_last(before: datetime) -> str:
 
 
 def _out_of_bounds(number: int, running: int) -> str:
-    """Return why so many Pods aren't placed."""
+    """Return why this number of Pods can't be placed."""
     bounds = f"ask for {running + 1:,} to {running + MOST_PODS:,}"
     refused = f"{counted(number, 'Pod')} can't be placed"
     if not running:

@@ -1,4 +1,4 @@
-"""Which Pods of the cluster an Assignment would take as it is typed, and which one takes each of them now."""
+"""Which Pods of the cluster an Assignment in a form would take, and which Assignment takes each of them now."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +20,12 @@ from scheduler.cluster.kinds import NAMESPACES
 from scheduler.cluster.listing import list_all
 from scheduler.cluster.waiting import whole_pods
 
-# Pods that are named of each Assignment.
+# The most Pods that are named for each Assignment.
 _NAMED = 5
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Pods that one Assignment takes now ("" for none), and the first of their names."""
+    """Pods that one Assignment takes now ("" for none), and some of their names."""
 
     before: str
     pods: int
@@ -33,7 +33,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Takes(msgspec.Struct, frozen=True):
-    """How many Pods were looked at, those that it would take, and how many that it takes now it would leave."""
+    """The number of examined Pods, the groups that it would take, and the number of its present Pods that it would lose."""
 
     looked_at: int
     groups: list[Group]
@@ -41,19 +41,19 @@ class Takes(msgspec.Struct, frozen=True):
 
     @property
     def pods(self) -> int:
-        """How many it would take."""
+        """The number of Pods that it would take."""
         return sum(each.pods for each in self.groups)
 
 
 def takes(name: str, before: Revision, after: Revision, pods: Iterable[tuple[Pod, Labels]], now: datetime) -> Takes:
-    """Return which Pods an Assignment would take, by the Assignment that takes each now. Pure.
+    """Return which Pods an Assignment would take, grouped by the Assignment that takes each now. Pure.
 
     Args:
-        name: of the Assignment.
-        before: what is live.
-        after: what would be.
-        pods: all Pods, each with the labels of its namespace; those that ended are passed over.
-        now: the moment; Pauses end.
+        name: the Assignment's.
+        before: the live Revision.
+        after: the Revision with the form's Assignment.
+        pods: all Pods, each with the labels of its namespace; ended ones are skipped.
+        now: the current time; Pauses end.
     """
     was, will = _taker(before, now), _taker(after, now)
     counted: Counter[str] = Counter()
@@ -74,7 +74,7 @@ def takes(name: str, before: Revision, after: Revision, pods: Iterable[tuple[Pod
 
 
 def _taker(revision: Revision, now: datetime) -> Callable[[Pod, Labels], str]:
-    """Return what says which Assignment takes a Pod for its answer: shadows take none; "" where none does."""
+    """Return a function that returns the Assignment that takes a Pod for its answer: shadows take none; "" if none does."""
     filed = FiledAssignments(publishing.asked_in_order(revision.assignments), lambda: None)
     suspensions = Suspensions(revision.pauses, revision.exemptions)
 
@@ -92,10 +92,10 @@ def _taker(revision: Revision, now: datetime) -> Callable[[Pod, Labels], str]:
 
 
 def takes_of_cluster(name: str, before: Revision, after: Revision) -> Takes:
-    """Return which Pods of the cluster, as it is now, an Assignment would take.
+    """Return which Pods of the cluster, in its present state, an Assignment would take.
 
     Raises:
-        APIError: the API server is away, or refuses.
+        APIError: the API server is unavailable, or refuses.
     """
     client = Client.connect(settings.BERTH.kubeconfig)
     labels = {key: found.metadata.labels or {} for key, found in list_all(client, NAMESPACES).items()}
@@ -110,7 +110,7 @@ def _pods(client: Client, labels: Mapping[str, Labels]) -> Iterable[tuple[Pod, L
 
 
 def warnings_of(assignment: Assignment, revision: Revision, now: datetime) -> list[str]:
-    """Return what stands in an Assignment's way by what it says alone, in sentences: those before it that hide it, equal orders."""
+    """Return what prevents an Assignment from taking Pods, by its text alone, in sentences: Assignments that hide it, equal orders."""
     paused = paused_assignments(revision.pauses, now)
     beside = [*(each for each in revision.assignments if each.name != assignment.name), assignment]
     found = [each.sentence(paused) for each in conflicts(beside, {assignment.name}) if each.kind != "same order"]

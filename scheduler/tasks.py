@@ -32,7 +32,7 @@ from scheduler.priority_classes.reconcile import look_after_priority_classes as 
 from scheduler.requeue.requeuer import requeue_waiting_pods
 from scheduler.webhooks.queue import deliver
 
-# Whose tasks these are, also in a process that only asks for one.
+# The app of these tasks, also in a process that only sends them.
 celery_app()
 
 logger = get_task_logger(__name__)
@@ -49,85 +49,85 @@ def ingest() -> None:
 
 @shared_task
 def find_outcomes() -> None:
-    """Find where Pods went whose outcome nobody recorded."""
+    """Find the outcomes of Pods that nobody recorded."""
     find_open_outcomes()
 
 
 @shared_task
 def note_missing() -> None:
-    """Keep a gap for Decisions whose process is gone before they were stored."""
+    """Record a gap for Decisions whose process ended before they were stored."""
     note_missing_decisions(database_now())
 
 
 @shared_task
 def requeue() -> None:
-    """Make waiting Pods be tried again that a new Revision, time, or labels of their Namespace may let pass."""
+    """Requeue waiting Pods that a new Revision, time, or labels of their Namespace may let pass."""
     requeue_waiting_pods()
 
 
 @shared_task
 def follow_pending() -> None:
-    """Keep in mind which Pods have no node, and what holds them."""
+    """Keep the rows of Pods without a node, and what holds them."""
     follow()
 
 
 @shared_task
 def look_after_priority_classes() -> None:
-    """Bring the cluster's PriorityClasses in line with the Revision, when a look is due."""
+    """Bring the cluster's PriorityClasses in line with the Revision, if a look is due."""
     look_after()
 
 
 @shared_task
 def run_gates() -> None:
-    """Run the gate of the Change that waits longest for it."""
+    """Run the gate of the Change that has waited longest."""
     run_waiting()
 
 
 @shared_task
 def run_backtests() -> None:
-    """Take part in the backtest that waits longest."""
+    """Take part in the backtest that has waited longest."""
     run_waiting_backtests()
 
 
 @shared_task
 def run_evidence() -> None:
-    """Write the archive of evidence that waits longest."""
+    """Write the archive of evidence that has waited longest."""
     run_waiting_evidence()
 
 
 @shared_task
 def run_verifications() -> None:
-    """Go on with the verification of the ledger that somebody asked for."""
+    """Continue the requested verification of the ledger."""
     run_waiting_verifications()
 
 
 @shared_task
 def run_canary(*, number: str) -> None:
-    """Carry out the canary that somebody asked for."""
+    """Carry out the requested canary."""
     carry_out(UUID(number))
 
 
 @shared_task
 def announce_exemptions() -> None:
-    """Announce in the log which Exemptions end soon."""
+    """Log which Exemptions end soon."""
     announce(datetime.now(UTC))
 
 
 @shared_task
 def append_events() -> None:
-    """Log the AuditEvents that the ledger doesn't have yet."""
+    """Append the AuditEvents that the ledger doesn't have yet."""
     append_to_ledger(datetime.now(UTC))
 
 
 @shared_task
 def sign_checkpoints() -> None:
-    """Sign how far the ledger goes, and say so outside the database."""
+    """Sign checkpoints of the ledger, and copy them outside the database."""
     sign_ledger(datetime.now(UTC))
 
 
 @shared_task
 def publish_scheduled() -> None:
-    """Publish the Changes whose time has come, and take back those that expired."""
+    """Publish the Changes whose time has come, and take back expired ones."""
     for said in publish_due(now=datetime.now(UTC)):
         logger.info("%s", said)
 
@@ -140,7 +140,7 @@ def make_partitions() -> None:
 
 @shared_task
 def prune_history() -> None:
-    """Prune what the settings don't keep any longer. A clock that is ahead must cost no history: the earlier one counts."""
+    """Prune what is older than the settings allow. Of two clocks the earlier one counts, so that a fast clock deletes no history."""
     now = min(datetime.now(UTC), database_now())
     prune_notices(now)
     prune(retention(), now)
@@ -148,23 +148,23 @@ def prune_history() -> None:
 
 @shared_task
 def note_acts() -> None:
-    """Make the Notices of what people did."""
+    """Make the Notices of acts."""
     make_notices_of_acts(datetime.now(UTC))
 
 
 @shared_task
 def note_conditions() -> None:
-    """Make the Notices of what began to hold: drift, lost Decisions, shadows that diverge, what ends soon."""
+    """Make the Notices of conditions that began: drift, lost Decisions, diverging shadows, approaching ends."""
     make_notices_of_conditions(datetime.now(UTC))
 
 
 @shared_task
 def deliver_notices() -> None:
-    """Send to webhooks what is due."""
+    """Send due deliveries to webhooks."""
     deliver()
 
 
 @shared_task
 def sample_storage() -> None:
-    """Weigh the history, once an hour."""
+    """Measure the history's size, once an hour."""
     sample(datetime.now(UTC))

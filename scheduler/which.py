@@ -1,4 +1,4 @@
-"""Which Assignment takes a Pod: of the cluster, or one that isn't there yet. What the page, REST and the command have alike."""
+"""Which Assignment takes a Pod, in the cluster or from a document: for the page, REST and the command."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ class _Namespace(msgspec.Struct):
 
 
 class AskedError(Exception):
-    """The Pod can't be had; the message says why, and what to do."""
+    """The Pod can't be read; the message says why, and what to do."""
 
 
 class UnknownPodError(AskedError):
@@ -37,17 +37,17 @@ class UnknownPodError(AskedError):
 
 
 class ClusterAwayError(AskedError):
-    """The API server can't be asked, or refuses."""
+    """The API server can't be queried, or refuses."""
 
 
 def which_of_cluster(named: str) -> Which:
-    """Return which Assignment takes a Pod of the cluster, as it is now.
+    """Return which Assignment takes a Pod of the cluster, in its present state.
 
     Args:
         named: name, or namespace/name.
 
     Raises:
-        AskedError: the Pod can't be had.
+        AskedError: the Pod can't be read.
     """
     namespace, _, name = named.rpartition("/")
     namespace = namespace or _DEFAULT_NAMESPACE
@@ -70,14 +70,14 @@ def which_of_cluster(named: str) -> Which:
 
 
 def which_of_document(document: Any, namespace_labels: Mapping[str, str] | None = None) -> Which:
-    """Return which Assignment takes a Pod of Kubernetes JSON; it needn't be in the cluster.
+    """Return which Assignment takes a Pod in Kubernetes JSON; it needn't be in the cluster.
 
     Args:
         document: the Pod.
         namespace_labels: of its namespace.
 
     Raises:
-        AskedError: it is no Pod.
+        AskedError: the document is no Pod.
     """
     if fault := not_a_pod(document):
         raise AskedError(fault)
