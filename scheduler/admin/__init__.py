@@ -1,4 +1,4 @@
-"""The pages of what happened to Pods."""
+"""The pages of Pods, Decisions and processes."""
 
 from scheduler.admin import (
     assignments,

@@ -34,10 +34,10 @@ admin.site.unregister(Assignment)
 
 
 class _UsedChangeList(AssignmentChangeList):
-    """A list whose rows know when they last took a Pod, and which share of today's."""
+    """A list whose rows have the time at which they last took a Pod, and their share of today's Pods."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Ask for all of a page at once."""
+        """Query for all rows of a page at once."""
         super().get_results(request)
         now = timezone.now()
         names = [row.name for row in self.result_list]
@@ -81,7 +81,7 @@ def _warnings(row: Assignment) -> list[str]:
 
 
 def _label(form: Any, name: str) -> str:
-    """Return what a field is called on the page; faults of no field are the whole form's."""
+    """Return a field's label on the page; faults without a field are the whole form's."""
     return form[name].label if name in form.fields else "the form"
 
 
@@ -93,7 +93,7 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
     value = read_assignment(compiler.assignment_document(form.instance))
     live, chosen = publishing.current_revision(), form.chosen()
     edits = publishing.edits_of(chosen) if chosen else []
-    # A shadow takes none; what it would take if it were enforced is what is asked.
+    # A shadow takes no Pods; the page shows what it would take if it were enforced.
     context["is_shadow"] = value.mode == "shadow"
     enforced = msgspec.structs.replace(value, mode="enforce") if context["is_shadow"] else value
     try:
@@ -117,7 +117,7 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
 
 
 def _shown(group: Group) -> dict[str, Any]:
-    """Return a group with ways to its Assignment and to the Pods that it names."""
+    """Return a group with links to its Assignment and to the Pods that it names."""
     return {
         "group": group,
         "url": assignment_url(group.before) if group.before else "",
@@ -127,17 +127,17 @@ def _shown(group: Group) -> dict[str, Any]:
 
 @admin.register(Assignment)
 class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
-    """The pages of Assignments, with what became of them."""
+    """The pages of Assignments, with the Pods that they took."""
 
     list_display = (*AssignmentAdmin.list_display, "share", "last_taken")
     actions_list = ("ask_which", "to_order")
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
-        """Use the list that knows open edits, who stands in whose way, and what takes Pods."""
+        """Return the list with open edits, hiding Assignments, and Pods taken."""
         return _UsedChangeList
 
     def get_urls(self) -> list[URLPattern]:
-        """Add what a form would take, of a new one and of one that is there."""
+        """Add the pages that show what a form would take, for new and existing Assignments."""
         view = self.admin_site.admin_view(require_POST(self.takes))
         return [
             path("takes/", view, name="policies_assignment_takes_new"),
@@ -146,7 +146,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         ]
 
     def takes(self, request: HttpRequest, number: int | None = None) -> HttpResponse:
-        """Show which Pods of the cluster the Assignment would take as it is typed, and which takes them now. Writes nothing."""
+        """Show which Pods of the cluster the form's Assignment would take, and which Assignment takes them now. Writes nothing."""
         row = get_object_or_404(Assignment, pk=number) if number is not None else None
         may = self.has_change_permission(request, row) if row else self.has_add_permission(request)
         if not may:
@@ -161,7 +161,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Ask below the form what it takes, where it can be edited."""
+        """Add a button below an editable form that shows what the Assignment would take."""
         row = context.get("original")
         may = self.has_change_permission(request, row) if row else self.has_add_permission(request)
         if may:
@@ -171,23 +171,23 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
 
     @action(description="Which one takes this Pod?", url_path="which", icon="help")
     def ask_which(self, request: HttpRequest) -> HttpResponse:
-        """Go to the page that asks."""
+        """Redirect to the page that shows which Assignment takes a Pod."""
         del request
         return HttpResponseRedirect(reverse("which"))
 
     @action(description="Change their order", permissions=["change"], url_path="to-order", icon="swap_vert")
     def to_order(self, request: HttpRequest) -> HttpResponse:
-        """Go to the page of the order."""
+        """Redirect to the page of the order."""
         del request
         return HttpResponseRedirect(reverse("admin:policies_assignment_order"))
 
     @display(description="Pods today")
     def share(self, row: Assignment) -> str:
-        """Return the share that it took of the Pods that were asked about since midnight UTC, or by the newest Decisions."""
+        """Return its share of the Pods since midnight UTC, or in the newest Decisions."""
         return str(getattr(row, "share", "none"))
 
     @display(description="Last took a Pod", label={"idle": "warning", "in use": "success", "none": "info"})
     def last_taken(self, row: Assignment) -> tuple[str, str]:
-        """Return how long ago, with a warning where that is long."""
+        """Return how long ago it took a Pod, with a warning if that is long ago."""
         found: tuple[str, str] = getattr(row, "taken", ("none", "not yet"))
         return found

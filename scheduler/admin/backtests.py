@@ -1,4 +1,4 @@
-"""The pages of backtests: start one, see how far it is and what it found, cancel it, take its list along."""
+"""The pages of backtests: start one, see its progress and findings, cancel it, download its list."""
 
 import csv
 import hashlib
@@ -53,7 +53,7 @@ _MOST_SHOWN = 200
 
 
 class BacktestForm(forms.Form):
-    """What is asked about, and over which Decisions."""
+    """The rules of a backtest, and its Decisions."""
 
     target = forms.CharField(
         label="Change, or rule set",
@@ -83,7 +83,7 @@ class BacktestForm(forms.Form):
     )  # fmt: skip
 
     def span(self) -> Span:
-        """Return which Decisions are asked about."""
+        """Return the selected Decisions."""
         given = self.cleaned_data
 
         def names(field: str) -> list[str]:
@@ -101,7 +101,7 @@ class BacktestForm(forms.Form):
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """List the newest backtests, of all or of one Change, and offer to start one."""
+    """List the newest backtests, of all or of one Change, with a form to start one."""
     found = Backtest.objects.select_related("change")
     number = request.GET.get("change", "")
     change = Change.objects.filter(pk=number).first() if number.isdecimal() and len(number) < len(str(2**31)) else None
@@ -128,7 +128,7 @@ def _list(request: HttpRequest, found: Any, form: BacktestForm, change: Change |
 @permission_required([SEE, RUN], raise_exception=True)
 @require_POST
 def start(request: HttpRequest) -> HttpResponse:
-    """Ask for one, and go where it is shown."""
+    """Request a backtest, and redirect to its page."""
     form = BacktestForm(request.POST)
     if form.is_valid():
         try:
@@ -145,7 +145,7 @@ def start(request: HttpRequest) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def detail(request: HttpRequest, number: int) -> HttpResponse:
-    """Show how far one is, and what it found."""
+    """Show a backtest's progress and findings."""
     row = get_object_or_404(Backtest.objects.select_related("change"), pk=number)
     context = {
         **admin.site.each_context(request),
@@ -162,7 +162,7 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def progress(request: HttpRequest, number: int) -> HttpResponse:
-    """Show the same, and nothing else of the page."""
+    """Show a backtest's progress and findings, as a fragment."""
     row = get_object_or_404(Backtest.objects.select_related("change"), pk=number)
     return TemplateResponse(request, "scheduler/backtest_result.html", _shown(request, row))
 
@@ -171,7 +171,7 @@ def progress(request: HttpRequest, number: int) -> HttpResponse:
 @permission_required([SEE, RUN], raise_exception=True)
 @require_POST
 def cancel(request: HttpRequest, number: int) -> HttpResponse:
-    """End one."""
+    """Cancel a backtest."""
     row = get_object_or_404(Backtest, pk=number)
     try:
         done = cancel_backtest(backtest=row, by=person(request))
@@ -201,7 +201,7 @@ class Group(msgspec.Struct, frozen=True):
     """Pods that differ in one way."""
 
     title: str
-    # Each with the page of its Pod, and what the sentence says of it.
+    # Each with its Pod's URL and its sentence.
     lines: Sequence[tuple[Line, str, str]]
     more: int
 
@@ -224,7 +224,7 @@ def _shown(request: HttpRequest, row: Backtest) -> dict[str, Any]:
 
 
 def result_digest(row: Backtest) -> str:
-    """Return what names the result: the same question over the same Decisions gives the same."""
+    """Return the digest that identifies the result: equal rules over equal Decisions have the same."""
     return hashlib.sha256(bytes(row.result)).hexdigest() if row.result else ""
 
 
@@ -294,7 +294,7 @@ def _row(row: Backtest) -> dict[str, Any]:
 
 
 def change_panel(change: Change, _: HttpRequest) -> SafeString:
-    """Return the way to the backtests and scenarios of a Change, and what the newest found."""
+    """Return the links to a Change's backtests and scenarios, and the newest findings."""
     newest = Backtest.objects.filter(change=change).first()
     query = QueryDict(mutable=True)
     query["change"] = str(change.pk)

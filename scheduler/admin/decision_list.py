@@ -1,4 +1,4 @@
-"""The list of Decisions: what narrows it stands in the URL, and as chips that can be taken away."""
+"""The list of Decisions: its filters are in the URL, and on the page as chips that can be removed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,23 +18,23 @@ from scheduler.decisions.replica import history_behind
 from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, parse_search
 from scheduler.models import Decision
 
-# Beside the filters: that the list follows what comes, that only its rows are asked for, and by what it is grouped.
+# Parameters beside the filters: whether the list updates itself, whether only its rows are requested, and the grouping.
 _OURS = ("live", "rows", "group")
 _TIMES = {"span": "time", "from": "from", "to": "to"}
-# Those of links, and what others say better, are no field of their own; they show as chips.
+# Filters that only links use, or that others replace, have no form field; they show as chips.
 _WITHOUT_FIELD = ("pod_uid", "pod_name", "refused", "process", "divergence", "best", "placed_on")
 _HIDDEN = {*_WITHOUT_FIELD, "span", "group"}
 _BADLY_ASKED = 400
 
 
 def list_page(request: HttpRequest, lost: str) -> HttpResponse:
-    """Show Decisions, newest first; or of a list that follows, its rows alone.
+    """Show Decisions, newest first; for an update of a live list, only its rows.
 
     Args:
         request: with the filters.
-        lost: what is said of lost Decisions.
+        lost: the sentence about lost Decisions.
     """
-    # Times that were typed beside a span take its place.
+    # Typed times override a span.
     asks_when = request.GET.get("from") or request.GET.get("to")
     query: QueryDict = without(request.GET, "span") if asks_when else request.GET
     asked = request.GET.dict()
@@ -69,7 +69,7 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
 
 
 def _look(asked: dict[str, str], way: str) -> tuple[Search, Page, list[Group], Mapping[str, str]]:
-    """Return what is asked for, what was found of it, its groups where it is to be grouped, and what can't be looked for."""
+    """Return the search, its page, the groups if it is grouped, and the faults of invalid parameters."""
     try:
         search = parse_search(asked, timezone.now(), also=_OURS)
         groups, page = groups_of(search, way) if way else ([], search.page())
@@ -79,7 +79,7 @@ def _look(asked: dict[str, str], way: str) -> tuple[Search, Page, list[Group], M
 
 
 def _above(query: QueryDict, search: Search, faults: Mapping[str, str]) -> dict[str, Any]:
-    """Return what stands above the rows: what narrows them, spans of time, ways to group, and whether the list follows."""
+    """Return the context above the rows: filters, spans of time, groupings, and whether the list updates itself."""
     way = query.get("group", "")
     return {
         "narrowing": Narrowing(
@@ -109,7 +109,7 @@ def _above(query: QueryDict, search: Search, faults: Mapping[str, str]) -> dict[
 
 
 def _groups(groups: list[Group], query: QueryDict) -> list[dict[str, Any]]:
-    """Return what the page shows of each group: its name, its own page where it is a thing, and the list of its Decisions."""
+    """Return each group for the page: its name, its own page if it has one, and the list of its Decisions."""
     return [{"group": each, "url": _with(query, group="", **each.narrows), **_named(each)} for each in groups]
 
 
@@ -138,7 +138,7 @@ def _with(query: QueryDict, **values: object) -> str:
 
 
 def _by_name(query: QueryDict, search: Search) -> str:
-    """Return where the Pod of exactly the name is found that is looked for as a part of one; an index leads there."""
+    """Return the URL that searches for exactly the Pod's name in place of a part of it; an index serves that."""
     namespace, _slash, name = search.values.get("q", "").strip().rpartition("/")
     wanted = {"pod_name": name} | ({"pod_namespace": namespace} if namespace else {})
     return _with(without(query, "q"), **wanted) if name else ""

@@ -1,4 +1,4 @@
-"""The page of a Decision: explained in sentences, as a matrix, node by node, beside another one, and decided anew."""
+"""The page of a Decision: explained in sentences, as a matrix, node by node, beside another one, and replayed."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
 SEE = "scheduler.view_decision"
-# Groups of nodes, and names, that a page shows.
+# The most groups of nodes, and names, on a page.
 _ROWS, _NAMES = 50, 200
 _MOST_SENTENCES = 60
 _EVERY_ROW = 1_000_000
@@ -48,9 +48,9 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
     """Show a Decision.
 
     Args:
-        request: whose query filters the matrix (`rule`, `reason`, `least`, `columns`, `p`) and asks about a node (`why`).
+        request: its query filters the matrix (`rule`, `reason`, `least`, `columns`, `p`) and selects a node (`why`).
         row: the Decision.
-        replayed: what deciding it anew came to, if that was asked for.
+        replayed: the result of a replay, if requested.
     """
     read, body, fault = _read(row)
     matrix = matrix_of(read.answer, best=row.best, placed=row.placed_on, most=_EVERY_ROW)
@@ -96,7 +96,7 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
 @permission_required(SEE, raise_exception=True)
 @require_POST
 def replay_page(request: HttpRequest, key: UUID) -> HttpResponse:
-    """Decide a Decision anew and say whether the answer is the same. Nothing is written."""
+    """Replay a Decision and show whether the answer is the same. Nothing is written."""
     row = get_object_or_404(recorded(), pk=key)
     replayed: dict[str, Any]
     try:
@@ -117,7 +117,7 @@ def replay_page(request: HttpRequest, key: UUID) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def remedies(request: HttpRequest, key: UUID) -> HttpResponse:
-    """Show what would let a Decision's Pod run: a piece of its page, of its Pod's and of the Pods that wait."""
+    """Show what would let a Decision's Pod run: a fragment of its page, of its Pod's page and of the list of waiting Pods."""
     row = get_object_or_404(recorded(), pk=key)
     found = remedies_of(row)
     nearest = [(name, node_url(name), decision_url(row.pk, name)) for name in found.nearest]
@@ -129,7 +129,7 @@ def remedies(request: HttpRequest, key: UUID) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def raw(request: HttpRequest, key: UUID) -> HttpResponse:
-    """Show a Decision's body as JSON: a piece of its page, or by itself."""
+    """Show a Decision's body as JSON: a fragment of its page, or a page of its own."""
     row = get_object_or_404(recorded(), pk=key)
     try:
         text = json.dumps(body_of(row), indent=1, ensure_ascii=False)
@@ -142,7 +142,7 @@ def raw(request: HttpRequest, key: UUID) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def nodes(request: HttpRequest, key: UUID) -> HttpResponse:
-    """Show the names of the nodes that every rule treated as it did one of them, in pages."""
+    """Show the names of the nodes that every rule treated like a given one, in pages."""
     row = get_object_or_404(recorded(), pk=key)
     read, _, _ = _read(row)
     asked = request.GET.get("node", "")
@@ -178,7 +178,7 @@ def _names_page(request: HttpRequest, names: Sequence[str], more: dict[str, Any]
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
-    """Show two Decisions beside each other: an answer and its shadow, or two attempts. What differs comes first."""
+    """Show two Decisions beside each other: an answer and its shadow, or two attempts. Differences come first."""
     rows = [get_object_or_404(recorded(), pk=each) for each in (key, other)]
     groups = compared(*(_read(row)[0].answer for row in rows))
     if "node" in request.GET:
@@ -197,7 +197,7 @@ def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
 
 
 def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair]) -> HttpResponse:
-    """Show the names of the nodes of which two Decisions said what they said of one of them."""
+    """Show the names of the nodes that two Decisions treated like a given one."""
     pair = next((each for each in groups if request.GET["node"] in each.nodes), None)
     names = pair.nodes if pair else []
     sides = (("Left", pair.first), ("Right", pair.second)) if pair else ()
@@ -211,7 +211,7 @@ def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair
 
 
 def _read(row: Decision) -> tuple[Read, dict[str, Any], str]:
-    """Return what the body says, in both forms, and what is wrong with one that can't be read."""
+    """Return the body in both forms, and the fault of one that can't be read."""
     try:
         read, body = read_both(row)
     except ValueError as error:
@@ -220,7 +220,7 @@ def _read(row: Decision) -> tuple[Read, dict[str, Any], str]:
 
 
 def _sentences(row: Decision, body: dict[str, Any]) -> dict[str, Any]:
-    """Return explain's sentences: those that say no first, the others behind them."""
+    """Return explain's sentences: refusals first, the others after them."""
     said = sentences_of(row, body)
     refusing = [each.sentence for each in said if each.kind == "filter" and each.reason]
     others = [each.sentence for each in said if not (each.kind == "filter" and each.reason)]
@@ -232,7 +232,7 @@ def _sentences(row: Decision, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
-    """Return what every rule said of one node, and what would have it say otherwise."""
+    """Return the result of every rule for one node, and what would change it."""
     try:
         found = explain_decision(row, node)
     except ValueError as error:
@@ -250,13 +250,13 @@ def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
 
 
 def _may_be_helped(row: Decision) -> bool:
-    """Whether somebody asks what would let the Pod run: of a placed one only where this answer left it no node."""
+    """Return whether the page offers remedies: for a placed Pod only if this answer left it no node."""
     refuses = row.verb in OPENING and row.mode == "enforce" and row.feasible < row.nodes
     return refuses and not (row.placed_on and row.feasible)
 
 
 def _ties(matrix: Matrix) -> str:
-    """Return which nodes were as good as the best one; "" where none was."""
+    """Return which nodes tied with the best one; "" if none did."""
     best = next((each for each in matrix.rows if each.best), None)
     if best is None or not best.total:
         return ""
@@ -267,7 +267,7 @@ def _ties(matrix: Matrix) -> str:
 
 
 def _matrix(query: QueryDict, row: Decision, matrix: Matrix) -> dict[str, Any]:
-    """Return the rows of the matrix that are asked for, and its columns: those where all nodes pass are folded."""
+    """Return the requested rows of the matrix, and its columns: those in which all nodes pass are folded."""
     rule, reason, least = (query.get(name, "") for name in ("rule", "reason", "least"))
     found = [each for each in matrix.rows if _fits(each, matrix, rule, reason, least)]
     unfolds = query.get("columns") == "all"
@@ -315,7 +315,7 @@ def _fits(each: Row, matrix: Matrix, rule: str, reason: str, least: str) -> bool
 
 
 def _folded(matrix: Matrix) -> set[int]:
-    """Return the columns of filters that let every node pass that they were asked about."""
+    """Return the columns of filters that let every evaluated node pass."""
     return {
         index
         for index in range(len(matrix.filters))
@@ -369,7 +369,7 @@ def answer_of(row: Decision) -> str:
 
 
 def outcome_of(row: Decision) -> str:
-    """Return where a Pod ended up."""
+    """Return the final node or outcome of a Pod."""
     if not row.placed_on:
         return (
             f"the Pod is gone, and nobody saw it on a node; found {row.placed_at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""The pages of Decisions, and of those that were lost or could not be read."""
+"""The pages of Decisions, and of lost or unreadable ones."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class DecisionAdmin(ReadOnlyAdmin):
     """The pages of Decisions."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
-        """Read from where the history is read."""
+        """Return the rows from the history's database."""
         del request
         return recorded()
 
@@ -54,7 +54,7 @@ class DecisionGapAdmin(ReadOnlyAdmin):
 
     @display(description="Numbers")
     def numbers(self, row: DecisionGap) -> str:
-        """Return the numbers that are missing."""
+        """Return the missing numbers."""
         return f"{row.first} to {row.last}"
 
 
@@ -69,7 +69,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     empty_text = "A record that is damaged, or that the database refuses, is kept here as it came."
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Leave the bytes in the database."""
+        """Return the rows without their bytes."""
         return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
 
     @display(description="When", ordering="at")
@@ -79,12 +79,12 @@ class DeadLetterAdmin(ReadOnlyAdmin):
 
     @display(description="Bytes")
     def size(self, row: Any) -> int:
-        """Return how much there is of it."""
+        """Return its size."""
         return int(row.bytes)
 
 
 def lost_sentence() -> str:
-    """Return how many Decisions are lost, and how many missing; empty when none is."""
+    """Return how many Decisions are lost, and how many missing; empty if none is."""
     gone = absent()
     number = sum(gone)
     if not number:

@@ -1,4 +1,4 @@
-"""The doctor's pages: the wiring with its canary, the configuration to copy, and the lint of one that is there."""
+"""The doctor's pages: the wiring with its canary, the configuration to copy, and the lint of an existing one."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ from scheduler.tasks import run_canary
 SEE, RUN = "scheduler.view_caller", "scheduler.run_canary"
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
 _VERB_MARKS = {"seen": ("✓", "ok"), "missing": ("✗", "error"), "not asked": ("·", "unknown")}
-# How a Pod's question goes: from kube-scheduler to the rules, and its Decision into the history.
+# The path of a call: from kube-scheduler to the rules, and of its Decision into the history.
 _ORDER = (
     "kube-scheduler", "configuration", "certificate", "extender", "API server", "Snapshot", "database", "tables",
     "schema", "Revision", "Changes", "Pauses", "Assignments", "Redis", "beat", "history", "Decisions", "ledger", "Storage", "PriorityClasses", "disk",
@@ -41,7 +41,7 @@ _ORDER = (
 
 _SHOWN_RUNS = 5
 
-# Where there is more to see of a part.
+# Pages with details of a part.
 _PAGES = {
     "configuration": "doctor_lint", "extender": "admin:scheduler_process_changelist",
     "Revision": "admin:policies_revision_changelist", "Changes": "admin:policies_change_changelist", "Pauses": "pauses",
@@ -54,7 +54,7 @@ _PAGES = {
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def wiring(request: HttpRequest) -> HttpResponse:
-    """Show each part with its last proof, who calls, and the canary."""
+    """Show each part with its last proof, the callers, and the canary."""
     found = check(quick=True)
     runs = [_run(row) for row in CanaryRun.objects.all()[:_SHOWN_RUNS]]
     context = {
@@ -75,7 +75,7 @@ def wiring(request: HttpRequest) -> HttpResponse:
 @permission_required(RUN, raise_exception=True)
 @require_POST
 def canary(request: HttpRequest) -> HttpResponse:
-    """Ask for a canary, and go back to where it is shown."""
+    """Request a canary, and redirect to its result."""
     form = CanaryForm(request.POST)
     if form.is_valid():
         _ask(request, form)
@@ -116,7 +116,7 @@ def configuration(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(SEE, raise_exception=True)
 def lint_page(request: HttpRequest) -> HttpResponse:
-    """Lint a configuration. What is pasted is neither kept nor logged: it may hold keys."""
+    """Lint a configuration. The pasted text is neither kept nor logged: it may contain keys."""
     form = LintForm(request.POST or None, initial={"text": _configured()})
     context: dict[str, Any] = {"form": form}
     if request.method == "POST" and form.is_valid():
@@ -127,7 +127,7 @@ def lint_page(request: HttpRequest) -> HttpResponse:
 
 
 def _configured() -> str:
-    """Return kube-scheduler's file where Berth knows it and it holds no secret of its own; else nothing."""
+    """Return kube-scheduler's file if Berth knows it and it contains no secrets; else an empty text."""
     try:
         text = (
             Path(settings.BERTH.scheduler_config).read_text(encoding="utf-8") if settings.BERTH.scheduler_config else ""
@@ -160,7 +160,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _calls(found: Mapping[str, list[LastCall]]) -> list[tuple[str, list[tuple[LastCall, str]]]]:
-    """Return who called last with each verb, with the page of the process that answered, where it still reports."""
+    """Return the last callers of each verb, with the page of the process that answered, if it still reports."""
     there = set(Process.objects.values_list("pk", flat=True))
     page = "admin:scheduler_process_change"
     return [
@@ -184,7 +184,7 @@ def _findings(findings: list[Finding]) -> dict[str, Any]:
 
 
 def _run(row: CanaryRun) -> dict[str, Any]:
-    """Return a run as the page shows it."""
+    """Return a run for the page."""
     is_done = row.state == CanaryRun.State.DONE
     age = datetime.now(UTC) - row.asked_at
     verbs = [

@@ -1,4 +1,4 @@
-"""Pages that take documents in and give them out: YAML as `apply` and `export` have it, and the classic Policy."""
+"""Pages that import and export documents: YAML for `apply` and from `export`, and the classic Policy."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ _TEXT = "line"
 
 
 class ImportForm(forms.Form):
-    """Documents as text, and the Change that they make. The server takes no files: a script reads one into the field."""
+    """Documents as text, and a title for their Change. The server accepts no files: a script reads one into the field."""
 
     text = forms.CharField(
         label="Documents",
@@ -55,7 +55,7 @@ class ImportForm(forms.Form):
     )
 
     def take_in(self, by: Any) -> Applied | None:
-        """Open a Change with the documents; None with what is wrong above the form."""
+        """Open a Change with the documents; return None if there are faults, which are shown above the form."""
         try:
             documents = read_files(objects=made) if (made := self._imported()) else self._read()
             return apply(documents, Wish(title=self.cleaned_data["title"]), by=by)
@@ -71,7 +71,7 @@ class ImportForm(forms.Form):
         return read_files([(_TEXT, self.cleaned_data["text"])])
 
     def _imported(self) -> list[dict[str, Any]]:
-        """Return the documents that a file of kube-scheduler's makes; nothing for other documents."""
+        """Return the documents made from a file of kube-scheduler's; an empty list for other documents."""
         found = checking.read_documents(self.cleaned_data["text"], _TEXT)
         document = found[0].document if len(found) == 1 else None
         if not isinstance(document, dict) or document.get("kind") not in manifests.KUBE_SCHEDULERS:
@@ -81,7 +81,7 @@ class ImportForm(forms.Form):
 
 
 class ExportForm(forms.Form):
-    """What is taken along, and how it is written."""
+    """The objects to export, and their format."""
 
     what = forms.ChoiceField(label="What", required=False, widget=UnfoldAdminSelectWidget)
     form = forms.ChoiceField(
@@ -100,7 +100,7 @@ class ExportForm(forms.Form):
         self.fields["what"].choices = choices  # type: ignore[attr-defined] # as declared
 
     def written(self, by: Any) -> HttpResponse | None:
-        """Return the file; None with what stands against it above the form."""
+        """Return the file; None if there are faults, which are shown above the form."""
         name, form = self.cleaned_data["what"], self.cleaned_data["form"]
         policy = ""
         if form == "policy":
@@ -132,7 +132,7 @@ class ExportForm(forms.Form):
 @admin.site.admin_view
 @permission_required(IMPORT, raise_exception=True)
 def take_in(request: HttpRequest) -> HttpResponse:
-    """Ask for documents, and open a Change with them. Nothing is live by it."""
+    """Show the import form, and open a Change with its documents. Nothing goes live."""
     form = ImportForm(request.POST or None)
     made = form.take_in(person(request)) if form.is_bound and form.is_valid() else None
     if made is None:
@@ -152,7 +152,7 @@ def take_in(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(EXPORT, raise_exception=True)
 def give_out(request: HttpRequest) -> HttpResponse:
-    """Ask what is wanted, and send it as a file; the audit trail says who took it."""
+    """Show the export form, and send the file; the audit trail records who exported it."""
     form = ExportForm(request.POST or None, initial={"what": request.GET.get("rule_set", "")})
     if form.is_bound and form.is_valid() and (sent := form.written(person(request))):
         return sent

@@ -1,4 +1,4 @@
-"""The page of evidence: ask for an archive, see how far it is, take it along."""
+"""The page of evidence: request an archive, see its progress, download it."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,7 +37,7 @@ def _moment(label: str, help_text: str) -> forms.DateTimeField:
 
 
 class CaseForm(forms.Form):
-    """Of which time and which case."""
+    """The period and the case."""
 
     first = _moment("From (UTC)", "Empty: from the first that is kept.")
     until = _moment("Before (UTC)", "Empty: up to now.")
@@ -54,7 +54,7 @@ class CaseForm(forms.Form):
     )
 
     def clean(self) -> dict[str, Any]:
-        """Check that the time has a length."""
+        """Check that the period isn't empty."""
         given = super().clean() or {}
         first, until = given.get("first"), given.get("until")
         if first and until and until <= first:
@@ -62,7 +62,7 @@ class CaseForm(forms.Form):
         return given
 
     def case(self) -> Case:
-        """Return what is asked for."""
+        """Return the requested case."""
         given = self.cleaned_data
         return Case(**{**given, "first": as_utc(given["first"]), "until": as_utc(given["until"])})
 
@@ -71,7 +71,7 @@ class CaseForm(forms.Form):
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """List the newest archives, and offer to ask for one."""
+    """List the newest archives, with a form to request one."""
     known = {name: request.GET.get(name, "")[:253] for name in ("pod_namespace", "pod_name", "pod_uid", "change")}
     return _page(request, CaseForm(initial=known))
 
@@ -80,7 +80,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def rows(request: HttpRequest) -> HttpResponse:
-    """Show the list, and nothing else of the page."""
+    """Show the list as a fragment."""
     return TemplateResponse(request, "scheduler/evidence_rows.html", _shown(request))
 
 
@@ -88,7 +88,7 @@ def rows(request: HttpRequest) -> HttpResponse:
 @permission_required([SEE, EXPORT], raise_exception=True)
 @require_POST
 def start(request: HttpRequest) -> HttpResponse:
-    """Ask for an archive."""
+    """Request an archive."""
     form = CaseForm(request.POST)
     if form.is_valid():
         try:
@@ -105,7 +105,7 @@ def start(request: HttpRequest) -> HttpResponse:
 @permission_required([SEE, EXPORT], raise_exception=True)
 @require_POST
 def download(request: HttpRequest, number: int) -> HttpResponseBase:
-    """Send an archive; the audit trail says who took it."""
+    """Send an archive; the audit trail records who downloaded it."""
     row = get_object_or_404(EvidenceExport, pk=number)
     try:
         pieces = take(row, by=person(request))

@@ -1,4 +1,4 @@
-"""Forms of the doctor's pages, and how moments are read in any form."""
+"""Forms of the doctor's pages, and the parsing of times in any form."""
 
 import re
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ _VERB_CHOICES = [
 
 
 def as_utc(moment: datetime | None) -> datetime | None:
-    """Return a moment as typed: the field has no time zone, and its label says which it is."""
+    """Return a typed time as UTC: the field has no time zone, and its label says UTC."""
     return moment.replace(tzinfo=UTC) if moment else None
 
 
@@ -40,13 +40,13 @@ def _text(label: str, *, help_text: str = "", required: bool = False) -> forms.C
 
 
 class CanaryForm(forms.Form):
-    """Which canary is wanted."""
+    """The requested canary."""
 
     namespace = _text("Namespace", required=True)
     scheduler_name = _text("schedulerName", required=True)
 
     def clean(self) -> dict[str, Any]:
-        """Take names only: they stand in the path of a request."""
+        """Accept only valid names, because they are in the path of a request."""
         cleaned = super().clean() or {}
         for name in ("namespace", "scheduler_name"):
             if name in cleaned and not _NAME.fullmatch(cleaned[name]):
@@ -55,13 +55,13 @@ class CanaryForm(forms.Form):
 
 
 class ManagedField(forms.Field):
-    """Extended resources by commas, each with `:ignored` behind it where kube-scheduler shall not check it."""
+    """Extended resources, separated by commas, each with `:ignored` after it if kube-scheduler shall not check it."""
 
     def to_python(self, value: Any) -> tuple[Managed, ...]:
-        """Read the names.
+        """Parse the names.
 
         Raises:
-            ValidationError: something else stands behind a colon, or they are too many.
+            ValidationError: something else follows a colon, or there are too many names.
         """
         made: list[Managed] = []
         parts = [each.strip() for each in (value or "").split(",") if each.strip()]
@@ -78,7 +78,7 @@ class ManagedField(forms.Field):
 
 
 class AnswersForm(forms.Form):
-    """The answers that a configuration is made from."""
+    """The answers for a configuration."""
 
     url_prefix = _text("Where kube-scheduler reaches Berth", required=True, help_text="https://HOST:PORT, no path")
     verbs = forms.MultipleChoiceField(
@@ -126,7 +126,7 @@ class AnswersForm(forms.Form):
     _SELDOM = ("server_name", "node_cache_capable", "percentage_of_nodes_to_score", "managed_resources", "kubeconfig")
 
     def usual_fields(self) -> list[forms.BoundField]:
-        """Return the fields that everybody looks at."""
+        """Return the fields that everybody needs."""
         return [self[name] for name in self.fields if name not in self._SELDOM]
 
     def seldom_fields(self) -> list[forms.BoundField]:
@@ -134,12 +134,12 @@ class AnswersForm(forms.Form):
         return [self[name] for name in self._SELDOM]
 
     def has_seldom_errors(self) -> bool:
-        """Return whether one of these has to be corrected, and so has to be seen."""
+        """Return whether one of these has an error, so that they have to be shown."""
         return any(self[name].errors for name in self._SELDOM)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Return the answers of who hasn't answered yet."""
+        """Return the initial answers."""
         shown = {name: getattr(_DEFAULTS, name) for name in _DEFAULTS.__struct_fields__}
         return {**shown, "verbs": list(_DEFAULTS.verbs), "managed_resources": ""}
 
@@ -150,7 +150,7 @@ class AnswersForm(forms.Form):
 
 
 class LintForm(forms.Form):
-    """A configuration to look at."""
+    """A configuration to lint."""
 
     text = forms.CharField(
         label="kube-scheduler's configuration",

@@ -1,4 +1,4 @@
-"""Everybody's own inbox: what waits for a review, and what happened to one's Changes and to what one looks after."""
+"""Every user's own inbox: requests for reviews, and news of the user's Changes and objects."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,9 +20,9 @@ from scheduler.notices.table import WORDS, Kind
 _PER_PAGE = 50
 _BADLY_ASKED = 400
 _MOST_AT_ONCE = 200
-# No number of a Notice is larger, in either database.
+# The largest number of a Notice in either database.
 _LARGEST = 2**63 - 1
-# What comes here, for those whose inbox is empty.
+# What appears in the inbox, for users whose inbox is empty.
 _COMES = (
     "Changes that somebody sent to review, if you may approve them, and those that you were asked for by name",
     "your own Changes, once somebody else approved, rejected or published them",
@@ -35,7 +35,7 @@ _COMES = (
 @admin.site.admin_view
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Show somebody's Notices, the newest first."""
+    """Show the user's Notices, the newest first."""
     kind, unread = request.GET.get("kind", ""), request.GET.get("unread") == "1"
     _found, faults = read_parameters({"kind": kind}, {"kind": partial(one_of, list(Kind))}, what="the inbox")
     entries = entries_of(person(request).pk, kind=kind, unread=unread)
@@ -64,7 +64,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @require_POST
 def read(request: HttpRequest) -> HttpResponse:
-    """Mark Notices as read: those that are named, or all up to one."""
+    """Mark Notices as read: the named ones, or all up to one."""
     user, now = person(request).pk, timezone.now()
     until = _number(request.POST.get("until", ""))
     number = mark_all_read(user, until, now) if until else mark_read(user, _numbers(request), now)
@@ -87,7 +87,7 @@ def _numbers(request: HttpRequest) -> Sequence[int]:
 
 
 def _number(text: str) -> int:
-    """Return the number of a Notice; 0 for what is none."""
+    """Return the number of a Notice; 0 for an invalid one."""
     return min(int(text), _LARGEST) if text.isascii() and text.isdecimal() and len(text) < 20 else 0  # noqa: PLR2004 - digits
 
 
@@ -96,12 +96,12 @@ def _words(kind: str) -> str:
 
 
 def _back(request: HttpRequest) -> str:
-    """Return the page that the button stood on, if it was the inbox: never another site."""
+    """Return the page with the button, if it was the inbox: never another site."""
     inbox, asked = reverse("inbox"), request.POST.get("back", "")
     return asked if asked == inbox or asked.startswith(f"{inbox}?") else inbox
 
 
 def newest_unread(request: HttpRequest, most: int) -> list[dict[str, Any]]:
-    """Return the newest Notices that somebody hasn't read, for the first page."""
+    """Return the user's newest unread Notices, for the first page."""
     rows = entries_of(person(request).pk, unread=True)[:most]
     return [{"notice": row.notice, "kind": _words(row.notice.kind)} for row in rows]

@@ -1,4 +1,4 @@
-"""The page of the ledger: how far each log goes, what was signed of it, and the proof of one row."""
+"""The page of the ledger: each log's size, its last checkpoint, and the proof of one row."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,13 +29,13 @@ from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Verifier
 from scheduler.models import Verification
 
-# Who sees archives sees what they are proved by.
+# Users who may see archives may see their proofs.
 SEE, EXPORT = "scheduler.view_evidenceexport", "scheduler.export_evidence"
 _KINDS = {DECISIONS: "Decision", OUTCOMES: "Outcome of a Pod", EVENTS: "Act, of the audit trail"}
 
 
 class RowForm(forms.Form):
-    """Which row is to be proved."""
+    """The row to prove."""
 
     log = forms.ChoiceField(label="What", choices=list(_KINDS.items()), widget=UnfoldAdminSelectWidget())
     key = forms.CharField(
@@ -50,7 +50,7 @@ class RowForm(forms.Form):
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Show how far the ledger goes and what is signed of it; prove one row, or the trees, where that is asked for."""
+    """Show the ledger's size and its checkpoints; prove one row, or the trees, if requested."""
     verifiers, key_fault = _keys()
     is_checked = "check" in request.GET
     found = standings(verifiers, check=is_checked)
@@ -79,7 +79,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_POST
 def verify(request: HttpRequest) -> HttpResponse:
-    """Ask for a verification of all of it. It changes nothing, so whoever sees the ledger may."""
+    """Request a verification of the whole ledger. It changes nothing, so everybody who may see the ledger may request it."""
     try:
         ask(by=person(request), now=timezone.now())
     except UnderWayError:
@@ -91,7 +91,7 @@ def verify(request: HttpRequest) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def verification(request: HttpRequest) -> HttpResponse:
-    """Show how far the last verification is, and nothing else of the page."""
+    """Show the last verification's progress as a fragment."""
     return TemplateResponse(request, "scheduler/verification.html", _verification())
 
 
@@ -120,7 +120,7 @@ def _words_of(found: Signing) -> str:
 
 
 def _signed_panel(revision: Revision, request: HttpRequest) -> SafeString:
-    """Return whether a Revision is signed, and the way to its proof."""
+    """Return whether a Revision is signed, and the link to its proof."""
     change: Change | None = getattr(revision, "change", None)
     found = signings({change.pk: revision.digest}).get(change.pk) if change else None
     proof = f"{reverse('ledger')}?{urlencode({'log': EVENTS, 'key': found.act})}" if found and found.size else ""
@@ -137,7 +137,7 @@ add_panel(Revision, _signed_panel)
 
 
 def _keys() -> tuple[list[Verifier], str]:
-    """Return the public keys that are known here, and why there is none."""
+    """Return the known public keys, and why there is none."""
     try:
         found = known_verifiers()
     except KeyFileError as error:

@@ -1,4 +1,4 @@
-"""Where the pages of Pods, workloads, nodes and rule sets' versions are."""
+"""The URLs of Pods, workloads, nodes and rule sets' versions."""
 
 from urllib.parse import urlencode
 
@@ -8,9 +8,9 @@ from policies.admin.base import decisions_url
 
 
 def pod_url(namespace: str, name: str, uid: str = "", **query: str) -> str:
-    """Return the story of a Pod; of a name that can't stand in a path the list of its Decisions.
+    """Return the URL of a Pod's story; for a name that can't be in a path, of the list of its Decisions.
 
-    Whoever calls Berth says the names, so they may be anything.
+    The names come from the callers of Berth, so they may be anything.
     """
     asked = {"uid": uid, **query} if uid else query
     try:
@@ -21,7 +21,7 @@ def pod_url(namespace: str, name: str, uid: str = "", **query: str) -> str:
 
 
 def node_url(name: str) -> str:
-    """Return the page of a node; of a name that can't stand in a path the list of Decisions about it."""
+    """Return the URL of a node; for a name that can't be in a path, of the list of Decisions about it."""
     try:
         return reverse("node", args=[name])
     except NoReverseMatch:
@@ -29,7 +29,7 @@ def node_url(name: str) -> str:
 
 
 def workload_url(namespace: str, kind: str, name: str) -> str:
-    """Return the page of a workload; of a name that can't stand in a path the list of its Decisions."""
+    """Return the URL of a workload; for a name that can't be in a path, of the list of its Decisions."""
     try:
         return reverse("workload", args=[namespace, kind, name])
     except NoReverseMatch:
@@ -37,13 +37,13 @@ def workload_url(namespace: str, kind: str, name: str) -> str:
 
 
 def decision_url(key: object, node: str = "") -> str:
-    """Return the page of a Decision; with a node, where it says why not that one."""
+    """Return the URL of a Decision; with a node, of its explanation for that node."""
     url = reverse("admin:scheduler_decision_change", args=[key])
     return f"{url}?{urlencode({'why': node})}#why" if node else url
 
 
 def version_url(name: str, number: int) -> str:
-    """Return where the page of a rule set's version is found by its name and number; of an odd name the list of rule sets."""
+    """Return the URL of a rule set's version by name and number; for an odd name, of the list of rule sets."""
     try:
         return reverse("rule_set_version", args=[name, number])
     except NoReverseMatch:
@@ -51,11 +51,11 @@ def version_url(name: str, number: int) -> str:
 
 
 def preview_url(rule_set: str = "", **asked: str) -> str:
-    """Return where a Pod is tried on a draft: one of the cluster (`pod`), or that of a Decision (`decision`)."""
+    """Return the URL that previews a draft for a Pod: one of the cluster (`pod`), or a Decision's (`decision`)."""
     given = {name: value for name, value in {"rule_set": rule_set, **asked}.items() if value}
     return f"{reverse('preview')}?{urlencode(given)}" if given else reverse("preview")
 
 
 def assignment_url(name: str) -> str:
-    """Return where an Assignment is found by its name, also one that isn't live any more."""
+    """Return the URL that finds an Assignment by its name, even if it isn't live any more."""
     return f"{reverse('admin:policies_assignment_changelist')}?{urlencode({'q': name})}"

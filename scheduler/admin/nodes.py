@@ -1,4 +1,4 @@
-"""The page of a node: what it was for Pods, and how it is now."""
+"""The page of a node: its history with Pods, and its present state."""
 
 from django.contrib import admin
 from django.contrib.auth.decorators import permission_required
@@ -20,7 +20,7 @@ from scheduler.scenario import connect
 
 SEE = "scheduler.view_decision"
 _BADLY_ASKED = 400
-# Rule sets that are linked beside a label.
+# The most rule sets that are linked beside a label.
 _MOST_NAMED = 10
 
 
@@ -28,7 +28,7 @@ _MOST_NAMED = 10
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show what a node accepted and refused, and why, and which Pods went there; `span`, `from` and `to` say when."""
+    """Show which Pods a node accepted and refused, why, and which were placed there; `span`, `from` and `to` select the time."""
     faults: dict[str, str] = {}
     search = Search()
     asked = {key: value for key, value in request.GET.dict().items() if key in {"span", "from", "to"}}
@@ -67,7 +67,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def now(request: HttpRequest, name: str) -> HttpResponse:
-    """Show how full a node is now, what keeps Pods away, and which rule sets name its labels: a piece of its page."""
+    """Show a node's present use, what keeps Pods away, and which rule sets name its labels: a fragment of its page."""
     try:
         found = node_now(connect(), name)
     except NodeNowError as error:

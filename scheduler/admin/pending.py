@@ -1,4 +1,4 @@
-"""The page of Pods that no node has, over all schedulers: grouped by what holds them or by whose they are; one group unfolds."""
+"""The page of Pods without a node, of all schedulers: grouped by what holds them or by owner; one group can be expanded."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -40,14 +40,14 @@ from scheduler.pending.listing import (
 from scheduler.pending.waking import MOST, Woken, is_any_to_wake, wake, why_not
 
 SEE, WAKE = "scheduler.view_decision", "scheduler.wake_pod"
-# Filters of the address: what a group is, and what narrows all of it.
+# Filters in the URL: those that identify a group, and those that narrow the whole list.
 _UNFOLDS = ("rule", "reason", "namespace", "owner_kind", "owner_name")
 _NARROWS = ("scheduler_name",)
 _WAYS = {"reason": "by reason", "owner": "by owner"}
 _GROUPS, _PODS = 50, 50
 _BADLY_ASKED = 400
 _LONGEST = 500
-# What isn't said by any scheduler, as the end of "held by".
+# Reasons that no scheduler gives, as the end of "held by".
 _SAID_BY_NOBODY = {
     GATES_LEFT: "scheduling gates that are not taken off",
     NOT_TRIED: "nothing known: no scheduler has tried yet",
@@ -55,7 +55,7 @@ _SAID_BY_NOBODY = {
 
 
 class Says(msgspec.Struct, frozen=True, kw_only=True):
-    """How it stands, in sentences: for the first page too."""
+    """The summary in sentences, also for the first page."""
 
     summary: Summary
     lead: str
@@ -69,7 +69,7 @@ class Says(msgspec.Struct, frozen=True, kw_only=True):
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Show what waits; `by` says how it is grouped, the columns of a group unfold it."""
+    """Show the waiting Pods; `by` selects the grouping, and a group's columns expand it."""
     now = timezone.now()
     asked = _asked(request.GET)
     narrowed = {name: value for name, value in asked.items() if name in _NARROWS}
@@ -134,7 +134,7 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def says_of_pending(now: datetime) -> Says:
-    """Return how many Pods wait, since when, and what holds most of them."""
+    """Return in sentences how many Pods wait, since when, and what holds most of them."""
     summary = summary_of_pending(now)
     return Says(
         summary=summary,
@@ -158,7 +158,7 @@ def _lead(summary: Summary, now: datetime) -> str:
 
 
 def _held(summary: Summary) -> str:
-    """Return what holds most of them, as the end of a sentence whose beginning is a number."""
+    """Return what holds most of them, as the end of a sentence that begins with a number."""
     if summary.most is None:
         return ""
     number = summary.most.pods
@@ -192,7 +192,7 @@ def _of_group(group: Group) -> str:
 
 
 def group_url(row: PendingPod) -> str:
-    """Return where the Pods are that wait for the same."""
+    """Return the URL of the Pods that wait for the same reason."""
     return _url(rule=row.rule, reason=row.reason)
 
 
@@ -201,7 +201,7 @@ def _url(**asked: str) -> str:
 
 
 def _schedulers(by: str, narrowed: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the filters that can be taken away, as chips."""
+    """Return the removable filters, as chips."""
     return [(value, _url(by=by)) for value in narrowed.values()]
 
 
@@ -237,7 +237,7 @@ def _owner(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
 
 
 def _tried(row: Any, tried_at: datetime | None, now: datetime) -> str:
-    """Return when Berth was last asked about Pods of a group; where it isn't known, what is."""
+    """Return when Berth was last asked about Pods of a group; if it isn't known, what else is known."""
     if tried_at is not None:
         return ago((now - tried_at).total_seconds())
     if not row["tried"]:
@@ -274,10 +274,10 @@ def _whose(row: PendingPod) -> str:
 
 
 def _undecided(row: PendingPod) -> str:
-    """Return who tried a Pod last of which there is no Decision."""
+    """Return who last tried a Pod without a Decision."""
     if not row.message or row.condition == GATED:
         return "not yet"
-    # What the API server says of a Pod is there at once; a Decision goes through spool and stream first.
+    # The API server's condition is visible at once; a Decision first passes through spool and stream.
     why = "its Decision is on its way into the history" if _is_ours(row) else "Berth wasn't asked"
     return f"by {_whose(row)}; {why}"
 
@@ -287,7 +287,7 @@ def _is_ours(row: PendingPod) -> bool:
 
 
 def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
-    """Return a Pod as its row of a table, and the head of its own page, say it."""
+    """Return a Pod for its row of a table, and for the head of its own page."""
     row = waiting.row
     return {
         "row": row,
@@ -308,7 +308,7 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
 
 
 def _pages(request: HttpRequest, page: Any) -> dict[str, str]:
-    """Return where the pages beside this one are."""
+    """Return the URLs of the previous and the next page."""
     found = {}
     for name, there, number in (
         ("former", page.has_previous(), page.number - 1),

@@ -1,4 +1,4 @@
-"""The page of a Pod: its story, and what made the difference between two attempts."""
+"""The page of a Pod: its story, and the causes of differences between two attempts."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -31,7 +31,7 @@ from scheduler.pending.telling import told
 SEE = "scheduler.view_decision"
 _MOST_NAMED = 12
 _LONGEST_ERROR = 120
-# Differences that the page looks for by itself: each decides two Snapshots anew.
+# The most differences whose causes the page loads without a click: each decides on two Snapshots again.
 _MOST_LOOKED_FOR = 5
 
 
@@ -39,7 +39,7 @@ _MOST_LOOKED_FOR = 5
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
-    """Show the story of a Pod; of the newest one of that name, unless the URL says which."""
+    """Show the story of a Pod, by default of the newest one of that name."""
     known = told(namespace, name, request.GET.get("uid", ""))
     story, waiting = known.story, _waiting(known.waiting)
     context = {
@@ -78,7 +78,7 @@ def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
-    """Show what made the difference between two answers about a Pod: a piece of its page."""
+    """Show the causes of the difference between two answers about a Pod: a fragment of its page."""
     old, new = get_object_or_404(recorded(), pk=before), get_object_or_404(recorded(), pk=after)
     if (old.pod_namespace, old.pod_name) != (new.pod_namespace, new.pod_name):
         raise Http404
@@ -87,7 +87,7 @@ def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
 
 
 def _waiting(row: PendingPod | None) -> dict[str, Any] | None:
-    """Return what the page shows of a Pod that is Pending; None for one that isn't."""
+    """Return a Pending Pod for the page; None for one that isn't Pending."""
     if row is None:
         return None
     now = timezone.now()
@@ -102,7 +102,7 @@ def _workload(namespace: str, owner: str) -> str:
 
 
 def why_not(decision: str, refusals: list[Refusal]) -> list[dict[str, Any]]:
-    """Return why not which nodes, a sentence for those that one rule refused for one reason."""
+    """Return the refusals in sentences, one for the nodes that one rule refused for one reason."""
     return [
         {
             "refusal": refusal,
@@ -129,7 +129,7 @@ def _answerable(story: Story, held: Any) -> dict[str, Any]:
 
 
 def _pinned(pin: str, story: Story) -> dict[str, Any]:
-    """Return the attempts; where a Decision is pinned, each with where the two stand beside each other."""
+    """Return the attempts; if a Decision is pinned, each with a link that compares the two."""
     attempts = _attempts(story)
     pinned = _key(pin)
     for shown in attempts:
@@ -147,7 +147,7 @@ def _pinned(pin: str, story: Story) -> dict[str, Any]:
 
 
 def _key(text: str) -> str:
-    """Return a Decision's key as it is spelled here; empty for what is none."""
+    """Return a Decision's key in its usual spelling; empty for an invalid one."""
     try:
         return str(UUID(text))
     except ValueError:
@@ -160,7 +160,7 @@ def _attempts(story: Story) -> list[dict[str, Any]]:
 
 
 def _verdict(each: Attempt) -> dict[str, str]:
-    """Return how many nodes passed, with a sign before it."""
+    """Return the number of nodes that passed, with a sign before it."""
     if each.error:
         return {"mark": "!", "kind": "bad", "text": f"no answer: {each.error[:_LONGEST_ERROR]}"}
     mark, kind = ("–", "plain") if not each.nodes else ("✓", "good") if each.feasible else ("✗", "bad")

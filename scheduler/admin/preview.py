@@ -1,4 +1,4 @@
-"""The page of previews: what a draft makes of one Pod, beside what is live of it; and saving that as a test of the draft."""
+"""The page of previews: a draft's results for one Pod, beside the live version's; and saving them as a test of the draft."""
 
 import threading
 from typing import Any
@@ -39,20 +39,20 @@ from scheduler.scenario import ScenarioError, connect, live_snapshot, pod_of_clu
 SEE = "scheduler.view_decision"
 EDIT = "policies.change_rulesetversion"
 _LARGEST = 2**31 - 1
-# Groups of nodes that a page shows.
+# The most groups of nodes on a page.
 _MOST_ROWS = 100
-# Names of a group of nodes that unfold.
+# The most names in an expanded group of nodes.
 _NAMES = 200
 _MOST_DRAFTS = 50
-# A test of more than that isn't kept: it is read by people.
+# The most characters of a test that can be saved: people read it.
 _LONGEST_TEST = 200_000
 
-# It reads the whole cluster: one at a time in a process.
+# A preview reads the whole cluster: one at a time in a process.
 _one_at_a_time = threading.Lock()
 
 
 class PreviewForm(forms.Form):
-    """Whose rules, and which Pod."""
+    """The draft's rule set, and the Pod."""
 
     rule_set = forms.CharField(max_length=63, widget=forms.HiddenInput)
     change = forms.IntegerField(required=False, min_value=1, max_value=_LARGEST, widget=forms.HiddenInput)
@@ -89,7 +89,7 @@ class PreviewForm(forms.Form):
         self.fields["pending"].choices = choices  # type: ignore[attr-defined] # as declared
 
     def clean(self) -> dict[str, Any]:
-        """Take one Pod."""
+        """Check that exactly one Pod is given."""
         cleaned = super().clean() or {}
         given = [name for name in ("pending", "pod", "decision", "document") if cleaned.get(name)]
         if not self.errors and len(given) != 1:
@@ -97,7 +97,7 @@ class PreviewForm(forms.Form):
         return cleaned
 
     def work_out(self) -> Preview | None:
-        """Return what comes of it; None with its fault above the form where it can't be worked out."""
+        """Return the preview; None if it fails, with the fault above the form."""
         if not _one_at_a_time.acquire(blocking=False):
             self.add_error(None, "Another preview is being worked out. Try again in a few seconds.")
             return None
@@ -123,7 +123,7 @@ class PreviewForm(forms.Form):
 
 
 class TestForm(forms.Form):
-    """A test to be kept, in the Change that it was worked out with."""
+    """A test to save in its Change."""
 
     rule_set = forms.CharField(max_length=63, widget=forms.HiddenInput)
     change = forms.IntegerField(min_value=1, max_value=_LARGEST, widget=forms.HiddenInput)
@@ -140,7 +140,7 @@ class TestForm(forms.Form):
 @admin.site.admin_view
 @permission_required(SEE, raise_exception=True)
 def page(request: HttpRequest) -> HttpResponse:
-    """Ask for a Pod, and show what both sides make of it."""
+    """Show the form for a Pod, and both sides' results."""
     may_ask = request.user.has_perm(EDIT)
     if request.method == "POST" and not may_ask:
         raise PermissionDenied
@@ -175,7 +175,7 @@ def _page(
 
 
 def _drafts(name: str, asked: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the rule sets that are being edited, that of a name first, each with where the Pod asked about is tried on it."""
+    """Return the rule sets with open edits, the named one first, each with the URL that previews it for the same Pod."""
     found = list(publishing.open_edits(Kind.RULE_SET).exclude(document=""))
     found.sort(key=lambda each: (each.name != name, each.name, -each.change.pk))
     return [
@@ -188,7 +188,7 @@ def _drafts(name: str, asked: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _open_change(number: Any) -> Change | None:
-    """Return the Change, where it can still be edited."""
+    """Return the Change, if it can still be edited."""
     text = str(number or "")
     if not text.isdecimal() or int(text) > _LARGEST:
         return None
@@ -248,7 +248,7 @@ def _differs(one: Cell, other: Cell) -> bool:
 @permission_required(EDIT, raise_exception=True)
 @require_POST
 def save_test(request: HttpRequest) -> HttpResponse:
-    """Put a test into the draft: an edit of its Change as the form makes it, by the same verb."""
+    """Save a test in the draft: an edit of its Change as the form makes it, by the same verb."""
     form = TestForm(request.POST)
     change = _open_change(request.POST.get("change"))
     if change is None:

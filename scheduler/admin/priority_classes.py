@@ -1,4 +1,4 @@
-"""PriorityClasses of the cluster: each beside what is published, who uses it, what was made anew, and the acts of a person."""
+"""PriorityClasses of the cluster: each beside the published one, with its users, replacements, and available acts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ _State = ClusterPriorityClass.State
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show a class of the cluster, or one that is live and not there."""
+    """Show a class of the cluster, or a live one that is missing there."""
     name = unquote(name)
     live, found = publishing.live_priority_classes().get(name), _found(name)
     versions = list(PriorityClassVersion.objects.filter(name=name))
@@ -81,7 +81,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 @permission_required(PUBLISH, raise_exception=True)
 @require_POST
 def count(request: HttpRequest, name: str) -> HttpResponse:
-    """Ask for a count of who uses the classes, and go back to where it is shown."""
+    """Request a count of the classes' users, and redirect to its result."""
     publishing.ask_for_users()
     messages.success(request, "Who uses it is being counted. Load the page again in a few seconds.")
     return HttpResponseRedirect(f"{_url(unquote(name))}#users")
@@ -92,7 +92,7 @@ def _found(name: str) -> ClusterPriorityClass | None:
 
 
 def _beside(live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> list[dict[str, Any]]:
-    """Return what is published and what the cluster has, side by side."""
+    """Return the published class and the cluster's, side by side."""
     there = found if found is not None and found.present else None
     sides = [
         ("value", live and f"{live.value:,}", there and f"{there.value:,}"),
@@ -116,13 +116,13 @@ def _yes(value: bool) -> str:  # noqa: FBT001 - a word for it
 
 
 def _ways(request: HttpRequest, name: str, *, is_made_here: bool) -> list[tuple[str, str]]:
-    """Return the ways on from a class: to its form, for who may edit it, and to all of them."""
+    """Return the links from a class: to its form, for users who may edit it, and to the list."""
     form = edit_url_for(request, "PriorityClass", name) if is_made_here else ""
     return [*([("Edit", form)] if form else []), ("All classes", reverse("admin:policies_priorityclass_changelist"))]
 
 
 def _acts(name: str, live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> list[tuple[str, str]]:
-    """Return what a person may do about a class, each with its page."""
+    """Return the acts that are available for a class, each with its page."""
     acts = []
     if live is not None and found is not None and found.state in publishing.PUT_BACK_STATES:
         text = "Try again" if found.state == _State.REFUSED else "Put back what is published"
@@ -152,7 +152,7 @@ def _version(version: PriorityClassVersion, *, may_go_back: bool) -> dict[str, A
 
 
 def _users(request: HttpRequest, name: str, found: ClusterPriorityClass | None) -> dict[str, Any]:
-    """Return who uses a class, a page of them, and those first whose Pods have another number than new ones get."""
+    """Return the users of a class, one page of them, first those whose Pods have another number than new Pods get."""
     users = PriorityClassUser.objects.filter(priority_class=name)
     workloads = users.order_by("namespace", "kind", "name", "priority")
     former = users.exclude(priority=found.value) if found is not None and found.present else users.none()
@@ -170,7 +170,7 @@ def _users(request: HttpRequest, name: str, found: ClusterPriorityClass | None) 
 
 
 def _linked(users: Page[PriorityClassUser]) -> Page[PriorityClassUser]:
-    """Note of each row where its workload's page is; a Pod that belongs to nothing has its story."""
+    """Add to each row the URL of its workload's page; a Pod without owner has its story."""
     for each in users:
         is_pod = each.kind == "Pod"
         url = pod_url(each.namespace, each.name) if is_pod else workload_url(each.namespace, each.kind, each.name)
@@ -181,7 +181,7 @@ def _linked(users: Page[PriorityClassUser]) -> Page[PriorityClassUser]:
 @admin.site.admin_view
 @permission_required(PUBLISH, raise_exception=True)
 def put_back(request: HttpRequest, name: str) -> HttpResponse:
-    """Show what differs, and have the cluster's class made as it is published."""
+    """Show the differences, and make the cluster's class match the published one."""
     name = unquote(name)
     found = get_object_or_404(ClusterPriorityClass, pk=name)
 
@@ -214,7 +214,7 @@ def go_back(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(PUBLISH, raise_exception=True)
 def adopt(request: HttpRequest) -> HttpResponse:
-    """Show what taking over classes of the cluster would publish, one or all that are there, and do it."""
+    """Show what adopting classes of the cluster would publish, one or all of them, and publish it."""
     named = [name for name in request.GET.getlist("name") if name]
     names = named or publishing.adoptable()
 

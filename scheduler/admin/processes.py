@@ -1,4 +1,4 @@
-"""The pages of processes: who reports, and what each serves."""
+"""The pages of processes: which report, and what each serves."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,7 +28,7 @@ from scheduler.decisions.replica import unless_away
 from scheduler.models import Process, Requeue
 
 STALE_AFTER = Process.STALE_AFTER
-# For so long after a Revision was made its page looks again by itself.
+# For this long after a Revision was made its page refreshes itself.
 _WATCHED = timedelta(minutes=10)
 _FIRST_DECISIONS = 5
 
@@ -46,7 +46,7 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     @display(description="Host")
     def host_pid(self, row: Process) -> str:
-        """Name the process."""
+        """Return the process's host and PID."""
         return f"{row.host}, pid {row.pid}"
 
     @display(description="State", label={"alive": "success", "! silent": "danger"})
@@ -64,12 +64,12 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     @display(description="Snapshot age", ordering="snapshot_age_seconds")
     def snapshot(self, row: Process) -> str:
-        """Return how old its view of the cluster is."""
+        """Return the age of its Snapshot of the cluster."""
         return "no Snapshot" if row.snapshot_age_seconds is None else f"{row.snapshot_age_seconds:.1f} s"
 
     @display(description="Spool", ordering="spool_records")
     def spool(self, row: Process) -> str:
-        """Return what it has recorded and not sent yet, and what that and what the database doesn't have takes up on disk."""
+        """Return the number of its unsent records, and the bytes on disk of these and of all records not yet in the database."""
         if row.spool_records is None:
             return "not said"
         on_disk = filesizeformat(row.spool_bytes or 0).replace("\xa0", " ")
@@ -87,7 +87,7 @@ class ProcessAdmin(ReadOnlyAdmin):
 
 
 def revision_panel(revision: Revision, _: HttpRequest) -> SafeString:
-    """Return how far a Revision has come: what whoever published it looks for."""
+    """Return a Revision's rollout, for the user who published it."""
     return render_to_string("scheduler/revision_panel.html", _progress_of(revision))
 
 
@@ -95,14 +95,14 @@ def revision_panel(revision: Revision, _: HttpRequest) -> SafeString:
 @permission_required("policies.view_revision", raise_exception=True)
 @require_safe
 def progress(request: HttpRequest, number: int) -> HttpResponse:
-    """Show the same, and nothing else of the page."""
+    """Show the rollout as a fragment."""
     return TemplateResponse(
         request, "scheduler/revision_panel.html", _progress_of(get_object_or_404(Revision, pk=number))
     )
 
 
 def _progress_of(revision: Revision) -> dict[str, Any]:
-    """Return which processes have taken a Revision up, how many waiting Pods were woken for it, and the first Decisions by it."""
+    """Return which processes serve a Revision, how many waiting Pods were requeued for it, and the first Decisions by it."""
     alive = Process.objects.filter(heartbeat_at__gt=timezone.now() - STALE_AFTER, revision__gt=0)
     rows = [(row, reverse("admin:scheduler_process_change", args=[row.pk])) for row in alive]
     asked = recorded().filter(revision=revision.number).order_by("at").defer("body")

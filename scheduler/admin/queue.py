@@ -1,4 +1,4 @@
-"""The page of Berth's own scheduler: who leads, what waits and why, and nodes that have more Pods than room."""
+"""The page of Berth's own scheduler: the leading process, the waiting Pods and why they wait, and overcommitted nodes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

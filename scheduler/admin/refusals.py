@@ -1,4 +1,4 @@
-"""In how many Decisions of the last day, of all that it was asked in, each rule of a rule set refused nodes: said at the rule, where it is edited."""
+"""Counts the Decisions of the last day in which each rule of a rule set refused nodes: shown at the rule, on the page that edits it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from policies.wording import counted
 from scheduler.decisions.reading import recorded
 from scheduler.decisions.replica import unless_away
 
-# Newest Decisions that a page looks at: an index has them by rule set and time.
+# The most Decisions that a page reads, the newest: an index has them by rule set and time.
 MOST_LOOKED_AT = 2_000
 _DAY = timedelta(days=1)
 
 
 def refused_in_a_day(name: str) -> Mapping[str, str]:
-    """Return it in words, by the rule's name; only of rules that refused any."""
+    """Return the counts in words, by the rule's name; only of rules that refused any nodes."""
     asked = recorded().filter(rule_set=name, at__gte=timezone.now() - _DAY).order_by("-at")
     rows = unless_away(lambda: list(asked.values_list("verb", "mode", "refused_by")[:MOST_LOOKED_AT])) or []
     filtered = [refused_by for verb, mode, refused_by in rows if mode == "enforce" and verb in {"filter", "schedule"}]

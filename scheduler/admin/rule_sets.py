@@ -1,4 +1,4 @@
-"""The list of rule sets, with how many Pods each was asked about today."""
+"""The list of rule sets, with the number of Pods that each was asked about today."""
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -17,10 +17,10 @@ admin.site.unregister(RuleSet)
 
 
 class _AskedChangeList(LiveChangeList):
-    """A list whose rows know how many Pods they were asked about."""
+    """A list whose rows have the number of Pods that they were asked about."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Ask for all of a page at once."""
+        """Query for all rows of a page at once."""
         super().get_results(request)
         midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
         found = unless_away(lambda: asked_since([row.name for row in self.result_list], midnight))
@@ -30,17 +30,17 @@ class _AskedChangeList(LiveChangeList):
 
 @admin.register(RuleSet)
 class AskedRuleSetAdmin(RuleSetAdmin):
-    """The pages of rule sets, with what became of them."""
+    """The pages of rule sets, with their use."""
 
     list_display = ("name", "about", "state", "pods_today", "number_of_assignments", "owner", "last_change")
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
-        """Use the list whose rows know what is live, and what was asked."""
+        """Return the list whose rows have the live versions, and the numbers of Pods."""
         return _AskedChangeList
 
     @display(description="Pods today")
     def pods_today(self, row: RuleSet) -> SafeString | str:
-        """Return how many it was asked about since midnight UTC, and how many of them got no node."""
+        """Return the number of Pods that it was asked about since midnight UTC, and how many of them got no node."""
         asked: Asked | None = getattr(row, "asked", Asked(0, 0, is_part=False))
         if asked is None:
             return HISTORY_AWAY

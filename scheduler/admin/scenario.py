@@ -1,4 +1,4 @@
-"""The page of scenarios: where N Pods of a template would land, by what is live and by what a Change would make live."""
+"""The page of scenarios: where N Pods of a template would land, by the live rules and by those of a Change."""
 
 import threading
 from typing import Any
@@ -34,12 +34,12 @@ SEE = "scheduler.view_backtest"
 _LARGEST = 2**31 - 1
 _MOST_NODES = 500
 
-# It reads the whole cluster and works for seconds: one at a time in a process.
+# A scenario reads the whole cluster and computes for seconds: one at a time in a process.
 _one_at_a_time = threading.Lock()
 
 
 class ScenarioForm(forms.Form):
-    """What is placed, how many, by which rules, and where."""
+    """The template, the number of Pods, the rules, and the cluster."""
 
     deployment = forms.CharField(
         label="Deployment of the cluster",
@@ -67,14 +67,14 @@ class ScenarioForm(forms.Form):
     )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
-        """Take one of the two."""
+        """Check that exactly one template is given."""
         cleaned = super().clean() or {}
         if not self.errors and bool(cleaned.get("deployment")) == bool(cleaned.get("document")):
             self.add_error(None, "Name a Deployment of the cluster, or paste a manifest.")
         return cleaned
 
     def work_out(self) -> Scenario | None:
-        """Return what comes of it; None with its fault above the form where it can't be worked out."""
+        """Return the scenario; None if it fails, with the fault above the form."""
         if not _one_at_a_time.acquire(blocking=False):
             self.add_error(None, "Another scenario is being worked out. Try again in a few seconds.")
             return None
@@ -103,7 +103,7 @@ class ScenarioForm(forms.Form):
 @admin.site.admin_view
 @permission_required(SEE, raise_exception=True)
 def page(request: HttpRequest) -> HttpResponse:
-    """Ask, and show both sides beside each other."""
+    """Show the form, and both sides beside each other."""
     may_ask = may_run(person(request))
     if request.method == "POST" and not may_ask:
         raise PermissionDenied

@@ -1,4 +1,4 @@
-"""What shadows would have done: a page of all, and what Assignments, Changes and Decisions show of theirs; of canaries the other side."""
+"""What shadows would have done: a page of all, and panels for Assignments, Changes and Decisions; also canaries' other sides."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,10 +28,10 @@ from scheduler.models import Decision, ShadowCount
 
 SEE = "scheduler.view_shadowcount"
 _PER_PAGE = 50
-# As it stands in the canonical JSON of an Assignment, and of a rule.
+# The text in the canonical JSON of an Assignment, and of a rule.
 _IN_SHADOW = '"mode":"shadow"'
 
-# The columns: what it would have done, then what has no Decision to look at.
+# The columns: divergences, then the states that have no Decision to show.
 COLUMNS = (
     (Divergence.AGREED, "agreed"),
     (Divergence.REFUSED_NODE, "refused the node"),
@@ -54,7 +54,7 @@ _SENTENCES = {
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """How many Decisions diverged so, and where examples are."""
+    """The number of Decisions with one divergence, and the URL of examples."""
 
     column: str
     number: int
@@ -63,7 +63,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What a version of a rule set would have done with the Pods of an Assignment, by one verb."""
+    """The divergences of one version of a rule set for the Pods of an Assignment, by one verb."""
 
     assignment: str
     rule_set: str
@@ -78,7 +78,7 @@ class Row(msgspec.Struct, frozen=True):
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Show what shadows would have done: of all, or of one Assignment, rule set or Change."""
+    """Show what shadows would have done: all, or those of one Assignment, rule set or Change."""
     counts, about, back = _asked(request.GET)
     found = Paginator(_grouped(counts), _PER_PAGE).get_page(request.GET.get("p"))
     query = request.GET.copy()
@@ -97,7 +97,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 def _asked(query: QueryDict) -> tuple[QuerySet[ShadowCount], str, str]:
-    """Return the counts that are asked for, whose they are in words, and where the way back leads."""
+    """Return the requested counts, their subject in words, and the URL of the way back."""
     if number := number_in(query.get("change", "")):
         change = get_object_or_404(Change.objects.select_related("revision"), pk=number)
         return _of_change(change), f"of {change}: {change.title}", change_url(change.pk)
@@ -110,7 +110,7 @@ def _asked(query: QueryDict) -> tuple[QuerySet[ShadowCount], str, str]:
 
 
 def _grouped(counts: QuerySet[ShadowCount]) -> Any:
-    """Return the counts of each version of each shadow in one row, the newest first."""
+    """Return one row of counts for each version of each shadow, the newest first."""
     sums = {f"number_{index}": Sum("number", filter=Q(divergence=how)) for index, (how, _) in enumerate(COLUMNS)}
     keys = ("assignment", "rule_set", "rule_set_version", "verb")
     rows = counts.filter(number__gt=0).values(*keys).annotate(first=Min("revision"), last=Max("revision"), **sums)
@@ -143,7 +143,7 @@ def _cell(found: dict[str, Any], number: int, how: str, compared: int, column: s
 
 
 def _of_change(change: Change) -> QuerySet[ShadowCount]:
-    """Return the counts of the shadows that a Change brought, or brought another version of, since then."""
+    """Return the counts, since a Change, of the shadows that it added or changed."""
     if change.revision is None:
         return ShadowCount.objects.none()
     made = RevisionPart.objects.filter(since=change.revision)
@@ -155,7 +155,7 @@ def _of_change(change: Change) -> QuerySet[ShadowCount]:
 
 
 def change_panel(change: Change, _: HttpRequest) -> SafeString:
-    """Return what came of the shadows that a Change brought; nothing where it brought none."""
+    """Return the results of the shadows that a Change added; empty if it added none."""
     counts = _of_change(change)
     brought = RevisionPart.objects.filter(since=change.revision, part__document__contains=_IN_SHADOW)
     if change.revision is None or not (counts.exists() or brought.exists()):
@@ -164,7 +164,7 @@ def change_panel(change: Change, _: HttpRequest) -> SafeString:
 
 
 def assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
-    """Return what an Assignment's shadow would have done; nothing where it never was one."""
+    """Return what an Assignment's shadow would have done; empty if it never was one."""
     counts = ShadowCount.objects.filter(assignment=assignment.name)
     if assignment.mode != Assignment.Mode.SHADOW and not counts.exists():
         return SafeString("")
@@ -186,7 +186,7 @@ def _panel(counts: QuerySet[ShadowCount], query: str, title: str) -> SafeString:
 
 
 def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
-    """Return what stands beside a Decision: of a shadow the answer; of an answer its shadows and canaries, which the page asks for by itself."""
+    """Return the panel beside a Decision: for a shadow, its answer; for an answer, its shadows and canaries, which the page loads later."""
     if row.mode != "shadow":
         return render_to_string("scheduler/beside.html", {"asks": reverse("decision_shadows", args=[row.pk])})
     shadow = _shadow(row)
@@ -197,7 +197,7 @@ def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
 @permission_required("scheduler.view_decision", raise_exception=True)
 @require_safe
 def beside(request: HttpRequest, key: UUID) -> HttpResponse:
-    """Show the shadows of an answer, and the other sides of canaries: a piece of its page."""
+    """Show the shadows of an answer, and the other sides of canaries: a fragment of its page."""
     row = get_object_or_404(recorded(), pk=key)
     context = {
         "beside": [_beside(row, each) for each in shadows_beside(row)],

@@ -1,4 +1,4 @@
-"""What the history takes up, what was pruned by which rule, and what may not be: pages of storage and legal holds."""
+"""The pages of storage and legal holds: the history's size, what each rule pruned, and what may not be pruned."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,12 +23,12 @@ from scheduler.models import LegalHold
 
 SEE, HOLD, LIFT = "scheduler.view_pruning", "scheduler.make_legalhold", "scheduler.lift_legalhold"
 _SHOWN = 50
-# Of holds that were lifted, the newest.
+# The most lifted holds that are shown, the newest.
 _MOST_LIFTED = 500
 
 
 class HoldForm(forms.Form):
-    """What is to be held, and why."""
+    """The selection to hold, and why."""
 
     reason = forms.CharField(
         max_length=2000, widget=UnfoldAdminTextInputWidget(), help_text="Who lifts it will need it."
@@ -51,7 +51,7 @@ class HoldForm(forms.Form):
     )
 
     def what(self) -> dict[str, Any]:
-        """Return what `make_hold` takes: whole days in UTC."""
+        """Return the arguments of `make_hold`: whole days in UTC."""
         found = dict(self.cleaned_data)
         first, last = found.pop("from_at"), found.pop("until_at")
         found["from_at"] = _midnight(first) if first else None
@@ -67,7 +67,7 @@ def _midnight(day: Any) -> datetime:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def storage(request: HttpRequest) -> HttpResponse:
-    """Show what the history takes up, for how long what is kept, and what was pruned."""
+    """Show the history's size, its retention, and what was pruned."""
     newest, _ = samples_now()
     found = forecast_now()
     kept = retention()
@@ -99,7 +99,7 @@ def storage(request: HttpRequest) -> HttpResponse:
 @permission_required("scheduler.view_legalhold", raise_exception=True)
 @require_safe
 def holds(request: HttpRequest) -> HttpResponse:
-    """Show legal holds, those that hold first."""
+    """Show legal holds, active ones first."""
     return _holds(request, HoldForm())
 
 
@@ -135,7 +135,7 @@ def lift(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _holds(request: HttpRequest, form: HoldForm) -> HttpResponse:
-    # Each that holds is shown: behind newer ones, whose number is anybody's choice, nobody would find it to lift it.
+    # All active holds are shown: anybody may make any number of newer ones, and a hidden hold could not be lifted.
     holding = LegalHold.objects.filter(lifted_at=None)
     lifted = list(LegalHold.objects.exclude(lifted_at=None)[: _MOST_LIFTED + 1])
     context = {

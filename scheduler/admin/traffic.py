@@ -1,4 +1,4 @@
-"""What the first page says of the last hour: how much was asked, how long it took, who called last, what is lost."""
+"""The first page's figures about the last hour: number of calls, their duration, the last caller, lost Decisions."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,12 +11,12 @@ from scheduler.models import Caller
 # Units of a sparkline's drawing: a column is one wide.
 _HEIGHT = 20
 _SCHEDULE = "schedule"
-# A rate of which two places say nothing.
+# Lower rates are shown as below this one: two decimal places would round them to zero.
 _LOWEST = 0.01
 
 
 def says_of_traffic(now: datetime) -> dict[str, Any]:
-    """Return what Home's section shows of the last hour."""
+    """Return the context of Home's section about the last hour."""
     found = traffic_now(now)
     return {
         "traffic": found,
@@ -27,7 +27,7 @@ def says_of_traffic(now: datetime) -> dict[str, Any]:
 
 
 def last_call(now: datetime) -> dict[str, str] | None:
-    """Return who called last, which verb, and how long ago; None where nobody ever did."""
+    """Return the last caller, its verb, and how long ago it called; None if there is none."""
     row = Caller.objects.order_by("-last_at").first()
     if row is None:
         return None
@@ -63,7 +63,7 @@ def _rate(a_second: float) -> str:
 
 
 def spark_path(bins: Sequence[int]) -> str:
-    """Return an SVG path of a column for each part of the time, the highest as high as the drawing; nothing for nothing."""
+    """Return an SVG path with a column for each part of the time, the highest as high as the drawing; empty if all are zero."""
     highest = max(bins, default=0)
     columns = []
     for place, number in enumerate(bins):

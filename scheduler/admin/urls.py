@@ -1,4 +1,4 @@
-"""Paths of the pages that aren't about one kind of row, below /admin/scheduler/."""
+"""URL patterns of the pages that aren't about one model, below /admin/scheduler/."""
 
 from django.urls import path
 

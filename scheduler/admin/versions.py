@@ -1,4 +1,4 @@
-"""What the page of a rule set's version shows of its Decisions."""
+"""The panel with its Decisions on the page of a rule set's version."""
 
 from django.contrib import admin
 from django.contrib.auth.decorators import permission_required
@@ -25,14 +25,14 @@ _LARGEST = 2**31 - 1
 @permission_required("policies.view_ruleset", raise_exception=True)
 @require_safe
 def by_number(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """Go to the page of a rule set's version."""
+    """Redirect to the page of a rule set's version."""
     del request
     version = get_object_or_404(RuleSetVersion, rule_set__name=name, number=min(number, _LARGEST))
     return HttpResponseRedirect(reverse("admin:policies_rulesetversion_change", args=[version.pk]))
 
 
 def version_panel(version: RuleSetVersion, _: HttpRequest) -> SafeString:
-    """Return the newest Decisions by a version, and where all of them are; also those that each rule refused nodes in."""
+    """Return the newest Decisions by a version, and the link to all of them; also to those in which each rule refused nodes."""
     asked = {"rule_set": version.rule_set.name, "rule_set_version": version.number}
     found = unless_away(lambda: list(recorded().filter(**asked).defer("body")[:_NEWEST]))
     if found is None:

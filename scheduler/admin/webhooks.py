@@ -1,4 +1,4 @@
-"""Webhooks: where Notices are sent, what came of each delivery, and the buttons that test, renew and send again."""
+"""Webhooks: their targets, the result of each delivery, and the buttons that test, renew and send again."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ class WebhookForm(forms.Form):
 
 
 class ChangeForm(WebhookForm):
-    """A webhook that is there: its URL isn't shown."""
+    """An existing webhook: its URL isn't shown."""
 
     url = forms.CharField(
         label="New URL",
@@ -67,7 +67,7 @@ class ChangeForm(WebhookForm):
 
 
 def _with_proof() -> QuerySet[Webhook]:
-    """Return the webhooks, each with whether its log has something that came through: without, nobody knows that it can."""
+    """Return the webhooks, each with whether a delivery ever succeeded: otherwise it isn't known to work."""
     done = Delivery.objects.filter(webhook=OuterRef("pk"), state=Delivery.State.DELIVERED)
     return Webhook.objects.annotate(is_proved=Exists(done))
 
@@ -76,7 +76,7 @@ def _with_proof() -> QuerySet[Webhook]:
 @permission_required(MAY, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """List the webhooks, and how they do."""
+    """List the webhooks, and their state."""
     waits = Count("deliveries", filter=Q(deliveries__state=Delivery.State.WAITING))
     rows = list(_with_proof().annotate(waiting=waits)[:_MOST])
     context = {
@@ -91,7 +91,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @permission_required(MAY, raise_exception=True)
 @never_cache
 def add(request: HttpRequest) -> HttpResponse:
-    """Make a webhook, and show its secret."""
+    """Create a webhook, and show its secret."""
     form = WebhookForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -107,7 +107,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(MAY, raise_exception=True)
 def detail(request: HttpRequest, number: int) -> HttpResponse:
-    """Show a webhook and what was sent to it, and change it."""
+    """Show a webhook and its deliveries, and change it."""
     row = get_object_or_404(Webhook, pk=number)
     typed = {"name": row.name, "format": row.format, "kinds": row.kinds, "is_active": row.is_active}
     form = ChangeForm(request.POST or None, initial=typed)
@@ -150,7 +150,7 @@ def renew(request: HttpRequest, number: int) -> HttpResponse:
 @permission_required(MAY, raise_exception=True)
 @require_POST
 def test(request: HttpRequest, number: int) -> HttpResponse:
-    """Ask for a test."""
+    """Queue a test."""
     row = get_object_or_404(Webhook, pk=number)
     made = keeping.send_test(row, by=person(request), now=timezone.now())
     _tell_of(request, made, f"Delivery {made.pk} is on its way: the log below says what comes of it.")
@@ -161,7 +161,7 @@ def test(request: HttpRequest, number: int) -> HttpResponse:
 @permission_required(MAY, raise_exception=True)
 @require_POST
 def delete(request: HttpRequest, number: int) -> HttpResponse:
-    """Remove a webhook."""
+    """Delete a webhook."""
     row = get_object_or_404(Webhook, pk=number)
     keeping.delete_webhook(row, by=person(request))
     messages.success(request, f"Webhook {row.name} is removed.")
@@ -172,7 +172,7 @@ def delete(request: HttpRequest, number: int) -> HttpResponse:
 @permission_required(MAY, raise_exception=True)
 @require_POST
 def again(request: HttpRequest, number: int) -> HttpResponse:
-    """Ask for a delivery once more."""
+    """Queue a delivery again."""
     row = get_object_or_404(Delivery.objects.select_related("webhook", "notice"), pk=number)
     made = keeping.send_again(row, by=person(request), now=timezone.now())
     _tell_of(request, made, f"Sent again, as delivery {made.pk}.")
@@ -180,7 +180,7 @@ def again(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _tell_of(request: HttpRequest, made: Delivery, words: str) -> None:
-    """Show what becomes of a delivery that somebody asked for: to a webhook that is off nothing is sent."""
+    """Show a message about a requested delivery: a disabled webhook gets none."""
     if made.webhook.is_active:
         messages.success(request, words)
     else:

@@ -1,4 +1,4 @@
-"""The page that says which Assignment takes a Pod, and why not those before it."""
+"""The page that shows which Assignment takes a Pod, and why not those before it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,12 +19,12 @@ from policies.models import Assignment
 from scheduler.which import AskedError, which_of_cluster, which_of_document
 
 SEE = "policies.view_assignment"
-# Of those that a page names, before it says how many more there are.
+# The most items that a page names, before it shows how many more there are.
 _MOST_NAMED = 100
 
 
 class WhichForm(forms.Form):
-    """A Pod of the cluster by its name, or one that is pasted."""
+    """A Pod of the cluster by its name, or a pasted one."""
 
     pod = forms.CharField(
         label="Pod of the cluster",
@@ -42,10 +42,10 @@ class WhichForm(forms.Form):
     )
 
     def clean_namespace_labels(self) -> Mapping[str, str]:
-        """Take labels only.
+        """Accept only labels.
 
         Raises:
-            ValidationError: it says more than labels and their values.
+            ValidationError: the text contains more than labels and their values.
         """
         given: dict[str, Any] = self.cleaned_data["namespace_labels"]
         if "matchExpressions" in given:
@@ -55,14 +55,14 @@ class WhichForm(forms.Form):
         return labels
 
     def clean(self) -> dict[str, Any]:
-        """Take one of the two."""
+        """Check that exactly one Pod is given."""
         cleaned = super().clean() or {}
         if not self.errors and bool(cleaned.get("pod")) == bool(cleaned.get("document")):
             self.add_error(None, "Name a Pod of the cluster, or paste one.")
         return cleaned
 
     def ask(self) -> Which | None:
-        """Return what is found; None with its fault at the field where the Pod can't be had."""
+        """Return the result; None if the Pod can't be read, with the fault at its field."""
         named = self.cleaned_data["pod"]
         try:
             if named:
@@ -76,7 +76,7 @@ class WhichForm(forms.Form):
 @admin.site.admin_view
 @permission_required(SEE, raise_exception=True)
 def page(request: HttpRequest) -> HttpResponse:
-    """Ask about the Pod that is named in the address, or that is pasted."""
+    """Show which Assignment takes the Pod that the URL names, or the pasted one."""
     named = {"pod": request.GET["pod"]} if "pod" in request.GET else None
     form = WhichForm(request.POST if request.method == "POST" else named)
     found = form.ask() if form.is_bound and form.is_valid() else None

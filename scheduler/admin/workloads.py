@@ -20,7 +20,7 @@ from scheduler.pending.listing import pending, waiting_of
 
 SEE = "scheduler.view_decision"
 _MOST_WAITING = 200
-# As people say it. What is open was answered about and seen nowhere since.
+# The labels of ends. "open" is for Pods that got an answer and weren't seen anywhere since.
 _ENDS = {
     "bound": "bound, and gone since",
     "preempted": "preempted",
@@ -37,7 +37,7 @@ _ENDS = {
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResponse:
-    """Show a workload, as far as Berth was asked about its Pods or sees them wait."""
+    """Show a workload, as far as Berth has Decisions about its Pods or sees them wait."""
     now = timezone.now()
     rows = pending(namespace=namespace, owner_kind=kind, owner_name=name)
     waiting, uids = waiting_of(rows[:_MOST_WAITING], now), set(rows.values_list("uid", flat=True))
@@ -77,7 +77,7 @@ def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResp
 
 
 def _says(waiting: int, story: WorkloadStory) -> str:
-    """Return how it stands, in a sentence."""
+    """Return its state in a sentence."""
     running = sum(number for _, number in story.nodes)
     waits = (
         f"{waiting} of its Pods {'is' if waiting == 1 else 'are'} Pending" if waiting else "None of its Pods is Pending"
