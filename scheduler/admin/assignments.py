@@ -161,7 +161,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Add a button below an editable form that shows what the Assignment would take."""
+        """Add a panel below an editable form, which shows what the Assignment would take."""
         row = context.get("original")
         may = self.has_change_permission(request, row) if row else self.has_add_permission(request)
         if may:

@@ -1,7 +1,7 @@
 """The filters of Decisions, and pages of the Decisions found: one definition for the admin's list and for REST.
 
 Nothing is counted. A page begins behind a row (`before`) or ends in front of one (`after`), newest first. If a filter has an
-index, the query uses it. Other filters check row by row; a page stops after so many rows, or so long, and says where it stopped.
+index, the query uses it. Other filters check row by row: a page stops after a number of rows, or a time, and shows how far it came.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -15,6 +15,6 @@ def cell(value: object) -> str:
 def line(values: Sequence[object]) -> str:
     """Return a line of a table."""
     written = io.StringIO()
-    # Python 3.11 quotes what stands in the end of a line, and a spreadsheet takes each carriage return that isn't quoted for one.
+    # Python 3.11 quotes the characters of the line terminator, and a spreadsheet reads each unquoted carriage return as a line's end.
     csv.writer(written, lineterminator="\r\n").writerow([cell(value) for value in values])
     return written.getvalue().removesuffix("\r\n") + "\n"

@@ -407,7 +407,7 @@ def said_of(log: str, record: bytes) -> dict[str, Any]:
     return said | {"at": _time(said["at"])}
 
 
-# A leaf's index, its record, what is known of it without one, and what those columns say that rows are chosen by.
+# A leaf's index, its record, its fields if it has no record, and the fields of the columns by which rows are selected.
 _Row = tuple[int, bytes, Mapping[str, Any], Mapping[str, Any]]
 _POD = ("pod_namespace", "pod_name", "pod_uid")
 
@@ -468,16 +468,16 @@ def _meanwhile(case: Case) -> Q:
 
 
 def _changes_of(case: Case, revisions: Collection[int]) -> QuerySet[Change]:
-    """Return the Changes that made Revisions: these, and those that were made meanwhile; and the Change of the case."""
+    """Return the Changes behind these Revisions and those made in the period, and the Change of the case."""
     made = AuditEvent.objects.filter(_meanwhile(case), revision__isnull=False).values_list("revision", flat=True)
     return Change.objects.filter(Q(revision__in={*revisions, *made}) | Q(pk=case.change))
 
 
 def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
-    """Iterate over the events of a time, or of a Change, and over those that say what was deleted or lost.
+    """Iterate over the events of a period, or of a Change in it, and over those about deletions or losses.
 
-    Those of a case of a Pod: what was done meanwhile concerns it too, and, whenever that was, who made and approved the Revisions
-    that decided, or were made meanwhile.
+    For a Pod's case: all events of the period, and the events, of any time, of the Changes behind the Revisions
+    that decided or were made in the period.
     """
     found = _meanwhile(case)
     if found:  # else all of them
@@ -522,7 +522,7 @@ def _json_line(fields: Mapping[str, Any]) -> str:
 
 
 def _read_change(number: int) -> _ReadChange:
-    """Read a Change, and hold it meanwhile, as each act does: none is half done, and those that come after have events of later."""
+    """Read a Change under its lock, as each act takes it: no act is half done, and later acts have later events."""
     with transaction.atomic():
         change = Change.objects.select_for_update().get(pk=number)
         edits = change.edits.values("kind", "name", "document", "author", "edited_at")

@@ -150,7 +150,7 @@ class _Pieces(io.RawIOBase):
         self._at = monotonic()
 
     def writable(self) -> bool:
-        """Return True: that is what it is for."""
+        """Return True: this file is only written."""
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override] # the one kind of buffer that tarfile writes
