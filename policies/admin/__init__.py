@@ -1,4 +1,4 @@
-"""The pages of what operators decide."""
+"""The admin pages of rule sets, Assignments, PriorityClasses, Changes and their settings."""
 
 from policies.admin import (
     assignments,

@@ -1,4 +1,4 @@
-"""The versions of an Assignment: who published which when, what differs between any two, and the way back to one."""
+"""The versions of an Assignment: who published which when, the differences of any two, and going back to one."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ from policies.differences import Line, unified, yaml_of
 from policies.models import Assignment
 from policies.publishing import AssignmentVersion
 
-# Versions that the page of an Assignment shows; the page of its versions has all.
+# How many versions the page of an Assignment shows; the page of its versions has all.
 _FIRST = 10
 
 
 class VersionPages(ModelAdmin):
-    """The pages of versions, by name: an Assignment that was removed has them, too."""
+    """The pages of versions, by name, because a removed Assignment has them, too."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add them."""
+        """Add these pages."""
         view = self.admin_site.admin_view
         return [
             path("versions/<str:name>/", view(self.versions), name="policies_assignment_versions"),
@@ -35,7 +35,7 @@ class VersionPages(ModelAdmin):
         ]
 
     def versions(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Show all versions, and what differs between two of them: the former and the newest where none are chosen."""
+        """Show all versions, and the differences of two of them; of the newest two where none are chosen."""
         found = self._found(request, name)
         by_number = {each.number: each for each in found}
         newest = found[-1].number
@@ -83,7 +83,7 @@ def _number(text: str, default: int) -> int:
 
 
 def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict[str, Any]]:
-    """Return versions as tables have them, the newest first."""
+    """Return versions as rows of a table, the newest first."""
     return [
         {
             "number": each.number,

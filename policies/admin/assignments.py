@@ -43,22 +43,22 @@ _FIELDS = {
     "spec.match.ownerKinds": "owner_kinds",
 }
 _LIST = "admin:policies_assignment_changelist"
-# Of what stands in an Assignment's way, how much the list says.
+# How many of the Assignments that take precedence over one the list names.
 _MOST_CONFLICTS = 3
 _ANOTHER_ORDER = "Somebody else has published other Assignments since you looked. What you moved is kept: look at the whole order again."
-# The field asks for names as one types; without scripts it has nothing to choose from.
+# The field loads names while one types; without JavaScript it offers none.
 _WITHOUT_SCRIPTS = SafeString(
     "<noscript>Without JavaScript another one can't be chosen here: bring the Assignment as YAML, by Import… above the rule sets.</noscript>"
 )
-# Rows of a page of the order; those of other pages stay where they are.
+# Rows on a page of the order; rows of other pages keep their places.
 _ON_A_PAGE = 200
 
 
 class AssignmentChangeList(EditedChangeList):
-    """A list whose rows know which others stand in their way, of what is live."""
+    """A list whose rows carry which live Assignments take precedence over them."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Ask for all of a page at once."""
+        """Read this for all rows of a page at once."""
         super().get_results(request)
         found: dict[str, list[str]] = {}
         shown = {row.name for row in self.result_list}
@@ -71,7 +71,7 @@ class AssignmentChangeList(EditedChangeList):
 
 
 class AssignmentForm(RowForm):
-    """An Assignment, checked as the engine does."""
+    """An Assignment, checked by the engine."""
 
     kind = Kind.ASSIGNMENT
     places = _FIELDS
@@ -100,17 +100,17 @@ class AssignmentForm(RowForm):
         fields = list(_FIELDS.values())
 
     def _get_validation_exclusions(self) -> set[str]:
-        """Leave the constraint on percents to the engine, which says at the field what is wrong."""
+        """Leave the constraint on percents to the engine, whose fault is shown at the field."""
         return super()._get_validation_exclusions() | {"percent"}  # type: ignore[misc,no-any-return]  # Django's hook
 
     def check_row(self) -> Sequence[Fault]:
-        """Read it as the engine does, and compare its params with those of its rule set."""
+        """Decode it with the engine, and compare its params with those of its rule set."""
         read = checking.read_assignment(compiler.assignment_document(self.instance))
         return publishing.misfitting_params(self.chosen(), read)
 
 
 def _carried(typed: list[str], live: list[str]) -> list[str]:
-    """Return a typed order of what is live by now; what the typed one doesn't have stands behind what it follows now."""
+    """Return a typed order of the Assignments that are live now; each new one follows the one that it follows live."""
     known = set(live)
     names = [name for name in dict.fromkeys(typed) if name in known]
     there = set(names)
@@ -121,7 +121,7 @@ def _carried(typed: list[str], live: list[str]) -> list[str]:
 
 
 def _moved(names: list[str], move: str) -> list[str]:
-    """Return names with one of them a place further up or down: "up NAME" or "down NAME"."""
+    """Return names with one of them moved up or down by one place: "up NAME" or "down NAME"."""
     way, _, name = move.partition(" ")
     if name not in names or way not in {"up", "down"}:
         return names
@@ -163,7 +163,7 @@ class AssignmentAdmin(RowAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Assignment]:
-        """Bring the rule set along."""
+        """Select the rule set in the same query."""
         return super().get_queryset(request).select_related("rule_set")
 
     def get_urls(self) -> list[URLPattern]:
@@ -172,7 +172,7 @@ class AssignmentAdmin(RowAdmin):
         return [path("order/", view, name="policies_assignment_order"), *super().get_urls()]
 
     def order(self, request: HttpRequest) -> HttpResponse:
-        """Show the live Assignments as they are asked, and put another order into a Change. Moving one writes nothing."""
+        """Show the live Assignments in their order, and put another order into a Change. Moving one writes nothing."""
         if not self.has_change_permission(request):
             raise PermissionDenied
         live = {each.name: each for each in publishing.asked_in_order(publishing.current_revision().assignments)}
@@ -230,13 +230,13 @@ class AssignmentAdmin(RowAdmin):
         }
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Let the rule set be chosen by a part of its name."""
+        """Search for the rule set by a part of its name."""
         if db_field.name == "rule_set":
             kwargs |= {"widget": ChosenByName(db_field, self.admin_site), "help_text": _WITHOUT_SCRIPTS}
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
-        """Leave out the pop-ups beside the rule set: a rule set has pages of its own."""
+        """Leave out the pop-ups beside the rule set: a rule set has its own pages."""
         form = super().get_form(request, obj, change, **kwargs)
         if "rule_set" in form.base_fields:
             for act in ("add", "change", "delete", "view"):
@@ -245,11 +245,11 @@ class AssignmentAdmin(RowAdmin):
         return form
 
     def get_readonly_fields(self, request: HttpRequest, obj: Assignment | None = None) -> Any:
-        """Keep the name: Decisions and the Revision know the Assignment by it."""
+        """Make the name read-only: Decisions and the Revision refer to the Assignment by it."""
         return ("name",) if obj else ()
 
     def get_fieldsets(self, request: HttpRequest, obj: Assignment | None = None) -> Any:
-        """Show who may not change it a sentence in place of a form."""
+        """Show a sentence in place of a form to users who may not change it."""
         if obj is None or self.has_change_permission(request, obj):
             return super().get_fieldsets(request, obj)
         return ((None, {"fields": ("name", "description", "in_words", "gets")}),)
@@ -265,7 +265,7 @@ class AssignmentAdmin(RowAdmin):
 
     @display(description="Takes")
     def matches(self, row: Assignment) -> SafeString | str:
-        """Return which Pods it takes, in words, and which of them it doesn't get for another one before it."""
+        """Return which Pods it matches, in words, and which of them an earlier Assignment takes."""
         try:
             says = wording.match_sentence(read_assignment(compiler.assignment_document(row)).match)
         except RuleSetError as error:
@@ -279,14 +279,14 @@ class AssignmentAdmin(RowAdmin):
 
     @display(description="What it does")
     def in_words(self, row: Assignment) -> str:
-        """Return which Pods it takes and what they get."""
+        """Return which Pods it matches and what they get."""
         try:
             return wording.assignment_sentence(read_assignment(compiler.assignment_document(row)))
         except RuleSetError as error:
             return f"faulty: {error}"
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Use the list that knows who stands in whose way."""
+        """Use the list that shows which Assignments take precedence."""
         return AssignmentChangeList
 
     @display(description="Gives", ordering="rule_set__name")

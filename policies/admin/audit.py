@@ -1,4 +1,4 @@
-"""Who did what: the list of AuditEvents, and what each says. Pages that only show."""
+"""Read-only pages of AuditEvents: the list, and each event."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,9 +28,9 @@ from policies.parameters import SearchError
 
 SEE, SEE_ADDRESSES = "policies.view_auditevent", "policies.see_addresses"
 _BADLY_ASKED = 400
-# Groups of kinds that people ask for together.
+# Groups of kinds that people look for together.
 _GROUPS = {"change.": "any act on a Change", "account.": "any change of an account", "role.": "any change of a role"}
-# Of what a Change makes, so many things are shown; the record has all of them.
+# How many of a Change's things are shown; the record has all of them.
 _MOST_THINGS = 200
 _WITHOUT_FIELD = frozenset({"from", "to"})
 
@@ -39,7 +39,7 @@ _WITHOUT_FIELD = frozenset({"from", "to"})
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """List events, newest first, narrowed by what stands in the URL."""
+    """List events, newest first, filtered by the URL's query."""
     faults: dict[str, str] = {}
     search, found = Search(), Page([], None, None)
     sees_addresses = request.user.has_perm(SEE_ADDRESSES)
@@ -82,7 +82,7 @@ def _words(name: str, value: str) -> str:
 
 
 def line_of(row: AuditEvent) -> dict[str, Any]:
-    """Return what a list shows of an event."""
+    """Return an event as a row of a list."""
     return {
         "row": row,
         "url": reverse("audit_event", args=[row.pk]),
@@ -95,14 +95,14 @@ def line_of(row: AuditEvent) -> dict[str, Any]:
 
 
 def _who(row: AuditEvent) -> dict[str, str]:
-    """Return who did it, and what is to be said behind the name."""
+    """Return who did it, and the text after the name."""
     said = who_of(row)
     by = row.by if row.by and said.startswith(row.by) else ""
     return {"by": by, "through": said.removeprefix(by)}
 
 
 def _thing(row: AuditEvent) -> str:
-    # What concerns a Change alone has it in a column of its own.
+    # Events about a Change alone show it in a column of its own.
     return "" if row.thing_kind in {"Change", ""} else thing_of(row, _more_of(_said(row)))
 
 
@@ -121,7 +121,7 @@ def _more_of(said: publishing.Said | None) -> Mapping[str, Any]:
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def event(request: HttpRequest, key: Any) -> HttpResponse:
-    """Show one event: what was done in a sentence, what was there before and after, and what else was done with it."""
+    """Show one event: a sentence, the state before and after, and other events of the same thing."""
     row = get_object_or_404(AuditEvent, pk=key)
     sees_addresses = request.user.has_perm(SEE_ADDRESSES)
     said = _said(row)
@@ -159,7 +159,7 @@ def _thing_line(thing: dict[str, str]) -> dict[str, str]:
 
 
 def _of_digest(digest: str) -> SafeString | str:
-    """Return what a digest is of, with a link, where that is a Revision."""
+    """Return a link to the Revision with this digest; empty if there is none."""
     made = Revision.objects.filter(digest=digest).first()
     return format_html('<a class="berth-link" href="{}">{}</a>', revision_url(made.number), made) if made else ""
 
@@ -170,7 +170,7 @@ def _body(said: publishing.Said, *, sees_addresses: bool) -> str:
 
 
 def audit_url(**asked: str) -> str:
-    """Return the list of events, narrowed."""
+    """Return the URL of the list of events, filtered."""
     return f"{reverse('audit')}?{urlencode(asked)}"
 
 
@@ -180,7 +180,7 @@ def _panel(kind: str, name: str, text: str) -> SafeString:
 
 
 def register_panels() -> None:
-    """Link what was done from the pages of the things that it was done to."""
+    """Link the events of a thing from its page."""
     add_panel(Change, lambda row, _: _panel("Change", str(row.pk), "Who did what with this Change"))
     add_panel(Revision, _panel_of_revision)
     for model in (RuleSet, Assignment, PriorityClass):

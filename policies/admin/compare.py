@@ -1,4 +1,4 @@
-"""Any two versions of a thing, any two Revisions, any two Changes beside each other. Nothing here writes."""
+"""Comparison of any two versions of a thing, any two Revisions, or any two Changes. Read-only."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -32,11 +32,11 @@ _WORDS = {Kind.RULE_SET: "rule set", Kind.ASSIGNMENT: "Assignment", Kind.PRIORIT
 
 
 class AskedError(Exception):
-    """What is asked for can't be compared; the message says why."""
+    """The request can't be compared; the message says why."""
 
 
 class _Found(NamedTuple):
-    """What differs on a page, how much does in all, and what each side is called and where its page is."""
+    """The differences on a page, the number of all, and the name and URL of each side."""
 
     differences: Sequence[Difference]
     number: int
@@ -47,7 +47,7 @@ class _Found(NamedTuple):
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Compare what the address names: a kind, a name where the kind has versions, and two numbers."""
+    """Compare what the address names: a kind, a name if the kind has versions, and two numbers."""
     asked = {name: request.GET.get(name, "").strip() for name in ("kind", "name", "before", "after")}
     number = max(number_in(request.GET.get("p", "")) or 1, 1)
     fault, found = "", _Found((), 0, ())
@@ -128,7 +128,7 @@ def _changes(before: int, after: int, start: int, stop: int) -> _Found:
 
 
 def _version(kind: str, name: str, number: int) -> tuple[engine.Document | None, str]:
-    """Return a version of a thing, and the page that shows it; number 0 is before the first one."""
+    """Return a version of a thing, and the URL of its page; number 0 is the state before the first version."""
     if not number:
         return None, ""
     found: engine.Document | None = None
@@ -162,7 +162,7 @@ def _thing(each: Difference) -> dict[str, Any]:
 
 
 def compare_form(kind: str, number: int, other: int, *, name: str = "") -> SafeString:
-    """Return the form that asks with which other one to compare this one."""
+    """Return the form that asks for the other side of a comparison."""
     context = {
         "kind": kind,
         "number": number,

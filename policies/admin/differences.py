@@ -1,4 +1,4 @@
-"""Whole documents beside each other, as pages show them: folded, each line with its sign, the words that differ marked."""
+"""Comparisons of whole documents as HTML: folded, each line with its sign, differing words marked."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ _TAGS = {"added": "ins", "removed": "del"}
 
 
 def whole(before: engine.Document | None, after: engine.Document | None) -> SafeString:
-    """Return both documents of a thing, compared, below a line that unfolds them; empty where nothing differs."""
+    """Return both documents of a thing, compared, folded below a summary line; empty where nothing differs."""
     lines = unified(yaml_of(before), yaml_of(after))
     if not lines:
         return SafeString("")

@@ -1,4 +1,4 @@
-"""Beginning a Change with its title alone, and editing things into it: which thing, and where its form is."""
+"""Opening a Change with only a title, and choosing the things to edit in it."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ from policies.engine import ruleset as engine
 from policies.models import Change
 from policies.publishing import Key
 
-# Of more things, the field still takes any; these are offered while one types.
+# How many things are offered while somebody types; the field accepts any thing.
 MOST_OFFERED = 300
 _LONGEST_TITLE = 200
 _WORDS = {"RuleSet": "rule set", "Assignment": "Assignment", "PriorityClass": "PriorityClass"}
@@ -25,7 +25,7 @@ _CLOSE = 3
 
 
 class BeginForm(forms.Form):
-    """What a new Change needs: its title. What it changes comes after it."""
+    """The form of a new Change: its title. Its edits are added later."""
 
     title = forms.CharField(
         label="What it is for, in a line",
@@ -43,24 +43,24 @@ class BeginForm(forms.Form):
 
 
 class Offer:
-    """What may be edited into a Change by who asks: the things that are there, and the forms of new ones."""
+    """What the user may edit in a Change: the existing things, and the forms of new ones."""
 
     def __init__(self, row: Change, live: engine.Revision, request: HttpRequest) -> None:
         self._row, self._request = row, request
         held = [each.key for each in row.edits.all()]
         live_things: Iterable[Key] = publishing.values_of(live)
-        # A Pause and an Exemption have no form: they are made anew and ended by pages of their own.
+        # A Pause and an Exemption have no form: other pages create and end them.
         self._things: list[Key] = sorted(key for key in {*live_things, *held} if key[0] in _WORDS)
         self.url = reverse("admin:policies_change_edit", args=[row.pk])
 
     @property
     def offered(self) -> list[str]:
-        """Return things by kind and name, for the list that opens while one types."""
+        """Return things by kind and name, for the list of suggestions."""
         return [f"{kind}/{name}" for kind, name in self._things[:MOST_OFFERED]]
 
     @property
     def new(self) -> list[tuple[str, str]]:
-        """Return the forms of new things, each with its words."""
+        """Return the forms of new things, each with its label."""
         query = urlencode({"change": self._row.pk})
         return [
             (f"New {words}", f"{reverse(f'admin:policies_{kind.lower()}_add')}?{query}")
@@ -69,7 +69,7 @@ class Offer:
         ]
 
     def form_of(self, asked: str) -> str:
-        """Return where the form of a thing is, by its name, or by kind and name.
+        """Return the URL of a thing's form, by its name, or by kind and name.
 
         Raises:
             PublishingError: there is none, or more than one has this name.
@@ -92,5 +92,5 @@ class Offer:
 
 
 def begun(form: BeginForm, by: Any) -> Change:
-    """Open the Change that a form asks for."""
+    """Open the Change of a form."""
     return publishing.begin_change(title=form.cleaned_data["title"], reason=form.cleaned_data["reason"], by=by)

@@ -57,11 +57,11 @@ def open_change_of(request: HttpRequest) -> Change | None:
 
 
 class EditForm(ModelForm):
-    """A form of one thing, whose content goes into a Change."""
+    """A form for one thing, which saves into a Change."""
 
-    # The Change whose edit of the thing is shown; None where what is live is. `EditingAdmin.get_form` sets it.
+    # The Change whose edit is shown; None where the live thing is shown. `EditingAdmin.get_form` sets it.
     loaded_from: Change | None = None
-    # Why the save before was refused.
+    # Why the previous save was refused.
     refusals: Sequence[str] = ()
 
     goes_into = forms.ChoiceField(
@@ -78,7 +78,7 @@ class EditForm(ModelForm):
         widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "What it is for, in a line"}),
         help_text="Its title. Without one it is named after what is edited.",
     )
-    # What there was when the page was made: a save over somebody else's edit is refused.
+    # The digest of the content when the page was loaded: a save over somebody else's edit is refused.
     loaded_digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -94,7 +94,7 @@ class EditForm(ModelForm):
         self.fields["loaded_digest"].initial = publishing.seen_of(self.loaded_from, self.key())
 
     def key(self) -> Key:
-        """Return kind and name of what is edited; the name is empty where it is still to be typed."""
+        """Return the kind and name of the thing; the name is empty until somebody types it."""
         raise NotImplementedError
 
     def chosen(self) -> Change | None:
@@ -103,7 +103,7 @@ class EditForm(ModelForm):
         return Change.objects.get(pk=number) if number else None
 
     def clean(self) -> dict[str, Any]:
-        """Show why the save before was refused; the next one replaces what is there by then."""
+        """Show why the previous save was refused; the next save replaces the content that is shown now."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if self.refusals:
             typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
@@ -115,12 +115,12 @@ class EditForm(ModelForm):
 
 
 class RowForm(EditForm):
-    """A form of a thing that is one row, checked as the engine does. What the engine finds stands at the fields that it is about."""
+    """A form for a thing that is one row, checked by the engine. Each fault is shown at the field that it concerns."""
 
     kind: str
-    # Where a fault is in the document -> the field; the first that it begins with.
+    # Prefix of a fault's path in the document -> the field; the first match counts.
     places: Mapping[str, str]
-    # Returns a row's document, which needn't be right.
+    # Returns a row's document, which may be invalid.
     document: Callable[[Any], dict[str, Any]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -134,7 +134,7 @@ class RowForm(EditForm):
         return self.kind, self.instance.name or (field.initial if field else "") or ""
 
     def check_row(self) -> Sequence[Fault]:
-        """Return what stands against the row as the form has filled it.
+        """Return the faults of the row as the form has filled it.
 
         Raises:
             RuleSetError: its document is faulty.
@@ -143,8 +143,8 @@ class RowForm(EditForm):
 
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]  # ModelForm's hook: the instance has the typed values after it
-        # All faults are told at once. A field that has one already isn't in the row as it was typed: of it, and of the whole, the
-        # engine would say what isn't so.
+        # All faults are shown at once. The row lacks the typed value of a field that is already faulty, so the engine's
+        # faults about that field, and about the row as a whole, would be wrong.
         faulty = {*self.errors}
         try:
             faults = self.check_row()
@@ -157,12 +157,12 @@ class RowForm(EditForm):
 
 
 class EditedChangeList(ChangeList):
-    """A list whose rows know the open edits of them."""
+    """A list whose rows carry their open edits."""
 
     model_admin: "EditingAdmin"
 
     def get_results(self, request: HttpRequest) -> None:
-        """Note them at each row."""
+        """Attach the open edits to each row."""
         super().get_results(request)
         edits: dict[str, list[Change]] = {}
         names = [self.model_admin.name_of(row) for row in self.result_list]
@@ -173,7 +173,7 @@ class EditedChangeList(ChangeList):
 
 
 class EditingAdmin(ModelAdmin):
-    """Pages of things that are edited by way of Changes. What is shown is live, or the edit of `?change=N`."""
+    """Pages of things that are edited through Changes. They show the live thing, or the edit of `?change=N`."""
 
     kind: str
     actions_submit_line: tuple[str, ...] = ("save_and_publish",)
@@ -188,7 +188,7 @@ class EditingAdmin(ModelAdmin):
         return open_change_of(request)
 
     def edited(self, request: HttpRequest, name: str) -> Value | None:
-        """Return what the Change that the address names makes of a thing; None where it doesn't say."""
+        """Return a thing's content in the Change that the address names; None where that Change doesn't edit it."""
         change = self.change_of(request)
         held = change and change.edits.filter(kind=self.kind, name=name).exists()
         return publishing.found_in(change, (self.kind, name)).value if held else None
@@ -201,15 +201,15 @@ class EditingAdmin(ModelAdmin):
         return form
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Use the list that knows open edits."""
+        """Use the list that shows open edits."""
         return EditedChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Return what waits in open Changes."""
+        """Return the list, with a notice of edits in open Changes."""
         return super().changelist_view(request, {**(extra_context or {}), **self._open_edits(request)})
 
     def _open_edits(self, request: HttpRequest, *names: str) -> dict[str, Any]:
-        """Return the notice of edits in open Changes; with names, of these things alone."""
+        """Return the notice of edits in open Changes; with names, only of these things."""
         found = publishing.open_edits(self.kind, names)
         shown = list(found[: MOST_EDITS_SHOWN + 1])
         more = found.count() - MOST_EDITS_SHOWN if len(shown) > MOST_EDITS_SHOWN else 0
@@ -229,7 +229,7 @@ class EditingAdmin(ModelAdmin):
         return {"open_edits": edits, "more_open_edits": more, "all_open_edits": len(shown) + more}
 
     def put(self, request: HttpRequest, form: EditForm, value: Value) -> None:
-        """Put what a form holds into its Change."""
+        """Put a form's content into its Change."""
         chosen = form.chosen()
         saved = publishing.save_edit(
             edit=publishing.Edit.of(value),
@@ -241,7 +241,7 @@ class EditingAdmin(ModelAdmin):
         request.META[_SAVED] = (saved, chosen is None)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Show what the removal of a thing takes away, and put it into a Change."""
+        """Show what the removal of a thing takes away, and put the removal into a Change."""
         del extra_context
         row = self.get_object(request, self.key_of(object_id))
         if not self.has_delete_permission(request, row):
@@ -284,14 +284,14 @@ class EditingAdmin(ModelAdmin):
                 reason=reason,
             )
             if change is not None and saved is not None:
-                # A Change that is there has a reason of its own.
+                # An existing Change has its own reason.
                 publishing.comment_on_change(change=saved, by=person(request), text=reason)
         request.META[_SAVED] = (saved, change is None)
 
     def _kind_in_words(self) -> str:
         return "rule set" if self.kind == "RuleSet" else self.kind
 
-    # What was done with a Change stands there; Django's own log would name rows that nobody has changed.
+    # A Change records its own events; Django's log would name rows that nobody has changed.
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Leave it to the Change's events."""
 
@@ -319,7 +319,7 @@ class EditingAdmin(ModelAdmin):
         return HttpResponseRedirect(change_url(saved.pk))
 
     def _publish(self, request: HttpRequest, saved: Change) -> HttpResponse:
-        """Publish the Change that this save made, and nothing else; where that can't be done at once, its page says why."""
+        """Publish the Change that this save made, and nothing else; otherwise its page says why it can't be published."""
         try:
             made = publishing.publish_change(change=saved, by=person(request), expected_digest=saved.digest)
         except PublishingError as error:
@@ -334,10 +334,10 @@ class EditingAdmin(ModelAdmin):
 
     @action(description="Save and publish", permissions=["publish"])
     def save_and_publish(self, request: HttpRequest, obj: Any) -> None:
-        """Do nothing more than save: the response publishes."""
+        """Do nothing here: the response publishes."""
 
     def change_line(self, row: Any, by: str) -> SafeString:
-        """Return the day of its last change and by whom; below, links to the open Changes that edit it."""
+        """Return the day and author of its last change; below, links to the open Changes that edit it."""
         at, found = row.updated_at, getattr(row, "open_in", [])
         links = format_html_join(", ", "{}", ((link(change_url(change.pk), change),) for change in found))
         line = '<div><span class="berth-nowrap"><time title="{}">{}</time> {}</span>{}</div>'
@@ -352,7 +352,7 @@ class RowAdmin(EditingAdmin):
     change_form_before_template = "policies/open_edits.html"
 
     def columns_of(self, value: Any) -> dict[str, Any]:
-        """Return the columns of the row that a content has."""
+        """Return the columns of a content's row."""
         raise NotImplementedError
 
     def value_of(self, row: Any) -> Value:
@@ -360,7 +360,7 @@ class RowAdmin(EditingAdmin):
         raise NotImplementedError
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the row with what the Change that the address names makes of it."""
+        """Return the row, with the edit of the Change that the address names."""
         row = super().get_object(request, object_id, from_field)
         value = self.edited(request, row.name) if row else None
         for column, content in (self.columns_of(value) if value else {}).items():
@@ -368,7 +368,7 @@ class RowAdmin(EditingAdmin):
         return row
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
-        """Keep the name of what is in a Change and not live yet."""
+        """Keep the name of a thing that is in a Change and not live yet."""
         form = super().get_form(request, obj, change, **kwargs)
         name = request.GET.get("name", "")
         if obj is None and "name" in form.base_fields and self.edited(request, name):
@@ -376,25 +376,25 @@ class RowAdmin(EditingAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Begin with what the Change that the address names makes of a new thing."""
+        """Begin with a new thing's content in the Change that the address names."""
         value = self.edited(request, request.GET.get("name", ""))
         initial: dict[str, Any] = dict(super().get_changeform_initial_data(request))
         return initial | ({"name": value.name, **self.columns_of(value)} if value else {})
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Ask where it goes, where it can be edited."""
+        """Add the choice of the Change, where the thing can be edited."""
         may = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
         where = [("Where it goes", {"fields": (("goes_into", "new_title"), "loaded_digest")})] if may else []
         return [*super().get_fieldsets(request, obj), *where]
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        """Put it into its Change."""
+        """Put the edit into its Change."""
         self.put(request, form, self.value_of(obj))
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Leave out the button that leads to nothing, and say who else is at it."""
+        """Leave out the button that would do nothing, and say who else is editing the thing."""
         row = context.get("original")
         name = self.name_of(row) if row else request.GET.get("name", "")
         more = {"show_save_and_add_another": False, **(self._open_edits(request, name) if name else {})}
@@ -402,10 +402,10 @@ class RowAdmin(EditingAdmin):
 
     @display(description="Name", ordering="name")
     def name_link(self, row: Any) -> str:
-        """Name it."""
+        """Return the name."""
         return str(row.name)
 
     @display(description="Last edit", ordering="updated_at")
     def last_edit(self, row: Any) -> SafeString:
-        """Return who edited it last, and since when that is live; below, the open Changes that edit it."""
+        """Return who edited it last, and since when that edit is live; below, the open Changes that edit it."""
         return self.change_line(row, row.author or "unknown")

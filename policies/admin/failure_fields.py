@@ -1,4 +1,4 @@
-"""The fields in which a draft says what to answer in an outage: `spec.failures` as select boxes."""
+"""The fields for a draft's answers in an outage: `spec.failures` as select boxes."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _DEADLINE = [("refuse", "refuse the nodes not asked about"), ("pass", "let the n
 
 
 def _choice(label: str, choices: list[tuple[str, str]], help_text: str) -> forms.ChoiceField:
-    """Make a select box. It isn't required: what is left out is the default."""
+    """Make a select box. It isn't required: an omitted choice is the default."""
     return forms.ChoiceField(
         label=label, choices=choices, help_text=help_text, required=False, widget=UnfoldAdminSelectWidget
     )
@@ -55,7 +55,7 @@ class FailureFields(forms.Form):
                 self.fields[name].initial = self.instance.failures.get(member, getattr(DEFAULT_FAILURES, name))
 
     def failures(self) -> dict[str, Any]:
-        """Return what was chosen, as a document has it."""
+        """Return the choices in a document's form."""
         chosen = {path.rpartition(".")[2]: self.cleaned_data.get(name) for path, name in FAILURE_PATHS.items()}
         return {member: value for member, value in chosen.items() if value not in (None, "")}
 

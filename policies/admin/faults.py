@@ -1,4 +1,4 @@
-"""All that is wrong with a form and its rows, as one list: where it is, what it is, and the field to go to."""
+"""All faults of a form and its rows, as one list: the place and the message of each, and a link to the field."""
 
 import html
 import re
@@ -9,12 +9,12 @@ import msgspec
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.utils.html import strip_tags
 
-# As `rule_forms.describe` writes where a fault is inside an expression.
+# The place of a fault inside an expression, as `rule_forms.describe` writes it.
 _PLACE = re.compile(r"line (\d+), column (\d+): ")
 
 
 class FieldFault(msgspec.Struct, frozen=True):
-    """A fault of a field. `field` is its id on the page, empty for one of the whole; line and column count from 1, 0 for none."""
+    """A fault of a field. `field` is its id on the page, empty for the whole form; line and column are from 1, 0 for none."""
 
     field: str
     where: str
@@ -44,7 +44,7 @@ def _of_form(form: Any, where: str) -> Iterator[FieldFault]:
         bound = None if name == NON_FIELD_ERRORS or name not in form.fields else form[name]
         label = str(bound.label).lower() if bound else ""
         for error in errors:
-            # What follows is the source line with a caret, which stands at the field.
+            # The rest is the source line with a caret, which is shown at the field.
             text = html.unescape(strip_tags(str(error).partition("<pre")[0]))
             place = _PLACE.match(text)
             line, column = (int(place[1]), int(place[2])) if place else (0, 0)

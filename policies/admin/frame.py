@@ -1,4 +1,4 @@
-"""The one door to Unfold, with types: its classes are Django's to a type checker, and keep no request."""
+"""The only module that imports Unfold. To a type checker its classes are Django's; they keep no request."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -52,16 +52,16 @@ __all__ = [
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-# What the audit calls rows, where it isn't by their model's name.
+# The audit's names of kinds, where they differ from the model's name.
 _AUDIT_KINDS = {"User": "Account", "Group": "Role"}
-# Of a search in a list.
+# The most words in a search of a list.
 MOST_WORDS = 100
-# Where a request keeps why its save was refused.
+# The request attribute with the reasons for which its save was refused.
 _REFUSALS = "berth.refusals"
 
 
 def refusals_of(request: HttpRequest) -> Sequence[str]:
-    """Return why this request's save was refused; nothing where it wasn't."""
+    """Return why this request's save was refused; empty if it wasn't."""
     refusals: Sequence[str] = request.META.get(_REFUSALS, ())
     return refusals
 
@@ -69,7 +69,7 @@ def refusals_of(request: HttpRequest) -> Sequence[str]:
 def action(**options: Any) -> Callable[[Function], Function]:
     """Declare an Unfold action: description, permissions, url_path, variant, icon.
 
-    A key in its URL that can't be any row's is not found, before anybody asks the database with it.
+    A key in its URL that can't be any row's gives 404, without a query.
     """
 
     def declare(function: Function) -> Function:
@@ -92,7 +92,7 @@ def display(**options: Any) -> Callable[[Function], Function]:
 
 
 def once(method: Function) -> Function:
-    """Keep what a field shows of a row: a page asks five times for each, always with the same row."""
+    """Cache a field's value for a row: a page asks five times for each, always with the same row."""
 
     @wraps(method)
     def shown(model_admin: Any, row: Any) -> Any:
@@ -105,10 +105,10 @@ def once(method: Function) -> Function:
 
 
 def refuse_many_words(text: str) -> None:
-    """Refuse a search by more words than anybody types.
+    """Refuse a search with more words than anybody types.
 
     Raises:
-        BadRequest: it has too many: a condition is built into all those before it, which takes seconds for a thousand.
+        BadRequest: it has too many; conditions are nested in each other, which takes seconds for a thousand.
     """
     if len(text.split()) > MOST_WORDS:
         message = f"A search has {MOST_WORDS} words at most."
@@ -116,17 +116,17 @@ def refuse_many_words(text: str) -> None:
 
 
 class ChangeList(UnfoldChangeList):
-    """Unfold's list, whose rows know whether names of people are links for who asks."""
+    """Unfold's list, whose rows carry whether names of people are links for this user."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Note it at each row."""
+        """Attach this to each row."""
         super().get_results(request)
         for row in self.result_list:
             vars(row)["sees_people"] = sees_people(request)
 
 
 class ModelAdmin(UnfoldModelAdmin):
-    """Unfold's ModelAdmin without what its threads share, and with words for empty lists."""
+    """Unfold's ModelAdmin without state that threads share, and with texts for empty lists."""
 
     empty_title = "Nothing here yet"
     empty_text = ""
@@ -134,17 +134,17 @@ class ModelAdmin(UnfoldModelAdmin):
     list_per_page = 50
     actions: Any = None
     change_form_outer_after_template = "policies/panels.html"
-    # Columns by which links of other pages narrow the list.
+    # Columns by which links of other pages filter the list.
     linked_by: tuple[str, ...] = ()
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Allow what the list's filters and links of pages ask for, and nothing else.
+        """Allow the look-ups of the list's filters and of links on pages, and nothing else.
 
-        Django allows any look-up on a column of the row's own, such as `pod_name__regex`, which lets who may read
+        Django allows any look-up on the row's own columns, such as `pod_name__regex`, with which any reader could
         keep the database busy for as long as they like.
         """
         if self.date_hierarchy and lookup in {f"{self.date_hierarchy}__{part}" for part in ("year", "month", "day")}:
-            # A number that no date has makes an overflow of dates.
+            # A larger number overflows Python's dates.
             return str(value).isdecimal() and len(str(value)) <= len("9999")
         return lookup in self.linked_by or any(lookup in _asked_by(each) for each in self.get_list_filter(request))
 
@@ -157,19 +157,19 @@ class ModelAdmin(UnfoldModelAdmin):
         return found
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the row. An empty `_to_field`, which Django lets pass and then looks for as a column, is none."""
+        """Return the row. An empty `_to_field` counts as absent; Django would use it as a column's name."""
         row = super().get_object(request, object_id, from_field or None)
         if row is not None:
             setattr(row, "sees_people", sees_people(request))  # noqa: B010 - of any model
         return row
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Use the list whose rows know who asks."""
+        """Use the list whose rows carry what this user may see."""
         del request, kwargs
         return ChangeList
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Begin with what the address gives. What can be no row's key is left out: Django would ask the database with it."""
+        """Begin with the address's values. Those that can't be a row's key are left out: Django would query them."""
         found = super().get_changeform_initial_data(request)
         return {name: value for name, value in found.items() if self._may_begin(name, value)}
 
@@ -186,10 +186,10 @@ class ModelAdmin(UnfoldModelAdmin):
         return True
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
-        """Show the form; a key that can't be any row's is not found: the buttons above it ask with it, too.
+        """Show the form; a key that can't be any row's gives 404, because the buttons above the form query it, too.
 
-        Where saving is refused, because somebody else was faster, the form is checked anew: it says so, and keeps what
-        was typed.
+        If a save is refused because somebody else was faster, the form is validated again: it shows the reason, and
+        keeps what was typed.
         """
         if object_id is not None:
             self.key_of(object_id)
@@ -202,13 +202,13 @@ class ModelAdmin(UnfoldModelAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *more: Any, **named: Any
     ) -> HttpResponse:
-        """Bring along what other parts show of the row."""
+        """Add what other modules show about the row."""
         context["panels"] = [*context.get("panels", ()), *panels_of(context.get("original"), request)]
         shown: HttpResponse = super().render_change_form(request, context, *more, **named)
         return shown
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Lead to what the audit has of the row: it is what was done, and Django's own page would be empty."""
+        """Redirect to the row's audit events; Django's own page would be empty."""
         del extra_context
         row: Any = self.get_object(request, self.key_of(object_id))
         if row is None:
@@ -220,7 +220,7 @@ class ModelAdmin(UnfoldModelAdmin):
         return HttpResponseRedirect(f"{reverse('audit')}?{urlencode({'thing': f'{kind}/{name}'})}")
 
     def check_may_view(self, request: HttpRequest) -> None:
-        """Refuse who may not see these pages.
+        """Refuse users who may not see these pages.
 
         Raises:
             PermissionDenied: they may not.
@@ -229,7 +229,7 @@ class ModelAdmin(UnfoldModelAdmin):
             raise PermissionDenied
 
     def key_of(self, text: str) -> str:
-        """Return a key of a URL as it is, where it can be a row's.
+        """Return a key of a URL unchanged, if it can be a row's.
 
         Raises:
             Http404: it can't.
@@ -249,11 +249,11 @@ class ModelAdmin(UnfoldModelAdmin):
 
     @request.setter
     def request(self, value: HttpRequest) -> None:
-        """Forget what Unfold would keep."""
+        """Discard the request that Unfold would keep."""
 
 
 def _asked_by(each: Any) -> set[str]:
-    """Return the look-ups that a filter of a list makes."""
+    """Return the look-ups of a list's filter."""
     if isinstance(each, type):
         return {str(getattr(each, "parameter_name", ""))}
     name = each if isinstance(each, str) else each[0]

@@ -1,4 +1,4 @@
-"""Gate settings: what comes of what a check finds, by rule set; set by administrators, and who set what and when stays."""
+"""Gate settings: the consequence of a check's findings, by rule set; set by administrators, with a history."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _WORDS: dict[str, str] = {
 
 
 class GateSettingForm(SettingForm):
-    """What a setting asks for."""
+    """The form of a gate setting."""
 
     rule_set = forms.ChoiceField(label="Changes that touch", widget=UnfoldAdminSelectWidget)
     check_name = forms.ChoiceField(label="Check", widget=UnfoldAdminSelectWidget)
@@ -41,7 +41,7 @@ class GateSettingForm(SettingForm):
 
 @admin.register(GateSetting)
 class GateSettingAdmin(SettingAdmin):
-    """The pages of gate settings: a list that only grows, and the form that adds to it."""
+    """The pages of gate settings: an append-only list, and the form that adds to it."""
 
     form = GateSettingForm
     list_display = ("scope", "check_name", "comes_of_it", "holds", "setter", "set_at", "reason")
@@ -52,7 +52,7 @@ class GateSettingAdmin(SettingAdmin):
     empty_text = "The environment's levels hold (BERTH_GATE_CHECKS). A setting here asks for more, of Changes that touch a rule set."
 
     def save_model(self, request: HttpRequest, obj: GateSetting, form: Any, change: Any) -> None:
-        """Set it by the one place where state changes."""
+        """Save it through `policies.publishing`, which makes all changes of state."""
         del change
         typed = form.cleaned_data
         made = publishing.set_gate_level(
@@ -67,7 +67,7 @@ class GateSettingAdmin(SettingAdmin):
 
     @display(description="What comes of it")
     def comes_of_it(self, row: GateSetting) -> str:
-        """Return what comes of what the check finds; the installation may ask for more than the row does."""
+        """Return the consequence of the check's findings; the installation's setting may be stricter than the row."""
         installed = settings.BERTH.gate_checks.get(row.check_name)
         if (row.level, installed) == (GateSetting.Level.WARNING, GateSetting.Level.BLOCKING):
             return "a warning; BERTH_GATE_CHECKS asks for more: it isn't published"

@@ -1,10 +1,10 @@
-"""What an expression may name and call, with examples: the help of the editor, and what it completes."""
+"""The names and functions of expressions, with examples: for the editor's help and completion."""
 
 import msgspec
 
 
 class Helped(msgspec.Struct, frozen=True):
-    """A name or a function: how it is written, what it is, and a whole expression with it. `after` is what stands before its dot."""
+    """A name or a function: its syntax, a description, and an example expression. `after` is the text before its dot."""
 
     written: str
     says: str

@@ -10,9 +10,9 @@ from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import ClusterPriorityClass, PriorityClassUser
 
-# Of more classes, the highest are shown; the list below has all of Berth's.
+# How many classes are shown, the highest first; the list below has all of Berth's.
 MOST_RUNGS = 200
-# Units of a bar's drawing at its longest, and of the shortest that can be seen.
+# The longest width of a bar in the drawing's units, and the shortest one that is visible.
 BAR_WIDTH = 100
 _SHORTEST = 1.0
 _SIGNS = {"applied": "✓", "pending": "…", "system": "", "kept": "", "foreign": "!", "drifted": "!"}
@@ -20,12 +20,12 @@ _State = ClusterPriorityClass.State
 
 
 def signed(state: str) -> str:
-    """Return a state with its sign: nothing is said by colour alone."""
+    """Return a state with its sign, so that no meaning depends on colour alone."""
     return f"{_SIGNS.get(state, '✗')} {state}".strip()
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """One class: what it is, what became of it in the cluster, how many Pods and namespaces use it."""
+    """One class: its fields, its state in the cluster, how many Pods and namespaces use it."""
 
     name: str
     value: int
@@ -35,7 +35,7 @@ class Rung(msgspec.Struct, frozen=True):
     preempts: bool = True
     pods: int = 0
     namespaces: int = 0
-    # How long its bar is.
+    # The width of its bar.
     width: float = 0.0
 
     @property
@@ -50,12 +50,12 @@ class Rung(msgspec.Struct, frozen=True):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether somebody should look at it."""
+        """Whether somebody should check it."""
         return self.badge[:1] in {"!", "✗"}
 
 
 def ladder() -> dict[str, Any]:
-    """Return what the page shows of it: the rungs, how many more there are, and how many classes others have made."""
+    """Return the page's context: the rungs, how many more there are, and how many classes others have made."""
     live = publishing.live_priority_classes()
     found = {row.name: row for row in ClusterPriorityClass.objects.all()}
     of_others = [name for name, row in found.items() if row.present and name not in live and row.state != _State.SYSTEM]

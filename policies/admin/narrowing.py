@@ -1,4 +1,4 @@
-"""What narrows a list: its state is the URL, shown as a form, and as chips that can be taken away. For Decisions and AuditEvents alike."""
+"""Filters of a list. Their state is the URL, shown as a form and removable chips. Decisions and AuditEvents use them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -6,12 +6,12 @@ from typing import Any, Protocol
 import msgspec
 from django.http import QueryDict
 
-# Where a page of a list begins: what narrows it anew begins at its head.
+# The parameters of a page's place in a list; a new filter begins at the first page.
 PLACES = ("before", "after")
 
 
 class Filter(Protocol):
-    """One way to narrow a list: the parameter, as people call it, and what it takes."""
+    """A filter of a list: the parameter, its label, and the values that it takes."""
 
     @property
     def name(self) -> str: ...  # noqa: D102 - said above
@@ -22,7 +22,7 @@ class Filter(Protocol):
 
 
 class Chip(msgspec.Struct, frozen=True):
-    """A filter that is active, and the list without it."""
+    """An active filter, and the URL of the list without it."""
 
     title: str
     text: str
@@ -34,14 +34,14 @@ class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: of the form.
-        label: what is looked for.
-        faults: what can't be looked for, by parameter.
+        label: of the search field.
+        faults: of invalid values, by parameter.
         fields: each with its filter, value and choices.
-        chips: what is active.
-        summary: of what folds; it stands open where it is empty.
+        chips: the active filters.
+        summary: of the folded part; empty for a form that is always open.
         given: the values of the times, and of `q`.
         finds: what `q` takes; empty for a list without it.
-        hidden: what links brought, and no field shows.
+        hidden: parameters from links, for which there is no field.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
 def fields_of(
     filters: Iterable[Filter], query: QueryDict, choices: Mapping[str, Mapping[str, str]], leaving_out: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the fields of a form, as its template takes them."""
+    """Return the fields of a form, for its template."""
     return [
         {"filter": each, "value": query.get(each.name, ""), "choices": list(choices.get(each.name, {}).items())}
         for each in filters
@@ -80,7 +80,7 @@ def without(query: QueryDict, *names: str) -> QueryDict:
 
 
 def with_values(query: QueryDict, **values: object) -> str:
-    """Return the list with other parameters; a place of a page is only kept where one is given."""
+    """Return the list's URL with other parameters, without the page's place unless one is given."""
     asked = without(query, *PLACES)
     for name, value in values.items():
         asked[name] = str(value)

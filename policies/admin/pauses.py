@@ -53,7 +53,7 @@ def _banner(request: HttpRequest) -> list[publishing.Suspended]:
 
 
 class _WhyForm(forms.Form):
-    """Why, and what its author was looking at."""
+    """The reason, and the digest of what its author was looking at."""
 
     reason = LinesField(
         label="Reason",
@@ -70,7 +70,7 @@ def _until(**options: Any) -> forms.DateTimeField:
 
 
 class _PauseForm(_WhyForm):
-    """How long as well."""
+    """The reason, and the duration of a Pause."""
 
     until = _until(
         label="Until (UTC)", required=False, help_text="When it ends by itself. Empty: until somebody resumes."
@@ -78,7 +78,7 @@ class _PauseForm(_WhyForm):
 
 
 class _ExemptionForm(_WhyForm):
-    """An Exemption, but for its target."""
+    """An Exemption without its target."""
 
     name = forms.CharField(label="Name", max_length=63, widget=UnfoldAdminTextInputWidget)
     owner = forms.CharField(
@@ -105,7 +105,7 @@ class _ExemptionForm(_WhyForm):
     field_order = ("name", "owner", "target", "pods", "until", "reason")
 
     def clean_pods(self) -> list[dict[str, Any]]:
-        """Return the entries as a document has them.
+        """Return the entries in a document's form.
 
         Raises:
             ValidationError: with each line that names no Pods.
@@ -121,7 +121,7 @@ class _ExemptionForm(_WhyForm):
         return entries
 
     def clean(self) -> dict[str, Any]:
-        """Check all that was typed, each fault at its field; of a field that has a fault already nothing more can be said."""
+        """Check the whole document and show each fault at its field, except at fields that are faulty already."""
         typed = super().clean() or self.cleaned_data
         faulty = {*self.errors}
         spec: dict[str, Any] = {
@@ -137,7 +137,7 @@ class _ExemptionForm(_WhyForm):
         return typed
 
 
-# Where in the document of an Exemption a fault is.
+# The path of a fault in the document of an Exemption.
 _PLACE = re.compile(r"(?:metadata|spec)\.(?P<field>\w+)(?:\[(?P<entry>\d+)\])?")
 
 
@@ -165,7 +165,7 @@ def _entry(line: str) -> dict[str, Any]:
 @permission_required(_SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """List what is out of force."""
+    """List the live Pauses and Exemptions."""
     found = publishing.suspended(timezone.now())
     about = {
         each.value.target: (target.kind, target.name) for each in found if (target := Target.parse(each.value.target))
@@ -193,7 +193,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(_MAY, raise_exception=True)
 def pause(request: HttpRequest) -> HttpResponse:
-    """Ask for how long and why, and pause what is named."""
+    """Ask for the duration and the reason, and pause the target."""
     target = request.GET.get("target") or EVERYTHING
 
     def act(form: forms.Form) -> Change:
@@ -213,7 +213,7 @@ def pause(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(_MAY, raise_exception=True)
 def resume(request: HttpRequest) -> HttpResponse:
-    """Ask why, and resume what is paused."""
+    """Ask for the reason, and resume the target."""
     target = request.GET.get("target") or EVERYTHING
     return _ask(
         request,
@@ -230,7 +230,7 @@ def resume(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(_MAY, raise_exception=True)
 def exempt(request: HttpRequest) -> HttpResponse:
-    """Ask for whom, until when and why, and have a rule pass over them."""
+    """Ask for the Pods, the end and the reason, and exempt these Pods from a rule."""
 
     def act(form: forms.Form) -> Change:
         typed = form.cleaned_data
@@ -246,7 +246,7 @@ def exempt(request: HttpRequest) -> HttpResponse:
 @admin.site.admin_view
 @permission_required(_MAY, raise_exception=True)
 def end_exemption(request: HttpRequest) -> HttpResponse:
-    """Ask why, and remove an Exemption."""
+    """Ask for the reason, and remove an Exemption."""
     name = request.GET.get("name", "")
     return _ask(
         request,
@@ -265,7 +265,7 @@ def end_exemption(request: HttpRequest) -> HttpResponse:
 def _ask(
     request: HttpRequest, form_class: type[_WhyForm], act: Callable[[forms.Form], Change], **shown: Any
 ) -> HttpResponse:
-    """Show a form, do what it says, and say what came of it."""
+    """Show a form, do its act, and show the outcome."""
     form = form_class(request.POST or None, initial={"digest": _seen(), **shown.pop("initial", {})})
     faults: Sequence[str] = ()
     if request.method == "POST" and form.is_valid():
@@ -280,7 +280,7 @@ def _ask(
         else:
             return HttpResponseRedirect(_say(request, change))
     found = shown.pop("about", ())
-    # Nobody types a reason for what can't be done.
+    # Don't ask for a reason if the act isn't possible.
     is_gone = "gone" in shown and not found and request.method != "POST"
     context = {
         **admin.site.each_context(request),
@@ -320,17 +320,17 @@ def _text(moment: datetime) -> str:
 
 
 def pause_url(target: str) -> str:
-    """Return the page that pauses something."""
+    """Return the URL of the page that pauses a target."""
     return f"{reverse('pause')}?{urlencode({'target': target})}"
 
 
 def resume_url(target: str) -> str:
-    """Return the page that resumes something."""
+    """Return the URL of the page that resumes a target."""
     return f"{reverse('resume')}?{urlencode({'target': target})}"
 
 
 def _panel(title: str, targets: Sequence[str], request: HttpRequest) -> SafeString:
-    """Show of things whether they are paused, with a way to pause or resume each for those who may."""
+    """Show whether targets are paused, with a link to pause or resume each for users who may."""
     live = {each.value.target: each for each in _live(engine.Pause)}
     rows = [
         {

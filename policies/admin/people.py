@@ -1,4 +1,4 @@
-"""A person: what waits for them, which Changes they have open, what they did. A page that only shows."""
+"""The read-only page of a person: the reviews that wait for them, their open Changes, their acts."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from policies.admin.person_links import SEE
 from policies.models import AuditEvent, Change
 from policies.publishing import lifecycle
 
-# Of the newest events and Changes, so many are shown; links lead to all of them.
+# How many of the newest events and Changes are shown; links lead to all of them.
 _SHOWN = 20
 
 
@@ -26,7 +26,7 @@ _SHOWN = 20
 @permission_required(SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show a person by the name that is written down with what they do; the account may be gone, or never have been."""
+    """Show a person by the name in AuditEvents; the account may be gone, or may never have existed."""
     account = User.objects.filter(username=name).prefetch_related("groups").first()
     sees_account = request.user.has_perm("auth.view_user")
     events = list(AuditEvent.objects.filter(by=name).order_by("-pk")[: _SHOWN + 1])
@@ -54,7 +54,7 @@ def _about(account: User | None) -> str:
 
 
 def _changes(name: str) -> dict[str, Any]:
-    """Return the reviews that somebody was asked for, and the open Changes that they opened or edited."""
+    """Return the reviews requested from somebody, and the open Changes that they opened or edited."""
     mine = Q(opened_by=name) | Q(edits__author=name)
     opened = list(Change.objects.filter(mine, state__in=lifecycle.OPEN).distinct().order_by("-pk")[: _SHOWN + 1])
     query = f"?q={name}&which=open"

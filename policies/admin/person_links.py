@@ -1,4 +1,4 @@
-"""Names of people on pages: links to what each did, for who may see that; the plain name for all else."""
+"""Names of people on pages: links to each person's acts for users who may see these, else plain names."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,17 +11,17 @@ from django.utils.safestring import SafeString
 
 register = template.Library()
 
-# Who may open a person's page: it shows AuditEvents.
+# The permission for a person's page, which shows AuditEvents.
 SEE: Final = "policies.view_auditevent"
 
 
 def sees_people(request: HttpRequest) -> bool:
-    """Return whether names are links for who asks."""
+    """Return whether names are links for the request's user."""
     return request.user.has_perm(SEE)
 
 
 def person_link(name: str, *, is_link: bool) -> SafeString | str:
-    """Return a name, as a link to its page where `is_link`. What has a space is no account: the schedule, somebody unknown."""
+    """Return a name, as a link to its page if `is_link`. Names with a space aren't accounts: "the schedule" and others."""
     if not is_link or not name or " " in name:
         return name
     try:

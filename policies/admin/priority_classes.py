@@ -1,4 +1,4 @@
-"""PriorityClasses: the ladder by value, and one class with what the cluster has."""
+"""The pages of PriorityClasses: the ladder by value, and one class with its state in the cluster."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +48,7 @@ _LABELS = {
 
 
 class PriorityClassForm(RowForm):
-    """A PriorityClass, checked as the engine does, and against what other rows and the cluster have."""
+    """A PriorityClass, checked by the engine, and against other rows and the cluster."""
 
     kind = Kind.PRIORITY_CLASS
     places = _FIELDS
@@ -59,19 +59,19 @@ class PriorityClassForm(RowForm):
         fields = list(_FIELDS.values())
 
     def check_row(self) -> Sequence[Fault]:
-        """Read it as the engine does, then compare."""
+        """Decode it with the engine, then compare."""
         value = checking.read_priority_class(compiler.priority_class_document(self.instance))
         live, chosen = publishing.current_revision(), self.chosen()
         beside = publishing.with_edits(live, publishing.edits_of(chosen)) if chosen else live
         return publishing.priority_class_faults(value, beside.priority_classes)
 
     def _get_validation_exclusions(self) -> set[str]:
-        # The rows are what is live: which class is the default is asked of the Change, in `check_row`.
+        # The rows hold the live state; `check_row` checks for one default class in the Change.
         return {*super()._get_validation_exclusions(), "global_default"}  # type: ignore[misc] # ModelForm's hook
 
 
 class _PriorityClassChangeList(EditedChangeList):
-    """A list whose rows know what is live, and what became of it in the cluster."""
+    """A list whose rows carry the live class, and its state in the cluster."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -114,7 +114,7 @@ class PriorityClassAdmin(RowAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
-        """Return the form, to who may not change it sentences in its place, and below it what is there of the class."""
+        """Return the form, or sentences for users who may not change it, and below it the present state of the class."""
         if obj is None:
             return super().get_fieldsets(request, obj)
         shown = ("What is there", {"fields": _SHOWN})
@@ -123,15 +123,15 @@ class PriorityClassAdmin(RowAdmin):
         return [*super().get_fieldsets(request, obj), shown]
 
     def get_readonly_fields(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
-        """Keep the name: Pods and the Revision know the class by it."""
+        """Make the name read-only: Pods and the Revision refer to the class by it."""
         return ("name", "in_words", *_SHOWN) if obj else ()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Use the list that knows what is live."""
+        """Use the list whose rows carry the live class."""
         return _PriorityClassChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Return what is not live yet, all classes by value with who uses them, and whether the cluster can be asked."""
+        """Return open edits, all classes by value with who uses them, and whether the cluster can be read."""
         extra = {"look": PriorityClassLook.objects.first(), "may_adopt": may_publish(request), **ladder()}
         return super().changelist_view(request, {**(extra_context or {}), **extra})
 
@@ -151,7 +151,7 @@ class PriorityClassAdmin(RowAdmin):
 
     @action(description="Put back", permissions=["put_back"], url_path="put-back", icon="settings_backup_restore")
     def put_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show what others changed in the cluster, and have it put back."""
+        """Show what others changed in the cluster, and undo it there."""
         row = get_object_or_404(PriorityClass, pk=object_id)
         found = get_object_or_404(ClusterPriorityClass, pk=row.name)
         back = reverse("admin:policies_priorityclass_change", args=[row.pk])
@@ -175,12 +175,12 @@ class PriorityClassAdmin(RowAdmin):
 
     @display(description="Value", ordering="value")
     def value_shown(self, row: PriorityClass) -> str:
-        """Return the value with its thousands set apart."""
+        """Return the value with thousands separators."""
         return f"{row.value:,}"
 
     @display(description="What it does")
     def what_for(self, row: PriorityClass) -> SafeString | str:
-        """Return the author's words, and what it does in Berth's."""
+        """Return the description, and a sentence about what the class does."""
         try:
             sentence = wording.priority_class_sentence(read_priority_class(compiler.priority_class_document(row)))
         except RuleSetError as error:
@@ -189,7 +189,7 @@ class PriorityClassAdmin(RowAdmin):
 
     @display(description="What it does")
     def in_words(self, row: PriorityClass) -> SafeString | str:
-        """Return all that it says, in sentences."""
+        """Return all of its fields, in sentences."""
         try:
             said = wording.priority_class_sentences(read_priority_class(compiler.priority_class_document(row)))
         except RuleSetError as error:
@@ -199,14 +199,14 @@ class PriorityClassAdmin(RowAdmin):
 
     @display(description="In the cluster", label=_LABELS)
     def cluster_label(self, row: PriorityClass) -> str:
-        """Return what became of the live one."""
+        """Return the state of the live class in the cluster."""
         state = getattr(row, "cluster", None)
         return signed(state.state) if state else _NOT_LIVE
 
     @display(description="Live")
     @once
     def live_state(self, row: PriorityClass) -> SafeString | str:
-        """Return the live version, and what became of it."""
+        """Return the live version, and its state in the cluster."""
         live = publishing.live_priority_classes().get(row.name)
         state = _state(live, ClusterPriorityClass.objects.filter(pk=row.name).first())
         if live is None or state is None:
@@ -217,7 +217,7 @@ class PriorityClassAdmin(RowAdmin):
     @display(description="In the cluster")
     @once
     def in_the_cluster(self, row: PriorityClass) -> SafeString | str:
-        """Return what the API server had at the last look."""
+        """Return the class as last read from the API server."""
         found = ClusterPriorityClass.objects.filter(pk=row.name).first()
         look = PriorityClassLook.objects.first()
         fault = f"! The cluster can't be asked now: {look.error}" if look and look.error else ""
@@ -239,7 +239,7 @@ class PriorityClassAdmin(RowAdmin):
     @display(description="Versions")
     @once
     def version_table(self, row: PriorityClass) -> SafeString | str:
-        """List what was published under this name."""
+        """List the versions published under this name."""
         versions = PriorityClassVersion.objects.filter(name=row.name)
         cells = [
             (

@@ -1,4 +1,4 @@
-"""Review settings: how Changes have to be approved, set by administrators; who set what and when stays."""
+"""Review settings: which approvals Changes need; set by administrators, with a history."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from policies.publishing.lifecycle import Need
 
 
 class ReviewSettingForm(SettingForm):
-    """What a setting asks for."""
+    """The form of a review setting."""
 
     rule_set = forms.ChoiceField(label="Changes of", required=False, widget=UnfoldAdminSelectWidget)
     group = forms.ChoiceField(label="Only people in", required=False, widget=UnfoldAdminSelectWidget)
@@ -34,7 +34,7 @@ class ReviewSettingForm(SettingForm):
         self.fields["group"].choices = [("", "anybody who may approve"), *((name, name) for name in groups)]  # type: ignore[attr-defined] # a ChoiceField
 
     def clean(self) -> dict[str, Any]:
-        """Ask for nothing that can't be met."""
+        """Refuse requirements that can't be met."""
         cleaned: dict[str, Any] = super().clean() or {}
         if cleaned.get("group") and not cleaned.get("approvals"):
             self.add_error("approvals", "Say how many people of this group have to approve.")
@@ -43,7 +43,7 @@ class ReviewSettingForm(SettingForm):
 
 @admin.register(ReviewSetting)
 class ReviewSettingAdmin(SettingAdmin):
-    """The pages of review settings: a list that only grows, and the form that adds to it."""
+    """The pages of review settings: an append-only list, and the form that adds to it."""
 
     form = ReviewSettingForm
     list_display = ("scope", "asks_for", "holds", "setter", "set_at", "reason")
@@ -55,7 +55,7 @@ class ReviewSettingAdmin(SettingAdmin):
     empty_text = "The environment's settings hold (BERTH_REVIEW_REQUIRED). A setting here asks for more, of every Change or of a rule set's."
 
     def save_model(self, request: HttpRequest, obj: ReviewSetting, form: Any, change: Any) -> None:
-        """Set it by the one place where state changes."""
+        """Save it through `policies.publishing`, which makes all changes of state."""
         del change
         made = publishing.set_review(by=person(request), **form.cleaned_data)
         obj.pk, obj.set_at = made.pk, made.set_at
@@ -66,5 +66,5 @@ class ReviewSettingAdmin(SettingAdmin):
 
     @display(description="Have to be approved by")
     def asks_for(self, row: ReviewSetting) -> str:
-        """Return what it asks for."""
+        """Return the approvals that it requires."""
         return publishing.sentence_of(row)

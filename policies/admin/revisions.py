@@ -1,4 +1,4 @@
-"""Revisions: what was live when, who made it so and why; and the way back to one."""
+"""The pages of Revisions: what was live when, who published it and why; and rolling back to one."""
 
 import json
 from collections.abc import Callable
@@ -40,12 +40,12 @@ from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
 from policies.models import Change, Revision, RevisionPart
 
-# Lines that a page shows of a list before it links to the whole of it, and lines on a page of that.
+# How many lines of a list a page shows before a link to the whole list, and lines on a page of the whole list.
 _FIRST, _ON_A_PAGE = 20, 200
-# Things that a line of the list of Revisions names, and what the lines that name one begin with.
+# How many things a line of the list of Revisions names, and the prefixes of lines that name a thing.
 _IN_LIST = 3
 _HEADS = ("rule set ", "Assignment ", "PriorityClass ", "Pause ", "Exemption ")
-# Bytes of a document that its Revision's page shows.
+# The largest document, in bytes, that its Revision's page shows.
 _SHOWN_BYTES = 20_000
 
 _Kind = RevisionPart.Kind
@@ -68,16 +68,16 @@ _SHOWN = (
 
 
 def _head(line: str) -> str:
-    """Return what a line of changes names; of a Pause, whose name is made of a digest, what is paused or in force again."""
+    """Return the thing that a line of changes names; for a Pause, whose name is a digest, its target."""
     name, _, rest = line.partition(": ")
     return rest.partition(": ")[0] if name.startswith("Pause ") and name.endswith((" added", " removed")) else name
 
 
 class _RevisionList(ChangeList):
-    """Notes of its page what other parts say of each Revision."""
+    """Adds to the rows of a page what other modules show about each Revision."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Bring that along: some questions for all of them."""
+        """Read this for all rows with a few queries."""
         super().get_results(request)
         made = {row.change.pk: row.digest for row in self.result_list if hasattr(row, "change")}
         words = revision_words(made) if made else {}
@@ -161,11 +161,11 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="Revision", ordering="number")
     def revision(self, row: Revision) -> str:
-        """Name it."""
+        """Return the title."""
         return str(row)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Revision]:
-        """Bring along the Change that made each."""
+        """Select the Change that made each Revision in the same query."""
         found: QuerySet[Revision] = super().get_queryset(request)
         return found.select_related("change")
 
@@ -181,7 +181,7 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="What changed")
     def in_a_line(self, row: Revision) -> str:
-        """Return what was touched, in a line; a roll back by its name. Its own page has the diff."""
+        """Return the things that it touched, in a line; a roll-back is called that. Its own page has the diff."""
         change = getattr(row, "change", None)
         heads = [_head(line) for line in row.summary.splitlines() if line.startswith(_HEADS)]
         said = "; ".join(heads[:_IN_LIST]) + (f"; and {len(heads) - _IN_LIST} more" if len(heads) > _IN_LIST else "")
@@ -191,12 +191,12 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="What changed")
     def what_changed(self, row: Revision) -> SafeString:
-        """Return the changes against the Revision before, a line each."""
+        """Return the changes since the previous Revision, a line each."""
         return _first_lines(row, "changes")
 
     @display(description="Compared")
     def documents_compared(self, row: Revision) -> SafeString:
-        """Return the whole documents of what changed, compared with those of the Revision before."""
+        """Return the whole documents of the things that changed, compared with those of the previous Revision."""
         return _once(row, "compared", lambda: _compared(row))
 
     @display(description="Reason")
@@ -211,7 +211,7 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="Signed")
     def signed(self, row: Any) -> str:
-        """Return in which checkpoint of the ledger it is signed."""
+        """Return the checkpoint of the ledger that signs it."""
         change = getattr(row, "change", None)
         return (
             row.words.get(change.pk, "nowhere: made before there was a ledger")
@@ -220,7 +220,7 @@ class RevisionAdmin(ReadOnlyAdmin):
         )
 
     def get_changelist(self, request: HttpRequest, **_: Any) -> type[ChangeList]:
-        """Return the list that knows what was signed."""
+        """Use the list that shows what is signed."""
         return _RevisionList
 
     @display(description="SHA-256")
@@ -231,7 +231,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     @display(description="Change")
     @once
     def made_by_change(self, row: Revision) -> SafeString | str:
-        """Link to the Change that made it; Revisions of former versions of Berth have none."""
+        """Link to the Change that made it; Revisions of older versions of Berth have none."""
         found: Change | None = getattr(row, "change", None)
         return (
             link(change_url(found.pk), f"{found}: {found.title}") if found else "none: made before there were Changes"
@@ -264,7 +264,7 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="Exemptions")
     def exemptions(self, row: Revision) -> SafeString:
-        """Return which Pods rules pass over in it."""
+        """Return its Exemptions: Pods to which rules don't apply."""
         return _first_lines(row, "exemptions")
 
     @display(description="Decisions")
@@ -274,17 +274,17 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="Document")
     def document(self, row: Revision) -> SafeString:
-        """Return the document for people where it is short, and a link to all of it."""
+        """Return the indented document if it is short, and a link to the whole document."""
         return _once(row, "document", lambda: _document(row))
 
 
 class _List(msgspec.Struct, frozen=True):
-    """A list of a Revision's parts: its title, what it lists, a part in words, and where a part's own page is."""
+    """A list of a Revision's parts: its title, the parts, a part in words, and the URL of a part's own page."""
 
     title: str
     kind: str
     line: Callable[[Any], str]
-    # Without a question to the database: a list may have 200 lines.
+    # Must not query the database: a list may have 200 lines.
     page: Callable[[Any], str] | None = None
 
 
@@ -317,7 +317,7 @@ _LISTS = {
 
 
 def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[SafeString | str], int]:
-    """Return some lines of a list, and how many there are."""
+    """Return some lines of a list, and the number of all."""
     if which == "changes":
         changes = row.summary.splitlines()
         return [marked(line) for line in changes[start:stop]], len(changes)
@@ -328,7 +328,7 @@ def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[SafeS
 
 
 def _line(found: _List, part: Any) -> SafeString | str:
-    """Return a part in words; its name leads to its page. One whose name fits into no URL stays as it is."""
+    """Return a part in words, with its name linked to its page unless the name doesn't fit into a URL."""
     said = found.line(part)
     try:
         page = found.page(part) if found.page else ""
@@ -345,7 +345,7 @@ def _numbers(row: Revision) -> dict[str, int]:
 
 
 def _once(row: Revision, name: str, make: Callable[[], SafeString]) -> SafeString:
-    """Return what a page shows of a Revision. A page asks five times for each of its fields, always with the same row."""
+    """Return a cached field of a Revision. A page asks five times for each of its fields, always with the same row."""
     shown: dict[str, SafeString] = vars(row).setdefault("shown", {})
     if name not in shown:
         shown[name] = make()
@@ -373,7 +373,7 @@ def _document(row: Revision) -> SafeString:
 
 
 def _first_lines(row: Revision, which: str) -> SafeString:
-    """Return the first lines of a list, and a link to all of it where there are more."""
+    """Return the first lines of a list, and a link to the whole list if there are more."""
     return _once(row, which, lambda: _make_first_lines(row, which))
 
 

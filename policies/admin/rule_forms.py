@@ -1,4 +1,4 @@
-"""The form of a rule set: its text, and its rules as rows. Every fault of the engine lands on the row and field it is in."""
+"""The form of a rule set: its fields, and its rules as rows. Each fault of the engine is shown at its row and field."""
 
 import re
 from typing import Any, cast
@@ -22,7 +22,7 @@ from policies.models import Rule, RuleSetVersion
 from policies.publishing import Key, Kind
 
 _LAST = 1_000_000
-# Rows of one kind that a page may send, those that are to be deleted among them.
+# The most rows of one kind that a page may send, including rows to delete.
 _MOST_ROWS = 3 * MAX_RULES
 _PLACE = re.compile(r"spec\.(?:filters|scores|victims)\[(\d+)\](?:\.(\w+))?.*")
 _FIELDS = {"onError": "on_error", "preemptionHelps": "preemption_helps", "bounds": "bounds_low"}
@@ -30,7 +30,7 @@ _TEXT_FIELDS = {"metadata.description": "description", "spec.params": "params", 
 
 
 def faults_of(document: dict[str, Any]) -> list[Fault]:
-    """Return what the engine finds wrong with a RuleSet document."""
+    """Return the engine's faults of a RuleSet document."""
     try:
         checking.read_rule_set(document)
     except RuleSetError as error:
@@ -39,7 +39,7 @@ def faults_of(document: dict[str, Any]) -> list[Fault]:
 
 
 def describe(fault: Fault, source: str = "") -> str | SafeString:
-    """Return a fault's message; one inside an expression with the source line and a caret under the place."""
+    """Return a fault's message; for one inside an expression, with the source line and a caret below the place."""
     if not fault.line:
         return fault.message
     lines = source.splitlines() or [""]
@@ -77,7 +77,7 @@ class RuleSetForm(FailureFields, EditForm):
         return Kind.RULE_SET, self.instance.rule_set.name
 
     def clean(self) -> dict[str, Any]:
-        """Check params and tests as the engine does."""
+        """Check params and tests with the engine."""
         cleaned = super().clean()
         document = compiler.document_of_rules(
             name=self.instance.rule_set.name,
@@ -96,7 +96,7 @@ class RuleSetForm(FailureFields, EditForm):
 
 
 class RuleForm(ModelForm):
-    """One rule as a row. What is wrong with no field of its own is said at `chosen_by`."""
+    """One rule as a row. Faults without a field of their own are shown at `chosen_by`."""
 
     kind: Rule.Kind
     builtins: dict[str, Any]
@@ -120,7 +120,7 @@ class RuleForm(ModelForm):
             cast("forms.ChoiceField", self.fields["builtin"]).choices = choices
 
     def show_chips(self) -> None:
-        """Put what the rule reads, costs and refused in front of the help of what it is chosen by; called when help texts are set."""
+        """Put what the rule reads, costs and refused before the help of `chosen_by`; call after help texts are set."""
         chips = getattr(self.instance, "chips", ())
         field = self.fields.get("builtin" if self.instance.builtin else "expression")
         if not chips or field is None:
@@ -134,7 +134,7 @@ class RuleForm(ModelForm):
         return f"{name}: {help_text}" if help_text else name
 
     def as_rule(self) -> Rule:
-        """Return the row as typed, with the defaults where a field itself is faulty."""
+        """Return the row as typed, with defaults for faulty fields."""
         typed = {name: value for name, value in self.cleaned_data.items() if name in (self._meta.fields or ())}
         typed = {name: value for name, value in typed.items() if value is not None}
         return Rule(**{"arguments": {}, **typed, "kind": self.kind})
@@ -202,7 +202,7 @@ class ScoreForm(RuleForm):
         self.show_chips()
 
     def clean(self) -> dict[str, Any]:
-        """Ask for both bounds or none."""
+        """Require both bounds or neither."""
         cleaned = super().clean() or self.cleaned_data
         low, high = cleaned.get("bounds_low"), cleaned.get("bounds_high")
         if (low is None) != (high is None):
@@ -245,10 +245,10 @@ class VictimForm(RuleForm):
 
 
 class RuleFormSet(InlineFormSet):
-    """The rows of one kind. Rows are known by their place, not by their key: saving makes new rows."""
+    """The rows of one kind. Rows are identified by position, not by key: saving makes new rows."""
 
     def add_fields(self, form: forms.Form, index: int | None) -> None:
-        """Let a row's key be any text: somebody else's save may have made new rows."""
+        """Accept any text as a row's key: somebody else's save may have made new rows."""
         super().add_fields(form, index)
         form.fields["id"] = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -258,7 +258,7 @@ class RuleFormSet(InlineFormSet):
         return form
 
     def initial_form_count(self) -> int:
-        """Return no more than there are forms: which of them were there before is only what the browser says."""
+        """Return at most the number of forms: the browser sends this number, and it may be wrong."""
         return (
             min(super().initial_form_count(), self.total_form_count())
             if self.is_bound
@@ -266,7 +266,7 @@ class RuleFormSet(InlineFormSet):
         )
 
     def get_queryset(self) -> Any:
-        """Return the rules that the page began with, as many as forms came in: none is left out of it after an error."""
+        """Return the rules that the page began with, one for each submitted form, so that an error page lacks none."""
         rows = [rule for rule in getattr(self.instance, "loaded_rules", ()) if rule.kind == self.form.kind]
         if not self.is_bound:
             return rows
@@ -274,16 +274,16 @@ class RuleFormSet(InlineFormSet):
         return rows[:wanted] + [Rule() for _ in range(wanted - len(rows))]
 
     def kept_forms(self) -> list[RuleForm]:
-        """Return the rows that stay, in their order: those with a position by it, then the others."""
+        """Return the rows that aren't deleted: those with a position in that order, then the others."""
         alive = [form for form in self.forms if form not in self.deleted_forms and self._is_filled(form)]
         return sorted(alive, key=self._place)
 
     def rules(self) -> list[Rule]:
-        """Return the rows that stay as rules."""
+        """Return the rows that aren't deleted, as rules."""
         return [form.as_rule() for form in self.kept_forms()]
 
     def clean(self) -> None:
-        """Check the rules as the engine does; each fault lands on the row and field that it is in."""
+        """Check the rules with the engine; each fault is shown at its row and field."""
         super().clean()
         rows = self.kept_forms()
         document = compiler.document_of_rules(
@@ -297,9 +297,9 @@ class RuleFormSet(InlineFormSet):
         if place is None:
             raise ValidationError(str(fault))
         form = rows[int(place[1])]
-        member = place[2] or form.chosen_by  # a row that is neither built-in nor expression: say it where one chooses
+        member = place[2] or form.chosen_by  # a row that is neither built-in nor expression: show it at that choice
         if (member == "bounds" and "bounds_high" in form.errors) or _FIELDS.get(member, member) in form.errors:
-            return  # the field's own fault is nearer
+            return  # the field's own fault is more precise
         field = _FIELDS.get(member, member)
         form.add_error(field if field in form.fields else form.chosen_by, describe(fault, form.as_rule().expression))
 
@@ -353,7 +353,7 @@ class _RuleInline(StackedInline):
     def get_formset(self, request: Any, obj: Any = None, **kwargs: Any) -> Any:
         return super().get_formset(request, obj, absolute_max=_MOST_ROWS, **kwargs)
 
-    # Who may edit the rule set may edit its rules.
+    # People who may edit the rule set may edit its rules.
     def has_add_permission(self, request: Any, obj: Any = None) -> bool:
         return True
 

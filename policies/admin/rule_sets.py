@@ -41,10 +41,10 @@ _MINE = "mine"
 
 
 class LiveChangeList(EditedChangeList):
-    """A list whose rows know what is live of them, which Assignments give them, and who answers for them."""
+    """A list whose rows carry their live content, the Assignments that use them, and their owners."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Ask for all of a page at once."""
+        """Read this for all rows of a page at once."""
         super().get_results(request)
         revision = publishing.current_revision()
         live = {rule_set.name: rule_set for rule_set in revision.rule_sets}
@@ -55,18 +55,18 @@ class LiveChangeList(EditedChangeList):
 
 
 class ArchivedFilter(admin.SimpleListFilter):
-    """Leaves archived rule sets out, unless they are asked for."""
+    """Hides archived rule sets, unless they are chosen."""
 
     title = "which"
     parameter_name = "which"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices besides those that are in use."""
+        """Return the choices besides the default, rule sets in use."""
         del request, model_admin
         return [("archived", "archived"), ("all", "all")]
 
     def choices(self, changelist: Any) -> Iterator[Any]:
-        """Name the first choice: it isn't all of them."""
+        """Rename the first choice, which isn't all rule sets."""
         first, *more = super().choices(changelist)
         yield {**first, "display": "live or in a Change"}
         yield from more
@@ -84,7 +84,7 @@ class ArchivedFilter(admin.SimpleListFilter):
 
 
 class EditedFilter(admin.SimpleListFilter):
-    """Narrows the list to what is live, or to what an open Change edits."""
+    """Filters the list by live rule sets, or by those that an open Change edits."""
 
     title = "state"
     parameter_name = "state"
@@ -110,7 +110,7 @@ class EditedFilter(admin.SimpleListFilter):
 
 
 class BuiltinFilter(admin.SimpleListFilter):
-    """Narrows the list to rule sets whose live rules use a built-in."""
+    """Filters the list by rule sets whose live rules use a built-in."""
 
     title = "built-in used"
     parameter_name = "builtin"
@@ -129,26 +129,26 @@ class BuiltinFilter(admin.SimpleListFilter):
 
 
 class OwnerFilter(admin.SimpleListFilter):
-    """Narrows the list to what a group has to approve, or to what somebody wrote first."""
+    """Filters the list by rule sets that a group has to approve, or that the user wrote first."""
 
     title = "owner"
     parameter_name = "owner"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return oneself, and the groups."""
+        """Return the user, and the groups."""
         del request, model_admin
         groups = {each.group for each in publishing.review_settings() if each.rule_set and each.group}
         return [(_MINE, "me"), *((f"group:{name}", name) for name in sorted(groups))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
-        """Return those whose line says so."""
+        """Return the rule sets with this owner."""
         chosen = self.value()
         if not chosen:
             return queryset
         owned = [each for each in publishing.review_settings() if each.approvals and each.group and each.rule_set]
         if chosen == _MINE:
             of_groups = [each.rule_set for each in owned]
-            mine = Q(("first_by", person(request).get_username()))  # the list's query brings it along
+            mine = Q(("first_by", person(request).get_username()))  # annotated by the list's query
             return queryset.filter(mine).exclude(name__in=of_groups)
         return queryset.filter(name__in=[each.rule_set for each in owned if f"group:{each.group}" == chosen])
 
@@ -158,7 +158,7 @@ def _published() -> QuerySet[RuleSetVersion]:
 
 
 class NewRuleSetForm(ModelForm):
-    """What a new rule set needs."""
+    """The form of a new rule set."""
 
     class Meta:
         model = RuleSet
@@ -166,14 +166,14 @@ class NewRuleSetForm(ModelForm):
 
 
 def _live(row: RuleSet) -> engine.RuleSet | None:
-    """Return what the list's query attached: the rule set as it is live."""
+    """Return the live rule set, which the list's query attached."""
     return getattr(row, "live", None)
 
 
 def sentences(rule_set: engine.RuleSet | None, counts: Mapping[str, Sequence[str]] | None = None) -> SafeString:
-    """Return the rules of a rule set, and what it chose for outages, as a list of sentences.
+    """Return the rules of a rule set, and its choices for outages, as a list of sentences.
 
-    `counts` are words by a rule's name, which stand behind its sentence.
+    `counts` are texts by rule name, shown after the rule's sentence.
     """
     if rule_set is None:
         return SafeString("")
@@ -187,12 +187,12 @@ def sentences(rule_set: engine.RuleSet | None, counts: Mapping[str, Sequence[str
 
 
 def version_url(version: RuleSetVersion) -> str:
-    """Return the page of a version."""
+    """Return the URL of a version."""
     return reverse("admin:policies_rulesetversion_change", args=[version.pk])
 
 
 def _not_live(*, has_versions: bool, edits: bool) -> str:
-    """Return what can be done with a rule set of which nothing is live, by whom."""
+    """Return a sentence about a rule set that isn't live: what can be done with it."""
     back = ", or go back to one of its versions" * has_versions
     return f"Nothing of it is live. {'Edit it' if edits else 'An Operator can edit it'}{back}."
 
@@ -223,7 +223,7 @@ class RuleSetAdmin(EditingAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RuleSet]:
-        """Bring along who published last: a rule set has many versions."""
+        """Annotate who published last, without reading all versions."""
         newest = RuleSetVersion.objects.filter(rule_set=OuterRef("pk")).order_by("-number")
         by = newest.annotate(by=Coalesce(NullIf("published_by", Value("")), "author")).values("by")[:1]
         first_by = newest.order_by("number").values("author")[:1]
@@ -233,7 +233,7 @@ class RuleSetAdmin(EditingAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[RuleSet], search_term: str
     ) -> tuple[QuerySet[RuleSet], bool]:
-        """Find them; the menu of a form finds those that can be chosen, by name."""
+        """Search rule sets; for a form's menu, by name those that can be chosen."""
         if request.resolver_match and request.resolver_match.url_name == "autocomplete":
             refuse_many_words(search_term)
             terms = Q(*(("name__icontains", term) for term in search_term.split()))
@@ -241,7 +241,7 @@ class RuleSetAdmin(EditingAdmin):
         found, may_repeat = super().get_search_results(request, queryset, search_term)
         if not search_term.strip():
             return found, may_repeat
-        # Of what is live alone: a rule set has many versions, each with all of its rules.
+        # Search live versions only: a rule set has many versions, each with all of its rules.
         of_rules = Rule.objects.filter(version__state=RuleSetVersion.State.PUBLISHED)
         for term in search_term.split():
             of_rules = of_rules.filter(Q(expression__icontains=term) | Q(builtin__icontains=term))
@@ -249,15 +249,15 @@ class RuleSetAdmin(EditingAdmin):
         return queryset.filter(either), False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Use the list whose rows know what is live."""
+        """Use the list whose rows carry the live content."""
         return LiveChangeList
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse changes of the row: what can change is a draft."""
+        """Refuse changes of the row: only drafts can be edited."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse: history names it. It can be archived."""
+        """Refuse: history refers to it. It can be archived."""
         return False
 
     def has_edit_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
@@ -274,7 +274,7 @@ class RuleSetAdmin(EditingAdmin):
         return may_publish(request) and versions.exists() and not _is_live(object_id)
 
     def get_fieldsets(self, request: HttpRequest, obj: RuleSet | None = None) -> Any:
-        """Ask name and description for a new one; show what is live for one that is there."""
+        """Return name and description for a new rule set; the live content for an existing one."""
         if obj is None:
             return ((None, {"fields": ("name", "description")}),)
         return (
@@ -284,11 +284,11 @@ class RuleSetAdmin(EditingAdmin):
         )
 
     def get_readonly_fields(self, request: HttpRequest, obj: RuleSet | None = None) -> Any:
-        """Show, don't edit, what is there."""
+        """Make all fields of an existing rule set read-only."""
         return () if obj is None else ("what_for", "live_rules", "version_table", "assignment_table")
 
     def save_model(self, request: HttpRequest, obj: RuleSet, form: Any, change: Any) -> None:
-        """Save nothing yet: a rule set begins with the first edit of it."""
+        """Save nothing yet: the first edit creates the rule set."""
 
     def response_add(self, request: HttpRequest, obj: RuleSet, post_url_continue: Any = None) -> HttpResponse:
         """Go on to its rules."""
@@ -298,7 +298,7 @@ class RuleSetAdmin(EditingAdmin):
         return HttpResponseRedirect(f"{edit_url(self.kind, obj.name)}?{query}")
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Begin a copy with another name and the same words."""
+        """Begin a copy with another name and the same description."""
         original = RuleSet.objects.filter(name=request.GET.get("from", "")).first()
         if original is None:
             return dict(super().get_changeform_initial_data(request))
@@ -311,25 +311,25 @@ class RuleSetAdmin(EditingAdmin):
         return HttpResponseRedirect(f"{reverse('admin:policies_ruleset_add')}?{urlencode({'from': rule_set.name})}")
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Return the list, with the ways in and out beside it."""
+        """Return the list, with links for import and export."""
         return super().changelist_view(request, {**(extra_context or {}), "ways": list_links(request)})
 
     @action(description="Edit", permissions=["edit"], variant=ActionVariant.PRIMARY, icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Go to its form, in the open Change that edits it where one does."""
+        """Go to its form, in the open Change that edits it if there is one."""
         rule_set = get_object_or_404(RuleSet, pk=object_id)
         changes = [each.change for each in publishing.open_edits(self.kind, [rule_set.name])]
         return HttpResponseRedirect(edit_url(self.kind, rule_set.name, changes[0] if len(changes) == 1 else None))
 
     @action(description="Bring back", permissions=["bring_back"], url_path="bring-back", icon="unarchive")
     def bring_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Go to the way back to its newest version."""
+        """Go to the page that makes its newest version live again."""
         newest = get_object_or_404(RuleSet, pk=object_id).versions.first()
         return HttpResponseRedirect(reverse("admin:policies_rulesetversion_go_back", args=[newest.pk if newest else 0]))
 
     @action(description="Archive", permissions=["archive"], variant=ActionVariant.DANGER, icon="archive")
     def archive(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Take the rule set out of what is live, and out of the list."""
+        """Remove the rule set from what is live, and hide it in the list."""
         rule_set = get_object_or_404(RuleSet, pk=object_id)
         return confirm(
             self,
@@ -345,7 +345,7 @@ class RuleSetAdmin(EditingAdmin):
 
     @display(description="What it is for")
     def what_for(self, row: RuleSet) -> str:
-        """Return the author's words."""
+        """Return the description."""
         return row.description or "no description"
 
     @display(description="State", label={"not live": "warning", "live": "success"})
@@ -356,7 +356,7 @@ class RuleSetAdmin(EditingAdmin):
 
     @display(description="What it is for")
     def about(self, row: RuleSet) -> SafeString:
-        """Return the author's words, as much as a line holds, and how many rules of each kind are live."""
+        """Return the description, cut to a line, and how many rules of each kind are live."""
         words = self.what_for(row)
         line = '<div><span class="berth-one-line" title="{}">{}</span><span class="berth-help">{}</span></div>'
         return format_html(line, words, words, self._number_of_rules(row))
@@ -371,21 +371,21 @@ class RuleSetAdmin(EditingAdmin):
 
     @display(description="Assignments")
     def number_of_assignments(self, row: RuleSet) -> Any:
-        """Return how many live ones give it, and link to them."""
+        """Return how many live Assignments use it, with a link to them."""
         number = getattr(row, "given", 0)
         url = f"{reverse('admin:policies_assignment_changelist')}?{urlencode({'rule_set__name': row.name})}"
         return link(url, number) if number else "none"
 
     @display(description="Owner")
     def owner(self, row: RuleSet) -> SafeString | str:
-        """Return who answers for it: the group that has to approve it, else who wrote it first."""
+        """Return its owner: the group that has to approve it, else its first author."""
         group, first_by = getattr(row, "group", ""), getattr(row, "first_by", "")
         return group or (named(row, first_by) if first_by else "nobody yet")
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Bring along the ways from what is published: its drafts, its text, its tests, a preview, its Decisions."""
+        """Add links from the published rule set: its drafts, its text, its tests, a preview, its Decisions."""
         row = context.get("original")
         if row is not None:
             context["ways_of_set"] = self._ways(request, row.name)
@@ -410,7 +410,7 @@ class RuleSetAdmin(EditingAdmin):
         ]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> RuleSet | None:
-        """Return a rule set, with whether its reader may assign it."""
+        """Return a rule set, with whether the user may assign it."""
         row: Any = super().get_object(request, object_id, from_field)
         if row is not None:
             row.is_assigned_by_reader = request.user.has_perm("policies.add_assignment")
@@ -425,7 +425,7 @@ class RuleSetAdmin(EditingAdmin):
     @display(description="Published rules")
     @once
     def live_rules(self, row: RuleSet) -> SafeString | str:
-        """Return what is live."""
+        """Return the live rules."""
         found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
         if found is None:
             return _not_live(has_versions=row.versions.exists(), edits=getattr(row, "is_edited_by_reader", False))
@@ -453,7 +453,7 @@ class RuleSetAdmin(EditingAdmin):
     @display(description="")
     @once
     def assignment_table(self, row: RuleSet) -> SafeString | str:
-        """List the Assignments that give this rule set."""
+        """List the Assignments that use this rule set."""
         lines = [
             (link(reverse("admin:policies_assignment_change", args=[each.pk]), each.name), each.order, each.mode)
             for each in row.assignments.all()
@@ -492,7 +492,7 @@ def _archiving_page(rule_set: RuleSet) -> Confirmation:
 
 
 def table(headings: tuple[str, ...], rows: Any) -> SafeString:
-    """Return a plain table, whose rows are cards on a phone. Cells are escaped unless they are safe."""
+    """Return a plain table, whose rows are cards on a phone. Cells are escaped unless they are SafeStrings."""
     head = format_html_join("", "<th>{}</th>", ((heading,) for heading in headings))
     cell = '<td data-label="{}">{}</td>'
     lines = [format_html_join("", cell, zip(headings, row, strict=True)) for row in rows]

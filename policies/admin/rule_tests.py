@@ -1,4 +1,4 @@
-"""The tests inside a rule set, as pages show them: how many hold, and in sentences what fails; and one more put beside them."""
+"""The tests of a rule set on pages: how many pass, and which fail, in sentences; and adding a test."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ _TEST = re.compile(r"spec\.tests\[(\d+)\]")
 
 
 class Results(msgspec.Struct, frozen=True):
-    """How the tests of a rule set came out. `sentences` say what failed; `unknown` says that they couldn't be run to the end."""
+    """The test results of a rule set. `sentences` are the failures; `unknown` is set if the tests couldn't complete."""
 
     passed: int
     failed: int
@@ -33,7 +33,7 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def results_of(rule_set: engine.RuleSet) -> Results:
-    """Run the tests of a rule set, in the process that checks documents."""
+    """Run the tests of a rule set, in the checking process."""
     total = len(rule_set.spec.tests)
     faults = checking.run_tests(rule_set) if total else []
     failed = {found[1] for fault in faults if (found := _TEST.match(fault.path))}
@@ -44,7 +44,7 @@ def results_of(rule_set: engine.RuleSet) -> Results:
 
 
 def with_test(rule_set: engine.RuleSet, test: dict[str, Any]) -> engine.RuleSet:
-    """Return a rule set with one more test; one of the same name is replaced.
+    """Return a rule set with one more test, which replaces a test of the same name.
 
     Raises:
         RuleSetError: it isn't a test, or the rule set has too many.
@@ -56,7 +56,7 @@ def with_test(rule_set: engine.RuleSet, test: dict[str, Any]) -> engine.RuleSet:
 
 
 def say_results(request: HttpRequest, results: Results) -> None:
-    """Show on the next page how the tests came out; nothing where there are none."""
+    """Add a message with the test results; none for a rule set without tests."""
     if not results.passed and not results.failed:
         return
     if results.failed or results.unknown:
@@ -66,11 +66,11 @@ def say_results(request: HttpRequest, results: Results) -> None:
 
 
 class _CheckThrottle(UserRateThrottle):
-    """So many checks a minute for each account, those by REST among them."""
+    """Limits the checks a minute of each account, including those through REST."""
 
     scope = "check"
 
 
 def may_check(request: Any) -> bool:
-    """Return whether this account may ask for one more check now: a page asks while one types, and a check takes up to seconds."""
+    """Return whether this account may run one more check now: pages check during typing, and each may take seconds."""
     return bool(_CheckThrottle().allow_request(request, APIView()))

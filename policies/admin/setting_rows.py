@@ -1,4 +1,4 @@
-"""What the pages of settings have alike whose rows are only added: which holds, who set it when, and a page in words."""
+"""Shared code of the pages of append-only settings: which row applies, who set it when, and a row in words."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from policies.publishing import fault_of_words
 
 
 class SettingForm(ModelForm):
-    """What a setting asks for, and why."""
+    """A setting, and the reason for it."""
 
     reason = LinesField(
         label="Reason",
@@ -29,7 +29,7 @@ class SettingForm(ModelForm):
     )
 
     def clean_reason(self) -> str:
-        """Refuse a reason that others would read otherwise than it was written."""
+        """Refuse a reason with characters that others would see differently."""
         reason: str = self.cleaned_data["reason"]
         if said := fault_of_words(reason):
             raise forms.ValidationError(said)
@@ -37,9 +37,9 @@ class SettingForm(ModelForm):
 
 
 class SettingAdmin(ReadOnlyAdmin):
-    """A list of settings that only grows, and the page of one.
+    """An append-only list of settings, and the page of one.
 
-    `newest_of` names the columns of which the newest row holds; `shown` is what the page of a row says of it, in words.
+    `newest_of` names the columns for whose values the newest row applies; `shown` are the fields on a row's page.
     """
 
     list_display_links = ("scope",)
@@ -48,7 +48,7 @@ class SettingAdmin(ReadOnlyAdmin):
     every = ""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Bring along which row replaced each: one question for all of them."""
+        """Annotate which row replaced each, in the same query."""
         same = {name: OuterRef(name) for name in self.newest_of}
         rows = super().get_queryset(request)
         newer = rows.filter(**same, pk__gt=OuterRef("pk")).order_by("pk")
@@ -56,32 +56,32 @@ class SettingAdmin(ReadOnlyAdmin):
         return found
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Administrators alone."""
+        """Return whether the user may add rows: only administrators may."""
         return request.user.has_perm(f"{self.opts.app_label}.add_{self.opts.model_name}")
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
-        """Leave the form to who adds a row: a page that shows one has none of its fields."""
+        """Use the form only for adding a row: the page of an existing row has none of its fields."""
         if obj is not None:
             kwargs["form"] = ModelForm
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Show a row in words; the form that adds one has its fields."""
+        """Return the fields that show a row in words; for adding, those of the form."""
         return super().get_fields(request, obj) if obj is None else self.shown
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Nothing of a row is changed."""
+        """Make all fields of an existing row read-only."""
         return () if obj is None else self.shown
 
     @display(description="Changes of")
     def scope(self, row: Any) -> str:
-        """Return what it is for."""
+        """Return its scope."""
         return f"rule set {row.rule_set}" if row.rule_set else self.every
 
     @display(description="Changes of")
     @once
     def scope_link(self, row: Any) -> SafeString | str:
-        """Return what it is for, with a way to the rule set."""
+        """Return its scope, as a link to the rule set."""
         key = ("RuleSet", row.rule_set)
         url = thing_urls(rows_of([key])).get(key)
         return link(url, self.scope(row)) if url else self.scope(row)

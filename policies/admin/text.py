@@ -1,4 +1,4 @@
-"""A rule set as text: the same document as its form, saved by the same verb, with the same care about who was faster."""
+"""A rule set as text: the same document as in its form, saved in the same way, with the same check for other edits."""
 
 import re
 from typing import Any
@@ -35,7 +35,7 @@ _LINE = re.compile(r"line:(\d+): ")
 
 
 class TextForm(EditForm):
-    """The document as YAML or JSON, and where it goes."""
+    """The document as YAML or JSON, and the choice of the Change."""
 
     text = forms.CharField(
         label="Document",
@@ -56,7 +56,7 @@ class TextForm(EditForm):
         return Kind.RULE_SET, self.instance.rule_set.name
 
     def clean_text(self) -> str:
-        """Check the document as publishing does; each fault is noted with its line.
+        """Check the document as publishing does; each fault is kept with its line.
 
         Raises:
             ValidationError: it has faults.
@@ -78,7 +78,7 @@ class _FaultyError(Exception):
 
 
 def _read(text: str, name: str) -> engine.RuleSet:
-    """Return the rule set that a text says.
+    """Return the rule set in a text.
 
     Raises:
         _FaultyError: with every fault, each at its line.
@@ -115,7 +115,7 @@ def _of_syntax(message: str) -> FieldFault:
 @admin.site.admin_view
 @permission_required(EDIT, raise_exception=True)
 def page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the text of a rule set, as the Change that the address names makes it, and save it into a Change."""
+    """Show the text of a rule set, as in the Change that the address names, and save it into a Change."""
     form = _form(request, name, ())
     if request.method == "POST" and form.is_valid():
         try:
@@ -130,7 +130,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 @permission_required(EDIT, raise_exception=True)
 @require_POST
 def check(request: HttpRequest, name: str) -> HttpResponse:
-    """Return the faults of a text as it was typed so far, as JSON. Nothing is saved."""
+    """Return the faults of the unsaved text as JSON. Nothing is saved."""
     if not may_check(request):
         return JsonResponse({"faults": None}, status=429)
     faults: list[FieldFault] = []

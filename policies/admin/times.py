@@ -1,4 +1,4 @@
-"""How long ago something was and how far ahead it is, as all pages say it: what was, with the exact time on hover."""
+"""Relative times for all pages: how long ago, with the exact time on hover, and how far ahead."""
 
 from datetime import datetime
 
@@ -26,7 +26,7 @@ def ahead(at: datetime) -> str:
 
 @register.filter
 def time_ago(at: datetime) -> SafeString:
-    """Return how long ago it was, as an element that has the exact time."""
+    """Return how long ago it was, as an element with the exact time."""
     exact = f"{at:%Y-%m-%d %H:%M:%S} UTC"
     tag = '<time class="berth-nowrap" datetime="{}" title="{}">{}</time>'
     return format_html(tag, at.isoformat(), exact, ago(at))

@@ -1,4 +1,4 @@
-"""Paths of the pages that aren't about one kind of row, below /admin/policies/."""
+"""URLs of the pages that aren't about one kind of row, below /admin/policies/."""
 
 from django.urls import path
 

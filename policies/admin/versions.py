@@ -31,14 +31,14 @@ from policies.models import Change, Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import validate_name
 from policies.publishing import Kind
 
-# What a key of the form of a rule set begins with.
+# The prefix of a key of a rule set's form.
 _EDIT = "edit:"
 _SHOWN = ("of_rule_set", "state", "description", "note", "rules_in_words", "who", "digest", "document")
 
 
 @admin.register(RuleSetVersion)
 class RuleSetVersionAdmin(EditingAdmin):
-    """The pages of versions, which are shown; and the form of a rule set, at `edit:NAME` for a key."""
+    """The read-only pages of versions; and the form of a rule set, with the key `edit:NAME`."""
 
     kind = Kind.RULE_SET
     form = RuleSetForm
@@ -58,12 +58,12 @@ class RuleSetVersionAdmin(EditingAdmin):
         css = {"all": ("berth/editor.css",)}
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the door at which a form asks what is wrong with it, while one types."""
+        """Add the URL that checks a form while somebody types."""
         check = self.admin_site.admin_view(self.check_form)
         return [path("<path:object_id>/check/", check, name="policies_rulesetversion_check"), *super().get_urls()]
 
     def check_form(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Return the faults of the form as it was typed so far, as JSON. Nothing is saved."""
+        """Return the faults of the unsaved form as JSON. Nothing is saved."""
         key = self.key_of(object_id)
         if request.method != "POST" or not key.startswith(_EDIT):
             raise Http404
@@ -79,7 +79,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Bring along what stands above the form: its faults, how the tests came out, the other ways to the same rule set."""
+        """Add what is shown above the form: its faults, the test results, links to other pages of the rule set."""
         row = context.get("original")
         if row is not None and row.pk is None:
             context["editor"] = self._above_the_form(request, context, row)
@@ -104,7 +104,7 @@ class RuleSetVersionAdmin(EditingAdmin):
         return row.rule_set.name
 
     def key_of(self, text: str) -> str:
-        """Return the key of a version; or of the form of a rule set, which has its name."""
+        """Return the key of a version; or that of a rule set's form, which contains the name."""
         key = unquote(text)
         if not key.startswith(_EDIT):
             return super().key_of(text)
@@ -115,7 +115,7 @@ class RuleSetVersionAdmin(EditingAdmin):
         return key
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return a version, or a rule set as it is edited: what its Change makes of it, else what is live, else the newest."""
+        """Return a version, or a rule set to edit: its content in the Change, else live, else of the newest version."""
         if not object_id.startswith(_EDIT):
             return super().get_object(request, object_id, from_field)
         if not self.has_change_permission(request):
@@ -137,7 +137,7 @@ class RuleSetVersionAdmin(EditingAdmin):
         return [] if str(unquote(str(object_id))).startswith(_EDIT) else super().get_actions_detail(request, object_id)  # type: ignore[misc] # Unfold's
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RuleSetVersion]:
-        """Bring the rule set along."""
+        """Select the rule set in the same query."""
         return super().get_queryset(request).select_related("rule_set")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -149,26 +149,26 @@ class RuleSetVersionAdmin(EditingAdmin):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Allow the form of a rule set, which is no version yet."""
+        """Allow the form of a rule set, which isn't a version yet."""
         frozen = isinstance(obj, RuleSetVersion) and obj.pk is not None
         return not frozen and super().has_change_permission(request)
 
     def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish; a version is published already."""
+        """Return whether this person may publish; False for a version, which is published already."""
         is_form = object_id is None or str(unquote(str(object_id))).startswith(_EDIT)
         return is_form and super().has_publish_permission(request, object_id)
 
     def has_go_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish, and it was live once."""
+        """Return whether this person may publish, and the version was live once."""
         former = RuleSetVersion.objects.filter(state=RuleSetVersion.State.SUPERSEDED)
         return may_publish(request) and (object_id is None or former.filter(pk=object_id).exists())
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
-        """Return the rules as rows only where they can be edited."""
+        """Return the rules as rows if they can be edited."""
         return self.inlines if obj and self.has_change_permission(request, obj) else ()
 
     def get_fieldsets(self, request: HttpRequest, obj: RuleSetVersion | None = None) -> Any:
-        """Return the form, or what there is to read."""
+        """Return the fields of the form, or the read-only ones."""
         if not self.has_change_permission(request, obj):
             return ((None, {"fields": _SHOWN}),)
         return (
@@ -180,11 +180,11 @@ class RuleSetVersionAdmin(EditingAdmin):
         )
 
     def get_readonly_fields(self, request: HttpRequest, obj: RuleSetVersion | None = None) -> Any:
-        """Return the fields to read."""
+        """Return the read-only fields."""
         return () if self.has_change_permission(request, obj) else _SHOWN
 
     def save_model(self, request: HttpRequest, obj: RuleSetVersion, form: Any, change: Any) -> None:
-        """Leave it to `save_related`, which has the rules."""
+        """Do nothing: `save_related`, which has the rules, saves."""
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         """Put the whole rule set into its Change, as one document."""
@@ -218,7 +218,7 @@ class RuleSetVersionAdmin(EditingAdmin):
 
     @display(description="Version", ordering="rule_set__name")
     def version(self, row: RuleSetVersion) -> str:
-        """Name it."""
+        """Return the title."""
         return str(row)
 
     @display(description="State", label={"published": "success"}, ordering="state")
@@ -264,7 +264,7 @@ class RuleSetVersionAdmin(EditingAdmin):
 
 
 def _note_chips(rules: Iterable[Rule], content: engine.RuleSet) -> None:
-    """Note at each rule of a form what it reads, what it costs, and what was counted of it."""
+    """Attach to each rule of a form what it reads, what it costs, and its counts of refused nodes."""
     counts = rule_counts(content.name)
     facts = {(kind, key): (reads, cost) for kind, key, reads, cost in checking.facts_of(content)}
     for rule in rules:
@@ -279,7 +279,7 @@ def _with_change(url: str, change: Change | None) -> str:
 
 
 def content_of(rule_set: RuleSet, change: Change | None) -> engine.RuleSet:
-    """Return what whoever edits a rule set begins with: what its Change makes of it, else what is live, else the newest version."""
+    """Return the content with which an edit begins: that in the Change, else the live one, else the newest version."""
     key = (Kind.RULE_SET, rule_set.name)
     content = publishing.found_in(change, key).value or publishing.found_in(None, key).value
     if isinstance(content, engine.RuleSet):
@@ -289,7 +289,7 @@ def content_of(rule_set: RuleSet, change: Change | None) -> engine.RuleSet:
 
 
 def _copied(request: HttpRequest, rule_set: RuleSet) -> engine.RuleSet:
-    """Return what a new rule set begins with: what the address names to be copied, else what a Change makes of it, else nothing."""
+    """Return a new rule set's first content: a copy of what the address names, else that in a Change, else none."""
     original = RuleSet.objects.filter(name=request.GET.get("from", "")).first()
     if original is None:
         return content_of(rule_set, open_change_of(request))
@@ -299,7 +299,7 @@ def _copied(request: HttpRequest, rule_set: RuleSet) -> engine.RuleSet:
 
 
 def _results(row: Any) -> Results:
-    """Return how the tests of what the form began with came out; they are run once a page."""
+    """Return the test results of the form's first content; the tests run once for each page."""
     found: Results | None = getattr(row, "test_results", None)
     if found is None:
         content: engine.RuleSet | None = getattr(row, "loaded_content", None)
