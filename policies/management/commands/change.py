@@ -1,4 +1,4 @@
-"""`manage.py change ACT [N]`: what the Changes' pages do, without a browser."""
+"""`manage.py change ACT [N]`: the acts of the Changes' pages, without a browser."""
 
 import getpass
 import sys
@@ -19,10 +19,10 @@ from policies.models import Change, Revision
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
 
-# Of a digest, as many characters as are shown.
+# How many characters of a digest are shown.
 _SHORT_DIGEST = 12
 _ALL_SCOPES = frozenset({"edit", "review", "publish"})
-# Whose is taken of what moved, by KIND/NAME, or of what both sides changed by KIND/NAME/PART.
+# Whose side is taken: for things that moved by KIND/NAME, for parts that both sides changed by KIND/NAME/PART.
 _SIDES = {
     "merge": "put this rule set together with what is live, rule by rule: RuleSet/web",
     "mine": "keep the edit of a part that both changed: RuleSet/web/filters/team",
@@ -31,29 +31,29 @@ _SIDES = {
 
 
 class Shown(msgspec.Struct, kw_only=True):
-    """A Change, for programs."""
+    """A Change as JSON."""
 
     number: int
     title: str
     state: str
-    # What an approval is for.
+    # The digest that an approval covers.
     digest: str
     opened_by: str
     authors: list[str]
     changes: list[str]
-    # What is missing before it can be published, a sentence each.
+    # The conditions that it lacks for publishing, a sentence each.
     missing: list[str]
-    # What somebody else has published meanwhile, of what it touches.
+    # The things that it touches and that somebody else has published meanwhile.
     moved: list[str]
-    # What they changed of it, in sentences, and what both sides changed.
+    # The others' changes, in sentences, and the parts that both sides changed.
     theirs: list[str]
-    # The live Revision that these are told by, for rebase.
+    # The live Revision with which these were compared, for rebase.
     live: int
-    # Pauses and Exemptions that end with what it removes, in sentences.
+    # Pauses and Exemptions that end because it removes their target, in sentences.
     ends: list[str]
-    # What of it a repository keeps, in sentences.
+    # The things of it that a repository manages, in sentences.
     kept: list[str]
-    # Whose review it waits for, since when.
+    # The people whose review it waits for, and since when.
     waiting: list[dict[str, str]]
     held: str = ""
     publish_at: datetime | None = None
@@ -62,7 +62,7 @@ class Shown(msgspec.Struct, kw_only=True):
 
 
 class Command(BerthCommand):
-    """Shows Changes, and does what a person or the system's user may do with them."""
+    """Shows Changes, and does the acts that a person or the system's user may do."""
 
     help = (
         "List the open Changes, show one, or do something with it. With --as USER it is done by that account, whose password is "
@@ -92,7 +92,7 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Carry the act out, and print how the Change stands then."""
+        """Do the act, and print the state of the Change afterwards."""
         del args
         as_json = options["output"] == "json"
         try:
@@ -132,15 +132,15 @@ class Command(BerthCommand):
 
 
 def _who(account: str) -> By:
-    """Return who acts: the system's user, or an account that proves itself by its password.
+    """Return who acts: the system's user, or an account that authenticates by its password.
 
     Raises:
-        CommandError: there is no such account, or that isn't its password.
+        CommandError: there is no such account, or the password is wrong.
     """
     if not account:
         return system_user()
     password = getpass.getpass(f"Password of {account}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    # Failures lock out, as those of the sign-in page from this machine do: what counts them wants a request.
+    # Failures lock out as those of the sign-in page on this machine do; axes needs a request to count them.
     request = HttpRequest()
     request.META["REMOTE_ADDR"] = "127.0.0.1"
     user = authenticate(request, username=account, password=password)
@@ -189,10 +189,10 @@ def _rebase(change: Change, by: By, options: dict[str, Any]) -> None:
 
 
 def _sides(options: dict[str, Any]) -> tuple[list[Key], dict[Key, dict[str, str]]]:
-    """Read what is taken of what moved: whole things of theirs, and what is put together, with whose part is taken of it.
+    """Return the choices for things that moved: things taken from the others, and the side of each part of merged things.
 
     Raises:
-        CommandError: one of it names nothing.
+        CommandError: a choice names nothing.
     """
     theirs: list[Key] = []
     merge: dict[Key, dict[str, str]] = {}
@@ -237,7 +237,7 @@ def _gate(change: Change, by: By, options: dict[str, Any]) -> None:
 
 
 def _seen(change: Change, options: dict[str, Any]) -> str:
-    """Return the digest of what was looked at, for the verb to compare once more under its lock; empty where nobody says."""
+    """Return the digest that the user looked at, to be compared again under the lock; empty where none is given."""
     return change.digest if options["digest"] else ""
 
 
@@ -266,10 +266,10 @@ _ACTS: dict[str, _Act] = {
 
 
 def _time(text: str) -> datetime | None:
-    """Read a time; None for never.
+    """Decode a time; None for never.
 
     Raises:
-        CommandError: it is none.
+        CommandError: it isn't a time.
     """
     if text == "never":
         return None

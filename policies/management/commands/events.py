@@ -13,13 +13,13 @@ from policies.management.command import BerthCommand
 from policies.models import AuditEvent
 from policies.parameters import MAX_LIMIT, SearchError
 
-# Options that are named otherwise than the filters of URLs: `--from` is no name in Python.
+# Options whose name differs from the URL's filter: `from` is a keyword of Python.
 _NAMES = {"since": "from", "until": "to"}
 _FILTERS = tuple(name for name in BY_NAME if name not in _NAMES.values())
 
 
 class Command(BerthCommand):
-    """Writes AuditEvents a line each; as JSON, a document a line."""
+    """Writes AuditEvents, one on each line; as JSON, one document on each line."""
 
     help = "Write who did what, the newest first: a line each, or with --output json a JSON document each."
 
@@ -33,10 +33,10 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Look page by page, and write.
+        """Read page by page, and write.
 
         Raises:
-            CommandError: what is asked for can't be looked for.
+            CommandError: a filter's value is invalid.
         """
         del args
         if options["limit"] < 0:
@@ -60,7 +60,7 @@ class Command(BerthCommand):
 
 
 def _by_option(error: SearchError) -> str:
-    """Return what is wrong, each with the option that it is wrong with."""
+    """Return the faults, each with its option."""
     options = {name: option for option, name in _NAMES.items()}
     return "\n".join(f"--{options.get(name, name)}: {message}" for name, message in error.faults.items())
 

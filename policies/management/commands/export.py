@@ -1,4 +1,4 @@
-"""`manage.py export [--kind KIND] [NAME…]`: write what is in the system as documents that `apply` reads."""
+"""`manage.py export [--kind KIND] [NAME…]`: write the live state as documents that `apply` reads."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from policies.origin import system_user
 
 
 class Command(BerthCommand):
-    """Writes YAML, the same bytes for the same state: rule sets by name, Assignments by order, PriorityClasses by value, others by name."""
+    """Writes YAML, the same bytes for the same state. Assignments are sorted by order, PriorityClasses by value, others by name."""
 
     help = "Write what is live (or what a Change makes of it, with --change) as YAML to standard output: rule sets, Assignments, PriorityClasses, Pauses and Exemptions."
 
@@ -25,7 +25,7 @@ class Command(BerthCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Write the documents, divided by ---."""
+        """Write the documents, separated by ---."""
         try:
             text = publishing.export(
                 by=system_user(), kind=options["kind"] or "", names=options["names"], change=options["change"]

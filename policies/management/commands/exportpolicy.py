@@ -1,4 +1,4 @@
-"""`manage.py exportpolicy FILE`: a rule set as a classic scheduler Policy, where one can say it. Needs no database."""
+"""`manage.py exportpolicy FILE`: convert a rule set to a classic scheduler Policy if possible. Needs no database."""
 
 from argparse import ArgumentParser
 from pathlib import Path

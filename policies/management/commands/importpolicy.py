@@ -1,4 +1,4 @@
-"""`manage.py importpolicy FILE`: a classic Policy, or profiles of a KubeSchedulerConfiguration, as RuleSet documents or a Change."""
+"""`manage.py importpolicy FILE`: convert a classic Policy or a KubeSchedulerConfiguration to RuleSets or a Change."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -69,7 +69,7 @@ class Command(BaseCommand):
 
 
 def read_only_document(path: Path) -> manifests.Located:
-    """Read the one document of a file besides Assignments.
+    """Return the only document of a file, not counting Assignments.
 
     Raises:
         CommandError: there is none, or more than one, or the file can't be read.

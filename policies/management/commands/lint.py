@@ -1,4 +1,4 @@
-"""`manage.py lint FILE…`: says everything that is wrong with rule documents, with file, line and path."""
+"""`manage.py lint FILE…`: print every fault of rule documents, with file, line and path."""
 
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator
@@ -37,9 +37,9 @@ class Command(BaseCommand):
 
 
 def lint_files(paths: Iterable[Path], notes: list[str]) -> Iterator[str]:
-    """Yield a line for each fault of files that come together; one that several profiles of a configuration share, once.
+    """Yield a line for each fault of files that are checked together; only one for a fault that several profiles share.
 
-    What was passed over of them is added to `notes`.
+    Notes about skipped documents are added to `notes`.
     """
     given: list[tuple[Located, str]] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""`manage.py pause TARGET --reason …`: take a rule, a rule set, an Assignment or everything out of force."""
+"""`manage.py pause TARGET --reason …`: pause a rule, a rule set, an Assignment or everything."""
 
 from argparse import ArgumentTypeError
 from typing import Any
@@ -12,7 +12,7 @@ from policies.origin import system_user
 
 
 class Command(BerthCommand):
-    """Pauses by a Change of its own: published at once where it needs no approval."""
+    """Pauses with a new Change, published at once if it needs no approval."""
 
     help = "Take something out of force: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE. resume puts it back."
 
@@ -25,7 +25,7 @@ class Command(BerthCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Pause, and print what came of it."""
+        """Pause, and print the result."""
 
         def act() -> Change:
             return publishing.pause(
@@ -36,7 +36,7 @@ class Command(BerthCommand):
 
 
 def _until(text: str) -> str:
-    """Return a time as a Pause says it, with its zone: UTC where none is said, as of all commands."""
+    """Return a time in the form of a Pause's document, with its zone: UTC where none is given, as in all commands."""
     try:
         return moment(text).isoformat() if text else ""
     except ArgumentTypeError as error:
@@ -44,7 +44,7 @@ def _until(text: str) -> str:
 
 
 def add_arguments(parser: CommandParser) -> None:
-    """Declare what pause and resume have alike."""
+    """Declare the arguments that pause and resume share."""
     parser.add_argument(
         "target", metavar="TARGET", help="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE"
     )
@@ -52,7 +52,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(command: BerthCommand, act: Any, output: str) -> None:
-    """Do it, and say what came of it.
+    """Do the act, and print the result.
 
     Raises:
         CommandError: it was refused.

@@ -1,4 +1,4 @@
-"""`manage.py resume TARGET`: put back in force what is paused."""
+"""`manage.py resume TARGET`: end a Pause."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from policies.origin import system_user
 
 
 class Command(BerthCommand):
-    """Resumes by a Change of its own: published at once where it needs no approval."""
+    """Resumes with a new Change, published at once if it needs no approval."""
 
     help = "Put back in force what is paused, be it ended or not: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE."
 
@@ -22,7 +22,7 @@ class Command(BerthCommand):
         parser.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Resume, and print what came of it."""
+        """Resume, and print the result."""
 
         def act() -> Change:
             return publishing.resume(target=options["target"], by=system_user(), reason=options["reason"])

@@ -1,4 +1,4 @@
-"""`manage.py simulate`: what a rule set says of recorded or invented cases, a line of JSON each. Needs no database."""
+"""`manage.py simulate`: apply a rule set to recorded or invented cases, a line of JSON each. Needs no database."""
 
 import json
 from argparse import ArgumentParser
@@ -25,7 +25,7 @@ _SUCCESS = Status(Code.SUCCESS)
 
 
 class Command(BaseCommand):
-    """Runs a rule set over cases."""
+    """Applies a rule set to cases."""
 
     help = "Say, for each case, which nodes a rule set lets a Pod use, what each rule says, and the scores."
     requires_system_checks = ()
@@ -64,7 +64,7 @@ def _read_policy(path: Path) -> RuleSet:
 
 
 def _lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Iterate over the lines that aren't empty, each with its place."""
+    """Yield the lines that aren't empty, each with its place."""
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
@@ -87,10 +87,10 @@ def _read_case(line: bytes, where: str) -> Cycle:
 
 
 def read_case(case: Any) -> Cycle:
-    """Make what rules see of a case.
+    """Make the objects that rules see from a case.
 
-    It has pod, nodes and pods, and where they matter `now` (RFC 3339), namespaces, persistentVolumeClaims and the other
-    objects that rules read.
+    A case has pod, nodes and pods and, where they matter, `now` (RFC 3339), namespaces, persistentVolumeClaims and the
+    other objects that rules read.
 
     Raises:
         ObjectError: it has no Pod, or something in it isn't a Kubernetes object.
@@ -111,7 +111,7 @@ def read_case(case: Any) -> Cycle:
 
 
 def simulate(rule_set: CompiledRuleSet, case: Cycle, *, whole: bool = False) -> dict[str, Any]:
-    """Decide a case and write the outcome: the feasible nodes, and each rule's word on each node."""
+    """Return the outcome of a case as JSON: the feasible nodes, and each rule's result for each node."""
     cycle = Cycle(pod=case.pod, snapshot=case.snapshot, now=case.now, params=rule_set.params)
     answer = decide(rule_set, cycle, cycle.table.all_rows(), whole=whole)
     scored = {position: index for index, position in enumerate(answer.scored.tolist())}
@@ -132,7 +132,7 @@ def _filters(answer: Answer, position: int) -> dict[str, Any]:
 
 
 def _scores(answer: Answer, index: int | None) -> dict[str, Any]:
-    """Write the scores of a node that was scored; `index` is its position among those."""
+    """Return the scores of a node as JSON; `index` is its position among the scored nodes."""
     if index is None or not answer.scores:
         return {"scores": {}}
     raw = {column.rule.key: int(column.raw[index]) for column in answer.scores}
