@@ -1,4 +1,4 @@
-"""Two texts line by line, as a unified diff has them, with the words that differ. Pure."""
+"""Unified diffs of two texts, with the words that differ. Pure."""
 
 import re
 from collections import Counter
@@ -10,24 +10,24 @@ from policies import manifests
 from policies.engine import ruleset as engine
 from policies.engine.documents import document_of
 
-# Lines around what differs.
+# Lines of context around a difference.
 _CONTEXT = 3
-# Of comparing two documents with their words, and two texts by themselves, some 50 ns each. Texts of the same words in other places
-# take the cube of their number: beyond this one stands for the other as a whole.
+# The most steps, some 50 ns each, for comparing two documents with their words, and two texts. If texts have the same words in
+# other places, the steps are the cube of the words' number. Beyond the limit, the whole text counts as replaced.
 _DOCUMENT_STEPS, TEXT_STEPS = 4_000_000, 200_000
-# One value a line: where YAML breaks a long one, a word more would move all words behind it.
+# One value on each line: if YAML broke a long value, one more word would move all words after it.
 _ONE_LINE = 1_000_000
 
 
 class Piece(NamedTuple):
-    """A part of a line, and whether the other side has it otherwise."""
+    """A part of a line, and whether it differs from the other side."""
 
     text: str
     differs: bool
 
 
 class Line(NamedTuple):
-    """A line: on both sides, on one; or what stands for lines that are the same and left out."""
+    """A line on both sides or on one; or a placeholder for equal lines that are left out."""
 
     kind: Literal["same", "added", "removed", "gap"]
     pieces: tuple[Piece, ...]
@@ -38,14 +38,14 @@ class _TooLongError(Exception):
 
 
 class _Matcher(SequenceMatcher[str]):
-    """Compares within so many steps, of which it takes away what it made."""
+    """Compares within a number of steps, and subtracts those that it used."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str], steps: list[int]) -> None:
         super().__init__(None, old, new, autojunk=False)
         self._old, self._often, self._steps = old, Counter(new), steps
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """Find the longest part that both have.
+        """Return the longest common part.
 
         Raises:
             _TooLongError: there are no steps left.
@@ -60,7 +60,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def opcodes(old: Sequence[str], new: Sequence[str], steps: list[int] | None = None) -> Sequence[Opcode]:
-    """Return how one becomes the other, as SequenceMatcher has it: as a whole where comparing takes longer than it helps."""
+    """Return SequenceMatcher's opcodes; a single replacement where comparing would take too long."""
     try:
         return _Matcher(old, new, [TEXT_STEPS] if steps is None else steps).get_opcodes()
     except _TooLongError:
@@ -68,7 +68,7 @@ def opcodes(old: Sequence[str], new: Sequence[str], steps: list[int] | None = No
 
 
 def yaml_of(value: engine.Document | None) -> str:
-    """Return a thing's document as YAML; what isn't asked of a Pod is left out. Nothing of its absence."""
+    """Return a thing's document as YAML, without conditions that aren't set; empty for its absence."""
     if value is None:
         return ""
     document = document_of(value)
@@ -78,7 +78,7 @@ def yaml_of(value: engine.Document | None) -> str:
 
 
 def unified(before: str, after: str) -> list[Line]:
-    """Return what differs between two texts, and what stands around it; nothing where they are the same."""
+    """Return the differences of two texts, with context; empty where they are equal."""
     old, new = before.splitlines(), after.splitlines()
     lines: list[Line] = []
     steps = [_DOCUMENT_STEPS]
@@ -103,7 +103,7 @@ def _of_lines(old: Sequence[str], new: Sequence[str], steps: list[int]) -> Itera
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many lines both begin with."""
+    """Return the number of equal first lines."""
     return next(
         (index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
         min(len(old), len(new)),
@@ -132,7 +132,7 @@ def _line(kind: Literal["same", "added", "removed", "gap"], text: str) -> Line:
 
 
 def _with_gaps(lines: Sequence[Line]) -> list[Line]:
-    """Leave out lines that are the same, but for some around what differs."""
+    """Leave out equal lines, except for context around differences."""
     near: set[int] = set()
     for index, line in enumerate(lines):
         if line.kind != "same":

@@ -10,13 +10,13 @@ import yaml
 
 from policies.engine.errors import Fault, RuleSetError
 
-# Of a file. Nothing of it is looked at when it has more.
+# The longest file. A longer one isn't parsed at all.
 MAX_CHARACTERS = 16 * 2**20
-# Values in one document, each repetition of an anchor counted: a small file can stand for more than memory holds.
+# Values in one document, counting each use of an anchor: a small file can expand to more than memory holds.
 MAX_VALUES = 100_000
-# Characters of texts and paths in one document, counted likewise: 120 kB of anchors and long names stood for 1.9 GB.
+# Characters of texts and paths in one document, counted in the same way: 120 kB of anchors and long names made 1.9 GB.
 MAX_WRITTEN = 32 * 2**20
-# Lists and objects inside each other.
+# The depth of lists and objects.
 MAX_NESTING = 100
 
 _TAG = "tag:yaml.org,2002:"
@@ -25,13 +25,13 @@ _MERGE = _TAG + "merge"
 
 
 class Located:
-    """One document of a file, and where its members stand.
+    """One document of a file, with the places of its members.
 
     Attributes:
-        document: what was written.
-        source: names the file.
+        document: its decoded content.
+        source: the name of the file.
         lines: the line of each path.
-        head: where the document stands inside the one that was read.
+        head: the path of the document inside the one that was read.
     """
 
     def __init__(self, document: Any, source: str, lines: dict[str, int], head: str = "") -> None:
@@ -41,14 +41,14 @@ class Located:
         self.head = head
 
     def line_of(self, path: str) -> int:
-        """Return the line (from 1) of the member at `path`, or of the nearest one above it that is there."""
+        """Return the line (from 1) of the member at `path`, or of its nearest existing parent."""
         path = f"{self.head}.{path}".strip(".")
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, 1)
 
     def items(self) -> list["Located"]:
-        """Return the documents of a List as Kubernetes writes it, one for each profile of a configuration, or this one alone."""
+        """Return the documents of a Kubernetes List, one for each profile of a configuration, or only this one."""
         kind = self.document.get("kind") if isinstance(self.document, dict) else None
         if kind in _LISTS and isinstance(found := self.document.get("items"), list):
             said = {"apiVersion": self.document.get("apiVersion"), "kind": _KIND_OF_ITEMS} if kind != "List" else {}
@@ -57,19 +57,19 @@ class Located:
         profiles = self.document.get("profiles") if kind == CONFIGURATION else None
         if not isinstance(profiles, list) or not 1 < len(profiles) <= _MAX_PROFILES:
             return [self]
-        # Empty places before a profile, so that its path is the one in the file.
+        # None in place of the other profiles, so that a profile keeps its path in the file.
         alone = [self.document | {"profiles": [*[None] * index, each]} for index, each in enumerate(profiles)]
         return [Located(each, self.source, self.lines) for each in alone]
 
     @property
     def is_empty_list(self) -> bool:
-        """Whether this is a List as Kubernetes writes it, that says of itself that it holds nothing."""
+        """Whether this is a Kubernetes List that is explicitly empty."""
         document = self.document
         return isinstance(document, dict) and document.get("kind") == "List" and document.get("items") == []
 
     @property
     def made_by_kubernetes(self) -> str:
-        """The name of a PriorityClass that Kubernetes makes itself, as `kubectl get -o yaml` has it; empty for everything else."""
+        """The name of a PriorityClass that Kubernetes makes itself, as in `kubectl get -o yaml`; empty for all else."""
         document = self.document if isinstance(self.document, dict) else {}
         metadata = document.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -82,11 +82,11 @@ class Located:
 
 
 class Held(NamedTuple):
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
-        documents: those of its Lists among them.
-        note: which of them are passed over, and why; empty where none is.
+        documents: including those inside Lists.
+        note: which documents are skipped, and why; empty for none.
     """
 
     documents: list[Located]
@@ -94,10 +94,10 @@ class Held(NamedTuple):
 
 
 def documents_in(read: Sequence[Located]) -> Held:
-    """Return what a file holds; PriorityClasses that Kubernetes makes itself, and nobody else can, are passed over.
+    """Return the contents of a file. PriorityClasses that only Kubernetes itself can make are skipped.
 
     Raises:
-        RuleSetError: there is nothing, and no List says so: with --prune a slip in a file would remove all that it held.
+        RuleSetError: it has neither a document nor an empty List: with --prune a slip would remove all of its documents.
     """
     found = [item for each in read for item in each.items()]
     kept = [each for each in found if not each.made_by_kubernetes]
@@ -110,25 +110,25 @@ def documents_in(read: Sequence[Located]) -> Held:
     return Held(kept, f"{passed} passed over: Kubernetes makes such PriorityClasses itself" if passed else "")
 
 
-# What a file says that is to hold nothing.
+# The text of a file without documents.
 EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
 CONFIGURATION = "KubeSchedulerConfiguration"
-# Kinds of kube-scheduler's own files that rule sets are made of. No sets: a kind can be a list in a file, which none can be asked for.
+# Kinds of kube-scheduler's own files that are converted to rule sets. Not a set: a file's `kind` may be unhashable.
 KUBE_SCHEDULERS = ("Policy", CONFIGURATION)
 _LISTS = ("List", "PriorityClassList")
-# As the API server writes a list of one kind, the items don't say it.
+# In the API server's list of one kind, the items have no `kind`.
 _KIND_OF_ITEMS = "PriorityClass"
-# Which every cluster has. Source: Kubernetes v1.36.3 pkg/apis/scheduling/v1/helpers.go.
+# Every cluster has them. Source: Kubernetes v1.36.3 pkg/apis/scheduling/v1/helpers.go.
 _MADE_BY_KUBERNETES = frozenset({"system-cluster-critical", "system-node-critical"})
-# Of a configuration that is taken apart.
+# The most profiles of a configuration that is split.
 _MAX_PROFILES = 100
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML as JSON's types: a date stays the text that was written, and so do a time, `off`, `on`, `yes` and `no`."""
+    """Reads YAML as JSON's types: dates, times, `off`, `on`, `yes` and `no` stay texts."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Make a node; not more of them, nor deeper inside each other, than a document may have."""
+        """Make a node, within the limits of number and depth."""
         self._depth = getattr(self, "_depth", -1) + 1
         self._nodes = getattr(self, "_nodes", 0) + 1 if self._depth else 1
         _check_bounds(self._nodes, self._depth, self.peek_event())  # type: ignore[no-untyped-call]
@@ -137,7 +137,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001,FBT002 - PyYAML's
-        """Make a value of a node; a text that isn't what its tag says is told with its line."""
+        """Make a value of a node; a text that doesn't match its tag is reported with its line."""
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError) as error:
@@ -145,7 +145,7 @@ class _Loader(yaml.SafeLoader):
             raise _fault(node, f"this can't be read as {kind}: put it in quotes if it is a text") from error
 
     def scan_flow_scalar_non_spaces(self, double: bool, start_mark: Any) -> Any:  # noqa: FBT001 - PyYAML's
-        """Read a piece of a text in quotes; an escape beyond the last character is told with its line."""
+        """Read a part of a quoted text; an escape beyond Unicode's last character is reported with its line."""
         try:
             return super().scan_flow_scalar_non_spaces(double, start_mark)
         except (ValueError, OverflowError) as error:
@@ -153,17 +153,17 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem="no character has this number", problem_mark=mark) from error
 
     def construct_whole_number(self, node: yaml.ScalarNode) -> int:
-        """Read what is said to be a whole number, in base 60 neither: a plain 22:30 is a text."""
+        """Read an integer, but not in base 60: a plain 22:30 is a text."""
         _check_base(node)
         return int(self.construct_yaml_int(node))
 
     def construct_number(self, node: yaml.ScalarNode) -> float:
-        """Read what is said to be a number, likewise."""
+        """Read a float, but not in base 60."""
         _check_base(node)
         return float(self.construct_yaml_float(node))
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
-        """Read a text. JSON writes rare characters as two escapes, which YAML takes for two characters."""
+        """Read a text. JSON writes characters beyond U+FFFF as two escapes, which YAML reads as two characters."""
         text = str(self.construct_scalar(node))
         return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
@@ -177,10 +177,10 @@ _NUMBERS = {_TAG + "int", _TAG + "float"}
 
 
 def _check_base(node: yaml.ScalarNode) -> None:
-    """Refuse a number of base 60.
+    """Refuse a number in base 60.
 
     Raises:
-        ValueError: it is one; `construct_object` tells where it stands.
+        ValueError: it is one; `construct_object` adds the line.
     """
     if isinstance(node.value, str) and ":" in node.value:
         message = "a number of base 60"
@@ -188,7 +188,7 @@ def _check_base(node: yaml.ScalarNode) -> None:
 
 
 def _without_times(tag: str, pattern: re.Pattern[str]) -> tuple[str, re.Pattern[str]]:
-    """Return what makes a plain text a value, but no number of base 60: 22:30 would be 1,350, as only YAML 1.1 has it."""
+    """Return a resolver's pattern without numbers in base 60, which only YAML 1.1 has: 22:30 would be 1,350."""
     return tag, re.compile(f"(?!.*:)(?:{pattern.pattern})", pattern.flags) if tag in _NUMBERS else pattern
 
 
@@ -200,45 +200,45 @@ _Loader.add_implicit_resolver(_TAG + "bool", re.compile("(?:true|True|TRUE|false
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML that reads back as the same JSON, here and elsewhere."""
+    """Writes YAML that every parser reads back as the same JSON."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write out what stands in several places: the bytes must not depend on which parts are one object."""
+        """Write repeated values in full: the bytes must not depend on which parts are the same object."""
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Write a text. PyYAML breaks lines at rare line ends, which then read back as others."""
+        """Write a text. PyYAML breaks lines at rare line separators, which then read back differently."""
         return self.represent_scalar(_TAG + "str", text, style='"' if _RARE_LINE_ENDS.search(text) else None)
 
 
 _RARE_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 _Dumper.add_representer(str, _Dumper.represent_text)
 
-for _kind in (_Loader, _Dumper):  # what JSON takes for a number: YAML 1.1 wants a point and a sign in it
+for _kind in (_Loader, _Dumper):  # JSON's numbers with an exponent: YAML 1.1 requires a point and a sign in them
     _kind.add_implicit_resolver(
         _TAG + "float", re.compile(r"-?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]+$"), list("-0123456789")
     )
 
 
 class _FastLoader(yaml.CSafeLoader):
-    """Reads as _Loader does, by libyaml: in a sixteenth of the time, but with other words for what is wrong."""
+    """Reads the same as _Loader, with libyaml: in a sixteenth of the time, but with other error messages."""
 
     yaml_constructors = _Loader.yaml_constructors
     yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
-# What libyaml reads otherwise than PyYAML, or places on another line: tabs, byte order marks, rare line ends, directives,
-# `?` before a member's name, a `!` alone, and a comment without a space before it.
+# Texts that libyaml reads differently from PyYAML, or places on another line: tabs, byte order marks, rare line
+# separators, directives, `?` before a member's name, a `!` alone, and a comment without a space before it.
 _READ_OTHERWISE = re.compile(
     r"[\t\ufeff\x85\u2028\u2029]|^%|^[\s-]*\?|(?:^|[\s,\[{])!(?=[\s,\]}]|\Z)|[|>]#", re.MULTILINE
 )
 
 
 def read_documents(text: str, source: str) -> list[Located]:
-    """Read the documents of a file. Empty documents are passed over.
+    """Return the documents of a file. Empty documents are skipped.
 
     Raises:
-        RuleSetError: the text isn't YAML or JSON, or stands for what JSON can't hold; the message has the line.
+        RuleSetError: the text isn't YAML or JSON, or has values that JSON can't express; the message has the line.
     """
     if len(text) > MAX_CHARACTERS:
         raise RuleSetError([Fault("", f"{source}:1: has more than {MAX_CHARACTERS:,} characters: split it")])
@@ -252,7 +252,7 @@ def read_documents(text: str, source: str) -> list[Located]:
     if is_read and not _READ_OTHERWISE.search(text):
         with suppress(*_UNREADABLE):
             return list(_read(_FastLoader(text), source))
-    # What is wrong, and where, is told in PyYAML's own words.
+    # Error messages are PyYAML's own.
     try:
         return list(_read(_Loader(text), source))
     except _UNREADABLE as error:
@@ -262,18 +262,18 @@ def read_documents(text: str, source: str) -> list[Located]:
         raise RuleSetError([Fault("", _explain(error, text, source))]) from error
 
 
-# ValueError and LookupError: a value that isn't what its tag says, such as `!!bool x`.
+# ValueError and LookupError: a value that doesn't match its tag, such as `!!bool x`.
 _UNREADABLE = (yaml.YAMLError, RecursionError, ValueError, LookupError)
 
 
 def _is_read_by_libyaml(text: str) -> bool:
-    """Return whether libyaml reads a text to its end, by its events: before anything is made of them.
+    """Return whether libyaml parses a text to its end; only its events are read, no values are made.
 
-    What it doesn't read is left to PyYAML's reader, which has the same bounds. libyaml's own has none, and takes processor stack for
-    each level.
+    Texts that it can't parse are left to PyYAML's parser, which has the same limits. libyaml itself has none, and uses
+    C stack for each level.
 
     Raises:
-        _BeyondError: a document in it has more than it may.
+        _BeyondError: a document in it exceeds a limit.
     """
     nodes = depth = 0
     try:
@@ -288,17 +288,17 @@ def _is_read_by_libyaml(text: str) -> bool:
                 depth += isinstance(event, yaml.CollectionStartEvent)
     except _BeyondError:
         raise
-    except (yaml.YAMLError, UnicodeEncodeError):  # libyaml wants UTF-8, which half of a surrogate pair isn't
+    except (yaml.YAMLError, UnicodeEncodeError):  # libyaml requires UTF-8, which can't encode half of a surrogate pair
         return False
     return True
 
 
 class _BeyondError(yaml.MarkedYAMLError):
-    """A document has more than it may."""
+    """A document exceeds a limit."""
 
 
 def _check_bounds(nodes: int, depth: int, at: yaml.Event) -> None:
-    mark: Any = at.start_mark  # libyaml has a class of its own for it
+    mark: Any = at.start_mark  # libyaml has its own class for marks
     if nodes > MAX_VALUES:
         raise _BeyondError(problem=f"a document holds at most {MAX_VALUES} values", problem_mark=mark)
     if depth > MAX_NESTING:
@@ -310,7 +310,7 @@ _LOOKS_LIKE_JSON = re.compile(r"\ufeff?\s*[\[{]\s*[\"{\[}\]]")
 
 
 def _json_fault(text: str) -> Exception | None:
-    """Return why a text isn't JSON; None when it is."""
+    """Return why a text isn't JSON; None if it is."""
     try:
         json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
@@ -318,13 +318,13 @@ def _json_fault(text: str) -> Exception | None:
     return None
 
 
-# What JSON has in its texts as it is, and YAML takes for the end of a line, or for no character at all.
+# Characters that JSON allows in its texts, and that YAML reads as a line break or refuses.
 _NO_YAML = re.compile("(?!\\A\ufeff)[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 
 
 def _as_yaml(text: str) -> str:
-    """Return JSON with what YAML reads otherwise written another way, each line where it was."""
-    # In JSON a tab stands between tokens only, where YAML doesn't take it; and those characters in texts only.
+    """Return JSON with the characters escaped that YAML would read differently; lines keep their numbers."""
+    # In JSON a tab occurs only between tokens, where YAML refuses it; the other characters occur only in texts.
     return _NO_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\t", " "))
 
 
@@ -348,7 +348,7 @@ def _read(loader: "_Loader | _FastLoader", source: str) -> Iterator[Located]:
 
 
 def not_a_pod(document: object) -> str:
-    """Return why a manifest that stands for a Pod is none, by the kind that it names; empty where it may be one."""
+    """Return why a manifest isn't a Pod's, judging by its kind; empty where it may be one."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind in (None, "Pod"):
         return ""
@@ -356,12 +356,12 @@ def not_a_pod(document: object) -> str:
 
 
 def to_yaml(document: dict[str, Any], *, width: int = 110) -> str:
-    """Write a document as YAML, the same bytes for the same document; members keep their order."""
+    """Return a document as YAML, the same bytes for the same document; members keep their order."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width))
 
 
 def to_json(document: dict[str, Any]) -> str:
-    """Write a document as JSON for people."""
+    """Return a document as indented JSON."""
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
@@ -381,7 +381,7 @@ def _fault(node: yaml.Node, message: str) -> yaml.MarkedYAMLError:
 
 
 def _names(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
-    """Iterate over the members. A name that stands twice is a slip of the author's: YAML would take the last one, silently."""
+    """Yield the members. A repeated name is refused as a mistake: YAML would silently take the last one."""
     seen: set[str] = set()
     for key, value in node.value:
         if key.tag not in {_TAG + "str", _MERGE}:
@@ -393,9 +393,9 @@ def _names(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
 
 
 def _lines(node: yaml.Node, path: str, open_nodes: set[int]) -> Iterator[tuple[str, int, int]]:
-    """Walk the tree, an anchor's each time that it is repeated, and refuse what JSON doesn't have.
+    """Walk the tree, including an anchor at each of its uses, and refuse values that JSON doesn't have.
 
-    Gives the path of each value, its line, and the characters of a text.
+    Yields the path of each value, its line, and the number of a text's characters.
     """
     if node.tag not in _JSON_TAGS:
         raise _fault(node, f"{node.tag} isn't a type that JSON has")

@@ -1,8 +1,8 @@
-"""A profile of a KubeSchedulerConfiguration to a rule set: which plugins filter and score, in which order, by which weights.
+"""Conversion of a KubeSchedulerConfiguration's profile to a rule set: filter and score plugins, in order, with weights.
 
 Format and defaults: kube-scheduler v1.36.3 config/v1/types.go and types_pluginargs.go, pkg/scheduler/apis/config/v1/default_plugins.go
-(mergePluginSet) and pkg/scheduler/framework/runtime/framework.go (expandMultiPointPlugins, getValidScoreWeights). What else stands in
-the file is no rule: kube-scheduler goes on doing it.
+(mergePluginSet) and pkg/scheduler/framework/runtime/framework.go (expandMultiPointPlugins, getValidScoreWeights). The rest of the
+file isn't converted: kube-scheduler goes on doing it.
 """
 
 import re
@@ -24,7 +24,7 @@ CONFIGURATION_VERSION = "kubescheduler.config.k8s.io/v1"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 MAX_FAULTS = 100
-# Of a rule set: what validation takes.
+# The longest name of a rule set that validation accepts.
 _MAX_NAME = 63
 
 _FILTERS = frozenset(
@@ -39,7 +39,7 @@ _SCORES = frozenset(
         "NodeResourcesBalancedAllocation", "ImageLocality",
     }
 )  # fmt: skip
-# The default plugins in their order, with their weights; what doesn't score has none.
+# The default plugins in their order, with their weights; 0 for plugins that don't score.
 DEFAULTS: Mapping[str, int] = {
     "SchedulingGates": 0,
     "PrioritySort": 0,
@@ -61,7 +61,7 @@ DEFAULTS: Mapping[str, int] = {
     "ImageLocality": 1,
     "DefaultBinder": 0,
 }
-# Plugins that stand behind feature gates.
+# Plugins behind feature gates.
 _GATED = ("NodeDeclaredFeatures", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 PLUGINS = frozenset({*DEFAULTS, *_GATED})
 
@@ -85,13 +85,13 @@ _POINTS = {
     "preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind",
     "bind", "postBind", "multiPoint", "placementGenerate", "placementScore",
 }  # fmt: skip
-# How alike a slip is; plugins of another make often end as kube-scheduler's own do.
+# How similar a misspelt name is; third-party plugins often have the same endings as kube-scheduler's own.
 _ALIKE = 0.8
 _RATIO = "requestedToCapacityRatio"
 
 
 class PluginSet(NamedTuple):
-    """What an extension point enables, with weights from 1 on, and what it disables; `*` is all."""
+    """The plugins that an extension point enables, with weights from 1 on, and those that it disables; `*` is all."""
 
     enabled: Mapping[str, int]
     disabled: frozenset[str]
@@ -101,15 +101,15 @@ def enabled_at(point: PluginSet, multi_point: PluginSet, has: Callable[[str], bo
     """Return the plugins of an extension point in their order, with their weights.
 
     Args:
-        point: what the profile says of the point.
-        multi_point: what it says of all points.
-        has: whether a plugin has something to do there.
+        point: the profile's plugins for the point.
+        multi_point: its plugins for all points.
+        has: whether a plugin implements the point.
     """
     if "*" in point.disabled:
         return dict(point.enabled)
     off = multi_point.disabled
     defaults = {} if "*" in off else {name: weight for name, weight in DEFAULTS.items() if name not in off}
-    # A default that is enabled once more keeps its place.
+    # A default plugin that is also enabled explicitly keeps its place.
     general = defaults | dict(multi_point.enabled)
     there = {name: weight for name, weight in general.items() if has(name) and name not in point.disabled}
     overridden = {name: weight for name, weight in point.enabled.items() if name in there}
@@ -118,11 +118,11 @@ def enabled_at(point: PluginSet, multi_point: PluginSet, has: Callable[[str], bo
 
 
 def import_profile(document: object, *, name: str) -> RuleSet:
-    """Make a rule set of the profile of a configuration.
+    """Make a rule set from the profile of a configuration.
 
     Args:
-        document: the configuration, decoded, with one profile at most; None stands for those that aren't meant.
-        name: what the rule set is to be called. The name of a scheduler that isn't the default one is added to it.
+        document: the configuration, decoded, with at most one profile; None in place of other profiles.
+        name: the name of the rule set. The name of a scheduler other than the default one is appended.
 
     Raises:
         RuleSetError: with every fault, each with its path in the configuration.
@@ -167,7 +167,7 @@ class _Import:
 
     def document(self, name: str) -> dict[str, Any]:
         """Return the rule set's document."""
-        # What is cut off, and a scheduler's name without letters and digits, may leave a dash at the end.
+        # Truncation, or a scheduler's name without letters and digits, may leave a dash at the end.
         added = f"{name}-{_plain(self.scheduler)}"[:_MAX_NAME].rstrip("-")
         called = name if self.scheduler == DEFAULT_SCHEDULER else added
         return {
@@ -223,7 +223,7 @@ class _Import:
         return rules
 
     def _plugin_set(self, plugins: Reader, point: str, known: frozenset[str] | None) -> PluginSet:
-        """Read what stands at an extension point; `known` are the plugins that are rules there, None at all points."""
+        """Read an extension point; `known` are the plugins that become rules there, None for multiPoint."""
         reader = Reader(plugins.raw(point), plugins.where(point), self._faults, {"enabled", "disabled"})
         enabled: dict[str, int] = {}
         disabled: set[str] = set()
@@ -252,7 +252,7 @@ class _Import:
 
 
 def _refused(name: str, point: str, known: frozenset[str] | None) -> str:
-    """Return why a plugin that is enabled at a point is no rule there; empty where it is one, or nothing to a rule set."""
+    """Return why an enabled plugin can't become a rule at a point; empty if it can, or is irrelevant to a rule set."""
     if name not in PLUGINS:
         return _unknown(name)
     if known is None or name in known:
@@ -276,7 +276,7 @@ def _members_of(builtins: Mapping[str, Any], name: str) -> Sequence[str]:
 
 
 def _as_read(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments as kube-scheduler takes them: a weight of 0 is 1, no resources are the usual ones, and so on."""
+    """Return arguments with kube-scheduler's defaults: a weight of 0 is 1, no resources are the default ones, and so on."""
     made = {key: each for key, each in _with_weights(arguments).items() if each != ""}
     if isinstance(strategy := made.get("scoringStrategy"), dict):
         asked = {_RATIO} if strategy.get("type") == "RequestedToCapacityRatio" else set()
@@ -288,7 +288,7 @@ def _as_read(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_whole_points(ratio: dict[str, Any]) -> dict[str, Any]:
-    """Return a shape with the zeros that may be left out."""
+    """Return a shape with its omitted zeros."""
     shape = ratio.get("shape")
     if not isinstance(shape, list):
         return ratio

@@ -9,7 +9,7 @@ from policies.engine import ruleset as engine
 from policies.engine.documents import moment_of
 from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
 
-# What spreadsheets take for the beginning of a formula.
+# First characters with which spreadsheets read a cell as a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _FAILURES = {
     "deadline": "time is up",
@@ -18,9 +18,9 @@ _FAILURES = {
     "redis": "Redis can't be reached",
     "api_server": "the API server can't be reached",
 }
-# ASCII that many fonts draw alike, as Unicode's table of confusables has it (UTS 39), and o like O.
+# ASCII characters that look alike in many fonts, from Unicode's table of confusables (UTS 39), and o for O.
 _ALIKE = str.maketrans({"I": "l", "1": "l", "0": "o", "O": "o", "m": "rn"})
-# Letters of a text that a line names; ten tell what is up.
+# How many letters of a text a line names; ten are enough to notice.
 _MAX_ODD = 10
 _DELETIONS = {"Keep": "it stays in the cluster", "Delete": "deleted from the cluster, if Berth made it"}
 _CHOICES = {"lastKnown": "decide by what was known last", "pass": "let nodes pass", "refuse": "refuse nodes"}
@@ -29,23 +29,23 @@ AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 
 
 def counted(number: int, word: str) -> str:
-    """Return how many there are of a thing: 1 node, 1,200 nodes."""
+    """Return a number with its noun: 1 node, 1,200 nodes."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def passed(feasible: int, nodes: int) -> str:
-    """Return how many of the nodes that were asked about passed: 7 of 10 nodes."""
+    """Return how many of a request's nodes passed: 7 of 10 nodes."""
     return f"{feasible:,} of {nodes:,} nodes" if nodes else "no node to ask about"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as people say them: one; one and another; one, another and a third."""
+    """Return names as a list in prose: one; one and another; one, another and a third."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time as people say it: 4 s, 3 min, 2 h, 5 d."""
+    """Return a duration in words: 4 s, 3 min, 2 h, 5 d."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size):,} {unit}"
@@ -53,13 +53,13 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Return how long ago something was, as people say it."""
+    """Return how long ago something was, in words."""
     return f"{duration(seconds)} ago"
 
 
 def builtin_help(name: str) -> str:
-    """Return the first line of a built-in's help, empty for a name that isn't one."""
-    # Imported here: they load numpy and CEL, and most sentences are of other things.
+    """Return the first line of a built-in's help; empty for a name that isn't a built-in's."""
+    # Imported here: they load numpy and CEL, which most sentences don't need.
     from policies.engine.filters.registry import BUILTIN_FILTERS
     from policies.engine.scores.registry import BUILTIN_SCORES
 
@@ -68,7 +68,7 @@ def builtin_help(name: str) -> str:
 
 
 def rule_sentence(rule: AnyRule) -> str:
-    """Return what a rule does, in a sentence without a full stop."""
+    """Return a rule's effect, as a sentence without a full stop."""
     match rule:
         case engine.FilterRule():
             sentence = _filter_sentence(rule)
@@ -80,7 +80,7 @@ def rule_sentence(rule: AnyRule) -> str:
 
 
 def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None) -> list[str]:
-    """Return what differs between two states of one rule set, rule by rule. None is its absence."""
+    """Return the differences of two states of one rule set, rule by rule. None is its absence."""
     old = before.spec if before else engine.RuleSetSpec()
     new = after.spec if after else engine.RuleSetSpec()
     lines = _rule_changes("filter", old.filters, new.filters) + _rule_changes("score", old.scores, new.scores)
@@ -101,9 +101,9 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
 
 
 def _places(spec: engine.RuleSetSpec) -> list[tuple[str, str]]:
-    """Return the texts of a rule set in which letters can pass for others, each behind what a line calls its place.
+    """Return the texts of a rule set that may contain look-alike letters, each after its place in words.
 
-    Pairs, for places can be called the same (two tests of one name), and a text is known only where it stood.
+    Pairs rather than a mapping: places can have the same words (two tests of one name).
     """
     places = []
     for kind, rules in (("filter", spec.filters), ("score", spec.scores), ("victims rule", spec.victims)):
@@ -117,7 +117,7 @@ def _places(spec: engine.RuleSetSpec) -> list[tuple[str, str]]:
 
 
 def _member(name: str, value: object) -> str:
-    """Return a member of an object as JSON, for its name can deceive as its value can."""
+    """Return a member of an object as JSON: its name may contain look-alike letters as well as its value."""
     return json_text({name: value})
 
 
@@ -126,7 +126,7 @@ def _odd_line(place: str, odd: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text with what isn't printed as its number: terminals obey some of it, and nobody sees the rest."""
+    """Return a text with unprintable characters as their numbers: terminals obey some, and nobody sees the others."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escaped(ord(char)) for char in text)
@@ -137,7 +137,7 @@ def _escaped(number: int) -> str:
 
 
 def _test_changes(old: Mapping[str, engine.RuleSetTest], new: Mapping[str, engine.RuleSetTest]) -> list[str]:
-    """Return which tests come, go and become others, by name."""
+    """Return which tests are added, removed and changed, by name."""
     lines = [f"test {name} added: {_expected(test.expect)}" for name, test in new.items() if name not in old]
     lines += [f"test {name} removed: {_expected(test.expect)}" for name, test in old.items() if name not in new]
     for name, test in new.items():
@@ -157,7 +157,7 @@ def _test_changes(old: Mapping[str, engine.RuleSetTest], new: Mapping[str, engin
 
 
 def _expected(expect: engine.Expectation) -> str:
-    """Return what a test expects, in words."""
+    """Return a test's expectation in words."""
     said = []
     if expect.feasible is not None:
         said.append(f"feasible {', '.join(expect.feasible) or 'none'}")
@@ -171,9 +171,9 @@ def _expected(expect: engine.Expectation) -> str:
 
 
 def revision_changes(before: engine.Revision, after: engine.Revision) -> list[str]:
-    """Return what differs between two Revisions, a line for each thing.
+    """Return the differences of two Revisions, a line for each thing.
 
-    Before all others stand the names that look like ones that are live.
+    The first lines are about new names that look like live ones.
     """
     changes = look_alikes(before, after) + _rule_sets_changed(before, after) + _assignments_changed(before, after)
     changes += _priority_classes_changed(before, after) + _suspensions_changed(before, after)
@@ -181,7 +181,7 @@ def revision_changes(before: engine.Revision, after: engine.Revision) -> list[st
 
 
 def look_alikes(before: engine.Revision, after: engine.Revision) -> list[str]:
-    """Return a line for each name that is new and can be taken for one that is live, or for another new one."""
+    """Return a line for each new name that can be mistaken for a live one, or for another new one."""
     old, new = _names_by_kind(before), _names_by_kind(after)
     lines = []
     for kind, names in new.items():
@@ -215,7 +215,7 @@ def part_changes(
     before: engine.Document | None,
     after: engine.Document | None,
 ) -> list[str]:
-    """Return what differs between two states of one thing. None is its absence; one that isn't numbered yet has version 0."""
+    """Return the differences of two states of one thing. None is its absence; a state without a number has version 0."""
     return revision_changes(_with(before), _with(after))
 
 
@@ -231,7 +231,7 @@ def _with(part: engine.Document | None) -> engine.Revision:
 
 
 def match_sentence(match: engine.Match) -> str:
-    """Return which Pods a match takes, in words."""
+    """Return which Pods a match selects, in words."""
     parts = []
     for word, names in (
         ("schedulerName", match.scheduler_names),
@@ -312,7 +312,7 @@ def _odd_letters(text: str) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Return a text whole, its line ends as spaces: what is cut off here would be published unseen."""
+    """Return the whole text on one line; a part that is cut off here would be published unseen."""
     return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()))
 
 
@@ -335,7 +335,7 @@ def _rule_changes(
 
 
 def _fields_changed(before: msgspec.Struct, after: msgspec.Struct) -> str:
-    # omit_defaults is about encoding; every field is an attribute here.
+    # omit_defaults concerns encoding only; every field is an attribute here.
     changed = [name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name, None)]
     return ", ".join(f"{name} {_shown(getattr(before, name))} → {_shown(getattr(after, name))}" for name in changed)
 
@@ -353,7 +353,7 @@ def _members(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """Name what was added, removed or changed, in order."""
+    """Return the names that were added, removed or changed, in order."""
     return sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
 
 
@@ -379,7 +379,7 @@ def _rule_set_head(was: engine.RuleSet | None, now: engine.RuleSet) -> str:
 
 
 def _beside_an_edit(was: engine.RuleSet | engine.PriorityClass, now: engine.RuleSet | engine.PriorityClass) -> str:
-    """Return which version stands against an edit of a Change, which is numbered when it goes live."""
+    """Return which version is compared with a Change's edit, which gets its number when it goes live."""
     if now.version:
         return f"version {now.version}, against an edit that isn't live"
     return f"changed, against version {was.version}" if was.version else "changed, against another edit"
@@ -401,7 +401,7 @@ def _assignments_changed(before: engine.Revision, after: engine.Revision) -> lis
 
 
 def _assignment_changed(was: engine.Assignment, now: engine.Assignment) -> str:
-    """Return both sides in words, and what no sentence says: nobody has to find out in what two equal ones differ."""
+    """Return both sides in words, and the differences that these sentences don't show."""
     before, after = assignment_sentence(was), assignment_sentence(now)
     said = [f"{before} → {after}"] if before != after else []
     unsaid = now if not said else msgspec.structs.replace(was, description=now.description)
@@ -436,7 +436,7 @@ def _priority_classes_changed(before: engine.Revision, after: engine.Revision) -
 
 
 def _suspensions_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
-    """Return what is paused, resumed or exempt in one Revision and not in the other."""
+    """Return the Pauses and Exemptions that are in only one of two Revisions, in words."""
     old: dict[str, engine.Pause | engine.Exemption] = {}
     new: dict[str, engine.Pause | engine.Exemption] = {}
     for side, revision in ((old, before), (new, after)):
@@ -457,7 +457,7 @@ def _suspensions_changed(before: engine.Revision, after: engine.Revision) -> lis
 
 
 def _over(suspension: engine.Pause | engine.Exemption) -> str:
-    """Return what a Pause or an Exemption no longer does, in words: others may have the same out of force."""
+    """Return the effect that a Pause or an Exemption no longer has, in words: others may have the same target."""
     what = target_in_words(suspension.target)
     if isinstance(suspension, engine.Pause):
         return f"{what} is no longer paused by it"
@@ -465,7 +465,7 @@ def _over(suspension: engine.Pause | engine.Exemption) -> str:
 
 
 def _with_words(suspension: engine.Pause | engine.Exemption) -> engine.Pause | engine.Exemption:
-    """Return it with words where its document has a moment and which Pods."""
+    """Return a copy with its end and its Pods in words."""
     words = {"until": moment_text(suspension.until) if suspension.until else "it is resumed"}
     if isinstance(suspension, engine.Exemption):
         words["pods"] = _exempt_pods(suspension)
@@ -477,7 +477,7 @@ def _exempt_pods(exemption: engine.Exemption) -> str:
 
 
 def _has_target(revision: engine.Revision, text: str) -> bool:
-    """Return whether what a Pause or an Exemption is about is there."""
+    """Return whether a Revision has the target of a Pause or an Exemption."""
     target = Target.parse(text)
     if target.kind == ASSIGNMENT:
         return any(each.name == target.name for each in revision.assignments)
@@ -486,19 +486,19 @@ def _has_target(revision: engine.Revision, text: str) -> bool:
 
 
 def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
-    """Return the line about a Pause or an Exemption that ends because what it is about is removed."""
+    """Return the line about a Pause or an Exemption that ends because its target is removed."""
     kind, what = type(suspension).__name__, target_in_words(suspension.target)
     return f"! {kind} {suspension.name} ends with it: {what} would be gone, and is in force if it comes back"
 
 
 def not_paused(target: str) -> str:
-    """Return the sentence that nothing pauses a target; where the target is everything, its parts may be paused."""
+    """Return the sentence that a target isn't paused; if the target is everything, parts of it may be paused."""
     what = "Berth as a whole" if target == EVERYTHING else target_in_words(target)
     return f"{what} isn't paused."
 
 
 def suspension_sentence(suspension: engine.Pause | engine.Exemption) -> str:
-    """Return what a Pause or an Exemption has out of force, for whom and until when, in words."""
+    """Return what a Pause or an Exemption suspends, for which Pods and until when, in words."""
     what, reason = target_in_words(suspension.target), _on_one_line(suspension.reason)
     until = moment_text(suspension.until) if suspension.until else "it is resumed"
     if isinstance(suspension, engine.Pause):
@@ -507,7 +507,7 @@ def suspension_sentence(suspension: engine.Pause | engine.Exemption) -> str:
 
 
 def moment_text(text: str) -> str:
-    """Return a document's moment as pages write it, 2026-12-31 18:00 UTC; whole, for lines that compare two of them."""
+    """Return a document's time as pages write it, 2026-12-31 18:00 UTC; in full, for lines that compare two of them."""
     moment = moment_of(text)
     if moment is None:
         return text
@@ -515,7 +515,7 @@ def moment_text(text: str) -> str:
 
 
 def target_in_words(text: str) -> str:
-    """Return what a Pause or an Exemption is about, in words."""
+    """Return the target of a Pause or an Exemption, in words."""
     target = Target.parse(text)
     if target.kind == EVERYTHING:
         return "everything"
@@ -525,7 +525,7 @@ def target_in_words(text: str) -> str:
 
 
 def exempt_pods_sentence(entry: engine.ExemptPods) -> str:
-    """Return which Pods an entry of an Exemption is about, in words."""
+    """Return which Pods an entry of an Exemption selects, in words."""
     parts = [f"Pod {entry.name}"] if entry.name else ["Pods"]
     if entry.owner is not None:
         parts.append(f"of {entry.owner.kind} {entry.owner.name}")
@@ -542,7 +542,7 @@ def _changed(was: engine.PriorityClass, now: engine.PriorityClass) -> str:
 
 
 def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
-    """Return what a PriorityClass does, in words."""
+    """Return the effect of a PriorityClass, in words."""
     parts = [f"value {priority_class.value:,}"]
     if priority_class.global_default:
         parts.append("for all Pods that name no class")
@@ -556,7 +556,7 @@ def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
 
 
 def priority_class_sentences(priority_class: engine.PriorityClass) -> list[str]:
-    """Return all that a PriorityClass says, what it leaves as usual too, in sentences."""
+    """Return all fields of a PriorityClass, including defaults, in sentences."""
     removes = "never have other Pods removed" if priority_class.preemption_policy == "Never" else _MAY_REMOVE
     takes = "is taken over" if priority_class.adopt else "is left as it is, and this one isn't made"
     stays = "is deleted, too" if priority_class.deletion_policy == "Delete" else "stays"
@@ -572,7 +572,7 @@ _MAY_REMOVE = "may have Pods of lower priority removed to make room"
 
 
 def assignment_sentence(assignment: engine.Assignment) -> str:
-    """Return which Pods an Assignment takes and what they get, in words."""
+    """Return which Pods an Assignment matches and what they get, in words."""
     mode = "" if assignment.mode == "enforce" else f" ({mode_text(assignment)})"
     matched = match_sentence(assignment.match)
     params = ", ".join(visible(f"{name} {json_text(value)}") for name, value in sorted(assignment.params.items()))
@@ -585,10 +585,10 @@ def mode_text(assignment: engine.Assignment) -> str:
 
 
 def cell_text(text: str) -> str:
-    """Return a text as a cell of a table: what a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return a text as a cell of a table, with an apostrophe before it if a spreadsheet would read it as a formula."""
     return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 def json_text(value: object) -> str:
-    """Return a value as JSON on one line, its members in order."""
+    """Return a value as JSON on one line, with sorted members."""
     return msgspec.json.encode(value, order="sorted").decode()

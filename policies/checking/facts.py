@@ -1,4 +1,4 @@
-"""What each rule of a checked rule set looks at, and what it costs in a decision: for pages, in words."""
+"""The fields that each rule of a checked rule set reads, and its cost in a decision: for pages, in words."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ _SCOPES = {
     Scope.NODE_AND_PODS: "its node and the Pods on it",
     Scope.CLUSTER: "Pods of the whole cluster",
 }
-# Below that nobody waits for it.
+# A smaller cost is shown as nothing.
 _NOTHING = 0.1
 
 

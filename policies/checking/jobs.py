@@ -22,7 +22,7 @@ def _faults_of(document: object, file: str = "") -> list[SentFault]:
         return write_faults(error.faults)
 
 
-# Of a rule set: what validation takes.
+# The longest name of a rule set that validation accepts.
 _MAX_NAME = 63
 
 

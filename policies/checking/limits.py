@@ -9,7 +9,7 @@ WALL_SECONDS = 30
 # The checking processes of one calling process; further checks wait for them this long.
 PROCESSES = 2
 WAIT_SECONDS = 15
-# Of many documents in one call: how many are sent at once, of how many bytes, and after what time other calls have their turn.
+# For a call with many documents: how many, and of how many bytes, are sent at once; when other calls get a turn.
 BATCH_DOCUMENTS = 200
 BATCH_BYTES = 2**20
 TURN_SECONDS = 2

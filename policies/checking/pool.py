@@ -30,13 +30,13 @@ from policies.checking.limits import (
 from policies.checking.wire import read_faults, write_faults
 from policies.engine.errors import Fault, RuleSetError
 
-# "done", "refused" or "failed", as `worker` names them, and what was made, the faults, or a traceback.
+# "done", "refused" or "failed", as in `worker`, and the result, the faults, or a traceback.
 Answer = tuple[str, Any]
 
 logger = logging.getLogger("berth.checking")
 
 _ROOT = Path(__file__).resolve().parents[2]
-# Nothing of the parent's environment, which has secrets. One thread: numpy would reserve memory for one a core.
+# Nothing of the parent's environment, which has secrets. One thread: numpy would reserve memory for one per core.
 _ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -64,8 +64,8 @@ class _Worker:
                 env=_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
-                # Ctrl-C in a terminal is for the parent; the process ends when its socket does. In the parent's session: a gate's
-                # goes behind all others with it.
+                # Ctrl-C in a terminal is for the parent; the process ends when its socket does. It stays in the parent's
+                # session, so that a gate's processes have a lower priority together.
                 process_group=0,
             )
         self._connection = Connection(ours.detach())
@@ -99,7 +99,7 @@ class _Pool:
         self._idle: list[_Worker] = []
 
     def run(self, name: str, asked: Iterable[tuple[Any, ...]]) -> list[Answer]:
-        """Return an answer to each, in order."""
+        """Return an answer for each request, in order."""
         packed = [_packed(arguments) for arguments in asked]
         answers: list[Answer] = [_refused(TOO_DEEP)] * len(packed)
         waiting = deque((at, each) for at, each in enumerate(packed) if each is not None)
@@ -117,7 +117,7 @@ class _Pool:
         return answers
 
     def _asked(self, name: str, asked: Sequence[bytes]) -> list[Answer]:
-        """Return the answers to the first of them: one at least."""
+        """Return answers for the first requests: at least one."""
         worker = self._take()
         try:
             answers, stays = worker.ask(name, asked)
@@ -170,7 +170,7 @@ def run(name: str, *arguments: Any) -> Any:
     """Run a job of `jobs` in a process with limits.
 
     Raises:
-        RuleSetError: with the faults of the document, or because it takes too much.
+        RuleSetError: with the faults of the document, or because it exceeds a limit.
         CheckingError: a fault of Berth's own.
     """
     (found,) = run_each(name, [arguments])
@@ -180,7 +180,7 @@ def run(name: str, *arguments: Any) -> Any:
 
 
 def run_each(name: str, asked: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Run a job for each of many documents, with the limits for each. Return what it makes, or the RuleSetError that refuses it, in order.
+    """Run a job for each of many documents, with limits for each. Return each result or RuleSetError, in order.
 
     Raises:
         CheckingError: a fault of Berth's own.
@@ -199,7 +199,7 @@ def _refused(message: str) -> Answer:
 
 
 def _packed(arguments: tuple[Any, ...]) -> bytes | None:
-    """Return what is asked about a document as bytes, which the process reads one by one; None where it is too deep for that."""
+    """Return a request as bytes, which the process reads one by one; None where the document is nested too deeply."""
     try:
         return pickle.dumps(arguments)
     except RecursionError:
@@ -207,7 +207,7 @@ def _packed(arguments: tuple[Any, ...]) -> bytes | None:
 
 
 def _batch(waiting: Iterable[tuple[int, bytes]]) -> list[bytes]:
-    """Return the first of those that wait, as many as one message takes: one at least."""
+    """Return the first waiting requests, as many as fit into one message: at least one."""
     batch: list[bytes] = []
     room = BATCH_BYTES
     for _, each in islice(waiting, BATCH_DOCUMENTS):

@@ -1,7 +1,7 @@
-"""How the checking process writes what it found: plain values and bytes, so that reading them makes nothing else.
+"""The encoding of the checking process's results: plain values and bytes, so that decoding them makes no other objects.
 
-Values of documents go as their canonical JSON. A copy of a value by its members would be another one: what holds a default is left
-out of documents, and of digests, by the very object (`Reader.choice`).
+Values of documents are sent as canonical JSON. A copy by members would differ: documents and digests omit a default only if it
+is the very same object (`Reader.choice`).
 """
 
 from typing import Any
@@ -14,33 +14,33 @@ from policies.manifests import Located
 
 _KINDS = {kind.__name__: kind for kind in (RuleSet, Assignment, PriorityClass, Pause, Exemption)}
 
-# Kind and name of a rule, what it reads, and what it costs.
+# Kind and name of a rule, the fields that it reads, and its cost.
 Facts = tuple[str, str, list[str], str]
 Sent = tuple[str, bytes]
 SentFault = tuple[str, str, int, int]
 
 
 def write_value(value: Document) -> Sent:
-    """Write a value of a document."""
+    """Encode a value of a document."""
     return type(value).__name__, encode(value)
 
 
 def read_value(sent: Sent) -> Any:
-    """Read what `write_value` wrote."""
+    """Decode the result of `write_value`."""
     kind, data = sent
     return msgspec.json.decode(data, type=_KINDS[kind])
 
 
 def write_faults(faults: list[Fault]) -> list[SentFault]:
-    """Write faults."""
+    """Encode faults."""
     return [msgspec.structs.astuple(fault) for fault in faults]
 
 
 def read_faults(sent: list[SentFault]) -> list[Fault]:
-    """Read what `write_faults` wrote."""
+    """Decode the result of `write_faults`."""
     return [Fault(*found) for found in sent]
 
 
 def write_located(located: Located) -> tuple[Any, ...]:
-    """Write a document of a file, with where its members stand."""
+    """Encode a document of a file, with the places of its members."""
     return located.document, located.source, located.lines, located.head

@@ -29,7 +29,7 @@ REFUSED: Final = "refused"
 FAILED: Final = "failed"
 # The end mark of the answers, with whether the process goes on.
 END: Final = "end"
-# The memory that former checks may leave behind, before the process ends and another one replaces it.
+# The memory that earlier checks may leave behind, before the process ends and another one replaces it.
 _MOST_LEFT_BEHIND = MEMORY_BYTES // 4
 
 
