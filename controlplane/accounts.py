@@ -43,7 +43,7 @@ class LocalAccounts(ModelBackend):
         return super().user_can_authenticate(user) and (not settings.BERTH.oidc_issuer or user.is_superuser)
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
-        """Return whether somebody has a permission. The last refused permission is remembered, for the page that names who has it."""
+        """Return whether somebody has a permission. The last refused permission is kept, for the page that names who has it."""
         may = super().has_perm(user_obj, perm, obj)
         if not may:
             setattr(user_obj, REFUSED, perm)
@@ -64,7 +64,7 @@ class LocalAccounts(ModelBackend):
 
 
 def address(request: HttpRequest) -> str:
-    """Return the address that somebody comes from: the connection's, or the one that our own proxy adds as the last."""
+    """Return the client's address: the connection's, or the last one in the header of our own proxy."""
     peer = str(request.META.get("REMOTE_ADDR", ""))
     if not settings.BERTH.behind_tls_proxy:
         return peer
@@ -78,12 +78,12 @@ def address(request: HttpRequest) -> str:
 
 
 def lock_out_address(request: HttpRequest) -> str:
-    """Return the address that lock-outs go by: of IPv6 the first of its /64, of which one machine has as many as it likes."""
+    """Return the address by which clients are locked out: for IPv6 the first of its /64, which is one machine's."""
     return counted_address(request).partition("/")[0]
 
 
 def locked_out(request: HttpRequest, response: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:
-    """Return the page for people who are locked out: for how long, and who can help before."""
+    """Return the page for people who are locked out: for how long, and who can unlock them earlier."""
     del response, credentials
     context = {
         **admin.site.each_context(request),
@@ -154,7 +154,7 @@ def counted_address(request: HttpRequest | None) -> str:
     said = address(request) if request is not None else ""
     try:
         return network_of(said)
-    except ValueError:  # not an address: the header came from something else than our own proxy
+    except ValueError:  # not an address: the header isn't our own proxy's
         return said
 
 

@@ -13,10 +13,10 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from policies.admin.frame import ModelAdmin
 
-# Of the accounts that lose a role.
+# How many of the accounts that lose a role are named.
 _MOST_NAMED = 20
 
-# As the menu and the log call them. Migrations don't know of it: they go by what Django declares.
+# The names in the menu and the log. Migrations aren't affected: they use Django's declarations.
 for model, word in ((User, "account"), (Group, "role")):
     options: Any = model._meta  # noqa: SLF001 - Django's documented API
     options.verbose_name, options.verbose_name_plural = word, f"{word}s"
@@ -26,7 +26,7 @@ admin.site.unregister(Group)
 
 
 class RoleFilter(admin.RelatedFieldListFilter):
-    """Narrows accounts to those of a role, called as their column is."""
+    """Filters accounts by a role, with the title of their column."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -42,7 +42,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
     list_filter = (("groups", RoleFilter), "is_active")
-    # What Django calls otherwise: its words are about any site.
+    # Labels in place of Django's, which are for any site.
     _WORDS = {
         "is_staff": ("May sign in", "An account that may not is told the same as one with another password."),
         "groups": ("Roles", "What the account may do is what its roles let it do."),
@@ -54,14 +54,14 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
         return found.prefetch_related("groups")
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
-        """Return a field, called as everywhere else here."""
+        """Return a field, with the label that the other pages use."""
         field = super().formfield_for_dbfield(db_field, request, **options)
         if field is not None and db_field.name in self._WORDS:
             field.label, field.help_text = self._WORDS[db_field.name]
         return field
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: Any) -> None:
-        """Let a new account sign in: it is for nothing else, and without a role it sees nothing."""
+        """Let a new account sign in, which is its only purpose; without a role it sees nothing."""
         obj.is_staff = obj.is_staff or not change
         super().save_model(request, obj, form, change)
 
@@ -86,7 +86,7 @@ class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
     """The pages of roles."""
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Return who loses the role, in place of naming each row that joins it to a right."""
+        """Return the accounts that lose the role, in place of each row that joins it to a permission."""
         _rows, _counts, lacking, protected = super().get_deleted_objects(objs, request)
         lines = []
         for role in objs:

@@ -1,4 +1,4 @@
-"""The pages of oneself: the account, what one may do, one's sessions and last sign-ins; a new password."""
+"""The pages of one's own account: its permissions, sessions, last sign-ins and password."""
 
 from functools import partial
 from typing import Any
@@ -70,7 +70,7 @@ def end_others(request: HttpRequest) -> HttpResponse:
 @transaction.atomic
 @admin.site.admin_view
 def change_password(request: HttpRequest) -> HttpResponseBase:
-    """Change one's own password. It and its AuditEvent are in one transaction; Django's page has none."""
+    """Change the user's own password, in one transaction with its AuditEvent; Django's page uses none."""
     view = PasswordChangeView.as_view(
         form_class=partial(OwnPasswordForm, request),
         success_url=reverse("admin:password_change_done"),

@@ -15,10 +15,10 @@ from controlplane.statics import digest_of_statics
 try:
     BERTH = read_environment(os.environ)
 except ConfigurationError as error:
-    # Every process begins with its settings: it ends with what is wrong, and no traceback.
+    # Every process loads its settings first: it exits with the message, without a traceback.
     sys.exit(str(error))
 
-# Of the style sheets that stand in pages: Unfold's colours as UNFOLD["COLORS"] has them, and what htmx adds for its indicators.
+# Hashes of inline style sheets: Unfold's colours from UNFOLD["COLORS"], and htmx's rules for its indicators.
 # A test compares them with the pages.
 STYLE_HASHES = [
     "'sha256-QXZByHWmLFjwcDpxguAEfvCz7LG4rZfvi2kgvsmOGVA='",
@@ -29,12 +29,12 @@ SERVES_EXTENDER = BERTH.role == "extender"
 
 SECRET_KEY = BERTH.secret_key
 DEBUG = False
-# The extender is called by kube-scheduler under whatever name its configuration gives; it authenticates by certificate.
+# kube-scheduler calls the extender by any host name, as its configuration says; it authenticates by certificate.
 ALLOWED_HOSTS = ["*"] if SERVES_EXTENDER else list(BERTH.allowed_hosts)
 
 INSTALLED_APPS = [
     "unfold",
-    # Without its search for pages: the URLs begin it (controlplane.urls), and commands, workers and the extender have none.
+    # Without autodiscover: controlplane.urls calls it, because commands, workers and the extender have no pages.
     "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -49,7 +49,7 @@ INSTALLED_APPS = [
     "controlplane",
 ]
 if BERTH.role == "binder":
-    # It has no pages; what it doesn't load, a process that follows a killed one needn't load either.
+    # It has no pages. Fewer apps also let a process that replaces a killed one start faster.
     INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "policies", "scheduler", "controlplane"]
 MIDDLEWARE = (
     []
@@ -70,11 +70,11 @@ MIDDLEWARE = (
         "django.contrib.messages.middleware.MessageMiddleware",
         "django.middleware.clickjacking.XFrameOptionsMiddleware",
         "controlplane.reading.OneRevision",
-        # Last, as it asks: it sees who was locked out while the request was answered.
+        # Last, as django-axes requires: it sees who was locked out while the request was answered.
         "axes.middleware.AxesMiddleware",
     ]
 )
-# Nobody signs in to an extender: its commands, by `kubectl exec`, needn't hear of a middleware for that.
+# Nobody signs in to an extender: commands in it (`kubectl exec`) needn't warn of a missing middleware.
 SILENCED_SYSTEM_CHECKS = ["axes.W002"] if SERVES_EXTENDER else []
 ROOT_URLCONF = "scheduler.extender.urls" if SERVES_EXTENDER else "controlplane.urls"
 WSGI_APPLICATION = "controlplane.wsgi.application"
@@ -84,7 +84,7 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "controlplane" / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            # Thousands are separated in sentences, and nowhere else: numbers of Revisions and ids aren't counts.
+            # Thousands separators are for counts in sentences only: numbers of Revisions and ids aren't counts.
             "builtins": [
                 "django.contrib.humanize.templatetags.humanize",
                 "policies.admin.times",
@@ -104,8 +104,8 @@ TEMPLATES = [
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
-# A machine that is gone without a word closes no connection: the kernel's own patience is a quarter of an hour for what was
-# sent, and two hours for an answer.
+# A machine that fails suddenly closes no connection. The kernel's own timeouts are a quarter of an hour for sent data, and
+# two hours for an answer.
 _WAITS = {
     "connect_timeout": 5,
     "tcp_user_timeout": 20_000,  # milliseconds
@@ -126,7 +126,7 @@ def _database(url: str) -> dict[str, object]:
                 # IMMEDIATE: a transaction that will write waits for the others at its start, where waiting is possible.
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
-                # auto_vacuum comes first: it holds for a file that is made now, and pruning gives its room back.
+                # auto_vacuum comes first: it applies only to a new file. With it, pruning returns disk space.
                 "init_command": "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
             },
         }
@@ -146,7 +146,7 @@ def _database(url: str) -> dict[str, object]:
 
 
 DATABASES = {"default": _database(BERTH.database_url or f"sqlite:///{BERTH.state_dir / 'berth.sqlite3'}")}
-# Where pages and REST read Decisions from. Nothing is written there.
+# The database from which pages and REST read Decisions. Nothing is written there.
 HISTORY_DATABASE = "default"
 if BERTH.history_database_url:
     HISTORY_DATABASE = "history"
@@ -155,22 +155,22 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A directory that can't be made is reported by the first query; commands that need no database go on.
     with contextlib.suppress(OSError):
         BERTH.state_dir.mkdir(parents=True, exist_ok=True)
-        # Sessions and password hashes are in it; its -wal and -shm files get the same mode by SQLite.
+        # Sessions and password hashes are in it; SQLite gives its -wal and -shm files the same mode.
         Path(str(DATABASES["default"]["NAME"])).touch(mode=0o600)
 
 STATICFILES_DIRS = [BASE_DIR / "controlplane" / "static"]
-# With a digest of all of them: a browser keeps each for a year, and asks for the next version's by another name.
+# With a digest of all static files: browsers cache each for a year, and fetch the next version's by another URL.
 STATIC_URL = (
     f"static/{digest_of_statics([BASE_DIR / part / 'static' for part in ('controlplane', 'policies', 'scheduler')])}/"
 )
 WHITENOISE_MAX_AGE = 31_536_000
-# Served from the packages themselves: nothing has to be collected before a start.
+# Served from the packages themselves, so that no collectstatic is needed before a start.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
-# Times as all pages write them, where Django writes them.
+# Django's own times in the format of all pages.
 FORMAT_MODULE_PATH = ["controlplane.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = True
@@ -186,7 +186,7 @@ OIDC_RP_SIGN_ALGO = BERTH.oidc_signing_algorithm
 OIDC_RP_SCOPES = BERTH.oidc_scopes
 OIDC_USE_PKCE = True
 OIDC_TIMEOUT = 10.0
-# For the provider's own page of signing out, which asks whose session it is.
+# For the provider's sign-out page, which needs to know whose session it is.
 OIDC_STORE_ID_TOKEN = True
 OIDC_OP_LOGOUT_URL_METHOD = "controlplane.provider.signed_out_url"
 OIDC_CALLBACK_CLASS = "controlplane.provider.Return"
@@ -194,13 +194,13 @@ OIDC_AUTHENTICATE_CLASS = "controlplane.provider.SignIn"
 LOGIN_REDIRECT_URL = "admin:index"
 AUTH_PASSWORD_VALIDATORS: list[dict[str, object]] = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    # NIST SP 800-63B asks for 15 characters where a password is all there is, and for none of the rules about digits.
+    # NIST SP 800-63B requires 15 characters if a password is the only factor, and no rules about digits.
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 15}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-# Who guesses: so many wrong passwords for one account from one address, and both are refused together for a while. By the
-# account alone anybody could lock out the one person who can help.
+# After this many wrong passwords, this account and address are refused together for a while. A lock-out by account only
+# would let anybody lock out the one person who can help.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = BERTH.sign_in_failures
 AXES_COOLOFF_TIME = timedelta(minutes=BERTH.lock_out_minutes)
@@ -208,13 +208,13 @@ AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_CLIENT_IP_CALLABLE = "controlplane.accounts.lock_out_address"
 AXES_LOCKOUT_CALLABLE = "controlplane.accounts.locked_out"
-# What was tried is a line of the log; rows are kept for counting alone.
+# Attempts are logged; rows are kept for counting only.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
 
-# Unfold's pages: everything from here but two style sheets that stand in them, Unfold's colours and htmx's, by their hashes.
-# Alpine reads its expressions with Function(), which needs unsafe-eval; it reads them from our pages alone.
+# Unfold's pages: everything from this server, except for two inline style sheets (Unfold's colours and htmx's), by hash.
+# Alpine evaluates its expressions with Function(), which needs unsafe-eval; they come only from our pages.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
@@ -223,7 +223,7 @@ CONTENT_SECURITY_POLICY = {
         "img-src": [SELF, "data:"],
         "font-src": [SELF],
         "connect-src": [SELF],
-        # Signing out leads on to the provider's own page for it.
+        # Signing out redirects to the provider's sign-out page.
         "form-action": [SELF, *PROVIDER_ORIGIN],
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
@@ -232,7 +232,7 @@ CONTENT_SECURITY_POLICY = {
 
 SECURE_HTTPS = not BERTH.local
 SECURE_SSL_REDIRECT = SECURE_HTTPS and not SERVES_EXTENDER
-SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$", r"^metrics$"]  # probes and Prometheus come over plain HTTP
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$", r"^metrics$"]  # probes and Prometheus use plain HTTP
 SECURE_HSTS_SECONDS = 31_536_000 if SECURE_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HTTPS
 SECURE_HSTS_PRELOAD = SECURE_HTTPS
@@ -245,20 +245,20 @@ CSRF_TRUSTED_ORIGINS = list(BERTH.trusted_origins)
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_ENGINE = "controlplane.session_store"
-# From signing in on, however busy; a closed browser forgets it at once.
+# From sign-in on, even for an active session; a closed browser forgets it at once.
 SESSION_COOKIE_AGE = BERTH.session_hours * 3600
 SESSION_EXPIRE_AT_BROWSER_CLOSE = True
 X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "controlplane.errors.csrf_failed"
 SECURE_REFERRER_POLICY = "same-origin"
-# What a form may have at most (docs/security.md#what-a-door-takes). A draft's page of 300 rows of each kind has 9,300 fields.
+# The limits of forms (docs/security.md#what-a-door-takes). A draft's page of 300 rows of each kind has 9,300 fields.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
-# Nothing takes files.
+# No form accepts files.
 DATA_UPLOAD_MAX_NUMBER_FILES = 0
 
 REST_FRAMEWORK = {
-    # A token first: who asks without anything is told of it by a 401. kube-scheduler has its certificate.
+    # Tokens first, so that a request without credentials gets 401. kube-scheduler has its certificate.
     "DEFAULT_AUTHENTICATION_CLASSES": [
         *([] if SERVES_EXTENDER else ["controlplane.bearer.BearerAuthentication"]),
         "rest_framework.authentication.SessionAuthentication",
@@ -274,7 +274,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "policies.api.pagination.RowPages",
     "DEFAULT_THROTTLE_RATES": {"check": "120/min"},
     "EXCEPTION_HANDLER": "policies.api.problems.problem_handler",
-    # `format` in a URL would be a parameter that no door declares.
+    # `format` in a URL would be a parameter that no endpoint declares.
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -309,13 +309,13 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": BERTH.log_level, "propagate": True},
         **({"django.request": {"filters": ["without_path"]}} if SERVES_EXTENDER else {}),
-        # gunicorn takes these settings in the place of its own (logconfig_dict), in its first process too.
+        # gunicorn uses these settings in place of its own (logconfig_dict), in its master process too.
         "gunicorn.error": {"handlers": [], "level": BERTH.log_level, "propagate": True},
         # Two ticks a second, three lines a tick.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING", "filters": ["once_per_minute"]},
         "celery.beat": {"level": "WARNING"},
-        # It tells what controlplane.accounts logs already.
+        # It repeats what controlplane.accounts logs.
         "axes": {"level": "ERROR"},
         "django.server": {"handlers": [], "level": BERTH.log_level, "propagate": True},
     },
@@ -358,7 +358,7 @@ UNFOLD = {
     },
 }
 
-# Celery takes what stands behind a ; for the URL of another server.
+# Celery reads the text after a ; as the URL of another server.
 CELERY_BROKER_URL = BERTH.redis_url.replace(";", "%3B")
-# Loaded by who asks for a task (scheduler.broker), and by who runs them.
+# Loaded by processes that send tasks (scheduler.broker), and by those that run them.
 CELERY_APP = "controlplane.celery.app"

@@ -1,4 +1,4 @@
-"""The forms that compare a password, to sign in and to change one's own: how many at once, and how many of one address."""
+"""The forms that compare a password, to sign in and to change one's own, with limits for all and for each address."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ class Turns:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all counts."""
         self._minute, self._comparing, self._wrong = 0, 0, Counter[str]()
 
     @contextmanager
@@ -77,14 +77,14 @@ class SignInForm(AuthenticationForm):  # type: ignore[misc] # Unfold has no type
 
 
 class OwnPasswordForm(AdminOwnPasswordChangeForm):  # type: ignore[misc] # as above
-    """Unfold's, with the same bounds: who has somebody's session guesses the password no faster than who has none."""
+    """Unfold's form, with the same limits: a session of somebody else's doesn't help to guess the password faster."""
 
     def __init__(self, request: HttpRequest, user: User, *arguments: Any, **options: Any) -> None:
         super().__init__(user, *arguments, **options)
         self._request = request
 
     def clean_old_password(self) -> str:
-        """Compare the password as for signing in, which counts, logs and writes down wrong ones."""
+        """Compare the password as sign-in does, which counts, logs and records wrong ones."""
         given: str = self.cleaned_data["old_password"]
         with TURNS.comparing(counted_address(self._request), int(time.monotonic() // 60)):
             if authenticate(self._request, username=self.user.get_username(), password=given) != self.user:

@@ -25,7 +25,7 @@ urlpatterns = [
     path("admin/scheduler/", include("scheduler.admin.urls")),
     path("admin/policies/", include("policies.admin.urls")),
     path("admin/password_change/", profile_pages.change_password),
-    # Before the admin's own, which keeps for minutes what it found.
+    # Before the admin's own URL, which caches results for minutes.
     path("admin/search/", palette.search),
     path("admin/profile/", profile_pages.page, name="profile"),
     path("admin/profile/end-others/", profile_pages.end_others, name="sessions_end_others"),
@@ -34,7 +34,7 @@ urlpatterns = [
     path("admin/tokens/make/", token_pages.make, name="token_make"),
     path("admin/tokens/<int:number>/revoke/", token_pages.revoke, name="token_revoke"),
     path("admin/", admin.site.urls),
-    # First, so that changes/apply isn't taken for the number of a Change.
+    # First, so that changes/apply isn't matched as the number of a Change.
     path("api/v1/", include("scheduler.api.urls")),
     path("api/v1/", include("policies.api.urls")),
     path("api/schema/", openapi.schema, name="schema"),

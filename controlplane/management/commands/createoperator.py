@@ -13,7 +13,7 @@ from policies.management.command import BerthCommand
 
 
 class Command(BerthCommand):
-    """Makes an account with a role. Run again it changes nothing, so that a start can call it each time."""
+    """Makes an account with a role. It changes nothing if the account exists, so that each start can call it."""
 
     help = "Make an account for the admin with a generated password, printed once. Does nothing when the name exists."
 
@@ -23,7 +23,7 @@ class Command(BerthCommand):
         parser.add_argument("--role", choices=[*ROLES, "superuser"], default="Operator", help="what the account may do")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the account, or say that it is there."""
+        """Make the account, or print that it exists."""
         name = _checked(options["username"])
         password = secrets.token_urlsafe(15)
         with transaction.atomic():
@@ -36,17 +36,17 @@ class Command(BerthCommand):
             user.save()
             if not user.is_superuser:
                 user.groups.add(Group.objects.get(name=options["role"]))
-            # First, and before the account is there: who reads one line has the password, and what can't be written makes none.
+            # The first line, and before the account exists: if the password can't be printed, no account is made.
             self.stdout.write(f"password: {password}")
             self.stdout.flush()
         self.stdout.write(f"The account {name} was made, role {options['role']}.")
 
 
 def _checked(name: str) -> str:
-    """Return a name as the page of signing in reads it, by the rules of the admin's own form.
+    """Return a name as the sign-in page reads it, checked by the rules of the admin's own form.
 
     Raises:
-        CommandError: it can be no account's.
+        CommandError: it can't be the name of an account.
     """
     name = User.normalize_username(name)
     try:

@@ -1,4 +1,4 @@
-"""`migrate`: Django's, whose --check says what is missing: new Pods wait by it, and their log is where people look."""
+"""`migrate`: Django's command, with a --check that prints what is missing: new Pods wait with it, and people read their log."""
 
 import signal
 import sys
@@ -16,10 +16,10 @@ _TELL_SECONDS = 10.0
 
 
 class Command(migrate.Command):
-    """Brings the tables of the database to this version; --check only says whether they are."""
+    """Migrates the database's tables to this version; --check only says whether they are."""
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare Django's, and how long --check may wait."""
+        """Declare Django's arguments, and how long --check may wait."""
         super().add_arguments(parser)
         parser.add_argument(
             "--wait", type=float, default=0.0, metavar="SECONDS",
@@ -27,7 +27,7 @@ class Command(migrate.Command):
         )  # fmt: skip
 
     def handle(self, *arguments: Any, **options: Any) -> None:
-        """Do as Django does; where --check finds something missing, say so in place of ending with 1 and no word."""
+        """Do as Django does; if --check finds something missing, print it, where Django exits silently with 1."""
         if options["wait"] and not options["check_unapplied"]:
             message = "--wait goes with --check"
             raise CommandError(message)
@@ -38,8 +38,8 @@ class Command(migrate.Command):
         super().handle(*arguments, **options)
 
     def _waited(self, seconds: float) -> str:
-        """Return what is still in the way after so long at most; nothing, at once, when the tables are there."""
-        # The first process of a container isn't ended by SIGTERM unless it says so.
+        """Return what is still missing after this time; empty, at once, when the tables are complete."""
+        # SIGTERM doesn't end the first process of a container (PID 1) unless it has a handler.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         end = time.monotonic() + seconds
         tell_at = 0.0
@@ -53,7 +53,7 @@ class Command(migrate.Command):
 
 
 def _in_the_way() -> str:
-    """Return what `missing_migrations` returns, and of a database that can't be asked why."""
+    """Return the result of `missing_migrations`, or why the database can't be read."""
     try:
         return missing_migrations()
     except DatabaseError as error:

@@ -1,4 +1,4 @@
-"""`manage.py token create|list|revoke`: tokens by which programs act for accounts, over REST."""
+"""`manage.py token create|list|revoke`: tokens with which programs use REST as an account."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from policies.scopes import SCOPES
 
 
 class Command(BerthCommand):
-    """Makes a token and prints its secret, once; lists and revokes them."""
+    """Makes a token and prints its secret, once; lists and revokes tokens."""
 
     help = "Make a token for an account, list tokens, or revoke one. The secret is printed once and kept nowhere."
 
@@ -39,7 +39,7 @@ class Command(BerthCommand):
             each.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what is asked for."""
+        """Run the sub-command."""
         try:
             told, text = _ACTS[options["act"]](options)
             if options["act"] == "create":
@@ -96,10 +96,10 @@ def _listed(text: str) -> list[str]:
 
 
 def _patterns(option: str, text: str | None) -> list[str]:
-    """Return patterns; none where the option isn't given.
+    """Return an option's patterns; none if the option is absent.
 
     Raises:
-        TokenError: it is given and empty, as by a shell's variable that isn't set: the token would reach everything.
+        TokenError: the option is empty, as with an unset shell variable: the token would reach everything.
     """
     found = _listed(text or "")
     if text is not None and not found:
