@@ -1,7 +1,7 @@
-"""The command of Berth: rules in files and git, reviews, pauses and the stories of Pods, for people without a shell on the server.
+"""Berth's command: rules in files and git, reviews, pauses and the stories of Pods, without a shell on the server.
 
-It knows the REST API alone, nothing of the server's code.
+It uses only the REST API, and none of the server's code.
 """
 
-# As pyproject.toml has it; asking the installed package takes time, and there may be none.
+# The same as in pyproject.toml; reading the installed package's metadata takes time, and it may not be installed.
 VERSION = "0.1.0"

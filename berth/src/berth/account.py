@@ -1,4 +1,4 @@
-"""Who asks, and whom: login, logout, whoami, status."""
+"""The user's account and server: login, logout, whoami, status."""
 
 import getpass
 import os
@@ -15,14 +15,14 @@ from berth.server import Server
 
 
 def login(given: Namespace) -> Answer:
-    """Keep a server and a token for the commands to come, once both are tried.
+    """Try a server and a token, and store them for later commands.
 
-    The token comes from standard input or the keyboard, never from an argument: others see those in the list of processes.
+    The token comes from standard input or the keyboard, never from an argument, which others see in the list of processes.
     """
     server = check_server(given.url or os.environ.get("BERTH_SERVER", ""))
     token = _given_token(server)
     certificates = given.ca_file or os.environ.get("BERTH_CA_FILE", "")
-    # Whole: the commands to come are called in other folders.
+    # Absolute: later commands may run in other folders.
     place = Place(server, token, str(Path(certificates).absolute()) if certificates else "")
     asked = Server(place)
     with asked.reading():
@@ -35,10 +35,10 @@ def login(given: Namespace) -> Answer:
 
 
 def _given_token(server: str) -> str:
-    """Return the token that is typed or piped.
+    """Return the token from the keyboard or standard input.
 
     Raises:
-        CommandError: there is none, or it is no text.
+        CommandError: there is none, or it isn't text.
     """
     try:
         token = (getpass.getpass(f"Token for {server}: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
@@ -52,14 +52,14 @@ def _given_token(server: str) -> str:
 
 
 def logout(given: Namespace) -> Answer:
-    """Forget server and token. The token stays valid: revoke it in the admin."""
+    """Delete the stored server and token. The token stays valid: revoke it in the admin."""
     del given
     said = "Server and token are forgotten. Revoke the token in the admin if nobody else uses it."
     return Answer({}, [said if forget() else "Nothing was kept."])
 
 
 def whoami(server: Server, given: Namespace) -> Answer:
-    """Return who the server takes this for, and what that may do."""
+    """Return the account for which the server takes the caller, and its permissions."""
     del given
     found = server.get("/whoami")
     lines = [f"{server.place.server} knows you as {who(found)}."]
@@ -79,7 +79,7 @@ def who(found: dict[str, Any]) -> str:
 
 
 def status(server: Server, given: Namespace) -> Answer:
-    """Return what is live, which processes serve it, what waits and what was lost."""
+    """Return the live Revision, the processes that serve it, waiting work and lost records."""
     del given
     found = server.get("/status")
     return Answer(found, list(_status_lines(found)))

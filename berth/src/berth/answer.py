@@ -1,4 +1,4 @@
-"""What a command found, and writing it: lines for people, JSON or YAML for programs."""
+"""The result of a command, and its output: lines for people, JSON or YAML for programs."""
 
 import json
 import os
@@ -7,20 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-# The sign that a line begins with, and its colour on a terminal.
+# The first sign of a line, and its colour on a terminal.
 _COLOURS = {"✓": "green", "✗": "red", "!": "yellow", "?": "cyan", "+": "green", "-": "red", "@": "cyan"}
 
 
 @dataclass
 class Answer:
-    """What came of a command.
+    """The result of a command.
 
     Attributes:
         data: for programs; `ok` is added.
         lines: for people.
-        exit_code: 0, or what the command ends with although nothing was refused.
+        exit_code: 0, or another code although nothing was refused.
         ok: whether all is well.
-        raw: a text that is written as it is, whatever the output; None where there is none.
+        raw: a text that is written unchanged in every output format; None for none.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def _is_coloured(stream: IO[str]) -> bool:
 
 
 def visible(text: str) -> str:
-    """Return a text with what steers a terminal made visible: names of Pods and reasons are other people's words."""
+    """Return a text with terminal control characters made visible: names of Pods and reasons come from other people."""
     return "".join(each if each.isprintable() or each == "\n" else f"\\x{ord(each):02x}" for each in text)
 
 
@@ -76,7 +76,7 @@ def _yaml(found: dict[str, Any]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return rows under each other, in columns as wide as their widest text."""
+    """Return rows as lines, in columns as wide as their widest text."""
     texts = [list(head), *([visible(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in texts) for index in range(len(head))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in texts]

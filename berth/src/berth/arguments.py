@@ -1,4 +1,4 @@
-"""What the command takes: `berth --help`, and docs/command.md, which is made from here."""
+"""The command's arguments: for `berth --help`, and for docs/command.md, which is generated from them."""
 
 from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
@@ -14,27 +14,27 @@ KINDS = ["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"]
 _MOST = 1_000
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3_600
 
-# What adds a sub-command, by its name and what it does.
+# Adds a sub-command, from its name and its description.
 _Add = Callable[..., ArgumentParser]
 
 
 class _Parser(ArgumentParser):
-    """Ends with 1 for what it doesn't understand: 2 is what `plan` says with."""
+    """Exits with 1 for invalid arguments, because `plan` exits with 2 if there are changes."""
 
     scope = ""
 
     def error(self, message: str) -> NoReturn:
-        """Write what is wrong, and end."""
+        """Print the error, and exit."""
         if self.scope and "FILE" in message:
             message += f". {self.scope!r} was taken for the scope of --prune: put FILE before it"
         self.exit(REFUSED, f"{self.prog}: {message}\n{self.prog} --help says what it takes.\n")
 
 
 class _Prune(Action):
-    """Appends a scope, and remembers what was taken for one: a FILE that stands behind is."""
+    """Appends a scope, and remembers the argument that was read as one: a FILE after --prune is."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
-        """Take what stands behind it, or nothing."""
+        """Take the option's argument, if there is one."""
         del option_string
         setattr(namespace, self.dest, [*getattr(namespace, self.dest), values])
         if isinstance(parser, _Parser):
@@ -42,14 +42,14 @@ class _Prune(Action):
 
 
 class _Wide(HelpFormatter):
-    """The same width on every terminal, so that the reference is the same wherever it is made."""
+    """Uses the same width on every terminal, so that the generated reference is always the same."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28, width=110)
 
 
 def build_parser(prog: str = "berth") -> ArgumentParser:
-    """Return what reads the command's arguments."""
+    """Return the parser of the command's arguments."""
     from argparse import RawDescriptionHelpFormatter
 
     class _Top(_Wide, RawDescriptionHelpFormatter):
@@ -236,10 +236,10 @@ def _add_account(add: _Add) -> None:
 
 
 def _count(text: str) -> int:
-    """Return how many.
+    """Return a count.
 
     Raises:
-        ArgumentTypeError: it is no number, or out of bounds; only of this one argparse shows what it says.
+        ArgumentTypeError: it isn't a number, or is out of range; argparse shows the message of this exception only.
     """
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST):
         message = f"{text!a} isn't a number from 1 to {_MOST:,}"
@@ -248,7 +248,7 @@ def _count(text: str) -> int:
 
 
 def _number(text: str) -> int:
-    """Return which Change or Revision; both are counted from 1, and Revision 0 is what held before the first.
+    """Return the number of a Change or Revision. Both count from 1; Revision 0 is the state before the first.
 
     Raises:
         ArgumentTypeError: it can't be one.
@@ -260,10 +260,10 @@ def _number(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    """Return how long to wait.
+    """Return a time to wait.
 
     Raises:
-        ArgumentTypeError: nobody can wait for so long.
+        ArgumentTypeError: it isn't a possible time to wait.
     """
     try:
         found = float(text)

@@ -10,7 +10,7 @@ from berth.errors import CommandError
 from berth.gate import gate_lines
 from berth.server import Server, path_of
 
-# Of a digest, as many characters as are shown.
+# How many characters of a digest are shown.
 SHORT_DIGEST = 12
 _OPEN = ("draft", "in_review", "approved")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -36,7 +36,7 @@ def _short(found: dict[str, Any]) -> str:
 
 
 def change_lines(found: dict[str, Any]) -> Iterator[str]:
-    """Iterate over what a Change is and how it stands."""
+    """Yield lines about a Change and its state."""
     state = str(found["state"]).replace("_", " ") + _short(found)
     yield f"Change {found['number']} {state}: {found['title']}"
     if found.get("digest"):
@@ -63,7 +63,7 @@ def _times(found: dict[str, Any]) -> Iterator[str]:
             yield f"goes live at {found['publish_at']}"
         elif found["state"] in _OPEN and not found.get("held"):
             yield f"! It was to go live at {found['publish_at']}, and was edited since: set the time again."
-    # A part of what is approved.
+    # The end is a part of the approval.
     if found.get("expires_at"):
         yield f"goes back at {found['expires_at']}"
 
@@ -75,20 +75,20 @@ def _gate(gate: dict[str, Any]) -> Iterator[str]:
 
 
 def act(server: Server, given: Namespace) -> Answer:
-    """Submit, approve, reject, withdraw, publish or rebase a Change, as it is now or as --digest says."""
+    """Submit, approve, reject, withdraw, publish or rebase a Change, in its present state or that of --digest."""
     path = path_of("changes", str(given.number))
     found, tag = server.tagged(path)
     _check_digest(found, given)
     body: dict[str, Any] = {"reason": given.reason} if given.reason else {}
     if given.act == "rebase":
         body = {"revision": found["live"] if given.revision is None else given.revision, "sides": list(_sides(given))}
-    # What was looked at: what somebody edits between the two calls is refused.
+    # The state that was read: if somebody edits it between the two calls, the act is refused.
     done = server.post(f"{path}/{given.act}", body, headers={"If-Match": tag} if tag else None)
     return Answer({"change": done}, list(change_lines(done)))
 
 
 def rename(server: Server, given: Namespace) -> Answer:
-    """Change the title or the reason of a Change; what it makes stays the same."""
+    """Change the title or the reason of a Change; its edits stay the same."""
     body = {name: value for name in ("title", "reason") if (value := getattr(given, name)) is not None}
     if not body:
         message = "Say what it is called from now on: --title TITLE; or why it is made: --reason REASON."
@@ -100,10 +100,10 @@ def rename(server: Server, given: Namespace) -> Answer:
 
 
 def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
-    """Iterate over what becomes of each thing that moved and is named; a part is put together with the rest of its thing.
+    """Yield the choice for each named thing that moved; choices for parts are joined with those of their thing.
 
     Raises:
-        CommandError: one of them names nothing.
+        CommandError: a choice names nothing.
     """
     parts: dict[tuple[str, str], dict[str, str]] = {}
     named = [(side, what) for side in ("merge", "mine", "theirs") for what in getattr(given, side)]
@@ -136,19 +136,19 @@ def _check_digest(found: dict[str, Any], given: Namespace) -> None:
 
 
 def rollback(server: Server, given: Namespace) -> Answer:
-    """Go back to what a Revision held."""
+    """Roll back to a Revision."""
     done = server.post(path_of("revisions", str(given.revision), "rollback"), {"reason": given.reason})
     return Answer(done, [_outcome(done, f"What Revision {given.revision} held is live already.")])
 
 
 def pause(server: Server, given: Namespace) -> Answer:
-    """Take something out of force."""
+    """Pause a target."""
     body = {"target": given.target, "reason": given.reason, **({"until": until(given.until)} if given.until else {})}
     return _done(server.post("/pauses", body))
 
 
 def resume(server: Server, given: Namespace) -> Answer:
-    """Put it back in force."""
+    """Resume a target."""
     return _done(server.delete(path_of("pauses", *given.target.lstrip("/").split("/")), reason=given.reason))
 
 
@@ -157,7 +157,7 @@ def _done(found: dict[str, Any]) -> Answer:
 
 
 def _outcome(found: dict[str, Any], nothing: str) -> str:
-    # Where they are missing nothing was done by Berth: that is no "nothing was to be done".
+    # If these members are missing, the answer isn't Berth's: it mustn't be read as "nothing to do".
     change, revision = found["change"], found["revision"]
     number = change.get("number") if isinstance(change, dict) else change
     if revision:
@@ -169,7 +169,7 @@ def _outcome(found: dict[str, Any], nothing: str) -> str:
 
 
 def until(text: str, now: datetime | None = None) -> str:
-    """Return a time as RFC 3339: one that is given so already, or so many minutes, hours or days from now: 90m, 2h, 3d.
+    """Return a time as RFC 3339, from a time in that format, or from minutes, hours or days from now: 90m, 2h, 3d.
 
     Raises:
         CommandError: it is neither.

@@ -1,4 +1,4 @@
-"""What carries out each sub-command that asks the server."""
+"""The function of each sub-command that calls the server."""
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Completion for shells, made from the arguments themselves."""
+"""Completion for shells, generated from the arguments."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 
@@ -29,21 +29,21 @@ def commands_of(parser: ArgumentParser) -> dict[str, ArgumentParser]:
 
 
 def options_of(parser: ArgumentParser) -> list[str]:
-    """Return the long options that a command takes."""
+    """Return a command's long options."""
     return sorted(name for action in parser._actions for name in action.option_strings if name.startswith("--"))  # noqa: SLF001
 
 
 def completion(given: Namespace, parser: ArgumentParser) -> Answer:
-    """Return a script for a shell."""
+    """Return a shell's completion script, as an Answer."""
     commands = {name: options_of(each) for name, each in commands_of(parser).items()}
     return Answer({"shell": given.shell}, raw=script(given.shell, commands))
 
 
 def script(shell: str, commands: dict[str, list[str]]) -> str:
-    """Return what a shell has to read.
+    """Return the script that a shell has to source.
 
     Raises:
-        CommandError: it is a shell that isn't known.
+        CommandError: the shell is unknown.
     """
     if shell == "fish":
         lines = [f"complete -c berth -n __fish_use_subcommand -f -a {name}" for name in commands]

@@ -1,4 +1,4 @@
-"""Files of documents and what is live: lint, plan, apply, export, diff."""
+"""Files of documents and the live state: lint, plan, apply, export, diff."""
 
 import os
 import sys
@@ -18,20 +18,20 @@ from berth.texts import documents_of, printable
 
 _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
 _MOST_TITLE = 200
-# Of many files, those that a Change's title names.
+# How many files a Change's title names.
 _NAMED_IN_TITLE = 3
-# What a file says that is to hold nothing.
+# The text of a file without documents.
 _EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
 _ENDINGS = {".yaml", ".yml", ".json"}
-# Acts on the cluster's PriorityClasses that change something there.
+# Steps of a plan that change the cluster's PriorityClasses.
 _SENT = {"create", "update", "adopt", "replace", "put back", "delete"}
 
 
 def read_files(names: Iterable[str]) -> list[dict[str, str]]:
-    """Return name and text of each file; of a folder, of all YAML and JSON files in it; - is standard input.
+    """Return name and text of each file; for a folder, of all YAML and JSON files in it; - is standard input.
 
     Raises:
-        CommandError: with every one that can't be read.
+        CommandError: with every file that can't be read.
     """
     found: list[dict[str, str]] = []
     wrong: list[str] = []
@@ -59,7 +59,7 @@ def _files_of(name: str, wrong: list[str]) -> list[str]:
 
     seen = {os.path.realpath(name)}
     for folder, folders, files in os.walk(name, onerror=note, followlinks=True):
-        # The kubelet keeps what a mounted ConfigMap held in folders that begin with two dots, and links to their files.
+        # The kubelet keeps a mounted ConfigMap's files in folders that begin with two dots, and makes symlinks to them.
         kept = [each for each in sorted(folders) if each not in _NOT_DOCUMENTS and not each.startswith("..")]
         folders[:] = [each for each in kept if _is_new(Path(folder, each), seen)]
         paths += [path for each in files if _is_document(path := str(Path(folder, each)))]
@@ -71,7 +71,7 @@ def _files_of(name: str, wrong: list[str]) -> list[str]:
 
 
 def _is_new(folder: Path, seen: set[str]) -> bool:
-    """Return whether a folder wasn't read yet, by this name or by another: links lead in circles, too."""
+    """Return whether a folder wasn't read yet, by any path: symlinks may form a loop."""
     real = os.path.realpath(folder)
     is_new = real not in seen
     seen.add(real)
@@ -79,7 +79,7 @@ def _is_new(folder: Path, seen: set[str]) -> bool:
 
 
 def _is_document(path: str) -> bool:
-    """Return whether a path is of a file of documents. A link to nothing is one: with --prune what it should hold would go."""
+    """Return whether a path is a file of documents. So is a dangling symlink: with --prune its documents would be removed."""
     return Path(path).suffix in _ENDINGS and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110,PTH113 - no error where it can't be asked
 
 
@@ -95,7 +95,7 @@ def lint(server: Server, given: Namespace) -> Answer:
 
 
 def _asked(given: Namespace) -> dict[str, Any]:
-    """Return what plan and apply ask alike."""
+    """Return the request members that plan and apply share."""
     prune = [given.owner and "*" if scope == "" else scope for scope in given.prune]
     if "" in prune:
         message = "--prune without a scope removes what an owner's files hold no more: say whose, by --owner NAME."
@@ -110,7 +110,7 @@ def _asked(given: Namespace) -> dict[str, Any]:
 
 
 def plan(server: Server, given: Namespace) -> Answer:
-    """Return what applying would change."""
+    """Return the changes that apply would make."""
     found = server.post("/changes/plan", {**_asked(given), "gate": given.gate})
     if given.markdown:
         return Answer(found, raw=plan_in_markdown(found, given.title), ok=found["ok"], exit_code=_code_of(found))
@@ -124,7 +124,7 @@ def _code_of(found: dict[str, Any]) -> int:
 
 
 def would_change(found: dict[str, Any]) -> bool:
-    """Return whether a plan has anything in it."""
+    """Return whether a plan has any changes."""
     return (
         bool(found.get("would_change"))
         or bool(found.get("revision"))
@@ -153,15 +153,15 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
 
 
 def step_line(step: dict[str, str]) -> str:
-    """Return what a plan does to a PriorityClass of the cluster."""
+    """Return the line about a plan's step for a PriorityClass of the cluster."""
     word = step["act"] if step["act"] in _SENT else f"left, {step['act']}"
     return f"PriorityClass {step['name']}: {word}" + (f". {step['message']}" if step.get("message") else "")
 
 
 def apply(server: Server, given: Namespace) -> Answer:
-    """Bring files into the system, by way of a Change."""
+    """Apply files with a Change."""
     title = given.title.strip() or _title_of(given.files)
-    # Of a commit's message its subject, as much of it as a title may have.
+    # The subject of a commit's message, cut to the length of a title.
     asked = {
         **_asked(given),
         "title": title.splitlines()[0][:_MOST_TITLE],
@@ -174,7 +174,7 @@ def apply(server: Server, given: Namespace) -> Answer:
 
 
 def _title_of(files: list[str]) -> str:
-    """Return what a Change of these files is called."""
+    """Return the title of a Change of these files."""
     names = [printable(Path(name).name) for name in files]
     if len(names) <= _NAMED_IN_TITLE:
         return f"apply {' '.join(names)}"
@@ -204,10 +204,10 @@ def _applied_lines(found: dict[str, Any], *, is_submitted: bool) -> Iterable[str
 
 
 def export(server: Server, given: Namespace) -> Answer:
-    """Write what is live as documents that apply reads."""
+    """Write the live state as documents that apply reads."""
     text = server.text("/export", kind=given.kind, name=given.names, change=given.change)
     if given.directory:
-        # Of some names, or of a Change, it says nothing about what else is live.
+        # An export of some names, or of a Change, says nothing about other live things.
         is_whole = not given.names and given.change is None
         kinds = [given.kind] if given.kind else KINDS
         return _export_into(Path(given.directory), text, kinds if is_whole else [])
@@ -215,7 +215,7 @@ def export(server: Server, given: Namespace) -> Answer:
 
 
 def _export_into(folder: Path, text: str, kinds: Iterable[str]) -> Answer:
-    """Write a file for each document: KIND/NAME.yaml; of these kinds it holds all that is live."""
+    """Write a file for each document, KIND/NAME.yaml; the text has all live things of these kinds."""
     written = []
     for kind, name, body in documents_of(text):
         path = folder / kind / f"{name}.yaml"
@@ -229,7 +229,7 @@ def _export_into(folder: Path, text: str, kinds: Iterable[str]) -> Answer:
 
 
 def diff(server: Server, given: Namespace) -> Answer:
-    """Show how files differ from what is live, as diff -u does: - is live, + is in the files."""
+    """Show how files differ from the live state, as diff -u does: - is live, + is in the files."""
     found = server.post("/changes/plan", {**_asked(given), "gate": False, "asks_cluster": False})
     lines = [f"! {line}" for line in (*found.get("notes", ()), *found.get("drift", ()))]
     for each in found.get("documents", ()):

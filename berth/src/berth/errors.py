@@ -1,4 +1,4 @@
-"""What ends a command: who is to blame, and with which exit code."""
+"""The errors that end a command, each with its exit code."""
 
 REFUSED = 1
 WOULD_CHANGE = 2
@@ -6,7 +6,7 @@ NOT_REACHED = 3
 
 
 class CommandError(Exception):
-    """The command was refused, or what it was told is faulty. Each line is a sentence that says what to do."""
+    """The command was refused, or its arguments are faulty. Each line is a sentence that says what to do."""
 
     exit_code = REFUSED
 
@@ -23,4 +23,4 @@ class NotReachedError(CommandError):
 
 
 class AwayError(CommandError):
-    """The server can't answer this now, and may later."""
+    """The server can't answer this now, but may later."""

@@ -1,4 +1,4 @@
-"""`berth COMMAND …`: reads the arguments, asks the server, writes what came of it, ends with a code that pipelines go by."""
+"""`berth COMMAND …`: reads the arguments, calls the server, prints the result, returns an exit code for pipelines."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from berth.arguments import build_parser
 from berth.errors import REFUSED, CommandError
 
 _INTERRUPTED = 130
-# Arguments that name files here: such names may have any bytes.
+# Arguments that are paths of local files, which may have any bytes.
 _NAMES_OF_FILES = {"files", "file", "directory", "ca_file"}
 
 
@@ -26,10 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             code = _answered(parser.parse_args(arguments))
         finally:
-            # Help ends it as well.
+            # --help exits in this way, too.
             sys.stdout.flush()
     except OSError as error:
-        # Whoever read it has read enough, or the disk is full; nothing is flushed there at the end.
+        # The reader closed the pipe, or the disk is full; don't flush there at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             sys.stderr.write(f"{parser.prog}: {error.filename or 'the output'}: {error.strerror or error}\n")
@@ -40,14 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Throw away what is written to a closed stream (`>&-`): else a connection gets its number, and is written to."""
+    """Open closed streams (`>&-`) on /dev/null: else a connection would get the stream's number, and its output."""
     for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flags), "w" if flags else "r"))
 
 
 def _use_utf8() -> None:
-    """Read and write UTF-8 whatever the locale is, as files of documents are; a terminal is shown what it has characters for."""
+    """Read and write UTF-8 in every locale, as in files of documents; on a terminal, replace characters that it lacks."""
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     for stream in (sys.stdout, sys.stderr):
@@ -57,7 +57,7 @@ def _use_utf8() -> None:
 
 
 def _check_arguments(given: Namespace) -> None:
-    """Refuse an argument that is no text.
+    """Refuse an argument that isn't text.
 
     Raises:
         CommandError: it has bytes that aren't UTF-8.
@@ -73,7 +73,7 @@ def _check_arguments(given: Namespace) -> None:
 
 
 def _answered(given: Namespace) -> int:
-    """Write what came of the command, or why it was refused; returns its exit code."""
+    """Write the command's result, or why it was refused; returns its exit code."""
     try:
         _check_arguments(given)
         answer = _run(given)
@@ -85,7 +85,7 @@ def _answered(given: Namespace) -> int:
 
 
 def _run(given: Namespace) -> Answer:
-    # Only what a command needs is loaded: it starts in 0.3 s.
+    # Import only what a command needs, so that it starts in 0.3 s.
     if given.command == "completion":
         from berth.completion import completion
 

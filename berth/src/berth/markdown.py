@@ -1,15 +1,15 @@
-"""A plan as a comment of a pull request: Markdown that GitHub and GitLab show alike."""
+"""A plan as a comment on a pull request, in Markdown that GitHub and GitLab render in the same way."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# GitHub takes comments of 65,536 characters.
+# GitHub accepts comments of up to 65,536 characters.
 _MOST_CHARACTERS = 60_000
 _MOST_LINES = 200
 
 
 def plan_in_markdown(found: dict[str, Any], title: str = "") -> str:
-    """Return a plan as a comment, which begins with a mark that a pipeline finds its former comment by."""
+    """Return a plan as a comment, which begins with a mark by which a pipeline finds its earlier comment."""
     lines = ["<!-- berth-plan -->", f"### {_plain(title) or 'Berth: what this would change'}", "", _verdict(found), ""]
     lines += _section("Changes", found.get("changes", ()))
     lines += _section("To know of the files", found.get("notes", ()))
@@ -25,13 +25,13 @@ def plan_in_markdown(found: dict[str, Any], title: str = "") -> str:
 
 
 def user_line(user: dict[str, Any]) -> str:
-    """Return whose Pods keep the number that they have, where a PriorityClass is made anew."""
+    """Return a line about Pods that keep their priority when a PriorityClass is replaced."""
     pods, keep = ("1 Pod", "keeps") if user["pods"] == 1 else (f"{user['pods']} Pods", "keep")
     return f"{user['priority_class']}: {pods} of {user['kind']} {user['namespace']}/{user['name']} {keep} {user['priority']}"
 
 
 def _bounded(head: str, diffs: Sequence[str]) -> str:
-    """Return a comment with as many differences as it has room for, each whole: what is folded away hides what is cut."""
+    """Return a comment with as many whole differences as fit: a folded part would hide that it is cut off."""
     if len(head) > _MOST_CHARACTERS:
         head = (
             head[:_MOST_CHARACTERS].rpartition("\n")[0]
@@ -84,7 +84,7 @@ def _diff(document: dict[str, str]) -> str:
     named = f"{document['kind']}/{document['name']}"
     before, after = document["live"].splitlines(), document["files"].splitlines()
     body = list(unified_diff(before, after, "live", "files", lineterm=""))
-    # Longer than any run of ` inside, so that nothing in a document ends it.
+    # Longer than any run of ` inside, so that no document ends the block.
     fence = "`" * max(3, 1 + _longest_run("\n".join(body)))
     summary = f"<details><summary><code>{named}</code></summary>"
     return "\n".join(["", summary, "", f"{fence}diff", *body, fence, "", "</details>", ""])
@@ -99,9 +99,9 @@ def _longest_run(text: str) -> int:
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown shows as it is: names and reasons are other people's words, and mention nobody."""
+    """Return a text escaped for Markdown, without mentions: names and reasons come from other people."""
     text = " ".join(str(text).split())
     for each in "\\`*_{}[]<>|#~":
         text = text.replace(each, f"\\{each}")
-    # No @name is notified, and no #1 linked.
+    # Prevents that @name is notified, and #1 linked.
     return text.replace("@", "@\u200b").replace("\\<", "&lt;").replace("\\>", "&gt;")

@@ -1,4 +1,4 @@
-"""Where the server is and what proves who asks: arguments, environment, what `berth login` kept, a kubeconfig's context."""
+"""The server's address and the token, from arguments, environment, `berth login`'s file or a kubeconfig's context."""
 
 import os
 import sys
@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 from berth.errors import CommandError
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-# The name of the extension of a kubeconfig's context that says where Berth is.
+# The name of the extension of a kubeconfig's context that has Berth's address.
 EXTENSION = "berth.io/server"
 _OTHERS = 0o077
 
 
 @dataclass(frozen=True)
 class Place:
-    """A server, and the token for it; without one only what needs none can be asked."""
+    """A server and its token; without a token, only calls that need none are possible."""
 
     server: str
     token: str = ""
@@ -30,10 +30,10 @@ class Place:
 
 
 def find_place(server: str = "", *, from_kubeconfig: bool = False, context: str = "") -> Place:
-    """Return the server that is meant: an argument's, BERTH_SERVER's, the kubeconfig's, or the one of `berth login`.
+    """Return the server from the argument, BERTH_SERVER, the kubeconfig or `berth login`.
 
     Raises:
-        CommandError: none is named, or its token would go over the wire in clear.
+        CommandError: no server is named, or its token would be sent unencrypted.
     """
     kept = read_kept()
     server = server or (server_of_context(context) if from_kubeconfig else "") or os.environ.get("BERTH_SERVER", "")
@@ -45,10 +45,10 @@ def find_place(server: str = "", *, from_kubeconfig: bool = False, context: str 
 
 
 def check_server(server: str) -> str:
-    """Return a server's address without the path of REST or a slash at its end, nor blanks and line ends around it, as files leave them.
+    """Return a server's address without REST's path, a slash at its end, or white space around it, as files may have.
 
     Raises:
-        CommandError: it is none, or one that a token can't be sent to.
+        CommandError: it isn't an address, or a token can't be sent to it.
     """
     server = server.strip()
     if not server:
@@ -70,12 +70,12 @@ def check_server(server: str) -> str:
             "BERTH_ALLOW_HTTP=1 where the way there is safe."
         )
         raise CommandError(message)
-    # What documents of REST begin with, and many copy.
+    # The prefix of REST's URLs, which many people copy.
     return server.rstrip("/").removesuffix("/api/v1").rstrip("/")
 
 
 def is_this_machine(server: str) -> bool:
-    """Return whether an address that was checked is of the machine itself."""
+    """Return whether a checked address is this machine's."""
     return urlsplit(server).hostname in _LOOPBACK
 
 
@@ -96,16 +96,16 @@ def _token_of_environment() -> str:
 
 
 def kept_path() -> Path:
-    """Return where `berth login` keeps server and token."""
+    """Return the path of the file in which `berth login` stores server and token."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "berth" / "config.json"
 
 
 def read_kept() -> dict[str, Any]:
-    """Return what is kept; nothing where nobody logged in.
+    """Return the stored server and token; empty where nobody logged in.
 
     Raises:
-        CommandError: it can't be read, or others can read it.
+        CommandError: the file can't be read, or others can read it.
     """
     import json
 
@@ -124,12 +124,12 @@ def read_kept() -> dict[str, Any]:
 
 
 def keep(place: Place) -> Path:
-    """Write server and token where only this account can read them; returns where."""
+    """Write server and token to a file that only this account can read; returns its path."""
     import json
 
     path = kept_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Written beside it and moved: at no moment is it there with the wrong rights, or half of it.
+    # Write a temporary file and rename it, so that it never has the wrong permissions or half of its contents.
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
         stream.write(json.dumps({"server": place.server, "token": place.token, "certificates": place.certificates}))
@@ -138,7 +138,7 @@ def keep(place: Place) -> Path:
 
 
 def forget() -> bool:
-    """Remove what is kept; whether there was anything."""
+    """Remove the stored server and token; returns whether there were any."""
     try:
         kept_path().unlink()
     except FileNotFoundError:
@@ -149,8 +149,7 @@ def forget() -> bool:
 def server_of_context(wanted: str = "") -> str:
     """Return the server that a kubeconfig's context names in its extension berth.io/server.
 
-    Of several files the first one that says which context is current counts, and the first one that has a context of that name, as
-    kubectl has it.
+    With several files, the first current-context counts, and the first context of that name, as in kubectl.
 
     Raises:
         CommandError: there is no such file, context or extension.
@@ -172,10 +171,10 @@ def server_of_context(wanted: str = "") -> str:
 
 
 def _kubeconfigs() -> Iterator[tuple[Path, Any]]:
-    """Iterate over the files that KUBECONFIG names, with what stands in each; those that aren't there are passed over.
+    """Yield the files that KUBECONFIG names, with their contents; missing files are skipped.
 
     Raises:
-        CommandError: one can't be read.
+        CommandError: a file can't be read.
     """
     import yaml
 
@@ -192,10 +191,10 @@ def _kubeconfigs() -> Iterator[tuple[Path, Any]]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Raise CommandError where a kubeconfig holds something else than it should.
+    """Raise CommandError for values of the wrong type in a kubeconfig.
 
     Raises:
-        CommandError: something in it is another kind of value.
+        CommandError: a value has the wrong type.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Pods: why one is where it is or waits, which Assignment takes it, where it would land, and Decisions as they are made."""
+"""Pods: why a Pod is on its node or Pending, which Assignment matches it, where it would go, and its Decisions."""
 
 import json
 import sys
@@ -16,13 +16,13 @@ from berth.story import lines_of_story
 
 _DEFAULT_NAMESPACE = "default"
 _AT_ONCE = 100
-# By so much what is stored may be older than what was there: processes ship at their own pace, and a shadow waits for its turn.
+# How late a Decision may be stored: processes ship at their own pace, and a shadow waits for its turn.
 _LATE = timedelta(seconds=15)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def named(pod: str, namespace: str = "") -> tuple[str, str]:
-    """Return namespace and name of NAME, NAMESPACE/NAME or pod/NAME as kubectl writes it.
+    """Return namespace and name from NAME, NAMESPACE/NAME or kubectl's pod/NAME.
 
     Raises:
         CommandError: it is none of them.
@@ -35,14 +35,14 @@ def named(pod: str, namespace: str = "") -> tuple[str, str]:
 
 
 def why(server: Server, given: Namespace) -> Answer:
-    """Return a Pod's story: each attempt to place it, what changed between two, what became of it."""
+    """Return a Pod's story: each attempt to place it, the changes between two attempts, the outcome."""
     namespace, name = named(given.pod, given.namespace)
     found = server.get(path_of("pods", namespace, name), uid=given.uid)
     return Answer({"story": found}, list(lines_of_story(found)))
 
 
 def which(server: Server, given: Namespace) -> Answer:
-    """Return which Assignment takes a Pod: the cluster's, or a file's."""
+    """Return which Assignment matches a Pod of the cluster or of a file."""
     if given.pod.endswith((".json", ".yaml", ".yml")):
         found = server.post("/assignments/which", {"pod": read_manifest(given.pod)})
     else:
@@ -68,10 +68,10 @@ def _which_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def read_manifest(name: str) -> Any:
-    """Return the one manifest of a file, or of standard input where its name is -.
+    """Return the only manifest of a file, or of standard input for the name -.
 
     Raises:
-        CommandError: it can't be read, or holds more or less than one.
+        CommandError: it can't be read, or doesn't have exactly one manifest.
     """
     import yaml
 
@@ -79,7 +79,7 @@ def read_manifest(name: str) -> Any:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
         documents = _json_of(text) or [each for each in yaml.safe_load_all(text) if each is not None]
         json.dumps(documents)
-    # YAML has errors of its own for its syntax alone: not for a day that no month has, or a value that isn't what its tag says.
+    # YAMLError covers only the syntax: an impossible date, or a value that doesn't match its tag, raises others.
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
         message = f"{name}:1: can't be read as a manifest: {error}"
         raise CommandError(message) from error
@@ -90,7 +90,7 @@ def read_manifest(name: str) -> Any:
 
 
 def _json_of(text: str) -> list[Any]:
-    """Return the document of a text of JSON; none where it is another. YAML takes no tabs, with which JSON may be indented."""
+    """Return the document of a JSON text; none for other texts. YAML refuses tabs, with which JSON may be indented."""
     try:
         return [json.loads(text)]
     except ValueError:
@@ -98,7 +98,7 @@ def _json_of(text: str) -> list[Any]:
 
 
 def simulate(server: Server, given: Namespace) -> Answer:
-    """Return where Pods would land on the cluster as it is now; nothing is touched."""
+    """Return where Pods would be placed on the cluster as it is now; nothing is changed."""
     if bool(given.live) == bool(given.file):
         message = "Name what is to be placed: --live POD of the cluster, or FILE with the manifest of one."
         raise CommandError(message)
@@ -123,7 +123,7 @@ def _scenario_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def decisions(server: Server, given: Namespace) -> Answer:
-    """List the newest Decisions; with --follow, and what comes after them until Ctrl-C."""
+    """List the newest Decisions; with --follow, also later ones until Ctrl-C."""
     filters = _filters(given.filters)
     if "fields" in filters and (given.follow or given.output == "text"):
         message = "fields is for --output json or yaml, without --follow: lines show members of their own."
@@ -139,7 +139,7 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
     """Return filters by name.
 
     Raises:
-        CommandError: a text is none, or would be passed over.
+        CommandError: a text isn't a filter, or would be ignored.
     """
     found: dict[str, str] = {}
     for text in texts:
@@ -158,8 +158,8 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str, str]) -> None:
-    """Write rows as they come, each once, until somebody ends it."""
-    # What is older than a whole first list was there before.
+    """Write new rows, each once, until Ctrl-C."""
+    # Rows older than a full first list existed before.
     seen, begins = dict[str, datetime](), _at(rows[0]) if len(rows) == given.limit else _LONG_AGO
     while True:
         for row in rows:
@@ -168,14 +168,14 @@ def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str
         sys.stdout.flush()
         seen |= {str(row["id"]): _at(row) for row in rows}
         since = max(begins, max(seen.values()) - _LATE) if seen else begins
-        # Those that may come again, and no more: this runs for days.
+        # Keep only rows that may be returned again: this may run for days.
         seen = {name: at for name, at in seen.items() if at >= since}
         time.sleep(given.every)
         rows = _newer_at_last(server, since, filters, given.every)
 
 
 def _newer_at_last(server: Server, since: datetime, filters: dict[str, str], every: float) -> list[Any]:
-    """Return what came since, however long the server is away."""
+    """Return the rows since a moment; waits however long the server is away."""
     is_said = False
     while True:
         try:
@@ -188,7 +188,7 @@ def _newer_at_last(server: Server, since: datetime, filters: dict[str, str], eve
 
 
 def _newer(server: Server, since: datetime, filters: dict[str, str]) -> list[Any]:
-    """Return the rows from a moment on, the oldest first; where nothing was seen yet, the newest few."""
+    """Return the rows from a moment on, the oldest first; the newest few if no row was seen yet."""
     is_bounded = since == _LONG_AGO or "from" in filters or "span" in filters
     asked = filters if is_bounded else {**filters, "from": f"{since.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
     found: list[Any] = []
@@ -211,7 +211,7 @@ def _write_row(row: dict[str, Any], output: str) -> None:
 
 
 def decision_line(row: dict[str, Any]) -> str:
-    """Return a Decision in a line."""
+    """Return a Decision as a line."""
     pod = f"{row.get('pod_namespace', '')}/{row.get('pod_name', '')}"
     rule_set = f"{row.get('rule_set') or 'no rule set'}"
     nodes = (

@@ -1,4 +1,4 @@
-"""The server, as REST shows it: one call at a time, and what it refuses in sentences."""
+"""REST calls to the server, one at a time, with refusals as sentences."""
 
 import sys
 import time
@@ -11,16 +11,16 @@ from berth.errors import AwayError, CommandError, NotReachedError
 from berth.places import Place, is_this_machine
 
 _API = "/api/v1"
-# A plan with the gate decides on every Pod of a cluster.
+# Long enough for a plan with the gate, which decides on every Pod of a cluster.
 _TIMEOUT_SECONDS = 300.0
 _CONNECT_SECONDS = 10.0
-# How long a call that comes too often is put off in all: limits are of a minute.
+# The longest total wait of a throttled call: limits are per minute.
 _PATIENCE_SECONDS = 300
 _MOST_DIGITS = 4
 _TOO_LARGE = 413
 _TOO_MANY = 429
 _SERVER_FAULT = 500
-# OpenSSL's words, of 3 and of 1.1.
+# Messages of OpenSSL 3 and 1.1.
 _UNKNOWN_SIGNER = ("self-signed certificate", "self signed certificate", "issuer certificate", "the first certificate")
 _ANOTHER_TIME = ("certificate has expired", "certificate is not yet valid")
 _REMEDIES = {
@@ -33,7 +33,7 @@ _REMEDIES = {
 
 
 def _httpx() -> Any:
-    """Return httpx. It brings a command of its own along where click is there: 0.15 s that nobody here needs."""
+    """Return httpx, without its own command, which takes 0.15 s to load where click is installed."""
     is_there = "click" in sys.modules
     if not is_there:
         sys.modules["click"] = None  # type: ignore[assignment] # what import takes for "not installed"
@@ -53,7 +53,7 @@ class Server:
         self._has_answered = False
         httpx = _httpx()
         headers = {"Accept": "application/json", "User-Agent": "berth-command/0.1"}
-        # What refuses such a header later quotes it: the token would stand on the terminal and in CI's log.
+        # httpx would refuse such a header later and quote it: the token would be on the terminal and in CI's log.
         if not all("!" <= character <= "~" for character in place.token):
             message = "The token has characters that no token has: copy it anew."
             raise CommandError(message)
@@ -67,17 +67,17 @@ class Server:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Raise NotReachedError where what answered hasn't the members that each answer of Berth's has.
+        """Raise NotReachedError if the answer lacks members that each of Berth's answers has.
 
         Raises:
-            NotReachedError: a member is missing, or is something else.
+            NotReachedError: a member is missing, or has another type.
         """
         try:
             yield
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             if not self._has_answered:
                 raise
-            # It may be a fault of this command, too: what went wrong is said, and not that Berth can't have answered.
+            # It may be a fault of this command, too, so the message has the error, and not only that it isn't Berth.
             message = (
                 f"{self.place.server} answers, but the answer can't be read ({type(error).__name__}: {error}): it isn't Berth, or "
                 "one of another version than this command."
@@ -85,11 +85,11 @@ class Server:
             raise NotReachedError(message) from error
 
     def get(self, path: str, /, **query: Any) -> Any:
-        """Return what a path holds; parameters without a value are left out."""
+        """Return the resource at a path; parameters without a value are left out."""
         return self._json(self._call("GET", path, query=query))
 
     def text(self, path: str, /, **query: Any) -> str:
-        """Return a path's text, which is YAML: a page of something else isn't kept in its place."""
+        """Return the YAML text at a path; another content type is refused."""
         answer = self._call("GET", path, query=query, accept="*/*")
         sent = str(answer.headers.get("Content-Type", ""))
         if not sent.startswith("application/yaml"):
@@ -100,24 +100,24 @@ class Server:
     def post(
         self, path: str, body: Mapping[str, Any] | None = None, *, headers: Mapping[str, str] | None = None
     ) -> Any:
-        """Post, and return what came of it."""
+        """POST, and return the result."""
         return self._json(self._call("POST", path, body=dict(body or {}), headers=headers))
 
     def patch(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Any:
-        """Change some members, and return what came of it."""
+        """PATCH some members, and return the result."""
         return self._json(self._call("PATCH", path, body=dict(body), headers=headers))
 
     def delete(self, path: str, /, **query: Any) -> Any:
-        """Delete, and return what came of it."""
+        """DELETE, and return the result."""
         return self._json(self._call("DELETE", path, query=query))
 
     def tagged(self, path: str) -> tuple[Any, str]:
-        """Return what a path holds, and the ETag that names this state of it."""
+        """Return the resource at a path, and its ETag."""
         answer = self._call("GET", path)
         return self._json(answer), str(answer.headers.get("ETag", ""))
 
     def pages(self, path: str, /, **query: Any) -> Iterator[Any]:
-        """Iterate over the rows of a list, page after page."""
+        """Yield the rows of a list, page after page."""
         found = self.get(path, **query)
         while True:
             yield from found["results"]
@@ -126,7 +126,7 @@ class Server:
             found = self._json(self._call("GET", self._own(str(found["next"])), is_whole=True))
 
     def _own(self, url: str) -> str:
-        """Return the path of an address that the server gave: the token goes to no other."""
+        """Return the path of a URL from an answer; a URL of another server is refused, because it would get the token."""
         from urllib.parse import urlsplit
 
         parts = urlsplit(url)
@@ -155,7 +155,7 @@ class Server:
             patience -= pause
             if not pause or patience < 0:
                 raise self._refused(answer)
-            # What is refused so was not begun.
+            # A call that is refused in this way was not begun.
             sys.stderr.write(f"{self.place.server} is asked too often, and asked again in {pause} s.\n")
             time.sleep(pause)
 
@@ -197,7 +197,7 @@ class Server:
             where = f"{self.place.server} answered {status} to {answer.request.method} {answer.request.url.path}"
             if answer.is_redirect:
                 where += f", and sends on to {answer.headers.get('Location', 'nowhere')}: name that server itself"
-            # A proxy's own limit is most often below Berth's.
+            # A proxy's own limit is usually below Berth's.
             remedies = [_REMEDIES[status]] if status == _TOO_LARGE else []
             return NotReachedError(f"{where}: it isn't Berth, or something stands before it.", *remedies)
         lines = sentences_of(problem, status)
@@ -211,17 +211,17 @@ class Server:
 
 
 def _pause_of(answer: Any) -> int:
-    """Return how many seconds the server asks to wait before the same is asked again; 0 where it says nothing of that."""
+    """Return how many seconds the server asks to wait before a retry; 0 if it doesn't say."""
     after = str(answer.headers.get("Retry-After", ""))
     is_number = answer.status_code == _TOO_MANY and after.isascii() and after.isdigit() and len(after) <= _MOST_DIGITS
     return int(after) if is_number else 0
 
 
 def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
-    """Return what makes the calls.
+    """Return the HTTP client.
 
     Raises:
-        CommandError: the address is none, or the proxy that the environment names can't be used.
+        CommandError: the address is invalid, or the environment's proxy can't be used.
     """
     try:
         _ = httpx.URL(place.server).host
@@ -235,13 +235,13 @@ def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
             headers=headers,
             verify=verify,
             timeout=httpx.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS),
-            # A redirection could take the token to somebody else.
+            # A redirect could send the token to another server.
             follow_redirects=False,
-            # A proxy would get the token in clear, and ask for its own machine.
+            # A proxy would get the token unencrypted, and would call its own machine.
             trust_env=not is_this_machine(place.server),
         )
     except (httpx.InvalidURL, ImportError, ValueError) as error:
-        # Not said with what it holds, which may be a password.
+        # The message omits the proxy's URL, which may have a password.
         message = (
             f"The proxy that HTTPS_PROXY or ALL_PROXY names can't be used ({type(error).__name__}): write it as "
             "http://proxy.example.org:3128, or leave them out with `env -u ALL_PROXY -u all_proxy berth …`."
@@ -253,10 +253,10 @@ def _verify(place: Place) -> Any:
     import ssl
 
     if place.server.startswith("http:"):
-        # Trusts nobody, and is made in no time: reading the usual certificates takes 0.1 s.
+        # Trusts no certificates, and takes no time: reading the usual ones takes 0.1 s.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not place.certificates:
-        # Without the environment httpx would pass over SSL_CERT_FILE, too.
+        # Without the environment, httpx would ignore SSL_CERT_FILE, too.
         return ssl.create_default_context() if is_this_machine(place.server) else True
     try:
         return ssl.create_default_context(cafile=place.certificates)
@@ -266,7 +266,7 @@ def _verify(place: Place) -> Any:
 
 
 def _remedy_of(said: str) -> str:
-    """Return what to do where no answer came. Of a certificate that isn't taken TLS says whether its signer isn't known, or its time is over."""
+    """Return what to do if no answer came. TLS says of a refused certificate that its signer is unknown or it expired."""
     if any(words in said for words in _UNKNOWN_SIGNER):
         return (
             "Name the file of certificates that its own is checked by: BERTH_CA_FILE, or `berth login --ca-file FILE`."
@@ -283,23 +283,23 @@ def faults_of(problem: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def sentences_of(problem: Mapping[str, Any], status: int) -> list[str]:
-    """Return what problem details say (RFC 9457): a line for each fault, with its place, after the whole."""
+    """Return problem details (RFC 9457) as lines: the summary, then each fault with its place."""
     faults = [fault_line(each) for each in faults_of(problem)]
     said = str(problem.get("detail") or problem.get("error") or problem.get("title") or "")
     if not said and not faults:
         said = "; ".join(f"{name}: {value}" for name, value in problem.items()) or f"The server answered {status}."
-    # Where the whole is said as its parts, once is enough.
+    # A summary that only repeats the faults is left out.
     whole = [] if said in (*faults, "\n".join(faults), " ".join(faults)) else said.splitlines()
     return [*whole, *(line for line in faults if line not in whole)]
 
 
 def fault_line(fault: Mapping[str, Any]) -> str:
-    """Return a fault as editors read it: file:line: path: message."""
+    """Return a fault in the format that editors read: file:line: path: message."""
     if fault.get("text"):
         return str(fault["text"])
     file, path = str(fault.get("file") or ""), str(fault.get("path") or "")
     if not file and fault.get("line"):
-        # Where a whole call is answered, the file stands before the path.
+        # In the answer to a call with several files, the file is before the path.
         file, _, path = path.partition(": ")
     place = f"{file}:{fault['line']}" if file and fault.get("line") else file
     parts = [place, path, str(fault.get("message") or "")]
@@ -307,10 +307,10 @@ def fault_line(fault: Mapping[str, Any]) -> str:
 
 
 def path_of(*parts: str) -> str:
-    """Return a path of these parts, each as one part whatever its characters."""
+    """Return a URL path of these parts, each quoted as one segment."""
     return "".join(f"/{_quoted(part)}" for part in parts)
 
 
 def _quoted(part: str) -> str:
-    # Clients and proxies take out what is called . and .. as written, and ask for what is above it.
+    # Clients and proxies resolve the segments . and .. and call the URL above.
     return part.replace(".", "%2E") if part in {".", ".."} else quote(part, safe="")

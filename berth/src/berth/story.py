@@ -7,7 +7,7 @@ _MOST_NAMES = 5
 
 
 def lines_of_story(story: dict[str, Any]) -> Iterator[str]:
-    """Iterate over the lines: how it stands, each attempt, what became of it, who answers for the rules."""
+    """Yield the lines: its state, each attempt, the outcome, the owners of the rules."""
     owner = f", of {story['owner']}" if story.get("owner") else ""
     yield f"{story['namespace']}/{story['name']}{owner}: {story['now']}"
     if story.get("pending"):
@@ -21,7 +21,7 @@ def lines_of_story(story: dict[str, Any]) -> Iterator[str]:
 
 
 def _waiting(pending: dict[str, Any]) -> str:
-    """Return what holds a Pod that has no node, and when it is tried next; a rule is Berth's, all else its scheduler's."""
+    """Return why a Pod has no node, and when it is tried next; a rule is Berth's, any other reason its scheduler's."""
     reason = pending["reason"]
     held = f"rule {pending['rule']}: {reason}" if pending["rule"] else reason
     return f"Pending since {_moment(pending['since'])} for {pending['scheduler_name']}, held by: {held}. Tried next: {pending['next_try']}."
@@ -71,5 +71,5 @@ def names(found: Sequence[str]) -> str:
 
 
 def _moment(at: str) -> str:
-    """Return a time to the second, in UTC as the server has it."""
+    """Return a time to the second, in UTC as on the server."""
     return f"{str(at)[:19]}Z"

@@ -1,4 +1,4 @@
-"""Texts: cutting an export into its documents without changing a byte of them, and names of files that can be sent."""
+"""Splitting an export into its documents without changing a byte, and printable names of files."""
 
 import re
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 def documents_of(text: str) -> Iterator[tuple[str, str, str]]:
-    """Iterate over kind, name and text of each document of an export.
+    """Yield kind, name and text of each document of an export.
 
     Raises:
-        CommandError: one has no kind or name that a file can be called by.
+        CommandError: a document has no kind, or no name that a file can have.
     """
     import yaml
 
     for part in re.split(r"^---\n", text, flags=re.MULTILINE):
         if not part.strip():
             continue
-        # As texts alone: a time or an `off` in it is of no interest here.
+        # All values as texts: types such as times and booleans don't matter here.
         found = yaml.load(part, Loader=yaml.CBaseLoader)  # noqa: S506 - makes nothing but texts, lists and objects
         kind, name = str(found.get("kind", "")), str((found.get("metadata") or {}).get("name", ""))
         if not kind.isalpha() or not _NAME.fullmatch(name):
@@ -29,5 +29,5 @@ def documents_of(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def printable(name: str) -> str:
-    """Return a file's name with what isn't printed as its number: it may have any bytes, also such as are no text."""
+    """Return a file's name with unprintable characters as their numbers: it may have any bytes, even invalid UTF-8."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
