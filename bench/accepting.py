@@ -1,8 +1,9 @@
-"""What a connection of a flood costs the server of its processor: the time that a new caller waits behind each.
+"""The processor time that a flood's connection costs the server: how long a new caller waits for each.
 
-`python -m bench.accepting` fills all places of a server with silent strangers, lets a thousand more stand in the kernel's queue, and
-turns its loop by hand until they are taken. They say nothing (`silent`), or have gone again (`gone`). Time of this process, the
-kernel's share within it; the median and the best of several rounds. `bench.floods` has what a caller feels.
+`python -m bench.accepting` fills all places of a server with silent strangers, lets a thousand more wait in the kernel's accept queue,
+and runs the server's loop step by step until it has accepted them. They send nothing (`silent`), or have already closed (`gone`). It
+prints this process's time, and the kernel's share of it: the median and the best of several rounds. `bench.floods` measures what a
+caller notices.
 """
 
 import os
@@ -68,7 +69,7 @@ def _turn_until_all_are_taken(server: Server, sock: socket.socket) -> None:
 def main() -> None:
     """Measure and print."""
     print(f"{machine()}; load average {os.getloadavg()[0]:.1f}")
-    # On a busy machine the round's time for strangers would be over before it has been used.
+    # On a busy machine the round's time limit for strangers could pass before it is used.
     with mock.patch.object(module, "STRANGERS_SECONDS", 1.0):
         for name, have_gone in (("silent", False), ("gone", True)):
             seconds = [take(have_gone=have_gone) for _ in range(ROUNDS)]

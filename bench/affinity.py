@@ -1,9 +1,9 @@
-"""What anti-affinity of Pods that are there costs a Pod to be placed, by how many workloads have it.
+"""The cost of existing Pods' anti-affinity for placing a Pod, by the number of workloads that have it.
 
 `python -m bench.affinity` prints the median microseconds of `MatchInterPodAffinity` and `InterPodAffinityPriority` on 1,000 nodes, in one
-namespace in which each workload has three Pods that keep away from each other, as charts write it: by name and component, required and
-preferred. Beside that what they take where each term is asked, as kube-scheduler does it. The two take turns, and a Pod is placed
-between two of them. The aim: four thousand workloads cost at most three times what ten do.
+namespace in which each workload has three Pods with anti-affinity to each other, as charts write it: by name and component, required and
+preferred. Beside them it prints the time if each term is evaluated, as kube-scheduler does it. The two take turns, and a Pod is placed
+between two measurements. The aim: four thousand workloads cost at most three times as much as ten.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ RULES: dict[str, Callable[[Cycle], Any]] = {
 
 
 def pod(number: int, workload: int) -> Pod:
-    """Return a Pod of a workload whose Pods keep away from each other."""
+    """Return a Pod of a workload with anti-affinity between its Pods."""
     labels = {"app.kubernetes.io/name": f"app-{workload}", "app.kubernetes.io/component": "server"}
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": _HOST}
     anti = {
@@ -51,7 +51,7 @@ def pod(number: int, workload: int) -> Pod:
 
 
 def measure(workloads: int) -> dict[tuple[str, bool], float]:
-    """Return the median microseconds of each rule, where terms are looked up, and where each is asked."""
+    """Return the median microseconds of each rule, with terms looked up, and with each term evaluated."""
     nodes = [Node.from_json(make_node(f"n{number}", labels={_HOST: f"n{number}"})) for number in range(_NODES)]
     placed = [(pod(number, number % workloads), f"n{number * 7 % _NODES}") for number in range(3 * workloads)]
     snapshot = Snapshot.of(nodes).assume_all(placed)

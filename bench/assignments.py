@@ -1,7 +1,8 @@
-"""What matching a Pod costs: microseconds to choose among 20, 200 and 2,000 Assignments, by what they match.
+"""The cost of matching a Pod: microseconds to choose among 20, 200 and 2,000 Assignments, by kind of match.
 
-`python -m bench.assignments` prints the median for each kind of match, with the ratio of the most Assignments to the fewest beside its
-aim; that for canaries, each of which matches; and what 2,000 Assignments with params of their own take to compile, beside 200 rule sets. One Pod in two is taken by an Assignment. Figures are of this machine's processor; compare those of one run.
+`python -m bench.assignments` prints the median for each kind of match, and the ratio of the most Assignments to the fewest beside its
+aim. It prints the same for canaries that all match, and the time to compile 2,000 Assignments with params of their own, beside that for
+200 rule sets. Half of the Pods match an Assignment. Figures depend on this machine's processor: compare only those of one run.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from policies.engine.ruleset import Assignment, FilterRule, LabelMatch, Match, R
 SIZES = (20, 200, 2_000)
 AIM = 1.25
 _PODS, _TURNS = 40, 25
-# Kinds that the Pods' owners have.
+# Kinds of the Pods' owners.
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 RULES = RuleSet(
@@ -51,7 +52,7 @@ def pod(number: int, size: int) -> Pod:
 
 
 def assignments(size: int, match: Callable[[int], Match], **fields: Any) -> list[Assignment]:
-    """Return so many Assignments of one rule set."""
+    """Return `size` Assignments of one rule set."""
     return [
         Assignment(name=f"a{number}", rule_set="teams", order=number, match=match(number), **fields)
         for number in range(size)
@@ -59,7 +60,7 @@ def assignments(size: int, match: Callable[[int], Match], **fields: Any) -> list
 
 
 def choosing(made: list[Assignment], size: int) -> float:
-    """Return the microseconds that it takes to choose for a Pod, the median of many turns."""
+    """Return the microseconds for choosing an Assignment, the median of many turns."""
     revision = CompiledRevision(Revision(number=1, rule_sets=[RULES], assignments=made))
     pods = [pod(number, size) for number in range(_PODS)]
     namespaces = {each.namespace: {"team": each.namespace, "env": "live"} for each in pods}
@@ -74,14 +75,14 @@ def choosing(made: list[Assignment], size: int) -> float:
 
 
 def compiling(revision: Revision) -> float:
-    """Return the milliseconds that a Revision takes to compile."""
+    """Return the milliseconds for compiling a Revision."""
     started = perf_counter()
     CompiledRevision(revision)
     return (perf_counter() - started) * 1e3
 
 
 def main() -> None:
-    """Print what was measured."""
+    """Print the results."""
     print(machine())
     for kind, match in MATCHES.items():
         found = [choosing(assignments(size, match), size) for size in SIZES]

@@ -1,7 +1,7 @@
-"""How fast a backtest decides: `python -m bench.backtest`. Decisions a second on one core, memory, and the result twice.
+"""The speed of a backtest: `python -m bench.backtest`. Decisions a second on one core, memory, and the result of two runs.
 
-The corpus: a cluster of the classic default set that fills up, each Pod asked about by /filter and /prioritize and then bound, recorded
-and stored as always. The Change adds a rule and a score, so that every Decision has to be decided anew. The database is an SQLite of its
+The corpus is a cluster of the classic default set that fills up. Each Pod is asked about by /filter and /prioritize, then bound, recorded
+and stored as usual. The Change adds a rule and a score, so that every Decision has to be decided again. The database is an SQLite of its
 own, or the one that BERTH_DATABASE_URL names.
 """
 
@@ -16,7 +16,7 @@ AIM = 1_500
 
 
 def main() -> None:
-    """Record, decide anew, print."""
+    """Record, decide again, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=2_000)

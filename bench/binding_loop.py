@@ -1,11 +1,11 @@
 """How many Pods a second Berth's binding loop binds, beside kube-scheduler on the same cluster in the same run.
 
-`python -m bench.binding_loop` makes clusters of nodes as managed clusters have them (etcd, kube-apiserver; nothing plays
-kubelet). In each round, for each scheduler, Pods are created while nothing schedules; then the scheduler is started, and
-Pods a second are counted from the first Pod bound to the last, as a watch shows them, with the CPU that each process
-used meanwhile. Then Pods come at a steady rate, and the time from the watch's showing a Pod to its showing it on a node
-is measured. kube-scheduler has its default profile, and may ask the API server as often as it likes. Berth runs as
-`make up` starts it, with the classic default set, and not at all in kube-scheduler's turn.
+`python -m bench.binding_loop` makes clusters with nodes like those of managed clusters (etcd, kube-apiserver; no kubelets). In each
+round, for each scheduler, it creates Pods while no scheduler runs. Then it starts the scheduler, and counts Pods a second from the
+first Pod bound to the last, as a watch shows them, with each process's CPU time. Then it creates Pods at a steady rate, and measures
+the time from the watch's event of a Pod to the event that shows the Pod on a node. kube-scheduler has its default profile, and no
+limit on requests to the API server. Berth runs as `make up` starts it, with the classic default set; it doesn't run in
+kube-scheduler's turn.
 """
 
 import argparse
@@ -45,14 +45,14 @@ AIM_RATIO = 1.0
 AIM_P99_SECONDS = 0.1
 _PODS = "/api/v1/namespaces/default/pods"
 _STARTS_WITHIN_SECONDS = 120.0
-# Requests a second.
+# The limit of requests a second.
 _UNLIMITED = 100_000
 
 Json = dict[str, Any]
 
 
 class Started(NamedTuple):
-    """A scheduler that runs: its process group, and the groups of what else belongs to it."""
+    """A running scheduler: its process group, and the groups of other processes that belong to it."""
 
     group: int
     others: Sequence[int] = ()
@@ -61,7 +61,7 @@ class Started(NamedTuple):
 class Scheduler(NamedTuple):
     """A scheduler that is measured.
 
-    `started` starts it while nothing schedules, runs what it is given (Pods are created there), and then lets it
+    `started` prepares it without scheduling, calls the given function, which creates Pods, and then lets it
     schedule; it ends it afterwards.
     """
 
@@ -84,7 +84,7 @@ class Measured(NamedTuple):
 
 
 def scheduler_config(kubeconfig: Path) -> Json:
-    """Write kube-scheduler's configuration: the default profile, requests not limited."""
+    """Return kube-scheduler's configuration: the default profile, without a limit on requests."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -112,7 +112,7 @@ def berths_loop(running: Cluster, folder: Path) -> Scheduler:
     """Return Berth's binding loop.
 
     All of Berth is started; when it has bound a first Pod, the loop's process is stopped while Pods are created, and
-    then killed. So it starts with the Pods there, as kube-scheduler does, and nothing else of Berth starts beside it.
+    then killed. So its new process starts when the Pods exist, as kube-scheduler does, and no other process of Berth starts.
     """
     rounds = iter(range(1_000_000))
 
@@ -148,7 +148,7 @@ def make_waiting(name: str, scheduler_name: str) -> Json:
 
 
 def measure(running: Cluster, folder: Path, scheduler: Scheduler, pods: int, seconds: float, steady: float) -> Measured:
-    """Measure one round: all Pods at once, for so many seconds at most, and then at a steady rate for so many."""
+    """Measure one round: all Pods at once, for at most `seconds`, and then at a steady rate for `steady` seconds."""
     prefix = scheduler.name
     apiserver, etcd = component(folder / "cluster", "kube-apiserver"), component(folder / "cluster", "etcd")
 
@@ -177,7 +177,7 @@ def measure(running: Cluster, folder: Path, scheduler: Scheduler, pods: int, sec
 
 
 def steadily(running: Cluster, name: str, seconds: float) -> list[float]:
-    """Create Pods at PODS_A_SECOND, and give the seconds until each was bound, ascending."""
+    """Create Pods at PODS_A_SECOND; returns the seconds until each was bound, ascending."""
     count = int(seconds * PODS_A_SECOND)
     with timeline(running) as seen:
         starts = monotonic()
@@ -189,7 +189,7 @@ def steadily(running: Cluster, name: str, seconds: float) -> list[float]:
 
 
 def quantile(ascending: Sequence[float], share: float) -> float:
-    """Return the smallest value that so great a share of the values doesn't exceed."""
+    """Return the smallest value that this share of the values doesn't exceed."""
     return ascending[min(int(len(ascending) * share), len(ascending) - 1)]
 
 
@@ -217,7 +217,7 @@ def middle(measured: Iterable[Measured]) -> Measured:
 
 
 def print_figures(size: int, found: Mapping[str, Sequence[Measured]]) -> None:
-    """Print a line for each scheduler, and how Berth stands to the aims."""
+    """Print a line for each scheduler, and whether Berth reaches the aims."""
     for title, measured in found.items():
         it, rates = middle(measured), [one.rate for one in measured]
         print(

@@ -1,7 +1,7 @@
-"""What checking a document costs here and in the process apart.
+"""The cost of checking a document in this process and in the checking process.
 
-`python -m bench.checking` checks documents in turns, by the engine itself and through `policies.checking`, and prints the median milliseconds of
-each, and what the first check takes, which starts the process.
+`python -m bench.checking` checks documents in turns, with the engine itself and with `policies.checking`. It prints the median
+milliseconds of each, and the time of the first check, which starts the checking process.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _ROUNDS = 100
 
 
 def document_of(rules: int) -> dict[str, object]:
-    """Make a rule set of so many filters."""
+    """Make a rule set with this number of filters."""
     filters = [
         {
             "name": f"f{number}",

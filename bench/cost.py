@@ -1,12 +1,12 @@
-"""How the estimated cost of expressions stands to what they take.
+"""The estimated cost of expressions, compared with their measured time.
 
 `python -m bench.cost` makes nodes and a Pod that are as full as the estimates assume, no two nodes alike. Each
-expression is asked once (cold), and again, for other Pods, after a tenth of the nodes changed (warm): what the
-estimate is for. Refused expressions are measured too, on fewer nodes. All figures are for 5,000 nodes: the measured
-ones are scaled from those that were there, in milliseconds of one core.
+expression is evaluated once (cold), and again, for other Pods, after a tenth of the nodes changed (warm): the estimate
+is for warm evaluations. Refused expressions are measured too, on fewer nodes. All figures are for 5,000 nodes, scaled
+from the nodes measured, in milliseconds of one core.
 
-`python -m bench.cost --annotation` asks a whole rule set on 5,000 nodes about a Pod with an annotation of 1 character, of 1 KiB and of 256 KiB,
-the largest that Kubernetes takes, which is far more than the estimate assumes.
+`python -m bench.cost --annotation` evaluates a whole rule set on 5,000 nodes for a Pod with an annotation of 1 character, of 1 KiB and of
+256 KiB, the largest that Kubernetes accepts, which is far more than the estimate assumes.
 """
 
 import argparse
@@ -77,7 +77,7 @@ CORPUS = [
 
 
 def full_node(number: int) -> Node:
-    """Make a node as full as the estimates assume, that looks like no other."""
+    """Make a node as full as the estimates assume, and different from all others."""
     name = f"node-{number:07d}".ljust(60, "x")
     labels = {f"example.com/label-{i}": f"v{number}-{i}" for i in range(COUNTS["labels"] - 1)}
     images = [
@@ -126,7 +126,7 @@ def full_pod(number: int) -> Pod:
 
 
 def measure(expression: Expression, size: int, rounds: int) -> tuple[float, float]:
-    """Return milliseconds for 5,000 nodes: of the first evaluation, and of those after a tenth of the nodes changed."""
+    """Return milliseconds for 5,000 nodes: of the first evaluation, and of later ones after a tenth of the nodes changed."""
     snapshot = Snapshot.of([full_node(number) for number in range(size)])
     names = list(snapshot.table.names)
     seconds = []
@@ -151,7 +151,7 @@ def measure(expression: Expression, size: int, rounds: int) -> tuple[float, floa
 
 
 def annotation(rounds: int) -> None:
-    """Print what a rule that joins an annotation of the Pod with each node costs, by the annotation's length."""
+    """Print the cost of a rule that joins an annotation of the Pod with each node, by the annotation's length."""
     source = "pod.metadata.annotations.notes.indexOf(node.metadata.name) < 0"
     filters = [{"name": "joined", "expression": source, "reason": "no"}]
     document = {"apiVersion": API_VERSION, "kind": "RuleSet", "metadata": {"name": "a"}, "spec": {"filters": filters}}
@@ -171,7 +171,7 @@ def annotation(rounds: int) -> None:
 
 
 def rank_correlation(pairs: list[tuple[float, float]]) -> float:
-    """Return Spearman's rank correlation: 1 when the estimates put expressions in the order that measuring does."""
+    """Return Spearman's rank correlation: 1 if the estimates and the measurements have the same order."""
     first = sorted(range(len(pairs)), key=lambda index: pairs[index][0])
     second = sorted(range(len(pairs)), key=lambda index: pairs[index][1])
     rank = {index: position for position, index in enumerate(second)}

@@ -1,10 +1,10 @@
-"""How many Pods a second the real kube-scheduler places: without extender, with extenders in Go, with Berth.
+"""How many Pods a second the real kube-scheduler places: without an extender, with extenders in Go, with Berth.
 
-`python -m bench.end_to_end` makes clusters of nodes as managed clusters have them (etcd, kube-apiserver; nothing plays
-kubelet). For each extender it creates Pods while nothing schedules, starts kube-scheduler, and counts from the first
-Pod bound to the last, as a watch shows them, or until time is up. kube-scheduler may ask the API server as often as it
-likes. Berth answers by the classic default set; Decisions are recorded, shipped and stored. Its own scheduler isn't
-started. What each process used of the CPU for a Pod is printed as well: all share the same cores.
+`python -m bench.end_to_end` makes clusters with nodes like those of managed clusters (etcd, kube-apiserver; no
+kubelets). For each extender it creates Pods while no scheduler runs, starts kube-scheduler, and counts from the first
+Pod bound to the last, as a watch shows them, or until the time limit. kube-scheduler has no limit on requests to the
+API server. Berth answers with the classic default set; Decisions are recorded, shipped and stored. Its own scheduler
+isn't started. Each process's CPU time for a Pod is printed as well: all processes share the same cores.
 """
 
 import argparse
@@ -40,17 +40,17 @@ from bench.timeline import timeline
 
 SIZES = (1_000, 5_000)
 _STARTS_WITHIN_SECONDS = 120.0
-# Requests a second.
+# The limit of requests a second.
 _UNLIMITED = 100_000
 _OF_CLUSTER = ("kube-apiserver", "etcd")
-# Milliseconds: less isn't worth a word.
+# Milliseconds: less isn't shown.
 _SHOWN = 0.05
 
 
 class Setting(NamedTuple):
-    """An extender, how it is asked, and how many Pods are given to it at most.
+    """An extender, its configuration, and its largest number of Pods.
 
-    `port` is 0 for none. What takes long gets fewer Pods: they only make the API server's work more.
+    `port` is 0 for none. Slow extenders get fewer Pods, because waiting Pods only add work for the API server.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Setting(NamedTuple):
 
 
 def scheduler_config(kubeconfig: Path, setting: Setting) -> dict[str, Any]:
-    """Write the configuration that deploy/kube-scheduler/config.yaml recommends, for this extender."""
+    """Return the configuration that deploy/kube-scheduler/config.yaml recommends, for this extender."""
     document: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -118,7 +118,7 @@ def measure(running: Cluster, program: Path, folder: Path, setting: Setting, sec
 
 
 def settings(size: int, served: Berth, typed: int, names: int) -> list[Setting]:
-    """Return what is measured on a cluster of this size."""
+    """Return the settings that are measured on a cluster of this size."""
     few = 200_000 // size
     return [
         Setting("no extender", 0, names=True, pods=2_000),

@@ -1,7 +1,7 @@
 """How long the engine takes to filter and score one Pod with the classic default set.
 
-`python -m bench.engine` prints, for clusters of several sizes, the first decision on a cluster (cold) and those after
-it, one Pod being placed between two of them (warm); then what each rule takes at 5,000 nodes.
+`python -m bench.engine` prints, for clusters of several sizes, the first decision on a cluster (cold) and later ones,
+with one Pod placed between two of them (warm); then the time of each rule at 5,000 nodes.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def make_node(number: int, random: Random) -> Node:
 
 
 def make_pod(number: int, app: int, *, node: str = "", kind: str = "") -> Json:
-    """Make a Pod of a Deployment. Every tenth app keeps its Pods off each other's node, or would rather."""
+    """Make a Pod of a Deployment. Every tenth app has anti-affinity between its Pods, required or preferred."""
     spec: Json = {
         "nodeName": node,
         "containers": [
@@ -109,7 +109,7 @@ def _affinity(app: int) -> Json:
 
 
 def _demands(app: int) -> Json:
-    """What a Pod may ask for besides resources: everything that a rule has to look at."""
+    """The demands of a Pod besides resources, with which every rule has work to do."""
     selector = {"matchLabels": {"app": f"app-{app}"}}
     term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
     near = {"labelSelector": {"matchLabels": {"tier": f"t{app % 3}"}}, "topologyKey": "topology.kubernetes.io/zone"}
@@ -172,7 +172,7 @@ def place(snapshot: Snapshot, pod: Json, node: str) -> Snapshot:
 
 
 def measure_decisions(snapshot: Snapshot, kind: str, times: int) -> tuple[float, list[float], list[float]]:
-    """Decide and place, again and again. Gives seconds: the first decision, those after it, and placing."""
+    """Decide and place repeatedly; returns seconds: of the first decision, of later ones, and of placing."""
     rules = default_rule_set()
     apps = len(snapshot.nodes) * PODS_PER_NODE // PODS_PER_APP
     deciding: list[float] = []
@@ -191,7 +191,7 @@ def measure_decisions(snapshot: Snapshot, kind: str, times: int) -> tuple[float,
 
 
 def measure_rules(snapshot: Snapshot, kind: str, times: int) -> list[tuple[str, float, float]]:
-    """Return, for each rule alone, seconds: the first time on this cluster, and later with one Pod placed in between."""
+    """Return seconds for each rule alone: the first time on this cluster, and later with one Pod placed in between."""
     rules = default_rule_set()
     measured: list[tuple[str, float, float]] = []
     runs: list[tuple[str, Callable[[Cycle], object]]] = [

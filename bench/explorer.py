@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def measured(size: int) -> str:
-    """Return a line of a Decision about so many nodes."""
+    """Return the line for a Decision with this number of nodes."""
     from django.contrib.auth.models import User
     from django.db import connection
 

@@ -1,13 +1,13 @@
-"""How long Berth takes to answer, as any client in Go sees it, beside extenders in Go.
+"""How long Berth takes to answer, measured by a client in Go, beside extenders in Go.
 
-`python -m bench.extender` starts an API server with nodes, Berth as `make up` starts it, and two Go programs: one that
-decodes all with the types of k8s.io and echoes, one that decodes the names alone and echoes them. A third one calls them
-in turns: by net/http over connections that are kept, without a pause between calls, each Pod another one, the
-nodes shuffled for each call, and of a hundred nodes one with a newer heartbeat than in the call before. Times and ratios are
+`python -m bench.extender` starts an API server with nodes, Berth as `make up` starts it, and two Go programs: one
+decodes everything with the types of k8s.io and echoes it, one decodes and echoes only names. A third program calls them
+in turns, with net/http over kept-alive connections, without a pause between calls. Each call has another Pod and the
+nodes in another order; of a hundred nodes one has a newer heartbeat than in the previous call. Times and ratios are
 printed beside the aims.
 
-Berth answers by two rule sets: a label rule, and the classic default set. Decisions are recorded, shipped, and stored
-by the worker. Before each round a Pod is placed, so that the Snapshot is another one.
+Berth answers with two rule sets: a label rule, and the classic default set. Decisions are recorded, shipped, and stored
+by the worker. Before each round a Pod is placed, so that the Snapshot changes.
 """
 
 import argparse
@@ -39,22 +39,22 @@ from bench.running import (
 
 SIZES = (10, 1_000, 5_000)
 VERBS = ("filter", "prioritize")
-# Full nodes in Go's order of members, in the order of members' names, and in Go's order turned round.
+# Orders of a full node's members besides Go's: by name, and Go's reversed.
 OTHER_ORDERS = ("sorted", "reversed")
 FORMS = ("names", "full", *OTHER_ORDERS)
-# Other orders are asked for at this size alone.
+# Other orders are measured at this size only.
 OTHER_ORDERS_NODES = 1_000
-# Pods of a block: one server, one form, one size. A second or two at most.
+# How many Pods a block has, for one server, form and size. It takes a second or two at most.
 PODS = {10: 100, 100: 50, 1_000: 40, 5_000: 12}
 # The typed extender takes a hundred times as long.
 TYPED_PODS = {10: 100, 100: 30, 1_000: 5, 5_000: 2}
 
-# Between blocks: what one server leaves to be done shall not be the next one's burden.
+# Between blocks, so that one server's remaining work doesn't slow down the next server.
 _PAUSE_SECONDS = 0.3
 
 
 class Key(NamedTuple):
-    """What a time was measured of."""
+    """The key of a measured time."""
 
     server: str
     form: str
@@ -66,17 +66,17 @@ Times = Mapping[Key, list[float]]
 
 
 class Caller:
-    """The program in Go that calls as any client does, see deploy/localcluster/cmd/extender-caller."""
+    """The client in Go, see deploy/localcluster/cmd/extender-caller."""
 
     def __init__(self, running: subprocess.Popen[str]) -> None:
         self._input = _there(running.stdin)
         self._output = _there(running.stdout)
 
     def measure(self, server: "Server", form: str, nodes: int, pods: int) -> dict[str, list[float]]:
-        """Ask a server about one Pod after the other; returns the seconds of each call by verb.
+        """Call a server about one Pod after another; returns the seconds of each call by verb.
 
         Raises:
-            RuntimeError: a call failed; the program has said why.
+            RuntimeError: a call failed; the program has printed why.
         """
         block = {
             "url": f"http://127.0.0.1:{server.port}",
@@ -104,7 +104,7 @@ def _there(stream: IO[str] | None) -> IO[str]:
 
 @contextmanager
 def caller(folder: Path, running: Cluster) -> Iterator[Caller]:
-    """Start the caller, with the nodes of the API server in three spellings and a waiting Pod as kube-scheduler has it."""
+    """Start the caller, with the API server's nodes in three orders of members and a waiting Pod as kube-scheduler has it."""
     running.create_pods([make_pod("pod-name", labels={"rules": "pod-rules"})])
     (pod,) = map(msgspec.json.decode, running.items("/api/v1/pods"))
     running.delete_pods("rules=pod-rules")
@@ -131,7 +131,7 @@ def reverse(value: Any) -> Any:
 
 
 class Server(NamedTuple):
-    """Who is asked, by which rules a Pod says it is to be placed, and about how many Pods in a block."""
+    """A server, the rules that the Pods' label chooses, and the number of Pods in a block."""
 
     name: str
     port: int
@@ -141,7 +141,7 @@ class Server(NamedTuple):
 
 
 def blocks(servers: Sequence[Server], asked: argparse.Namespace) -> Iterator[tuple[int, Server, str, int]]:
-    """Iterate over the order: in each round each size and form, and of these each server, another one first each time."""
+    """Yield the blocks in order: in each round each size and form, and for these each server, in rotating order."""
     for number in range(asked.rounds):
         for size in asked.sizes:
             for form in asked.forms:
@@ -188,7 +188,7 @@ def run(asked: argparse.Namespace) -> Times:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """Return the value that this share of the others stays below."""
+    """Return the value below which this share of the values is."""
     return sorted(seconds)[min(int(len(seconds) * share), len(seconds) - 1)]
 
 
@@ -206,7 +206,7 @@ def print_times(times: Times) -> None:
 
 
 class Aim(NamedTuple):
-    """What Berth is to reach, beside another server or form: its median is to be at most `most` times the other's."""
+    """An aim of Berth: its median is at most `most` times that of another server or form."""
 
     form: str
     nodes: int
@@ -220,7 +220,7 @@ AIMS = (
     Aim("names", 1_000, 1.5, "Go, names alone"),
     *(Aim(order, OTHER_ORDERS_NODES, 2, "", "full") for order in OTHER_ORDERS),
 )
-# Aim: the p99 at 10 nodes.
+# The aim for the p99 at 10 nodes.
 FEW_NODES_SECONDS = 0.003
 
 

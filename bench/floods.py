@@ -1,9 +1,9 @@
-"""What an honest caller of the extender feels while strangers flood it, on this machine alone.
+"""How an honest caller of the extender is affected by floods of strangers' connections, on this machine only.
 
-`python -m bench.floods` starts an extender without a cluster and calls it every few ms, over one connection that is kept and
-over a new one for each call: first in calm, then beside each flood, which a process of its own makes. It prints
-the p50 and the p99 of both, and how many calls failed. `--tls` adds client certificates. What the server's limits
-are: docs/security.md.
+`python -m bench.floods` starts an extender without a cluster and calls it every few ms, over one kept-alive connection and over a
+new connection for each call: first without a flood, then during each flood, which another process makes. It prints
+the p50 and the p99 of both, and how many calls failed. `--tls` adds client certificates. The server's limits are in
+docs/security.md.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from bench.running import BASE_DIR, machine
 HEAD = b"POST /filter HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 BODY = b'{"Pod":{"metadata":{"name":"p","namespace":"d","uid":"u"}},"NodeNames":["n1"]}'
 CALL = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
-# Held open together; a machine's limit of open files is often 1,024.
+# How many connections are open at once; a machine's limit of open files is often 1,024.
 _AT_ONCE = 900
 # A port can't be used again for a minute: one address of this machine has too few for a burst.
 _SOURCES = 16
@@ -38,10 +38,10 @@ _DRIP_SECONDS = 0.2
 
 
 class Attack(NamedTuple):
-    """What each connection of a flood sends first, what it goes on with, and whether it ends and comes again.
+    """What each connection of a flood sends first and later, and whether it ends and reconnects.
 
     Attributes:
-        connections: how many are held at once; of a burst, all that are made.
+        connections: how many are open at once; for a burst, how many are made.
     """
 
     start: bytes
@@ -75,7 +75,7 @@ def _await_end(ended: threading.Event) -> None:
 
 
 def attack(name: str, port: int, count: int) -> None:
-    """Make a flood until the standard input ends."""
+    """Make a flood until standard input ends."""
     chosen = ATTACKS[name]
     print("begun", flush=True)
     ended = threading.Event()
@@ -114,7 +114,7 @@ def _burst(chosen: Attack, port: int, count: int, ended: threading.Event) -> Non
 
 
 def _hold(chosen: Attack, port: int, count: int, ended: threading.Event) -> None:
-    """Hold connections that send something now and then; whoever is cut off comes again."""
+    """Hold connections that send something now and then; closed ones are opened again."""
     watched = selectors.DefaultSelector()
     while not ended.is_set():
         for number in range(count - len(watched.get_map())):
@@ -145,7 +145,7 @@ def _goes_on(key: selectors.SelectorKey, chosen: Attack) -> bool:
 
 
 class Felt(NamedTuple):
-    """What an honest caller felt: seconds of each call that was answered, and why others were not."""
+    """An honest caller's results: seconds of each answered call, and the errors of others."""
 
     seconds: list[float]
     failures: list[str]
@@ -158,7 +158,7 @@ class Felt(NamedTuple):
         )
 
 
-# kube-scheduler's httpTimeout when none is set.
+# kube-scheduler's default httpTimeout.
 _PATIENCE_SECONDS = 5.0
 
 
@@ -202,7 +202,7 @@ def call(
 
 @contextmanager
 def flood(name: str, port: int, count: int = 0) -> Iterator[Callable[[], float]]:
-    """Make a flood in a process of its own; yields what waits for a burst's end, and returns how long it took."""
+    """Make a flood in another process; yields a function that waits for a burst's end and returns how long it took."""
     command = [sys.executable, "-m", "bench.floods", "--attack", name, "--port", str(port)]
     command += ["--count", str(count or ATTACKS[name].connections)]
     with subprocess.Popen(command, cwd=BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:  # noqa: S603
@@ -230,7 +230,7 @@ def beside(
     context: ssl.SSLContext | None = None,
     count: int = 0,
 ) -> tuple[Felt, Felt]:
-    """Return what two callers feel beside a flood: one that keeps its connection, one that makes a new one each time."""
+    """Return the results of two callers during a flood: one keeps its connection, one makes a new one for each call."""
     felt: list[Felt | None] = [None, None]
     over = threading.Event()
 
@@ -261,7 +261,7 @@ def beside(
 
 
 def measure(port: int, asked: argparse.Namespace, context: ssl.SSLContext | None, names: Sequence[str]) -> None:
-    """Print what callers feel in calm and beside each flood."""
+    """Print callers' results without a flood and during each flood."""
     for name in ("", *names):
         kept, new = beside(name, port, asked.seconds, context)
         print(f"{name or 'calm':>22} | kept {kept} | new {new}", flush=True)

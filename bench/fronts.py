@@ -1,16 +1,16 @@
-"""Which server stands before the extender's calls: our own, or gunicorn's threaded worker behind HAProxy.
+"""A comparison of servers for the extender's calls: our own, and gunicorn's threaded worker behind HAProxy.
 
-`python -m bench.fronts` starts both around the same application, without a cluster and with client certificates: our own server as it is
-shipped, and gunicorn's stock gthread worker on loopback behind HAProxy, which ends TLS, asks for the certificate, and limits slow
-clients. It prints what filter calls take over a kept connection, in turns, and what an honest caller feels beside each
+`python -m bench.fronts` starts both with the same application, without a cluster and with client certificates: our own server as it is
+shipped, and gunicorn's stock gthread worker on loopback behind HAProxy, which terminates TLS, verifies the certificate, and limits slow
+clients. It prints the time of filter calls over a kept-alive connection, in turns, and the times of an honest caller during each
 flood of `bench.floods`. `--plain` leaves the certificates out. `--former CHECKOUT` measures the server of another checkout as
-well: the one before ours is in commit `f51a37f^`. Without the program haproxy that server is left out, and it says so.
+well: the one before ours is in commit `f51a37f^`. Without the program haproxy, that server is left out with a message.
 
-`python -m bench.fronts --former CHECKOUT --calls` has ten times as many calls of these two alone, and no floods. It prints what ours
-takes beside the former, the median over rounds, and whether that is within the tenth that was allowed.
+`python -m bench.fronts --former CHECKOUT --calls` makes ten times as many calls of only these two, and no floods. It prints the ratio of
+our server's time to the former server's, the median over rounds, and whether it is within the tenth that was allowed.
 
-`python -m bench.fronts --count COMMIT…` prints instead the lines of the server of each commit, and how many of gunicorn's inner names it
-stands on; without commits those before and now. What docs/adr/0037-a-server-of-our-own.md decided from this stands there.
+`python -m bench.fronts --count COMMIT…` prints instead the lines of each commit's server, and how many of gunicorn's internal names it
+depends on; without commits, those of the former and the present server. docs/adr/0037-a-server-of-our-own.md has the decision.
 """
 
 import argparse
@@ -42,15 +42,15 @@ from tests.extender import Extender, client_context
 
 OURS, STOCK, FORMER = "ours", "gthread behind HAProxy", "former"
 HAPROXY = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-# By name: bodies of filter calls, and how many of them a block has.
+# Names of bodies of filter calls, and how many calls a block has.
 CALLS = {"1 name": 100, "1,000 names": 50, "1,000 nodes": 10}
-# With `--calls`: the processor's time is counted in hundredths of a second.
+# With `--calls`, because processor time is counted in hundredths of a second.
 TIMES_AS_MANY = 10
 MOST_BESIDE_FORMER = 1.1
 THREADS = 32
 _PAUSE_SECONDS = 0.3
 
-# As the limits of docs/security.md, as far as HAProxy has them.
+# The limits of docs/security.md that HAProxy supports.
 CONFIGURATION = """
 global
     maxconn 1024
@@ -77,7 +77,7 @@ backend berth
 
 
 class Front(NamedTuple):
-    """A server that was started: its port, whether none of its processes has ended, and the processor's time that they took."""
+    """A started server: its port, whether all its processes still run, and the processor time that they used."""
 
     port: int
     lives: Callable[[], bool]
@@ -85,7 +85,7 @@ class Front(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What calls of a kind took in one go: the seconds of each, and of the processor for one."""
+    """The times of one block of calls: the seconds of each, and the processor seconds of one."""
 
     seconds: list[float]
     worked: float
@@ -112,7 +112,7 @@ def behind_haproxy(folder: Path, files: Files | None) -> Iterator[Front]:
     configuration, log, port = folder / "haproxy.cfg", folder / "haproxy.log", free_port()
     tls = ""
     if files:
-        # HAProxy wants certificate and key in one file.
+        # HAProxy requires certificate and key in one file.
         both = folder / "both.pem"
         both.write_bytes(files.cert.read_bytes() + files.key.read_bytes())
         tls = f" ssl crt {both} ca-file {files.client_ca} verify required ssl-min-ver TLSv1.2 alpn http/1.1"
@@ -157,7 +157,7 @@ def bodies() -> dict[str, bytes]:
 def measure_calls(
     fronts: Mapping[str, Front], context: ssl.SSLContext | None, rounds: int, times_as_many: int = 1
 ) -> None:
-    """Print what filter calls take by each server, over a connection that is kept, in turns."""
+    """Print the time of filter calls for each server, over a kept-alive connection, in turns."""
     blocks: defaultdict[tuple[str, str], list[Block]] = defaultdict(list)
     for number in range(rounds):
         for form, body in bodies().items():
@@ -198,7 +198,7 @@ def ask(port: int, body: bytes, calls: int, context: ssl.SSLContext | None) -> l
     """Make calls over one connection, the first not measured; returns the seconds of each.
 
     Raises:
-        RuntimeError: one wasn't answered with 200.
+        RuntimeError: an answer's status wasn't 200.
     """
     connection = (
         http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
@@ -222,7 +222,7 @@ def ask(port: int, body: bytes, calls: int, context: ssl.SSLContext | None) -> l
 def measure_floods(
     names: Sequence[str], folder: Path, files: Files | None, context: ssl.SSLContext | None, asked: argparse.Namespace
 ) -> None:
-    """Print what an honest caller feels in calm and beside each flood, of each server; each flood meets a fresh process."""
+    """Print an honest caller's results for each server, without and during each flood; each flood gets a new process."""
     for attack in ("", *asked.only):
         for name in names:
             with served(name, folder / f"{attack or 'calm'}-{name}".replace(" ", "-"), files, asked.former) as front:
@@ -231,7 +231,7 @@ def measure_floods(
                 print(f"{attack or 'calm':>22} | {name:>22} | kept {kept} | new {new}{ended}", flush=True)
 
 
-# The server's modules: ours, and the ones before it, as commits have them.
+# The modules of our server and of the former ones, as named in commits.
 MODULES = (
     *(f"scheduler/http_server/{name}.py" for name in ("body", "connection", "head", "listeners", "server", "worker")),
     *(f"scheduler/extender/server/{name}.py" for name in ("worker", "head_parser", "listeners", "sending")),
@@ -243,7 +243,7 @@ _INNER = ("workers/gthread", "http/body", "http/parser", "http/unreader", "http/
 
 
 def print_counts(commits: Sequence[str]) -> None:
-    """Print the lines and the inner names of the servers of some commits."""
+    """Print the lines and the internal names of the servers of some commits."""
     known = set().union(*(members(f"{name}.py") for name in _INNER)) - members("workers/base.py")
     for commit in commits:
         texts = [text for path in MODULES if (text := _text_of(commit, path)) is not None]
@@ -265,7 +265,7 @@ def _text_of(commit: str, path: str) -> str | None:
 
 
 def members(path: str) -> set[str]:
-    """Return the methods and attributes that a module of gunicorn gives to its classes."""
+    """Return the methods and attributes of the classes in a module of gunicorn."""
     tree = ast.parse((Path(gunicorn.__file__).parent / path).read_text())
     found: set[str] = set()
     for made in (node for node in tree.body if isinstance(node, ast.ClassDef)):
@@ -282,9 +282,9 @@ def members(path: str) -> set[str]:
 
 
 def inner_names(text: str, known: set[str]) -> set[str]:
-    """Return what a module takes of gunicorn beyond its documented worker class.
+    """Return the names of gunicorn that a module uses beyond its documented worker class.
 
-    That is what it imports, what it reads of imported modules, and what classes made of imported ones read or replace of them.
+    They are imported names, attributes of imported modules, and members that subclasses read or override.
     """
     tree = ast.parse(text)
     imported = {

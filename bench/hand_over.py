@@ -1,8 +1,9 @@
-"""What handing a shadow over costs a call of /filter, and a cycle of the binder: this thread's CPU time, in one process, without a cluster.
+"""The cost of handing over a shadow for a call of /filter and a cycle of the binder: this thread's CPU time, without a cluster.
 
-`python -m bench.hand_over`: blocks of calls with and without shadows take turns, as in `bench.shadow`; the medians of the blocks' tenth
-percentiles, and the median of the pairs' ratios. CPU time hardly moves beside other work, where the p50 of `bench.shadow` does. A cycle places its Pod by the
-classic default set on a Snapshot that has the Pods before it, and is recorded; that it came to the same with each shadow is asserted.
+`python -m bench.hand_over` makes blocks of calls with and without shadows in turns, as in `bench.shadow`. It prints the medians of the
+blocks' tenth percentiles, and the median of the pairs' ratios. Other work on the machine hardly changes CPU time, but does change the
+p50 of `bench.shadow`. A cycle places its Pod by the classic default set on a Snapshot with the Pods placed before, and is recorded. The
+bench asserts that the result is the same with each shadow.
 """
 
 import argparse
@@ -27,9 +28,9 @@ from policies.engine.ruleset import Revision
 from policies.engine.validation import read_rule_set
 
 _CALLS = 200
-# Of a block: other processes in the processor's caches make all calls dearer than this one.
+# The quantile of a block: other processes' use of the processor's caches makes most calls slower than this one.
 _LOW = 0.1
-# The thread that decides on shadows comes to rest between two blocks.
+# The thread that decides on shadows becomes idle between two blocks.
 _REST_SECONDS = 0.1
 
 Ask = Callable[[str], float]
@@ -43,7 +44,7 @@ def _revision() -> CompiledRevision:
 
 
 def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
-    """Return what asks about so many nodes and gives the seconds that took, and what drops the shadows that wait."""
+    """Return a function that calls with this number of nodes and returns the seconds, and one that drops waiting shadows."""
     from scheduler.extender.verbs.context import RequestContexts
     from scheduler.extender.verbs.handlers import VerbHandlers
     from scheduler.extender.verbs.in_flight import InFlight
@@ -52,7 +53,7 @@ def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
 
     class Recorder(Kept):
         def record(self, entry: Any) -> None:
-            """Record nothing: what that costs isn't asked here."""
+            """Record nothing: the cost of recording isn't measured here."""
 
     nodes = [make_node(number) for number in range(size)]
     live: Any = StillCluster(*nodes)
@@ -91,7 +92,7 @@ def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
 
 
 def binder(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
-    """Return what places a Pod on one of so many nodes, as `caller` does."""
+    """Return the same functions as `caller`, for placing a Pod on one of this number of nodes."""
     from scheduler.binder.cycle import Profile
     from scheduler.binder.recording import cycle_entry, offer_shadows
     from scheduler.serving.shadows import Shadows
@@ -101,7 +102,7 @@ def binder(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
     shadows = Shadows(lambda _: None)
     if deciding:
         shadows.start()
-    # Where the Pods of a block go.
+    # The nodes on which the Pods of a block are placed.
     expected: list[str] = []
     calls, after = 0, ""
 
@@ -147,7 +148,7 @@ def measure(what: str, size: int, rounds: int, kinds: Sequence[str], *, deciding
     for number in range(rounds + 1):
         for kind in kinds:
             first, second = block(kind if number % 2 else NOTHING), block(NOTHING if number % 2 else kind)
-            # The first of each warms up.
+            # The first pair is a warm-up.
             pairs[kind] += [(second, first) if number % 2 else (first, second)] if number else []
     for kind, made in pairs.items():
         plain, beside = (median(side) * 1e6 for side in zip(*made, strict=True))
@@ -179,10 +180,10 @@ def main() -> None:
         django.setup()
         for what in asked.only or ("/filter", "binder"):
             for deciding in (False, True):
-                # The binder's other Pods have no rule set that costly rules could stand in.
+                # The binder's other Pods have no rule set that could contain costly rules.
                 kinds = [kind for kind in SHADOWS if kind != "inside" or what == "/filter"]
                 measure(what, asked.nodes, asked.rounds, kinds, deciding=deciding)
-        # The thread holds what it decides on; nothing is left to be written.
+        # The thread still holds its shadows; nothing remains to be written.
         os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""What the history costs and how fast it is searched, on PostgreSQL: Decisions a second, bytes each, p95 of searches and of a Pod's story.
+"""The cost and search speed of the history on PostgreSQL: Decisions a second, bytes each, p95 of searches and of a Pod's story.
 
 `python -m tests.postgres python -m bench.history --rows 5000000` prints each figure beside its aim. The database is the one that
-BERTH_DATABASE_URL names, and must be empty: it is filled. What a million rows take to be made is printed; five million take some
+BERTH_DATABASE_URL names. It must be empty: the bench fills it, and prints the time for a million rows; five million take some
 10 GB of disk. Backtests and the ledger's verification have benches of their own: `bench.backtest`, and `manage.py verify`.
 """
 
@@ -22,7 +22,7 @@ AIM_INGEST, AIM_SEARCH_MS, AIM_STORY_MS = 5_000, 200.0, 300.0
 DAYS = 28.0
 _CHUNK = 100_000
 _NODES = 1_000
-# Pods between two looks of the ingest.
+# How many Pods are recorded between two runs of the ingest.
 _AT_ONCE = 2_000
 
 
@@ -32,7 +32,7 @@ def p95(seconds: list[float]) -> float:
 
 
 def measure_ingest(pods: int, folder: Path) -> None:
-    """Print how many Decisions a second go from Redis into the database, and what one takes there."""
+    """Print how many Decisions a second go from Redis into the database, and the bytes of one there."""
     from bench.recording import running_redis
     from bench.running import cpu_of_server
     from scheduler.decisions.ingest import ingest
@@ -53,7 +53,7 @@ def measure_ingest(pods: int, folder: Path) -> None:
         for pod in range(pods):
             _record(recorder, made, pod, Outcome)
             if (pod + 1) % _AT_ONCE == 0 or pod == pods - 1:
-                # What waits in Redis is bounded; only the way from there is timed.
+                # Redis holds a limited number; only the way from Redis to the database is timed.
                 while recorder.shipper.step():
                     pass
                 started, worked_before, served_before = perf_counter(), process_time(), cpu_of_server()
@@ -83,7 +83,7 @@ def measure_ingest(pods: int, folder: Path) -> None:
 
 
 def _copy_again() -> float:
-    """Copy the Decisions into a table without indexes; return the seconds of a processor that writing them took, on both sides."""
+    """Copy the Decisions into a table without indexes; return the processor seconds of writing them, on both sides."""
     from django.db import connection
 
     from bench.running import cpu_of_server
@@ -102,7 +102,7 @@ def _copy_again() -> float:
 
 
 def _encoded() -> Iterator[tuple[str, Any]]:
-    """Yield a Decision of each verb, ready to be written."""
+    """Yield an encoded Decision of each verb."""
     from bench.engine import NOW, make_cluster, make_pod
     from policies.engine.decision import decide
     from policies.engine.default_set import default_rule_set
@@ -124,7 +124,7 @@ def _encoded() -> Iterator[tuple[str, Any]]:
 
 
 def _record(recorder: Any, made: dict[str, Any], pod: int, outcome: Callable[..., Any]) -> None:
-    """Write both Decisions about a Pod, and where it went."""
+    """Record both Decisions about a Pod, and its outcome."""
     from scheduler.decisions.record import new_id
 
     now, name, uid = datetime.now(UTC), f"web-{pod}", str(uuid.UUID(int=pod + 1))
@@ -138,7 +138,7 @@ def _record(recorder: Any, made: dict[str, Any], pod: int, outcome: Callable[...
 
 
 def fill_up(rows: int, until: datetime) -> None:
-    """Make Decisions, and print how long that took."""
+    """Make Decisions, and print the time for that."""
     from scheduler.history.partitions import make_ahead
     from scheduler.history.storage import weigh
     from tests.many_decisions import analyze, fill
@@ -157,7 +157,7 @@ def fill_up(rows: int, until: datetime) -> None:
 
 
 def searches(rows: int, until: datetime, random: Random) -> dict[str, Callable[[], dict[str, str]]]:
-    """Return by their titles what is asked for: each filter alone, and the usual pairs; other values each time."""
+    """Return searches by title: each filter alone, and the usual pairs; each search has other values every time."""
     from tests.many_decisions import NAMESPACES, NODES, REASONS, REVISIONS, RULE_SETS
 
     def pod() -> int:
@@ -191,7 +191,7 @@ def searches(rows: int, until: datetime, random: Random) -> dict[str, Callable[[
 
 def _query(names: tuple[str, ...], alone: dict[str, Callable[[], str]]) -> dict[str, str]:
     query = {name: alone[name]() for name in names}
-    # A day: from its begin to its end.
+    # A day, from its start to its end.
     return query | ({"to": query["from"]} if "from" in query else {})
 
 
@@ -219,13 +219,13 @@ def measure_searches(rows: int, until: datetime, times: int) -> None:
 
 
 def forget_pages() -> None:
-    """Make Linux forget what it keeps of files in memory, so that PostgreSQL reads from the disk; root's to ask for."""
+    """Drop Linux's page cache, so that PostgreSQL reads from the disk; that takes root."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("1")
 
 
 def measure_stories(rows: int, times: int) -> None:
-    """Print the p95 of reading all Decisions about a Pod, with their bodies, by namespace and name."""
+    """Print the p95 of reading all Decisions about a Pod, including bodies, by namespace and name."""
     from scheduler.decisions.reading import recorded
     from tests.many_decisions import NAMESPACES
 
@@ -277,7 +277,7 @@ def main() -> None:
             measure(_NODES, asked.requests, Path(name))
             gc.unfreeze()
         call_command("migrate", verbosity=0)
-        # No worker migrates: what that leaves, models of each state, was collected while the ingest was measured, half of its time.
+        # A worker doesn't migrate: collecting the migrations' model states took half of the measured time of the ingest.
         gc.collect()
         measure_ingest(asked.pods, Path(name))
         until = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What the ledger costs: rows a second that `manage.py verify` proves, and microseconds that a leaf takes at ingest.
+"""The cost of the ledger: rows a second that `manage.py verify` proves, and microseconds for a leaf at ingest.
 
 `python -m bench.ledger` fills a database of its own with Decisions of clusters of several sizes, as the ingest does, then verifies
 it. The database is an SQLite of its own, or the one that BERTH_DATABASE_URL names: `python -m tests.postgres python -m bench.ledger`.
@@ -21,7 +21,7 @@ SEVERAL = 100_000
 
 
 def shipments(records: int, size: int, numbers: Iterator[int]) -> Iterator[bytes]:
-    """Iterate over Decisions as they are shipped: a prioritize of the classic default set."""
+    """Yield shipped Decisions: a prioritize of the classic default set."""
     from bench.engine import NOW, make_cluster, make_pod
     from policies.engine.decision import decide
     from policies.engine.default_set import default_rule_set
@@ -68,7 +68,7 @@ def fill(records: int, size: int, numbers: Iterator[int]) -> None:
 
 
 def measure_append(leaves: int) -> None:
-    """Print what the ledger's own part of storing takes."""
+    """Print the time of the ledger's own part of storing."""
     from django.db import transaction
 
     from scheduler.ledger.append import Appender
@@ -81,13 +81,13 @@ def measure_append(leaves: int) -> None:
             with transaction.atomic():
                 Appender("bench", now).append([leaf_hash(data) for _ in range(BATCH)])
         seconds = perf_counter() - started
-        # There is no such log: verifying would say so.
+        # There is no such log, which verification would report.
         transaction.set_rollback(True)
     print(f"appending alone: {seconds / leaves * 1e6:.1f} us a leaf of 2 kB, in batches of {BATCH}")
 
 
 def measure_verify(signer: Any, size: int, processes: int, expected: int, folder: Path) -> None:
-    """Print how many rows a second are proved, and what one takes, beside what hashing alone takes.
+    """Print how many rows a second are proved, and the time of one, beside the time of hashing alone.
 
     Raises:
         RuntimeError: the ledger does not verify.
@@ -124,7 +124,7 @@ def _cpu() -> float:
 
 
 def hashing() -> float:
-    """Return the seconds that the hash of a record takes, on average over some of them."""
+    """Return the average seconds for hashing a record."""
     from scheduler.decisions.record import record_of
     from scheduler.ledger.tree import leaf_hash
     from scheduler.models import Decision
@@ -138,7 +138,7 @@ def hashing() -> float:
 
 
 def main() -> None:
-    """Print what was measured."""
+    """Print the results."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument(
         "--records", type=int, default=50_000, help="Decisions of each size; several processes verify from 100,000 on"
@@ -170,7 +170,7 @@ def main() -> None:
             fill(asked.records, size, numbers)
             sign(LedgerHead.objects.get(log=DECISIONS), signer, [signer.verifier], datetime.now(UTC))
             done += asked.records
-            # With fewer rows one process does it.
+            # With fewer rows, verification uses one process.
             for processes in sorted({1, os.cpu_count() or 1} if done >= SEVERAL else {1}):
                 measure_verify(signer, size, processes, done, Path(name) / "none")
 

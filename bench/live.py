@@ -1,9 +1,8 @@
-"""What a large cluster costs the process that watches it: memory, reading its lists, and one Snapshot after a change.
+"""The cost of watching a large cluster: memory, reading the lists, and one Snapshot after a change.
 
-`python -m bench.live` makes lists as an API server gives them, in a process of their own, reads them with the code
-that the extender reads them with, and prints the memory that is held and the time that it took. Objects have what
-those of managed clusters have: managedFields, annotations, images, statuses of containers. Times are of the CPU, for
-the machine may have other work.
+`python -m bench.live` makes lists like an API server's in another process, reads them with the extender's code, and
+prints the memory held and the time taken. Objects have what those of managed clusters have: managedFields,
+annotations, images, statuses of containers. Times are CPU times, because the machine may have other work.
 """
 
 import argparse
@@ -41,7 +40,7 @@ CHANGES = 200
 
 
 def make_node_json(number: int) -> Json:
-    """Make a Node as its API server gives it, some 17 kB."""
+    """Make a Node as an API server returns it, some 17 kB."""
     random = Random(number)
     name = node_name(number)
     labels = {
@@ -129,7 +128,7 @@ def make_node_json(number: int) -> Json:
 
 
 def make_pod_json(number: int, node_name: str) -> Json:
-    """Make a Pod as its API server gives it, some 8 kB: what rules read of it, and all that they don't."""
+    """Make a Pod as an API server returns it, some 8 kB, including the fields that no rule reads."""
     app = number // PODS_PER_REPLICA_SET
     pod = make_pod(number, app, node=node_name)
     metadata, spec = pod["metadata"], pod["spec"]
@@ -217,7 +216,7 @@ def make_volume_json(number: int) -> Json:
 
 
 def make_replica_set_json(number: int) -> Json:
-    """Make a ReplicaSet with a Pod template of some size, of which no rule reads anything."""
+    """Make a ReplicaSet with a Pod template of some size, which no rule reads."""
     labels = {"app": f"app-{number}", "pod-template-hash": f"{number:x}"}
     template = make_pod_json(number, "")
     return {
@@ -289,7 +288,7 @@ def write_pages(kind: str, count: int, nodes: int, out: IO[bytes]) -> None:
 
 
 def read_pages(kind: str, count: int, nodes: int) -> Iterator[bytes]:
-    """Let another process make the lists, so that making them takes no memory here."""
+    """Yield lists made by another process, so that making them takes no memory here."""
     command = [sys.executable, "-m", "bench.live", "--write", kind, "--count", str(count), "--nodes", str(nodes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603 - this very program
         out = cast("IO[bytes]", process.stdout)
@@ -298,13 +297,13 @@ def read_pages(kind: str, count: int, nodes: int) -> Iterator[bytes]:
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process holds."""
+    """Return the resident memory of this process."""
     fields = Path("/proc/self/statm").read_text().split()
     return int(fields[1]) * 4096
 
 
 class Lists:
-    """Reads the lists of one kind after the other into a builder, as the reflectors do."""
+    """Reads the lists of one kind after another into a builder, as the reflectors do."""
 
     def __init__(self, nodes: int) -> None:
         self.builder = SnapshotBuilder()
@@ -312,7 +311,7 @@ class Lists:
         self._nodes = nodes
 
     def read(self, kind: Kind[Any], count: int, tell: Callable[[Any], None]) -> None:
-        """Read all pages of a kind, and print what it took and what it holds."""
+        """Read all pages of a kind, and print the time and the memory held."""
         gc.collect()
         held = resident_bytes()
         reflection = self.reflections[kind.name] = Reflection()
@@ -335,7 +334,7 @@ class Lists:
 
 
 def follow(kind: Kind[Any], reflection: Reflection[Any], line: bytes) -> Change[Any]:
-    """Read a line of a watch, and give what it changes."""
+    """Read a line of a watch; returns its change."""
     event = kind.read_event(line)
     change = reflection.on_event(event) if isinstance(event, Seen) else None
     if change is None:
@@ -345,7 +344,7 @@ def follow(kind: Kind[Any], reflection: Reflection[Any], line: bytes) -> Change[
 
 
 def measure_changes(lists: Lists, times: int) -> tuple[list[float], list[float], list[float]]:
-    """Return seconds for each of so many Pods that come: reading the event, the Snapshot, and a decision on it."""
+    """Return seconds for each of `times` new Pods: reading the event, the Snapshot, and a decision on it."""
     rules = default_rule_set()
     reflection = lists.reflections[PODS.name]
     names = list(lists.builder.build().nodes)
@@ -369,7 +368,7 @@ def measure_changes(lists: Lists, times: int) -> tuple[list[float], list[float],
 
 
 def measure_claims(lists: Lists, times: int) -> list[float]:
-    """Return seconds for the Snapshot after each of so many claims that change."""
+    """Return seconds for the Snapshot after each of `times` changes of claims."""
     reflection = lists.reflections[CLAIMS]
     building: list[float] = []
     for number in range(times):
@@ -385,7 +384,7 @@ def measure_claims(lists: Lists, times: int) -> list[float]:
 
 
 def collection_seconds() -> float:
-    """Return what one full collection of garbage takes: all threads stand still meanwhile."""
+    """Return the seconds of one full garbage collection, during which all threads stop."""
     started = process_time()
     gc.collect()
     return process_time() - started

@@ -1,14 +1,14 @@
-"""What each memory on the way of a call earns: the processor time of calls with it and without it.
+"""The benefit of each cache in a call: the processor time of calls with it and without it.
 
-`python -m bench.memories` answers calls as kube-scheduler makes them, from the request's view to the answer's pieces: /filter and
-/prioritize of the same Pod, each time another Pod of few owners, the nodes in another order, and between two Pods one per cent
-of the nodes with a newer version. Bodies with full nodes have these before the watch shows them. Two extenders in this process
-take turns; of one of them a memory is taken away for as long as a call takes. Printed are the medians of this thread's time,
-and how many times as long it takes without. The first row of each table takes nothing away: so much is noise.
+`python -m bench.memories` answers calls as kube-scheduler makes them, from the request's view to the parts of the answer: /filter and
+/prioritize of the same Pod. Each time the Pod is another one, of few owners, and the nodes are in another order; between two Pods one
+per cent of the nodes get a newer version. Bodies with full nodes have these versions before the watch shows them. Two extenders in this
+process take turns; for one of them a cache is removed during a call. The bench prints the medians of this thread's time, and the ratio
+of the time without the cache to that with it. The first row of each table removes nothing: its ratio is the noise.
 
-`--steps` prints instead what a call with names takes in all, over a socket of this machine: a server that does nearly nothing, and then
-one step more in each row, up to a whole call of the classic default set. Beside them stands what the echo of names in Go takes. All
-take turns, of one cluster's nodes so many are asked about, in an order by chance. What deciding nothing takes is the floor.
+`--steps` prints instead the whole time of a call with names, over a socket of this machine: first a server that does nearly nothing,
+then one more step in each row, up to a whole call of the classic default set. Beside them is the time of an echo of names in Go. All
+take turns, with the given numbers of one cluster's nodes, in random order. The time for deciding nothing is the floor.
 """
 
 import argparse
@@ -35,18 +35,18 @@ import numpy as np
 SIZES = (10, 1_000, 5_000)
 PODS_PER_NODE = 10
 ASSIGNMENTS = 1_000
-# So many that a namespace has more looks of a tier than are added up each time.
+# So many that a namespace has more distinct Pods of a tier than are summed each time.
 APPS = 6_000
-# Pairs of calls measured, by kind of body and number of nodes.
+# How many pairs of calls are measured, by kind of body and number of nodes.
 TIMES = {"names": {10: 100, 1_000: 60, 5_000: 30}, "full": {10: 60, 1_000: 16, 5_000: 6}}
 
 Json = dict[str, Any]
-# What stands where and is replaced by what, as `patch.object` takes it.
+# A replacement of an attribute, as `patch.object` takes it: holder, attribute, new value.
 Change = tuple[Any, str, Any]
 
 
 class Memory(NamedTuple):
-    """A memory, what takes it away as (holder, attribute, what stands there instead), and for which calls it may matter."""
+    """A cache, the replacements that remove it (holder, attribute, new value), and the calls that it may affect."""
 
     name: str
     without: Sequence[Change]
@@ -55,7 +55,7 @@ class Memory(NamedTuple):
 
 
 def forget_first(peer_of: Any) -> Any:
-    """Return what reads who is at the other end of a connection each time."""
+    """Return a function that reads a connection's peer each time, without a cache."""
 
     def read(connection: Any) -> Any:
         connection.kept.pop("peer", None)
@@ -65,7 +65,7 @@ def forget_first(peer_of: Any) -> Any:
 
 
 def memories() -> list[Memory]:
-    """Return all that is measured by calls."""
+    """Return all caches that are measured with calls."""
     from policies.engine import quantity, status
     from policies.engine.assignments import MatchIndex
     from policies.engine.cel import expressions
@@ -131,12 +131,12 @@ class Forgetful(dict[Any, Any]):
 
 
 def uncached(module: Any, name: str) -> Change:
-    """Return the replacement of a cached function by the function itself."""
+    """Return the replacement of a cached function by the uncached one."""
     return module, name, getattr(module, name).__wrapped__
 
 
 class Cluster:
-    """A cluster of which one per cent of the nodes get a newer version again and again."""
+    """A cluster in which one per cent of the nodes repeatedly get a newer version."""
 
     synced = True
 
@@ -167,14 +167,14 @@ class Cluster:
         return self._snapshots[self.turn]
 
     def wait_for_nodes(self, names: object, seconds: float) -> bool:
-        """Return true: all nodes are known."""
+        """Return True: all nodes are known."""
         return True
 
     def subscribe(self, callback: object) -> None:
-        """Take no notice: nothing is told."""
+        """Do nothing: there are no notifications."""
 
     def go_on(self, number: int) -> None:
-        """Let the watch show the last newer versions and a Pod on a node, and give other nodes newer versions."""
+        """Let the watch show the latest versions and a Pod on a node, then give other nodes newer versions."""
         from policies.engine.objects.node import Node, NodeInfo
 
         for turn, snapshot in enumerate(self._snapshots):
@@ -199,7 +199,7 @@ class Cluster:
             self.texts[at] = msgspec.json.encode(json)
 
     def ask(self, kind: str, pod: Json) -> bytes:
-        """Return a body about all nodes, in an order of kube-scheduler's."""
+        """Return a body with all nodes, in an order as kube-scheduler sends them."""
         from bench.nodes import as_kube_scheduler_asks
 
         before, order = (
@@ -217,7 +217,7 @@ class Cluster:
 
 
 class Extender:
-    """What answers calls, in this process: everything but the sockets."""
+    """The extender in this process: everything except the sockets."""
 
     def __init__(self, cluster: Cluster, revision: Any, folder: Path) -> None:
         from scheduler.decisions.recorder import Recorder
@@ -274,7 +274,7 @@ class Extender:
         return seconds, b"".join(pieces)
 
     def settle(self, pod: Json) -> None:
-        """Forget a Pod that is on its node now, and wait for what is being written beside the calls."""
+        """Forget a Pod that is on its node now, and wait for background writes."""
         self._in_flight.refused(pod["metadata"]["uid"])
         self._recorder._journal.join(60)  # noqa: SLF001 - a bench may look inside
 
@@ -286,7 +286,7 @@ _ENVIRON = {
 
 
 class Turns:
-    """Two extenders about one cluster that take turns; one of them may do without a memory."""
+    """Two extenders of one cluster that take turns; one of them may lack a cache."""
 
     def __init__(self, cluster: Cluster, kind: str, rules: str, folder: Path) -> None:
         self._cluster, self._kind = cluster, kind
@@ -300,12 +300,12 @@ class Turns:
             self.pair(())
 
     def use(self, connection: Any) -> None:
-        """Let calls come over a connection."""
+        """Use a connection for calls."""
         for extender in self._extenders:
             extender.connection = connection
 
     def pair(self, without: Sequence[Change]) -> tuple[float, float]:
-        """Let both answer about a Pod; returns the seconds of each, the second one's without a memory."""
+        """Let both answer about a Pod; returns the seconds of each, the second one's without a cache."""
         from bench.live import make_pod_json
 
         cluster, number = self._cluster, next(self._numbers)
@@ -327,7 +327,7 @@ class Turns:
         return seconds[0], seconds[1]
 
     def measure(self, memory: Memory, times: int) -> tuple[float, float]:
-        """Return the median seconds with a memory, and how many times as long a pair takes without it."""
+        """Return the median seconds with a cache, and the median ratio of the pairs' times without it."""
         gc.collect()
         gc.disable()
         try:
@@ -372,7 +372,7 @@ def _revision(rules: str) -> Any:
     if rules == "nothing":
         spec = {"filters": [], "scores": []}
     elif rules == "ten":
-        # Without those that count Pods: they wait for Pods in flight.
+        # Without filters that count Pods, because these wait for Pods in flight.
         filters = [text for text in _TEN_FILTERS if ".count(" not in text]
         spec = {
             "filters": [{"name": f"f{at}", "expression": text} for at, text in enumerate(filters)],
@@ -406,7 +406,7 @@ def _revision(rules: str) -> Any:
 
 @contextmanager
 def tls_connection(folder: Path) -> Iterator[Any]:
-    """Yield the server's side of a TLS connection whose client has shown a certificate that may call; calls come over it."""
+    """Yield the server's side of a TLS connection from a client with an authorised certificate."""
     from django.conf import settings
 
     from tests.certificates import Files
@@ -431,7 +431,7 @@ def tls_connection(folder: Path) -> Iterator[Any]:
 
 
 def measure_calls(sizes: Sequence[int], only: str, folder: Path) -> None:
-    """Print what memories earn in calls."""
+    """Print the benefit of caches in calls."""
     print(f"{'memory':>27} {'body':>6} {'nodes':>6} {'with, ms':>9} {'without':>9} {'times':>6}")
     wanted = [memory for memory in memories() if only in memory.name or not memory.without]
     for size in sizes:
@@ -451,7 +451,7 @@ def measure_calls(sizes: Sequence[int], only: str, folder: Path) -> None:
 
 
 def _served(connection: socket.socket, address: Any, listening: socket.socket) -> Any:
-    """Return a connection as the extender's server has it."""
+    """Return a connection of the extender's server."""
     from scheduler.extender.identity import ONLY_PROBES
     from scheduler.extender.request.body_limit import IncomingBody
     from scheduler.http_server.body import Budget
@@ -469,7 +469,7 @@ def _served(connection: socket.socket, address: Any, listening: socket.socket) -
 
 
 class Wire:
-    """A connection to the extender's server, all of it in this thread."""
+    """A connection to the extender's server, with both ends in this thread."""
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -479,7 +479,7 @@ class Wire:
             self._served = _served(served, address, listening)
 
     def call(self, application: Any, verb: str, body: bytes) -> float:
-        """Let an application answer; returns this thread's seconds but for those of the client."""
+        """Let an application answer; returns this thread's seconds without those of the client."""
         from scheduler.http_server.connection import Wants
 
         said: list[Any] = []
@@ -502,14 +502,14 @@ _WIRE_BYTES = 8 << 20
 
 def _connect(port: int) -> socket.socket:
     client = socket.create_connection(("127.0.0.1", port))
-    # Whole bodies and answers wait in it: nobody reads while the other side writes.
+    # The buffers hold whole bodies and answers: neither end reads while the other one writes.
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         client.setsockopt(socket.SOL_SOCKET, option, _WIRE_BYTES)
     return client
 
 
 def _head(verb: str, body: bytes) -> bytes:
-    # What Go's net/http sends.
+    # The headers that Go's net/http sends.
     return (
         f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1:8010\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {len(body)}\r\n"
         "Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
@@ -520,7 +520,7 @@ def read_answer(client: socket.socket) -> None:
     """Read an answer of known length.
 
     Raises:
-        RuntimeError: it isn't one that says 200.
+        RuntimeError: its status isn't 200.
     """
     came = client.recv(_WIRE_BYTES)
     while (end := came.find(b"\r\n\r\n")) < 0:
@@ -581,7 +581,7 @@ class _Nothing:
 
 
 def measure_steps(sizes: Sequence[int], times: int, folder: Path) -> None:
-    """Print what the steps of a call take, and what the echo in Go takes."""
+    """Print the times of the steps of a call, and of the echo in Go."""
     from bench.live import make_pod_json
     from bench.running import answers, build_go_programs, eventually, free_port, process
     from scheduler.extender.callers import Callers
@@ -638,7 +638,7 @@ _EXTENDERS = {"unrecorded": "nothing", "nothing": "nothing", "classic": "classic
 
 
 def _ask_go(client: socket.socket, pid: int, verb: str, body: bytes) -> float:
-    """Ask the echo; returns the seconds of its process."""
+    """Call the echo; returns the processor seconds of its process."""
     before = _seconds_of(pid)
     client.sendall(_head(verb, body) + body)
     read_answer(client)
@@ -646,13 +646,13 @@ def _ask_go(client: socket.socket, pid: int, verb: str, body: bytes) -> float:
 
 
 def _seconds_of(pid: int) -> float:
-    """Return what a process has used of processors, more exactly than by the clock's ticks."""
+    """Return a process's processor seconds, more exactly than in clock ticks."""
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 @contextmanager
 def patched(changes: Sequence[Change]) -> Iterator[None]:
-    """Put each of the replacements in place for as long as the block runs."""
+    """Apply the replacements while the block runs."""
     with ExitStack() as stack:
         for change in changes:
             stack.enter_context(patch.object(*change))

@@ -1,4 +1,4 @@
-"""Nodes and Pods as clusters have them, for benches that send them over the wire."""
+"""Nodes and Pods like those of real clusters, for benches that send them over the network."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ Json = dict[str, Any]
 _T = TypeVar("_T")
 
 _IMAGES = 17
-# Different images in the cluster: each node holds some of them.
+# How many different images the cluster has; each node has some of them.
 _POOL = 400
 
 _CONDITIONS = {
@@ -25,7 +25,7 @@ def _digest(text: str) -> str:
 
 
 def make_node(number: int) -> Json:
-    """Make a node with labels, annotations, conditions and images as a managed cluster's; the API adds managedFields.
+    """Make a node with labels, annotations, conditions and images like a managed cluster's; the API adds managedFields.
 
     Every twentieth is of a special pool, with a taint.
     """
@@ -146,9 +146,9 @@ def make_pod(name: str, *, labels: dict[str, str], node: str = "") -> Json:
 
 
 def as_kube_scheduler_asks(nodes: Sequence[_T], random: Random) -> list[_T]:
-    """Return nodes, or their names, in an order as kube-scheduler sends them.
+    """Return nodes, or their names, in an order in which kube-scheduler could send them.
 
-    Several workers take chunks of the square root of all nodes and note, one beside the other, which nodes passed
+    Several workers take chunks of the square root of all nodes and list, concurrently, which nodes passed
     (kube-scheduler v1.36.3, schedule_one.go findNodesThatPassFilters and parallelize/parallelism.go).
     """
     size = max(int(len(nodes) ** 0.5), 1)

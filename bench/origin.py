@@ -1,4 +1,4 @@
-"""What it costs a call to be asked whether it is a web page's: `python -m bench.origin`. CPU time, median of 21 runs."""
+"""The cost of checking whether a call comes from a web page: `python -m bench.origin`. CPU time, median of 21 runs."""
 
 import os
 import statistics

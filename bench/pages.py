@@ -1,8 +1,8 @@
-"""Server time and queries of each page of the admin: 1,000 rule sets in 50 versions, 2,000 Assignments, and many Decisions, on PostgreSQL.
+"""Server time and queries of each admin page, on PostgreSQL with 1,000 rule sets in 50 versions, 2,000 Assignments and many Decisions.
 
 `python -m tests.postgres python -m bench.pages --decisions 2000000` prints the p95 and the queries of each page beside the aims, and
-which statements count rows without a bound. The database is the one that BERTH_DATABASE_URL names, and must be empty: it is filled, past
-its triggers, by Berth's own models and by PostgreSQL itself.
+the statements that count rows without a limit. The database is the one that BERTH_DATABASE_URL names. It must be empty: Berth's own
+models and PostgreSQL itself fill it, with its triggers switched off.
 """
 
 import argparse
@@ -20,7 +20,7 @@ RULE_SETS, VERSIONS, ASSIGNMENTS, CLASSES, CHANGES = 1_000, 50, 2_000, 40, 200
 _DAYS = 28.0
 _CHUNK = 100_000
 _AT_ONCE = 2_000
-# A count of a table of which there are very many rows, with nothing that narrows it.
+# A count of a very large table without a condition.
 _COUNTS_ALL = re.compile(
     r'SELECT COUNT\(\*\)[^()]*FROM "(?:scheduler_decision|scheduler_outcome|policies_auditevent)"(?! WHERE)',
     re.IGNORECASE,
@@ -30,12 +30,12 @@ Item = TypeVar("Item")
 
 
 def fill_policies(rule_sets: int, versions: int, assignments: int) -> None:
-    """Write what was published in so many Revisions, as publishing would have: without its checks, which took hours."""
+    """Insert the rows of that many published Revisions, without publishing's checks, which would take hours."""
     from django.db import connection, transaction
 
     with transaction.atomic():
         with connection.cursor() as cursor:
-            # Triggers refuse what no Revision brings; what is written here is what they would have taken.
+            # Triggers refuse rows that no Revision brings; these rows are the same as those of a Revision.
             cursor.execute("SET LOCAL session_replication_role = replica")
         _fill(rule_sets, versions, assignments)
 
@@ -117,7 +117,7 @@ def _batches(items: Iterable[Item]) -> Iterable[Sequence[Item]]:
 
 
 def fill_changes(number: int) -> None:
-    """Open so many Changes."""
+    """Open this number of Changes."""
     from tests.builders import TEAM_FILTER, make_rule_set
     from tests.component.pages import opened
 
@@ -126,7 +126,7 @@ def fill_changes(number: int) -> None:
 
 
 def fill_decisions(number: int, until: datetime) -> None:
-    """Make so many Decisions of some weeks, by the hundred thousand."""
+    """Make this number of Decisions over some weeks, in batches of 100,000."""
     from scheduler.history.partitions import make_ahead
     from tests.many_decisions import analyze, fill
 
@@ -203,8 +203,8 @@ def main() -> None:
 
         if connection.vendor != "postgresql":
             parser.error("BERTH_DATABASE_URL names no PostgreSQL; begin with `python -m tests.postgres`")
-        # No more of Django's environment for tests than that: it keeps the context of every template, which is garbage in
-        # cycles that no server makes, and the collector's pauses were those of the bench.
+        # Nothing else of Django's test environment: it keeps the context of every template, which makes garbage in cycles
+        # that no server has, and the collector's pauses would be measured, too.
         settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "testserver"]
         call_command("migrate", verbosity=0)
         began = perf_counter()

@@ -1,9 +1,9 @@
-"""How soon a Pause is in force after the act, and how soon it ends: in the extender, and in the binder.
+"""How soon after the act a Pause takes effect, and how soon it ends: in the extender, and in the binder.
 
-`python -m bench.pauses` pauses a rule, a rule set, an Assignment and everything by `manage.py pause`, of Berth as `make up` starts it on a
-real cluster. The rule refuses each node. The extender is asked about a Pod all the time; of the binder a Pod waits for each act. Seconds
-count from when the Revision was published, which the database says, until nodes pass, and until the Pod is bound as a watch
-shows it; after `manage.py resume` until nodes are refused again, and until the binder serves that Revision.
+`python -m bench.pauses` pauses a rule, a rule set, an Assignment and everything with `manage.py pause`, on Berth as `make up` starts it
+with a real cluster. The rule refuses each node. The extender is called about a Pod all the time; for the binder, a Pod waits for each
+act. Seconds count from the Revision's time in the database until nodes pass, and until a watch shows the Pod as bound; after
+`manage.py resume` until nodes are refused again, and until the binder serves that Revision.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def documents() -> list[Json]:
 
 
 class Asking(Thread):
-    """Asks the extender about a Pod again and again; notes when its answer became another one."""
+    """Calls the extender about a Pod repeatedly; records when its answer changed."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -52,7 +52,7 @@ class Asking(Thread):
         self.since = 0.0
 
     def run(self) -> None:
-        """Ask until it is enough."""
+        """Call until the end is requested."""
         while not self.enough.wait(_EVERY_SECONDS):
             self._connection.request("POST", "/filter", self._body, {"Content-Type": "application/json"})
             passes = bool(json.loads(self._connection.getresponse().read())["NodeNames"])
@@ -67,7 +67,7 @@ def published_at(serving: Berth) -> float:
 
 
 def measure(running: Cluster, serving: Berth, asking: Asking, target: str) -> dict[str, float]:
-    """Return the seconds until a Pause was in force, and until it wasn't any more."""
+    """Return the seconds until a Pause took effect, and until it ended."""
     binder = int(serving.setting("BERTH_BINDER_BIND").rpartition(":")[2])
 
     def serves(number: float) -> Callable[[], bool]:

@@ -1,10 +1,10 @@
-"""What recording costs: microseconds a request, bytes a Decision, and how fast the ingest stores.
+"""The cost of recording: microseconds a request, bytes a Decision, and how fast the ingest stores.
 
-`python -m bench.recording` prints, for clusters of several sizes and the classic default set, what is spent inside the
-request (making the entry and having it in the spool, with a Pod placed between two Decisions, so that the Snapshot
-has changed), what stands in the spool and in the database, and what a Snapshot takes. Then how many records a second
-go through Redis into the database. The database is an SQLite of its own, or the one that BERTH_DATABASE_URL names:
-`python -m tests.postgres python -m bench.recording`.
+`python -m bench.recording` prints, for clusters of several sizes and the classic default set, the time spent inside the
+request (making the entry and putting it into the spool, with a Pod placed between two Decisions, so that the Snapshot
+changes), the bytes in the spool and in the database, and the bytes of a Snapshot. Then it prints how many records a
+second go through Redis into the database. The database is an SQLite of its own, or the one that BERTH_DATABASE_URL
+names: `python -m tests.postgres python -m bench.recording`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SIZES = (10, 1_000, 5_000)
 
 
 def measure(size: int, times: int, folder: Path) -> None:
-    """Print what recording costs for clusters of a size, with what is masked by default."""
+    """Print the cost of recording for clusters of a size, with the default masking."""
     from bench.engine import NOW, make_cluster, make_pod, place
     from bench.nodes import as_kube_scheduler_asks
     from policies.engine.decision import CompiledRevision, decide

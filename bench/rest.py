@@ -1,7 +1,7 @@
-"""REST at 1,000 rule sets: all of them applied in one call, then reads and PUTs of one document, one after the other.
+"""REST with 1,000 rule sets: applying all of them in one call, then GETs and PUTs of one document, one after the other.
 
 `python -m tests.postgres python -m bench.rest` prints requests a second and the p95 of each, beside the aim of `apply`. Requests go
-through all of Django, without a server in front: what HTTP takes is the same for every page. The cluster isn't looked at. The
+through all of Django, without an HTTP server, whose time is the same for every page. The cluster isn't read. The
 database is SQLite, or the one that BERTH_DATABASE_URL names, which must be empty.
 """
 
@@ -37,7 +37,7 @@ def _measure(name: str, times: int, ask: Callable[[int], Any]) -> None:
 
 
 def main() -> None:
-    """Apply, read, put, print."""
+    """Apply, GET, PUT, print."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--documents", type=int, default=DOCUMENTS)
     parser.add_argument("--times", type=int, default=50, help="how often each is asked")

@@ -1,13 +1,13 @@
-"""What publishing costs: seconds until it is served, what calls notice of it, bytes and memory; by 20, 200 and 1,000 rule sets.
+"""The cost of publishing with 20, 200 and 1,000 rule sets: seconds until a Revision is served, delays of calls, bytes and memory.
 
-`python -m bench.revisions` publishes so many rule sets by `manage.py apply --publish`, then two Assignments for each, then
-single changes of one rule set. Meanwhile this process does as an extender does: it takes Revisions up in a thread and answers
-/filter about 10 and 1,000 nodes in another. Calls are timed in turns with nothing to take up and while a change is published and
-taken up; aims stand beside what was reached. It also prints the time and size of a Revision's page, the bytes of one change, and of an
-extender in a process of its own how long its start takes and how much memory it has then.
+`python -m bench.revisions` publishes the rule sets with `manage.py apply --publish`, then two Assignments for each, then
+single changes of one rule set. Meanwhile this process does what an extender does: it takes up Revisions in one thread and answers
+/filter with 10 and 1,000 nodes in another. Calls are timed in turns: with nothing to take up, and while a change is published and
+taken up. The results are printed beside the aims. The bench also prints the time and size of a Revision's page, the bytes of one
+change, and the start-up time and memory of an extender in a process of its own.
 
-`python -m bench.revisions --publishes 40 --sets 1000` prints how long a start with that many rule sets takes, and the memory after
-5, 10, 20 and all of so many publishes, while calls pin Pods to each Revision; `--every` is the pace, in seconds.
+`python -m bench.revisions --publishes 40 --sets 1000` prints the start-up time with that many rule sets, and the memory after
+5, 10, 20 and all publishes, while calls pin Pods to each Revision; `--every` is the time between two publishes, in seconds.
 
 The database is an SQLite of its own, or the one that BERTH_DATABASE_URL names: `python -m tests.postgres python -m bench.revisions`.
 """
@@ -34,10 +34,10 @@ SIZES = (20, 200, 1_000)
 NODES = (10, 1_000)
 _IDLE_SECONDS = 3.0
 _ROUNDS = 3
-# As many teams are asked about by all sizes, so that each call finds as much in the processor's caches.
+# All sizes ask about the same number of teams, so that the processor's caches help each of them equally.
 _TEAMS = 20
 _TURNS = 25
-# What the extender waits between two looks for a newer Revision.
+# The extender's interval between two polls for a newer Revision.
 _POLL_SECONDS = 0.5
 
 AIMS = {
@@ -49,7 +49,7 @@ AIMS = {
     "p50 ratio": 1.1,
 }
 
-# Publishes files whose paths come in, in a process that stays, and says when each is done.
+# Publishes files whose paths it reads, in a long-running process, and prints a line after each.
 _PUBLISHER = """
 import sys
 import django
@@ -64,7 +64,7 @@ Json = dict[str, Any]
 
 
 def rule_set(number: int, wanted: str = "") -> Json:
-    """Return a rule set; `wanted` is what it asks of a node's label."""
+    """Return a rule set; `wanted` is the value that it requires of a node's label."""
     value = wanted or f"team-{number}"
     spec: Json = {
         "filters": [
@@ -91,7 +91,7 @@ def assignments(number: int) -> list[Json]:
 
 
 class Caller:
-    """Asks /filter again and again, about nodes of each size in turn and each time about another Pod, and notes how long it took."""
+    """Calls /filter repeatedly, with each number of nodes in turn and each time another Pod, and records the times."""
 
     def __init__(self, ask: Callable[[int, int], object], pause_seconds: float = 0.001) -> None:
         self._ask = ask
@@ -114,11 +114,11 @@ class Caller:
             sleep(self._pause_seconds)
 
     def note(self, kind: str) -> None:
-        """Note the calls from now on as ones of this kind; none when it is empty."""
+        """Record later calls as this kind; none if it is empty."""
         self._kind = kind
 
     def milliseconds(self, kind: str, nodes: int) -> tuple[float, float, float]:
-        """Return p50, p99 and the most of the calls of a kind."""
+        """Return p50, p99 and maximum of the calls of a kind."""
         taken = sorted(self._calls[kind, nodes])
         return taken[len(taken) // 2], taken[int(len(taken) * 0.99)], taken[-1]
 
@@ -129,7 +129,7 @@ class Caller:
 
 
 def publish(documents: Sequence[Json], folder: Path) -> tuple[float, float]:
-    """Publish documents in a process of its own; returns its seconds, and those of processors."""
+    """Publish documents in another process; returns its elapsed seconds and processor seconds."""
     file = folder / "rules.json"
     file.write_text("\n---\n".join(map(json.dumps, documents)))
     started, before = perf_counter(), os.times()
@@ -141,7 +141,7 @@ def publish(documents: Sequence[Json], folder: Path) -> tuple[float, float]:
 
 
 class Publisher:
-    """Publishes one change after the other in a process that stays."""
+    """Publishes one change after another in a long-running process."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "change.json"
@@ -167,13 +167,13 @@ class Publisher:
 
 
 def memory_mib() -> float:
-    """Return the memory that this process has at this moment."""
+    """Return the present memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 class Extender:
-    """What an extender process does, in this process: takes Revisions up, and answers /filter."""
+    """An extender's work in this process: takes up Revisions, and answers /filter."""
 
     def __init__(self, path: Path) -> None:
         from scheduler.extender.verbs.context import RequestContexts
@@ -216,12 +216,12 @@ class Extender:
 
     @property
     def taken_up_at(self) -> datetime:
-        """When what is served was taken up."""
+        """When the served Revision was taken up."""
         assert self.holder.taken_up_at  # noqa: S101 - something is served
         return self.holder.taken_up_at
 
     def filter(self, number: int, nodes: int) -> None:
-        """Answer about a Pod of some team, and so many nodes."""
+        """Answer about a Pod of some team, with this number of nodes."""
         from scheduler.extender.request.wire import receive
         from tests.builders import make_pod
 
@@ -233,7 +233,7 @@ class Extender:
 
 
 def stored_bytes() -> int:
-    """Return the bytes of what Revisions keep, without what the database adds to each row."""
+    """Return the stored bytes of Revisions, without the database's overhead for each row."""
     from policies.models import Part, Revision, RevisionPart
 
     rows = [row for model in (Part, RevisionPart, Revision) for row in model.objects.values_list()]
@@ -241,7 +241,7 @@ def stored_bytes() -> int:
 
 
 def ask_page(number: int) -> tuple[float, float, int]:
-    """Return the milliseconds of a Revision's page, those of processors, and its bytes."""
+    """Return the elapsed and processor milliseconds of a Revision's page, and its bytes."""
     from django.contrib.auth.models import User
     from django.test import Client
 
@@ -259,12 +259,12 @@ def ask_page(number: int) -> tuple[float, float, int]:
 
 
 def measure(count: int, folder: Path) -> "Extender":
-    """Print what so many rule sets cost; returns what answers by them."""
+    """Print the cost of this number of rule sets; returns the extender that serves them."""
     from policies.models import Revision
     from scheduler.serving.memory import shorten_pauses
 
     extender = Extender(folder / f"revision-{count}.json")
-    extender.holder.poll()  # what is there already
+    extender.holder.poll()  # the Revision that exists already
     extender.holder.start()
     seconds, worked = publish([rule_set(number, wanted=f"{number}-of-{count}") for number in range(count)], folder)
     served = extender.seconds_until_served(Revision.objects.count())
@@ -304,7 +304,7 @@ def measure(count: int, folder: Path) -> "Extender":
 
 
 def start(folder: Path) -> tuple[Extender, Json]:
-    """Start what an extender process has; returns it with how long that took and the memory."""
+    """Start the parts of an extender process; returns it with the start-up time and the memory."""
     from scheduler.serving.memory import shorten_pauses
 
     started, worked = perf_counter(), process_time()
@@ -318,7 +318,7 @@ def start(folder: Path) -> tuple[Extender, Json]:
 
 
 def start_elsewhere(folder: Path) -> str:
-    """Return how long a start takes in a process of its own, without a Revision on disk, and its memory."""
+    """Return the start-up time of another process, without a Revision on disk, and its memory."""
     (folder / "started.json").unlink(missing_ok=True)
     command = [sys.executable, "-m", "bench.revisions", "--start", str(folder)]
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)  # noqa: S603 - our own command
@@ -327,7 +327,7 @@ def start_elsewhere(folder: Path) -> str:
 
 
 def compare(extenders: dict[int, Extender]) -> None:
-    """Print the p50 of calls by the most rule sets beside that by the fewest, asked in turns."""
+    """Print the p50 of calls with the most rule sets beside that with the fewest, in turns."""
     taken: dict[tuple[int, int], list[float]] = {}
     asked = 0
     for _ in range(_TURNS):
@@ -358,16 +358,16 @@ def _aim(count: int, reached: float, what: str) -> str:
 
 
 class Changes:
-    """Single changes of one rule set, and what they cost."""
+    """Single changes of one rule set, and their costs."""
 
     def __init__(self, extender: Extender, folder: Path) -> None:
         self._extender = extender
         self.publisher = Publisher(folder)
         self._made: list[tuple[float, float, float, int]] = []
-        self.publisher.publish(rule_set(0, wanted="warm"))  # what comes first loads modules
+        self.publisher.publish(rule_set(0, wanted="warm"))  # the first change imports modules
 
     def make_one(self, caller: Caller) -> None:
-        """Publish a change and wait until it is served, while calls are noted as busy."""
+        """Publish a change and wait until it is served, with calls recorded as busy."""
         from policies.models import Revision
 
         before = stored_bytes()
@@ -382,14 +382,14 @@ class Changes:
         self._made.append((seconds, served, whole, stored_bytes() - before))
 
     def told(self) -> str:
-        """Return the medians of what they cost."""
+        """Return the medians of their costs."""
         seconds, served, whole, size = self._medians()
         return (
             f"published in {seconds:.2f} s, served {served:.2f} s after it was made, {whole:.2f} s in all, {size} bytes"
         )
 
     def aims(self, count: int) -> list[str]:
-        """Return the aims for them, and what was reached."""
+        """Return their aims and results."""
         _, _, whole, size = self._medians()
         return [_aim(count, whole, "change served s"), _aim(count, size, "change bytes")]
 
@@ -398,7 +398,7 @@ class Changes:
 
 
 def soak(publishes: int, sets: int, every: float, pin_seconds: float, folder: Path) -> None:
-    """Print a line of JSON for the start, and one for the memory after each publish: so many, at a pace, while calls pin Pods."""
+    """Print a line of JSON for the start, and one for the memory after each publish, while calls pin Pods."""
     from policies.models import Revision
     from scheduler.serving import revisions
 
@@ -422,7 +422,7 @@ def soak(publishes: int, sets: int, every: float, pin_seconds: float, folder: Pa
 
 
 def main() -> None:
-    """Print what was asked for."""
+    """Print the requested figures."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument(

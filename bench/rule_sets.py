@@ -1,9 +1,9 @@
-"""How long the engine takes to filter and score one Pod, for five rule sets, beside CEL asked once a node.
+"""How long the engine takes to filter and score one Pod, for five rule sets, beside CEL evaluated once for each node.
 
-`python -m bench.rule_sets` prints, for clusters of several sizes: the first decision on a cluster (cold), those after
-it with a Pod placed between two of them (warm), the cost a node, and what the same expressions cost when CEL is asked
-plainly for each node (without those that count Pods; measured on up to 500 nodes and scaled), all in one run. The
-sizes take turns, and times are those of the thread: what else the machine does meets all of them alike.
+`python -m bench.rule_sets` prints, for clusters of several sizes: the first decision on a cluster (cold), later ones
+with a Pod placed between two of them (warm), the cost of a node, and the cost of the same expressions if CEL evaluates
+them for each node (without those that count Pods; measured on up to 500 nodes and scaled), all in one run. The
+sizes take turns, and times are the thread's CPU times, so that other work on the machine affects all of them alike.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _TEN_FILTERS = [
     "topology.count('topology.kubernetes.io/zone', {'app': pod.metadata.labels.app}) < 1000",
     "size(node.metadata.name) + size(pod.metadata.name) < 100",
 ]
-# As a rule set for many teams has them: what differs stands in params; loads and shares are doubles.
+# Params as in a rule set for many teams: they hold the differences; loads and shares are doubles.
 _PARAMS = {"drained": [f"node-{number}" for number in range(50)], "key": "pool", "prefix": "node", "most": 0.9}
 _PARAMS_FILTERS = [
     "!(node.metadata.name in params.drained)",
@@ -75,11 +75,11 @@ def rule_sets() -> dict[str, CompiledRuleSet]:
 
 
 class Run:
-    """One rule set deciding on one cluster, again and again, a Pod placed between two decisions."""
+    """One rule set that decides repeatedly on one cluster, with a Pod placed between two decisions."""
 
     def __init__(self, rules: CompiledRuleSet, snapshot: Snapshot) -> None:
         self._rules = rules
-        # Without the columns that another rule set has read.
+        # Without the columns that another rule set has computed.
         self._snapshot = Snapshot(snapshot.nodes, snapshot.namespaces, objects=snapshot.objects)
         self._names = list(snapshot.nodes)
         self._number = 0
@@ -99,23 +99,23 @@ class Run:
         return seconds
 
     def decide_block(self, times: int) -> None:
-        """Decide several times in a row and note the seconds of each."""
+        """Decide several times in a row and record the seconds of each."""
         self.blocks.append([self.decide() for _ in range(times)])
 
     @property
     def warm(self) -> list[float]:
-        """The seconds of all that was noted."""
+        """The seconds of all recorded decisions."""
         return sorted(seconds for block in self.blocks for seconds in block)
 
 
 def growth(smaller: Run, bigger: Run) -> float:
-    """Return how many times longer the bigger one takes: the median over blocks that were measured side by side."""
+    """Return the ratio of the bigger one's time to the smaller one's: the median over blocks measured side by side."""
     pairs = zip(smaller.blocks, bigger.blocks, strict=True)
     return median(median(later) / median(earlier) for earlier, later in pairs)
 
 
 def measure_plainly(rules: CompiledRuleSet, snapshot: Snapshot) -> float | None:
-    """Return the seconds a node that CEL takes when it is handed each node whole; None without expressions."""
+    """Return CEL's seconds a node if it gets each whole node; None without expressions."""
     made: list[Any] = [made for _, made in rules.filters] + [made for _, made in rules.scores]
     expressions = [one.expression for one in made if isinstance(one, ExpressionFilter | ExpressionScore)]
     expressions = [expression for expression in expressions if not expression.counts_pods]
@@ -147,7 +147,7 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         cold = {size: run.decide() for size, run in runs.items()}
-        # As the extender does once its columns are there.
+        # As the extender does once its columns are computed.
         gc.collect()
         gc.freeze()
         for _ in range(asked.rounds):

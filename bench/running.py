@@ -1,4 +1,4 @@
-"""What benches over the wire run: an API server with nodes, Berth as `make up` starts it, Go extenders, kube-scheduler."""
+"""The programs that benches over the network run: an API server with nodes, Berth as `make up` starts it, Go extenders, kube-scheduler."""
 
 import json
 import os
@@ -27,10 +27,10 @@ GO_MODULE = BASE_DIR / "deploy" / "localcluster"
 LOCALCLUSTER = GO_MODULE / "localcluster"
 EXTENDER_CALLER = "extender-caller"
 GO_PROGRAMS = ("extender-typed", "extender-names", EXTENDER_CALLER)
-# Long enough to build the cluster's programs on a machine that has none yet.
+# Long enough to build the cluster's programs on a new machine.
 READY_SECONDS = 1200.0
 
-# Of one core: what Berth's processes take at rest together, and the most that they take at rest on a busy machine.
+# Shares of one core: the use of all idle processes of Berth, and the most that they use when idle on a busy machine.
 _IDLE_SHARE, _REST_SHARE = 0.05, 0.25
 _STEADY_SECONDS = 10
 _AT_ONCE = 16
@@ -41,12 +41,12 @@ Json = dict[str, Any]
 
 
 def machine() -> str:
-    """Return what is measured on: how Python was built makes a quarter of a difference."""
+    """Return a description of the machine and of Python, whose build makes a difference of a quarter."""
     return f"Python {platform.python_version()} of {sys.base_prefix}; {os.cpu_count()} cores"
 
 
 def cpu_of_server() -> float:
-    """Return the seconds of a processor that PostgreSQL's process behind Django's connection took; it runs on this machine."""
+    """Return the processor seconds of the PostgreSQL process behind Django's connection; it runs on this machine."""
     from django.db import connection
 
     connection.ensure_connection()
@@ -64,7 +64,7 @@ def server_version() -> int:
 
 
 def free_port() -> int:
-    """Return a TCP port of this machine that nothing listens on."""
+    """Return an unused TCP port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -95,9 +95,9 @@ def answers(url: str) -> bool:
 
 @contextmanager
 def process(command: Sequence[str | Path], log: Path, *, stop: int = signal.SIGTERM, **more: Any) -> Iterator[Any]:
-    """Run a program, its output in a file, and end it afterwards.
+    """Run a program with its output in a file, and end it afterwards.
 
-    All run in one session, as `make up` has them: where Linux makes autogroups, it shares a processor between sessions first.
+    All programs run in one session, as with `make up`: with autogroups, Linux first divides a processor between sessions.
     """
     with log.open("ab") as output:
         running = subprocess.Popen(  # noqa: S603 - programs of our own
@@ -115,14 +115,14 @@ def process(command: Sequence[str | Path], log: Path, *, stop: int = signal.SIGT
 
 
 class Cluster:
-    """An API server with nodes. Nothing schedules and nothing plays kubelet: no load that isn't measured."""
+    """An API server with nodes. It has no scheduler and no kubelets: no load that isn't measured."""
 
     def __init__(self, folder: Path) -> None:
         self.kubeconfig = folder / "kubeconfig"
         self.client = Client.connect(self.kubeconfig)
 
     def create(self, path: str, objects: Iterable[Json]) -> None:
-        """Create objects, several at once."""
+        """Create objects, several concurrently."""
         encoded = map(msgspec.json.encode, objects)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for _ in pool.map(lambda body: self.client.post(path=path, body=body), encoded):
@@ -161,9 +161,9 @@ def cluster(
     *,
     behind: bool = False,
 ) -> Iterator[Cluster]:
-    """Start etcd and kube-apiserver, building them when they aren't there; options say what else, and by default nothing.
+    """Start etcd and kube-apiserver, and build them if they are missing; options add components, by default none.
 
-    `behind`: they go behind everybody else for a processor, as if they had others of their own.
+    `behind`: they get the lowest priority for processors, as if they had processors of their own.
     """
     folder.mkdir(parents=True)
     command: list[str | Path] = [LOCALCLUSTER, "up", "--dir", folder, *options]
@@ -183,7 +183,7 @@ def cluster(
 
 
 def group_seconds(group: int) -> float:
-    """Return the CPU seconds that the processes of a group have used."""
+    """Return the CPU seconds of a process group."""
     used = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -196,7 +196,7 @@ def group_seconds(group: int) -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """Return the CPU seconds that a process has used; 0 when it has ended."""
+    """Return the CPU seconds of a process; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -205,7 +205,7 @@ def process_seconds(pid: int) -> float:
 
 
 def pid_of(state: Path, name: str) -> int:
-    """Return the process id, and so the group, of a process of Berth's; 0 while there is none."""
+    """Return the id of a process of Berth, which is also its group's; 0 while there is none."""
     try:
         return int((state / "pids" / name).read_text() or 0)
     except FileNotFoundError:
@@ -235,12 +235,12 @@ class Berth:
         subprocess.run(  # noqa: S603 - our own
             command, cwd=BASE_DIR, env=self.environment, check=True, stdout=subprocess.DEVNULL
         )
-        # Two Revisions: the rule sets', then the Assignments'.
+        # Two Revisions: one for the rule sets, then one for the Assignments.
         eventually(lambda: self.metric("berth_revision") > before, "the Revision is served")
         self.settle()
 
     def manage(self, *arguments: str) -> str:
-        """Run a command of Berth's, and return what it says."""
+        """Run a command of Berth, and return its output."""
         command = [sys.executable, "manage.py", *arguments]
         found = subprocess.run(  # noqa: S603 - our own
             command, cwd=BASE_DIR, env=self.environment, check=True, capture_output=True, text=True
@@ -248,25 +248,25 @@ class Berth:
         return found.stdout
 
     def metric(self, name: str) -> float:
-        """Return the sum of a metric of the extender's."""
+        """Return the sum of a metric of the extender."""
         return sum(value for _, value in self.lines(name))
 
     def setting(self, name: str) -> str:
-        """Return a setting that all of Berth's processes have."""
+        """Return a setting of all of Berth's processes."""
         lines = (self._state / "env").read_text().splitlines()
         return next(value for key, _, value in (line.partition("=") for line in lines) if key == name)
 
     def lines(self, name: str, port: int = 0) -> list[tuple[str, float]]:
-        """Return a metric of the extender's, or of who listens on another port: the text of its labels, and the value."""
+        """Return a metric's labels, as text, and values, from the extender or from the process on another port."""
         with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         found = (line.rpartition(" ") for line in lines if line.startswith((f"{name} ", f"{name}{{")))
         return [(labels, float(value)) for labels, _, value in found]
 
     def settle(self) -> None:
-        """Wait until all of Berth's processes have nothing left to do: Decisions shipped, ingested and stored.
+        """Wait until all of Berth's processes are idle: Decisions shipped, ingested and stored.
 
-        What they take at rest costs more on a busy machine: there they have settled when they take little, and no less from
+        Idle processes use more CPU time on a busy machine: there they are idle when they use little, and no less from
         second to second.
         """
         lately = [self._share_used()]
@@ -285,7 +285,7 @@ class Berth:
         return (sum(self.processor_seconds().values()) - before) / seconds
 
     def processor_seconds(self) -> dict[str, float]:
-        """Return the CPU seconds that each of Berth's processes has used."""
+        """Return the CPU seconds of each of Berth's processes."""
         names = [path.name for path in (self._state / "pids").iterdir()]
         return {name: group_seconds(pid_of(self._state, name)) for name in sorted(names)}
 
@@ -309,7 +309,7 @@ def berth(folder: Path, kubeconfig: Path, *, binder: bool = True) -> Iterator[Be
 
 
 def _go() -> str:
-    """Find the go command that the local cluster is built with."""
+    """Return the go command with which the local cluster is built."""
     candidates = [os.environ.get("BERTH_GO", ""), "go", str(BASE_DIR / ".venv" / "bin" / "go")]
     for candidate in filter(None, candidates):
         try:
@@ -322,10 +322,10 @@ def _go() -> str:
 
 
 def build_go_programs(folder: Path) -> None:
-    """Build the extenders in Go, and what calls them.
+    """Build the extenders in Go, and their caller.
 
-    They are apart from the cluster's programs: they need few packages, so that building them takes seconds, and an
-    edit of theirs doesn't build Kubernetes again.
+    They are separate from the cluster's programs: they need few packages, so that a build takes seconds, and an edit
+    doesn't rebuild Kubernetes.
     """
     command = [_go(), "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o", f"{folder}/"]
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
@@ -349,9 +349,9 @@ def kube_scheduler() -> Path:
 
 
 def rule_sets(order: int = 0) -> list[Json]:
-    """Return the documents: a label rule and the classic default set, chosen by the Pod's label `rules`.
+    """Return documents: a label rule and the classic default set, chosen by the Pod's label `rules`.
 
-    `order` is the first Assignment's.
+    `order` is that of the first Assignment.
     """
     label = {
         "filters": [
@@ -394,7 +394,7 @@ def scratch() -> Iterator[Path]:
 
 @contextmanager
 def own_database() -> Iterator[Path]:
-    """Set Django up in a folder that goes again; the database is an SQLite there, or the one that BERTH_DATABASE_URL names."""
+    """Set Django up in a temporary folder; the database is an SQLite there, or the one that BERTH_DATABASE_URL names."""
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
         os.environ.setdefault("BERTH_DATABASE_URL", f"sqlite:///{name}/berth.sqlite3")
@@ -410,7 +410,7 @@ def own_database() -> Iterator[Path]:
 
 @contextmanager
 def recorded_corpus(folder: Path, spec: Json, *, nodes: int) -> Iterator[Any]:
-    """Publish a rule set for all Pods; what the corpus is asked then is decided by it, recorded, and stored at the end."""
+    """Publish a rule set for all Pods; its later Decisions in the corpus are recorded, and stored at the end."""
     from policies import publishing
     from policies.engine.decision import CompiledRevision
     from tests.builders import make_assignment, make_rule_set

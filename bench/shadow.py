@@ -1,19 +1,22 @@
-"""What rule sets in mode shadow cost those that are enforced: calls of the extender, and Pods a second of the binder.
+"""The cost of rule sets in mode shadow for the enforced ones: calls of the extender, and Pods a second of the binder.
 
-`python -m bench.shadow` starts a cluster with 5,000 nodes and Berth as `make up` does. One rule set is enforced, for the binder the
-classic default set. Beside it stands a cheap shadow, the costliest one that lint accepts, or four of those; "inside", costly rules
-in mode shadow stand in the enforced rule set itself.
+`python -m bench.shadow` starts a cluster with 5,000 nodes and Berth as `make up` does. One rule set is enforced; for the binder it is the
+classic default set. Beside it runs a cheap shadow, the costliest one that lint accepts, or four of the costliest. With "inside", costly
+rules in mode shadow are part of the enforced rule set itself.
 
-Each is measured in pairs: a block of calls without a shadow and a block with it stand side by side, which of them comes first in turn, and the
-ratio of a pair is that of its two p50. So what else the machine does at the time is in both. The median of the pairs counts, with the interval that
-holds it in 19 of 20 runs. "nothing" is a pair of two blocks without a shadow, in the same run: as far as its interval reaches, this machine can't tell. A
-shadow is said to miss its aim where its whole interval lies above the aim and above that of nothing, and to keep it where its whole interval lies below
-the aim; else the run is too short or too loud to tell. A block of /filter is calls that follow one another without a pause, each about another Pod, with
-as many names. Of the binder, which runs in this process, a pair is one block of Pods that wait all at once on an empty cluster, half of them with
-the shadow, mixed: what the API server does beside it falls on both halves. What counts is all that its deciding thread does about one of them, by the
-clock and by the thread's processor time. After a block the shadows that wait are let end, the binder's are dropped. Answers and the nodes that were chosen are compared: a shadow must not change one.
+Measurements are pairs: a block of calls without a shadow next to a block with one, in alternating order. The ratio of a pair is that of
+its two p50, so that other work on the machine affects both sides. The result is the median of the pairs, with the interval that
+contains it in 19 of 20 runs. "nothing" is a pair of two blocks without a shadow in the same run: ratios within its interval can't be
+distinguished from noise on this machine. A shadow misses its aim if its whole interval is above the aim and above that of nothing, and
+keeps the aim if its whole interval is below the aim. Otherwise the run is too short or the machine too noisy for a verdict.
 
-The whole takes half an hour; `--only extender --size 5000 --shadow costliest --calls 60` asks for one of its parts.
+A block of /filter is calls without a pause, each for another Pod, with equally many names. The binder runs in this process. Its pair is
+one block of Pods that all wait on an empty cluster, a mixed half of them with the shadow, so that work of the API server affects both
+halves. The result counts all work of its deciding thread for a Pod, in elapsed time and in the thread's processor time. After a block,
+waiting shadows of the extender are finished, and those of the binder dropped. Answers and chosen nodes are compared: a shadow must not
+change any.
+
+A full run takes half an hour; `--only extender --size 5000 --shadow costliest --calls 60` runs one of its parts.
 """
 
 import argparse
@@ -35,15 +38,15 @@ from policies.engine.cel.expressions import Expression, Result
 
 NODES = 5_000
 NOTHING = "nothing"
-# How many are asked beside each answer, by the Pod's label `shadow`.
+# How many shadows are decided for each answer, by the Pod's label `shadow`.
 SHADOWS = {NOTHING: 0, "cheap": 1, "costliest": 1, "four": 4, "inside": 1}
 AIM_RATIO = 1.05
-# After each block of calls the shadows of the extender are let end, which takes longer than the binder's blocks of Pods.
+# After each block of calls the extender's shadows are finished, which takes longer than the binder's blocks of Pods.
 _ROUNDS, _BINDER_ROUNDS = 8, 60
-# Of a normal distribution: 19 of 20 lie within so many standard deviations.
+# Within so many standard deviations are 19 of 20 values of a normal distribution.
 _DEVIATIONS = 1.96
 _RULES = 4
-# The halves of a block of the binder's.
+# The halves of a block for the binder.
 _WITHOUT, _WITH = "without", "with"
 _JOINED = "!params.names.exists(n, n == node.metadata.name + pod.metadata.name + '{}')"
 
@@ -51,7 +54,7 @@ Json = dict[str, Any]
 
 
 def costliest() -> Json:
-    """Return the rule set that costs as much as lint accepts: its expressions ask each node about each of many names."""
+    """Return the costliest rule set that lint accepts: its expressions compare each node with each of many names."""
     size = 1
     while Expression(_JOINED.format(0), Result.BOOLEAN).cost(_params(size + 1)).milliseconds() < _limit():
         size += 1
@@ -60,7 +63,7 @@ def costliest() -> Json:
 
 
 def _limit() -> float:
-    # All rules together may cost four times as much as one.
+    # All rules together may cost four times as much as a single rule.
     return MAX_EXPRESSION_MILLISECONDS * 0.99
 
 
@@ -69,7 +72,7 @@ def _params(size: int) -> Json:
 
 
 def documents() -> list[Json]:
-    """Return what is published: the enforced rule sets, and shadows by the Pod's label `shadow`."""
+    """Return the published documents: the enforced rule sets, and shadows by the Pod's label `shadow`."""
     cheap = {
         "filters": [{"name": "pool", "expression": "node.metadata.?labels.pool.orValue('') == 'x'", "reason": "no"}]
     }
@@ -89,18 +92,18 @@ def documents() -> list[Json]:
 
 
 class Caller:
-    """Calls /filter about new Pods, one call after the other."""
+    """Calls /filter about new Pods, one call after another."""
 
     def __init__(self, port: int, names: Sequence[str]) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        # Asked about are a fifth of the nodes, and all.
+        # A fifth of the nodes, and all.
         self.sizes = (len(names) // 5, len(names))
         self._all = names
         self._names: dict[int, str] = {}
         self._calls = 0
 
     def ask(self, size: int, shadow: str) -> tuple[float, str]:
-        """Return how long a call took, and its answer."""
+        """Return the time of a call, and its answer."""
         self._calls += 1
         pod = make_pod(f"pod-{self._calls}", labels={"rules": "label", "tier": "t1", "shadow": shadow})
         pod["metadata"]["uid"] = f"uid-{self._calls}"
@@ -114,26 +117,26 @@ class Caller:
 
 
 def quantile(figures: Iterable[float], share: float) -> float:
-    """Return the smallest value that so great a share of the values doesn't exceed."""
+    """Return the smallest value that this share of the values doesn't exceed."""
     ascending = sorted(figures)
     return ascending[min(int(len(ascending) * share), len(ascending) - 1)]
 
 
 def counts(running: Berth, port: int = 0) -> tuple[float, float]:
-    """Return how many shadows the extender decided and dropped, or who listens on another port."""
+    """Return how many shadows the extender, or the process on another port, decided and dropped."""
     lines = running.lines("berth_shadow_decisions_total", port)
     decided = sum(value for labels, value in lines if 'result="decided"' in labels)
     return decided, sum(value for labels, value in lines) - decided
 
 
 def wait_for_shadows(running: Berth, number: float, port: int = 0) -> tuple[float, float]:
-    """Wait until so many shadows are decided or dropped."""
+    """Wait until this number of shadows is decided or dropped."""
     eventually(lambda: sum(counts(running, port)) >= number, "the shadows end", seconds=300, every=0.5)
     return counts(running, port)
 
 
 class Block(NamedTuple):
-    """What a block of calls or Pods came to: its p50, what became of shadows, and the p50 of processor time where that is known."""
+    """The results of a block of calls or Pods: its p50, the outcome of shadows, and the p50 of processor time if known."""
 
     seconds: float
     decided: float = 0.0
@@ -146,9 +149,9 @@ Pair = tuple[Block, Block]
 
 
 def pairs(kinds: Sequence[str], rounds: int, measure: Callable[[str], Block]) -> dict[str, list[Pair]]:
-    """Measure so many pairs of each kind, the kinds in turn, and in each pair the other block first.
+    """Measure `rounds` pairs of each kind, with the kinds in turns and alternating order within the pairs.
 
-    The first of each warms up and isn't kept.
+    The first pair of each kind is a warm-up and isn't kept.
     """
     found: dict[str, list[Pair]] = {kind: [] for kind in kinds}
     for number in range(rounds + 1):
@@ -160,7 +163,7 @@ def pairs(kinds: Sequence[str], rounds: int, measure: Callable[[str], Block]) ->
 
 
 def interval(ratios: Iterable[float]) -> tuple[float, float]:
-    """Return what holds the median in 19 of 20 runs, whatever the ratios' distribution is: two of them, by rank."""
+    """Return the interval that contains the median in 19 of 20 runs for any distribution: two of the ratios, by rank."""
     ascending = sorted(ratios)
     count = len(ascending)
     low = max(0, int((count - _DEVIATIONS * sqrt(count)) / 2))
@@ -168,7 +171,7 @@ def interval(ratios: Iterable[float]) -> tuple[float, float]:
 
 
 def verdict(kind: str, found: tuple[float, float], of_nothing: tuple[float, float]) -> str:
-    """Return what an interval says, beside that of nothing."""
+    """Return the verdict on an interval, given that of nothing."""
     low, high = found
     if kind == NOTHING:
         can = "can" if max(high, 1 / low) <= AIM_RATIO else "CAN'T"
@@ -179,7 +182,7 @@ def verdict(kind: str, found: tuple[float, float], of_nothing: tuple[float, floa
 
 
 def show(what: str, found: dict[str, list[Pair]], more: Callable[[str], str]) -> None:
-    """Print a line for each kind: p50 without and with, the ratio of the pairs and its interval, what that says, and more about it."""
+    """Print a line for each kind: p50 without and with, the pairs' ratio and its interval, the verdict, and more."""
     print(f"{what:>12} {'shadow':>10} {'without':>9} {'with':>9} {'ratio':>6} {'interval':>13}")
     ratios = {kind: [beside.seconds / plain.seconds for plain, beside in made] for kind, made in found.items()}
     of_nothing = interval(ratios.get(NOTHING, [1.0]))
@@ -220,9 +223,9 @@ def _became(blocks: Sequence[Block]) -> str:
 
 
 class Cycles:
-    """A binder of this process, whose cycles are timed, and which begins on a block of Pods when all of them are there.
+    """A binder in this process, whose cycles are timed, and which begins a block of Pods when all of them exist.
 
-    All that the deciding thread does about a Pod counts, up to handing its binding over; the binding is the API server's work.
+    The time is all work of the deciding thread for a Pod, until it hands the binding over; the binding is the API server's.
     """
 
     def __init__(self, running: Cluster) -> None:
@@ -268,7 +271,7 @@ class Cycles:
         return self._runtime._record(placement, seconds, notes)  # noqa: SLF001
 
     def place(self, pods: int, shadow: str) -> tuple[Pair, tuple[str, ...]]:
-        """Return the p50 of cycles without and with a shadow, as many of each in turns, and the nodes in the order of all."""
+        """Return the p50 of cycles without and with a shadow, equally many of each in turns, and the nodes in the Pods' order."""
         self._blocks += 1
         self._may_begin.clear()
         self._times, self._outcomes = [], []
@@ -293,9 +296,9 @@ class Cycles:
         return Block(clock, processor_seconds=processor)
 
     def drop_what_waits(self) -> None:
-        """Drop and count the shadows that nobody decided on, and end the one in hand."""
+        """Drop and count the undecided shadows, and finish the current one."""
         self.shadows.count_passed_over()
-        with suppress(IndexError):  # its thread takes them, too
+        with suppress(IndexError):  # its thread takes shadows from the queue, too
             while True:
                 self.shadows.drop(self.shadows._waiting.popleft().subject)  # noqa: SLF001
         self.shadows._until = 0.0  # noqa: SLF001
@@ -322,9 +325,9 @@ def measure_binder(running: Cluster, serving: Berth, kinds: Sequence[str], round
 
     cycles.start(serving.metric("berth_revision"))
     try:
-        # The binder's other Pods have no rule set that costly rules could stand in.
+        # The binder's other Pods have no rule set that could contain costly rules.
         asked = [kind for kind in kinds if kind != "inside"]
-        for kind in asked:  # warms up
+        for kind in asked:  # a warm-up
             measure(kind)
         found: dict[str, list[Pair]] = {kind: [] for kind in asked}
         for _ in range(rounds):
@@ -352,7 +355,7 @@ def _waiting(name: str, side: str, shadow: str) -> Json:
 
 
 def be_its_binder(serving: Berth) -> None:
-    """Set Django up in this process with the settings of a Berth that runs, as its binder."""
+    """Set Django up in this process with the settings of a running Berth, as its binder."""
     os.environ |= serving.environment | {
         "BERTH_ROLE": "binder",
         "BERTH_LOG_LEVEL": "WARNING",

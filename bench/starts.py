@@ -1,8 +1,8 @@
-"""How long commands take to start: `berth`, with and without asking a server, and `manage.py`.
+"""How long commands take to start: `berth`, with and without a call to a server, and `manage.py`.
 
 python -m bench.starts
 
-Beside the seconds that passed stand those of the processor, which say the same beside other work: of the command and of the
+Beside the elapsed seconds it prints processor seconds, which are the same on a busy machine: those of the command and of the
 process that checks documents for it. `manage.py` gets an empty database of its own, and no cluster.
 """
 
@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNS = 7
 BERTH = [sys.executable, "-m", "berth"]
 MANAGE = [sys.executable, str(ROOT / "manage.py")]
-# A database or a cluster that somebody works with is nothing for a bench.
+# A bench mustn't use a database or a cluster that somebody works with.
 OF_OTHERS = ("BERTH_DATABASE_URL", "BERTH_KUBECONFIG")
 EXAMPLE = str(ROOT / "examples" / "shortest-name.yaml")
-# What is started, and the seconds that it is to take.
+# The commands, and the aim of each in seconds.
 OF_BERTH = [
     ("berth --help", ["--help"]),
     ("berth status, nobody listens", ["status", "--server", "http://127.0.0.1:1"]),
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _seconds(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Return the seconds that passed, and those of the processor: of the command and of what it began."""
+    """Return the elapsed and the processor seconds of the command and its child processes."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)  # noqa: S603 - our own
     passed, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

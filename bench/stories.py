@@ -1,7 +1,7 @@
-"""How long the page of a Pod's story takes, with its Decisions read and told apart: `python -m bench.stories`; aim: a p95 of 300 ms.
+"""How long the page of a Pod's story takes, including reading its Decisions: `python -m bench.stories`; aim: a p95 of 300 ms.
 
-Pods that no node takes, each time by another rule, so that each attempt stands by itself; other Pods are placed between two. The
-database is an SQLite of its own, or the one that BERTH_DATABASE_URL names (`python -m tests.postgres python -m bench.stories`).
+The Pods fit on no node, each time because of another rule, so that each attempt is listed separately; other Pods are placed between two
+attempts. The database is an SQLite of its own, or the one that BERTH_DATABASE_URL names (`python -m tests.postgres python -m bench.stories`).
 """
 
 import argparse
@@ -15,7 +15,7 @@ _RULES = 5
 
 
 def main() -> None:
-    """Record, ask for pages, print."""
+    """Record, request pages, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--attempts", type=int, nargs="*", default=[2, 20, 200])
@@ -58,7 +58,7 @@ def _measure(nodes: int, attempts: list[int], times: int) -> None:
     client = Client()
     client.force_login(User.objects.create_superuser("bench"))
     print(machine())
-    client.get("/admin/scheduler/pods/default/none/", secure=True)  # what is loaded once
+    client.get("/admin/scheduler/pods/default/none/", secure=True)  # loads modules and templates
     for count in attempts:
         seconds, worked = [], []
         for _ in range(times):

@@ -1,4 +1,4 @@
-"""When Pods came and were bound, as a watch shows it."""
+"""The times at which Pods were created and bound, as a watch shows them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class _List(msgspec.Struct, frozen=True):
 
 
 class Timeline:
-    """When a watch showed each Pod, and when it showed it on a node; seconds of the monotonic clock, by UID."""
+    """The times at which a watch showed each Pod, and showed it on a node; seconds of the monotonic clock, by UID."""
 
     def __init__(self) -> None:
         self.created: dict[str, float] = {}

@@ -1,8 +1,8 @@
-"""What Pods and Nodes that a watch shows share with those alike: what reading one takes, in time and memory, with and without.
+"""The benefit of sharing equal parts of watched Pods and Nodes: time and memory for reading one, with and without the cache.
 
-`python -m bench.watched` reads such objects in batches that take turns, with a memory and without it. Printed are the medians of this
-thread's time, how many times as long it takes without, and bytes an object. The first row of each kind takes nothing away: so much
-is noise.
+`python -m bench.watched` reads such objects in batches, in turns with a cache and without it. It prints the medians of this
+thread's time, the ratio of the time without the cache, and bytes an object. The first row of each kind removes nothing: its
+ratio is the noise.
 """
 
 import gc
@@ -22,7 +22,7 @@ POD_BATCH = 200
 
 
 def measure() -> None:
-    """Print what is shared by Pods that a watch shows, and only count, and by Nodes: microseconds and bytes each."""
+    """Print the benefit of sharing for watched Pods, Pods that only count, and Nodes: microseconds and bytes each."""
     from bench.live import make_node_json, make_pod_json
     from policies.engine import quantity
     from policies.engine.objects import affinity, pod, pod_spec, requests
@@ -42,7 +42,7 @@ def measure() -> None:
 
     def read_pod(text: msgspec.Raw) -> Any:
         found = PODS._read(text)  # noqa: SLF001 - without the line of a watch around it
-        return found, found.terms  # asked for by the first decision
+        return found, found.terms  # the first decision reads them
 
     def read_node(text: msgspec.Raw) -> Any:
         found = NODES._read(text)  # noqa: SLF001 - as above
@@ -62,7 +62,7 @@ def measure() -> None:
 
 
 def _tripled(text: msgspec.Raw) -> msgspec.Raw:
-    """Return a Pod with three containers in place of its one: what it counts for is added up."""
+    """Return a Pod with three containers in place of one, so that its requests have to be summed."""
     pod = msgspec.json.decode(text)
     pod["spec"]["containers"] = [{**pod["spec"]["containers"][0], "name": f"c{number}"} for number in range(3)]
     return msgspec.Raw(msgspec.json.encode(pod))

@@ -1,14 +1,15 @@
-"""What a forecast costs: seconds and memory, by nodes and Pods, where a rule set of each kind changes.
+"""The cost of a forecast: seconds and memory, by nodes and Pods, for a changed rule set of each kind.
 
-`python -m bench.what_if` makes clusters in memory, a tenth of whose Pods wait, and asks what a stricter rule set would do to all of
-them. Listing the cluster isn't in it. Pods are alike as those of 60 workloads are, or each is another one. The aim is 20 s of the
-processor at 5,000 nodes and 50,000 Pods.
+`python -m bench.what_if` makes clusters in memory, in which a tenth of the Pods wait, and forecasts the effect of a stricter rule set on
+all Pods. Listing the cluster isn't included. Pods are either alike, those of 60 workloads, or all different. The aim is 20 s of processor
+time at 5,000 nodes and 50,000 Pods.
 
-With `--beside` it starts a real cluster of the last of the sizes, and Berth as `make up` does. A worker runs the gate of a Change, listing
-and all, while the extender answers /filter. Two blocks of calls without a gate and one beside it take turns, another first each time. The ratio is
-that of the p99 of all calls of a kind to that of all without a gate, with the interval that holds it in 19 of 20 draws of as many rounds out of those
-that were run. As far as the interval of the second block without a gate reaches, this machine can't tell. With `--server-behind` what is left of it is Berth's own: the API server goes behind all else and the caller
-first, as if they had processors of their own; that takes root.
+With `--beside` it starts a real cluster of the last of the sizes, and Berth as `make up` does. A worker runs the gate of a Change,
+including the listing, while the extender answers /filter. Two blocks of calls without a gate and one during a gate take turns, in
+rotating order. The ratio is that of the p99 of all calls of a kind to the p99 of all calls without a gate, with the interval that
+contains it in 19 of 20 resamples of the rounds. Ratios within the interval of the second block without a gate can't be distinguished
+from noise on this machine. With `--server-behind` the API server gets the lowest priority and the caller the highest, as if they had
+processors of their own, so that the rest of the ratio is Berth's; that takes root.
 """
 
 import argparse
@@ -41,16 +42,16 @@ from scheduler.gate.forecast import DECIDING_SECONDS, Gathered, forecast_of
 SIZES = ((300, 3_000), (1_000, 10_000), (5_000, 50_000))
 AIM_SECONDS = 20.0
 _WAITING = 10
-# Calls without a gate, before each one beside a gate; and the pause between two.
+# How many calls are made without a gate, before each block during a gate; and the pause between two calls.
 _CALLS = 600
 _PAUSE_SECONDS = 0.01
 WITHOUT = "without"
 _LOOP = "while True: sum(range(1000))"
-# How often rounds are drawn anew for an interval.
+# How many resamples of the rounds an interval uses.
 _DRAWS = 2_000
 _TEAM = "pod.metadata.?labels.team.orValue('') == node.metadata.?labels.team.orValue('')"
 _APP = {"labelSelector": {"matchLabels": {"app": "web"}}}
-# What Pods have besides, for the rules that go by it.
+# Additional fields of Pods, for the rules that use them.
 _MORE: dict[str, dict[str, Any]] = {
     "a spread": {
         "topologySpreadConstraints": [
@@ -69,7 +70,7 @@ _MORE: dict[str, dict[str, Any]] = {
         }
     },
 }
-# What changes: each rule set before, and after.
+# The changes: each rule set before, and after.
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a label rule": (
         {"filters": [{"name": "team", "expression": f"{_TEAM} || !has(node.metadata.labels.team)", "reason": "x"}]},
@@ -161,7 +162,7 @@ def measure(nodes: int, count: int, only: Sequence[str], *, alike: bool) -> None
 
 
 def measure_beside(nodes: int, count: int, rounds: int, *, server_behind: bool) -> None:
-    """Print what a gate that a worker runs takes, and what it does to the extender's answers meanwhile."""
+    """Print the time of a gate that a worker runs, and its effect on the extender's answers meanwhile."""
     before, after = CHANGES["a label rule"]
     with scratch() as folder, cluster(folder / "cluster", behind=server_behind) as running:
         running.create_nodes(make_node(number) for number in range(nodes))
@@ -209,7 +210,7 @@ def _show_beside(size: int, made: Mapping[str, Sequence[Sequence[float]]]) -> No
 
 
 def ratio_of_p99(blocks: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Return the ratio of the p99 of blocks to that of others, and where it lies in 19 of 20 draws; a block of each is of one round."""
+    """Return the ratio of the p99 of blocks to that of others, and its interval in 19 of 20 resamples of the rounds."""
     random = np.random.default_rng(0)
     rounds = np.arange(len(blocks))
     drawn = [_p99(blocks, each) / _p99(others, each) for each in random.choice(rounds, (_DRAWS, len(rounds)))]
@@ -257,7 +258,7 @@ def _sql(folder: Path, query: str, *values: int) -> tuple[Any, ...]:
 
 
 def _calls(caller: Caller, goes_on: Callable[[], bool], least: int = 1) -> list[float]:
-    """Return how long calls took, one after the other with pauses, as long as something goes on."""
+    """Return the times of calls, made one after another with pauses, while `goes_on` returns true."""
     figures: list[float] = []
     while len(figures) < least or (len(figures) % 20 or goes_on()):
         figures.append(caller.ask(caller.sizes[0], "nothing")[0])
