@@ -1,4 +1,4 @@
-"""The pages of the admin at rows that are there: what the bench of pages and the baseline of their queries both ask for."""
+"""The admin's pages at existing rows, for the bench of pages and for the baseline of their queries."""
 
 import re
 from typing import Any
@@ -13,19 +13,19 @@ from scheduler.models import Decision
 from tests.conftest import HTTPSClient
 from tests.security.crawl import Place, places
 
-# Pages that only lead to others, are no pages, or look for what only a cluster has.
+# URLs that only redirect, aren't pages, or need a cluster.
 _OTHERS = re.compile(
     r"/(logout|jsi18n|autocomplete|r/|history|document|pods\.csv|doctor|scenario|search|progress)\b|/admin/r/|login|\(\?"
 )
 
 
 def pattern(place: Place) -> str:
-    """Return a URL with stars for its keys."""
+    """Return a URL's pattern, with * for each key."""
     return "*".join(place.parts)
 
 
 def paths() -> dict[str, str]:
-    """Return the path of each page, at the newest rows that are there; those without a row are left out."""
+    """Return the path of each page, at the newest row; pages without a row are left out."""
     found = {}
     for place in places():
         name = pattern(place)
@@ -40,7 +40,7 @@ def paths() -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """Return the key of the newest row of the model that a page is about; "" where there is none, or it names none."""
+    """Return the key of the newest row of a page's model; "" if there is no row or no model."""
     about = re.match(r"/admin/(auth|policies|scheduler)/(\w+)/\*", name)
     models = {model._meta.model_name: model for model in apps.get_app_config(about[1]).get_models()} if about else {}
     model: Any = models.get(about[2]) if about else None
@@ -49,7 +49,7 @@ def _key(name: str) -> str:
 
 
 def _named() -> dict[str, str]:
-    """Return the pages whose keys aren't those of a row."""
+    """Return the pages whose keys aren't a row's."""
     decision = Decision.objects.order_by("-at").first()
     rule_set = RuleSet.objects.order_by("-pk").first()
     assignment, priority_class = (
@@ -76,7 +76,7 @@ def _named() -> dict[str, str]:
 
 
 class Asked:
-    """A superuser's client, and how much each of its pages asks of the database."""
+    """A superuser's client, which collects each page's queries."""
 
     def __init__(self) -> None:
         self.client = HTTPSClient()
@@ -84,7 +84,7 @@ class Asked:
         self.client.force_login(account)
 
     def get(self, path: str) -> tuple[Any, list[str]]:
-        """Return a page and the statements that it took."""
+        """Return a page and its SQL statements."""
         asked: list[str] = []
 
         def note(execute: Any, sql: str, *more: Any) -> Any:

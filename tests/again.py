@@ -1,9 +1,9 @@
-"""Runs a lane of tests, and what failed in it once more: `python -m tests.again LANE ARGUMENTS-OF-PYTEST…`.
+"""Runs a lane of tests, and its failed tests a second time: `python -m tests.again LANE ARGUMENTS-OF-PYTEST…`.
 
-Tests against real servers wait for other processes. With three lanes on two processors, one may come too late for
-one of thousands; such a test passes by itself. So the few that failed are run a second time, alone in their lane. What
-fails twice fails the lane; what passes then is named, to be mended. Failures in more modules than a few are no chance, and
-aren't run again; a cluster that didn't start in time fails all tests of one module. See
+Tests against real servers wait for other processes. With three lanes on two processors, a process may be too late for one
+test of thousands, which passes alone. So the few failed tests are run a second time, alone in their lane. A test that fails
+twice fails the lane; a test that then passes is listed, to be fixed. Failures in more than a few modules aren't due to chance,
+and aren't run again; a cluster that didn't start in time fails all tests of one module. See
 docs/adr/0060-what-fails-is-run-once-more.md.
 """
 

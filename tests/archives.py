@@ -1,4 +1,4 @@
-"""Archives of evidence: made, written, and checked by berth-verify as auditors do."""
+"""Archives of evidence for tests: making, writing, and checking with berth-verify as auditors do."""
 
 import importlib.machinery
 import importlib.util
@@ -79,7 +79,7 @@ def check(path: Path, *, kept: list[Any] | None = None, signer: Signer = SIGNER)
 
 
 def asked(path: Path, *arguments: str, limit: int = 1 << 30) -> subprocess.CompletedProcess[str]:
-    """Run berth-verify as auditors do, with so many bytes of memory."""
+    """Run berth-verify as auditors do, with at most `limit` bytes of memory."""
     keys = path.with_name("keys.pub")
     keys.write_text(f"{SIGNER.verifier}\n")
     command = [sys.executable, "-I", str(BERTH_VERIFY), str(path), "--keys", str(keys), *arguments]
@@ -90,7 +90,7 @@ def asked(path: Path, *arguments: str, limit: int = 1 << 30) -> subprocess.Compl
 
 
 def signed_anew(files: Files, signer: Signer) -> None:
-    """Write the manifest as whoever has a key can."""
+    """Write the manifest again, as anybody with a key can."""
     import hashlib
 
     text = files.pop("manifest").decode().rpartition("\n\n")[0].split("\n")

@@ -1,7 +1,7 @@
 """A TCP balancer for tests: several extenders behind one address.
 
-Connections go to the backends in turn. One that refuses a connection, or whose probe says no, is passed over, as a
-Service passes over Pods that aren't ready. Bytes are passed on as they are, TLS too; so are the ends of both directions.
+Connections go to the backends in turn. A backend that refuses a connection, or whose probe fails, is skipped, as a
+Service skips Pods that aren't ready. Bytes are passed on unchanged, including TLS; so are the ends of both directions.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Backend:
-    """A port of this machine; `probes_port`, when given, answers `GET /readyz`, and only 200 is a yes."""
+    """A port of this machine; `probes_port`, if given, answers `GET /readyz`: only 200 means ready."""
 
     port: int
     probes_port: int = 0
 
 
 class Balancer:
-    """Listens at `port` from `with` to its end. `connections` counts, by backend's port, those that were made."""
+    """Listens at `port` during a `with`. `connections` counts the connections by the backend's port."""
 
     def __init__(self, *backends: Backend) -> None:
         self._backends = backends
@@ -35,7 +35,7 @@ class Balancer:
         self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.connections: Counter[int] = Counter()
-        # Bound at once, so that others can be told the port before anything is served.
+        # Bound at once, so that the port is known before anything is served.
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._loop = asyncio.new_event_loop()
@@ -52,16 +52,16 @@ class Balancer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL at which it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     def wait_for(self, port: int) -> None:
-        """Wait until connections are passed on to a backend: its probe is asked a moment after it says yes."""
+        """Wait until connections are passed on to a backend, whose probe is polled."""
         backend = next(each for each in self._backends if each.port == port)
         eventually(lambda: self._ready[backend], what=f"the backend {port} is taken in")
 
     def add(self, backend: Backend) -> None:
-        """Send connections to one more backend from now on. Its probe isn't asked."""
+        """Send connections to one more backend from now on. Its probe isn't polled."""
         self._ready[backend] = True
         self._backends = (*self._backends, backend)
 
@@ -81,7 +81,7 @@ class Balancer:
         await asyncio.gather(*probes, *self._tasks, return_exceptions=True)
 
     async def _probe(self, backend: Backend) -> None:
-        # Not for ever: `wait_for` of Python 3.11 can swallow a cancellation that comes with the answer.
+        # Not an endless loop: `wait_for` of Python 3.11 can swallow a cancellation that arrives with the answer.
         while not self._enough.is_set():
             try:
                 self._ready[backend] = await asyncio.wait_for(_says_yes(backend.probes_port), timeout=2)
@@ -129,7 +129,7 @@ async def _says_yes(port: int) -> bool:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what one side says, and its end."""
+    """Pass on one side's bytes, and its end."""
     while chunk := await reader.read(_CHUNK):
         writer.write(chunk)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""Builders of Kubernetes objects and rule sets, with defaults that any test may rely on not to matter."""
+"""Builders of Kubernetes objects and rule sets, with neutral defaults for any test."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def make_pod(
     uid: str = "",
     **spec: Any,
 ) -> JSONObject:
-    """Make a Pod as Kubernetes JSON; `spec` members are spelled as Kubernetes spells them."""
+    """Make a Pod as Kubernetes JSON; members of `spec` have Kubernetes' spelling."""
     container: JSONObject = {"name": "main", "image": "example.org/web:1"}
     if requests:
         container["resources"] = {"requests": requests}
@@ -60,7 +60,7 @@ TEAM_FILTER: JSONObject = {
 
 
 def rule_set_document(name: str = "web", **spec: Any) -> JSONObject:
-    """Make a RuleSet document; without any rule given it has one filter."""
+    """Make a RuleSet document; if no rule is given, it has one filter."""
     spec = spec or {"filters": [{"builtin": "PodFitsResources"}]}
     return {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": name}, "spec": spec}
 
@@ -98,18 +98,18 @@ def make_assignment(name: str = "all-web", rule_set: str = "web", **spec: Any) -
 
 
 def pause_document(name: str = "web-paused", target: str = "RuleSet/web", **spec: Any) -> JSONObject:
-    """A Pause document; the members of its spec as keywords."""
+    """Make a Pause document, with members of its spec as keywords."""
     spec = {"target": target, "reason": "nodes are being moved"} | spec
     return {"apiVersion": "berth/v1", "kind": "Pause", "metadata": {"name": name}, "spec": spec}
 
 
 def make_pause(name: str = "web-paused", target: str = "RuleSet/web", **spec: Any) -> Pause:
-    """A checked Pause."""
+    """Make a checked Pause."""
     return read_pause(pause_document(name, target, **spec))
 
 
 def exemption_document(name: str = "cart", target: str = "RuleSet/web", **spec: Any) -> JSONObject:
-    """An Exemption document; the members of its spec as keywords."""
+    """Make an Exemption document, with members of its spec as keywords."""
     spec = {
         "owner": "team cart",
         "target": target,
@@ -121,5 +121,5 @@ def exemption_document(name: str = "cart", target: str = "RuleSet/web", **spec: 
 
 
 def make_exemption(name: str = "cart", target: str = "RuleSet/web", **spec: Any) -> Exemption:
-    """A checked Exemption."""
+    """Make a checked Exemption."""
     return read_exemption(exemption_document(name, target, **spec))

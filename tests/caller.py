@@ -1,4 +1,4 @@
-"""A client that calls an extender as kube-scheduler does, by Go's own transport: the program in tests/steadycaller."""
+"""A client that calls an extender as kube-scheduler does, with Go's own transport: the program in tests/steadycaller."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent / "steadycaller" / "main.go"
 
 
 def go_command() -> str:
-    """Return the go command; skip the test where there is none."""
+    """Return the go command; skips the test if there is none."""
     beside_python = Path(sys.executable).with_name("go")
     found = os.environ.get("BERTH_GO") or shutil.which("go") or (str(beside_python) if beside_python.exists() else "")
     if not found:
@@ -23,7 +23,7 @@ def go_command() -> str:
 
 
 def build(folder: Path) -> Path:
-    """Build the program; it needs nothing but Go's own library."""
+    """Build the program, which needs only Go's standard library."""
     program = folder / "steadycaller"
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "GO111MODULE": "off", "CGO_ENABLED": "0"}
     subprocess.run([go_command(), "build", "-o", str(program), str(SOURCE)], check=True, env=environment, cwd=folder)
@@ -31,7 +31,7 @@ def build(folder: Path) -> Path:
 
 
 class SteadyCaller:
-    """Calls from `with` to its end; `result` then says what came of it: calls, connections, failures."""
+    """Calls during a `with`; `result` then has the numbers of calls, connections and failures."""
 
     def __init__(self, program: Path, url: str, body: bytes, *arguments: str) -> None:
         sent = program.with_name("body.json")

@@ -1,4 +1,4 @@
-"""Certificates for tests, made on the spot."""
+"""Certificates for tests, generated when they are needed."""
 
 import datetime
 import ipaddress
@@ -24,7 +24,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write(path: Path, content: bytes) -> Path:
-    """Write a file as a tool that renews certificates does: whole, by a rename."""
+    """Write a file as tools that renew certificates do: atomically, with a rename."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.write_bytes(content)
     fresh.replace(path)
@@ -35,9 +35,9 @@ class Authority:
     """An authority that signs certificates.
 
     Args:
-        name: what it is called.
-        says_keys: whether certificates say whose key signed them, and the authority's what its key is for (RFC 5280). Those of
-            many clusters don't: Go asks for neither.
+        name: its common name.
+        says_keys: whether certificates have an authority key identifier, and the authority's a key usage (RFC 5280). Those of
+            many clusters don't: Go requires neither.
     """
 
     def __init__(self, name: str = "an authority", *, says_keys: bool = True) -> None:
@@ -87,7 +87,7 @@ class Authority:
         emails: tuple[str, ...] = (),
         says_purpose: bool = True,
     ) -> tuple[bytes, bytes]:
-        """Return a certificate and its key as PEM. It ends in `days`, which may be negative: it has ended then."""
+        """Return a certificate and its key as PEM. It expires in `days`; with a negative number it is expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         ends_at = ends_at or datetime.datetime.now(datetime.UTC) + days * DAY
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else [])
@@ -125,7 +125,7 @@ class Files:
         write(self.key, key)
 
     def client(self, name: str = "system:kube-scheduler", *, by: Authority | None = None, **options: object) -> Path:
-        """Make a client certificate; returns a file with certificate and key."""
+        """Make a client certificate; returns the path of a file with certificate and key."""
         certificate, key = (by or self.clients).sign(name, client=True, **options)  # type: ignore[arg-type]
         return write(self.folder / f"client-{os.urandom(4).hex()}.pem", certificate + key)
 

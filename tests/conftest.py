@@ -1,4 +1,4 @@
-"""What all tests share: a state directory and a database of their own, and the three people."""
+"""Fixtures of all tests: a state directory and a database of their own, and clients of the three roles."""
 
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def state_dir() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(state_dir: Path) -> None:
-    """Put SQLite's test database into a file: threads have to meet in it as processes do."""
+    """Put SQLite's test database into a file, which threads share as processes do."""
     from django.db import connections
 
     database = connections["default"].settings_dict
@@ -38,7 +38,7 @@ def django_db_modify_db_settings(state_dir: Path) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _flush_past_triggers() -> Iterator[None]:
-    """Let the flush after a transactional test empty tables whose triggers refuse deletion (PostgreSQL truncates)."""
+    """Let the flush after a transactional test empty tables with triggers that refuse deletion (PostgreSQL truncates)."""
     original = DatabaseWrapper.ops_class.sql_flush
 
     def sql_flush(self: Any, style: Any, tables: list[str], **options: Any) -> list[str]:
@@ -55,13 +55,13 @@ def _flush_past_triggers() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _forget_failures() -> None:
-    """Count failed sign-ins anew: all tests have one address, and are done within a minute."""
+    """Reset the counts of failed sign-ins: all tests have one address, and run within a minute."""
     UNKNOWN.forget()
     TURNS.forget()
 
 
 class HTTPSClient(Client):
-    """Django's test client, as a browser behind HTTPS."""
+    """Django's test client, like a browser that uses HTTPS."""
 
     def request(self, **request: Any) -> Any:
         return super().request(**{**request, "wsgi.url_scheme": "https"})
@@ -77,23 +77,23 @@ def _client_of(role: str) -> HTTPSClient:
 
 @pytest.fixture
 def client() -> HTTPSClient:
-    """Nobody."""
+    """Return a client that isn't signed in."""
     return HTTPSClient()
 
 
 @pytest.fixture
 def operator(db: None) -> HTTPSClient:
-    """Who edits and, where no review is required, publishes."""
+    """Return the client of somebody who edits and, where no review is required, publishes."""
     return _client_of("Operator")
 
 
 @pytest.fixture
 def approver(db: None) -> HTTPSClient:
-    """Who publishes and doesn't edit."""
+    """Return the client of somebody who publishes and doesn't edit."""
     return _client_of("Approver")
 
 
 @pytest.fixture
 def auditor(db: None) -> HTTPSClient:
-    """Who only reads."""
+    """Return the client of somebody who only reads."""
     return _client_of("Auditor")

@@ -1,6 +1,6 @@
-"""A pytest plugin, loaded before Django: tests have a state folder of their own and none of the caller's settings.
+"""A pytest plugin, loaded before Django: it gives tests a state folder of their own and none of the caller's settings.
 
-Named in pyproject's addopts. The database stays the one that BERTH_DATABASE_URL names, for runs on PostgreSQL.
+It is named in pyproject's addopts. The database is still the one that BERTH_DATABASE_URL names, for runs on PostgreSQL.
 """
 
 import os
@@ -14,8 +14,8 @@ for _name in [name for name in os.environ if name.startswith("BERTH_") and name 
     del os.environ[_name]
 os.environ["BERTH_STATE_DIR"] = tempfile.mkdtemp(prefix="berth-tests-")
 
-# The same examples in every run, so that CI fails for a change and not by chance; `make long` searches for new ones.
-# How long an example takes says how busy the machine is, and nothing of the code.
+# The same examples in every run, so that CI fails because of a change and not by chance; `make long` searches for new ones.
+# The time of an example depends on the machine's load rather than on the code.
 _ANY_PACE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("steady", derandomize=True, **_ANY_PACE)
 settings.register_profile("search", max_examples=2_000, print_blob=True, **_ANY_PACE)

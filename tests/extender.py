@@ -19,7 +19,7 @@ BODY = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "d", "uid": "u
 
 
 class Extender:
-    """A gunicorn with the extender in it. Its log, all that it writes, is `log`."""
+    """A gunicorn process with the extender. `log` is the file with all of its output."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Extender:
         return self._log_file.read_text()
 
     def launch(self) -> None:
-        """Start it, and don't wait."""
-        # By its own command: a master that starts another (SIGUSR2) repeats how it was started itself.
+        """Start it, without waiting."""
+        # With gunicorn's own command: a master that starts another one (SIGUSR2) repeats its own command line.
         command = [
             str(Path(sys.executable).with_name("gunicorn")),
             "-c",
@@ -71,7 +71,7 @@ class Extender:
             )
 
     def start(self, probe: str = "livez") -> "Extender":
-        """Start it, and wait until a probe says yes."""
+        """Start it, and wait until a probe succeeds."""
         self.launch()
         deadline = time.monotonic() + START_SECONDS
         while not self.says_yes(probe):
@@ -90,7 +90,7 @@ class Extender:
     def ask(
         self, method: str, path: str, body: bytes | None = None, *, patience_seconds: float | None = 5
     ) -> tuple[int, str]:
-        """Ask the listener of the probes; returns the status and the answer."""
+        """Send a request to the probes' port; returns the status and the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.probes_port, timeout=patience_seconds)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
@@ -104,7 +104,7 @@ class Extender:
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 40) -> int:
-        """Send it a signal and wait for its end; returns its code. Connections to it are closed."""
+        """Send it a signal and wait for its end; returns its exit code. Connections to it are closed."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -125,7 +125,7 @@ class Extender:
         self.stop()
 
     def connect(self, context: ssl.SSLContext | None = None, timeout: float | None = 15) -> http.client.HTTPConnection:
-        """Prepare a connection, which is closed when the process is stopped, at the latest."""
+        """Make a connection, which is closed at the latest when the process is stopped."""
         made = (
             http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
             if context is None

@@ -1,4 +1,4 @@
-"""Which Kubernetes the tests' cluster is: the local one's own, or what BERTH_KUBE_ASSETS holds."""
+"""The version of the tests' cluster: that of the local cluster, or of the binaries in BERTH_KUBE_ASSETS."""
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ class _Version(msgspec.Struct):
 
 
 def needs_kubernetes(client: Client, minor: int) -> None:
-    """Skip the test where the API server is older than 1.`minor`."""
+    """Skip the test if the API server is older than 1.`minor`."""
     found = msgspec.json.decode(client.get(path="/version"), type=_Version)
     if (int(found.major), int(found.minor.rstrip("+"))) < (1, minor):
         pytest.skip(f"needs Kubernetes 1.{minor}, this is {found.major}.{found.minor}")

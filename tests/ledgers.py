@@ -25,16 +25,16 @@ from tests.recording import PLENTY, History, Prepared
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SIGNER = Signer("berth", bytes(range(32)))
-# `make long` makes more of them.
+# `make long` runs more trials.
 _TRIALS = int(os.environ.get("VERIFY_TRIALS", "40"))
 _SEED = int(os.environ.get("VERIFY_SEED", "0"))
 
 
 class Ledgered:
-    """Records, and signs after each step.
+    """A history that records Decisions, and signs them after each step.
 
     Args:
-        folder: of the spools and of the checkpoints outside the database.
+        folder: the folder of the spools and of the checkpoints outside the database.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +44,7 @@ class Ledgered:
         self.signer = SIGNER
 
     def record(self, count: int, *, at: datetime | None = None) -> None:
-        """Record so many Decisions, and where each third Pod went; a second after each other, or of one moment."""
+        """Record Decisions, and an outcome for each third Pod; one second apart, or all at the same time."""
         for _ in range(count):
             self._number += 1
             writer, name = self._writers[self._number % 2], f"pod-{self._number}"
@@ -60,13 +60,13 @@ class Ledgered:
             writer.settle()
 
     def garble(self, data: bytes) -> None:
-        """Let something arrive that is no record."""
+        """Add an entry that isn't a record."""
         writer = self._writers[0]
         writer.stream.entries[b"9999999-%d" % len(data)] = {b"d": data}
         writer.settle()
 
     def garble_many(self, count: int) -> None:
-        """Let so many pieces arrive at once that are no records."""
+        """Add this number of entries at once that aren't records."""
         writer = self._writers[0]
         writer.stream.entries |= {
             b"8888888-%d" % number: {b"d": b"\x00 nothing %d" % number} for number in range(count)
@@ -74,7 +74,7 @@ class Ledgered:
         writer.settle()
 
     def lose(self, count: int) -> None:
-        """Lose so many Decisions of one writer for want of room."""
+        """Lose this number of one writer's Decisions for lack of space."""
         writer = self._writers[0]
         writer.spool._max_bytes = 0
         for _ in range(count):
@@ -84,12 +84,12 @@ class Ledgered:
         self.record(2)
 
     def sign(self) -> None:
-        """Sign what has grown."""
+        """Sign the logs that have grown."""
         for head in LedgerHead.objects.order_by("log"):
             sign(head, self.signer, [SIGNER.verifier, self.signer.verifier], AT + timedelta(seconds=self._number))
 
     def verify(self, *, outside: bool = True, **more: Any) -> list[LogReport]:
-        """Verify with the key that is trusted."""
+        """Verify with the trusted key."""
         keys = more.pop("keys", [SIGNER.verifier])
         folder = self.outside if outside else None
         return verify(keys, folder, more.pop("progress", {}), lambda *_: None, more.pop("processes", 1))
@@ -104,7 +104,7 @@ def log_of(reports: list[LogReport], log: str = DECISIONS) -> LogReport:
 
 
 def rebuild(log: str, exacts: list[bytes]) -> None:
-    """Write the tree anew, as somebody does who knows how it is made."""
+    """Write the tree again, as an attacker does who knows its format."""
     edge = Edge()
     tiles: dict[tuple[int, int], bytes] = {}
     for exact in exacts:
@@ -117,7 +117,7 @@ def rebuild(log: str, exacts: list[bytes]) -> None:
 
 
 def resign(log: str, signer: Signer) -> None:
-    """Put one checkpoint over the tree as it is in the place of all that there are in the database."""
+    """Replace all checkpoints in the database by one for the present tree."""
     from scheduler.ledger.checkpoints import tree_head
 
     LedgerCheckpoint.objects.filter(log=log).delete()
@@ -127,7 +127,7 @@ def resign(log: str, signer: Signer) -> None:
 
 
 def plant_event(kind: str, *, made_at: datetime, says_at: datetime, **said: Any) -> AuditEvent:
-    """Insert an event with an id of one time that says another, as whoever can only write rows does."""
+    """Insert an event whose id and content have different times, as an attacker does who can only write rows."""
     key = first_id_at(made_at)
     words = audit.Said(id=str(key), at=says_at, kind=kind, door="admin", **said)
     columns = {name: getattr(words, name) for name in audit._COLUMNS}
@@ -135,7 +135,7 @@ def plant_event(kind: str, *, made_at: datetime, says_at: datetime, **said: Any)
 
 
 def without_triggers() -> None:
-    """Drop what refuses to change rows, as whoever owns the tables can, until the transaction is taken back."""
+    """Drop the triggers that protect rows, as the tables' owner can, until the transaction is rolled back."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET LOCAL session_replication_role = replica")
@@ -146,14 +146,14 @@ def without_triggers() -> None:
 
 
 class Tampering(Protocol):
-    """Ways to change what was recorded, each of which returns what verifying has to name."""
+    """A way to change records, which returns the findings that verification has to report."""
 
     @property
     def ways(self) -> Sequence[Callable[[], str]]: ...
 
 
 def unnoticed(history: Ledgered, tampering: Callable[[Random], Tampering]) -> list[tuple[int, str, str, list[str]]]:
-    """Change a history in many random ways, one after another from the same state; return those that verifying doesn't name."""
+    """Change a history in many random ways, each from the same state; return the changes that verification doesn't report."""
     missed = []
     for seed in range(_SEED, _SEED + _TRIALS):
         ways = tampering(Random(seed)).ways

@@ -1,4 +1,4 @@
-"""A Berth that people have worked with for a while, so that every page has something to show; and the pages that somebody is shown."""
+"""A Berth with rows of every kind, so that every page has contents; and the pages that somebody may see."""
 
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ def lived_in() -> None:
 
 
 def key_of(pattern: str) -> str:
-    """Return a key for the holes of a URL: of a row, where the URL names its model."""
+    """Return a key for the placeholders of a URL: that of a row, if the URL names its model."""
     _admin, _, rest = pattern.removeprefix("/").partition("/")
     app, _, rest = rest.partition("/")
     model = rest.partition("/")[0]
@@ -38,21 +38,21 @@ def key_of(pattern: str) -> str:
 
 
 class Seen(NamedTuple):
-    """A page: where it is, and the templates that it is made from, where the process watches them."""
+    """A page: its URL, and its templates if the process records them."""
 
     url: str
     templates: str
 
 
 def pages_of(client: Client) -> dict[str, Seen]:
-    """Return a page of each pattern of the admin's URLs that answers somebody with one: a linked one, else one made up."""
+    """Return a page for each URL pattern of the admin that gives this client one: a linked URL, else an invented one."""
     found: dict[str, Seen] = {}
 
     def get(url: str) -> tuple[int, str]:
         response: Any = client.get(url)
         is_html = response.status_code == 200 and response["Content-Type"].startswith("text/html")
         text = response.content.decode() if is_html else ""
-        # A piece of a page is looked at within it.
+        # A fragment is checked as a part of its page.
         if "<html" in text:
             found.setdefault(pattern_of(url.partition("?")[0]), Seen(url, _kind(response)))
         return response.status_code, text
@@ -67,7 +67,7 @@ def pages_of(client: Client) -> dict[str, Seen]:
 
 
 def _kind(response: Any) -> str:
-    """Return what tells pages from pages of another kind: the outermost template, and Berth's own."""
+    """Return the key of a page's kind: the outermost template, and Berth's own."""
     names = [template.name or "" for template in getattr(response, "templates", ())]
     ours = {name for name in names if name.startswith(("policies/", "scheduler/"))}
     return " ".join([*names[:1], *sorted(ours)])

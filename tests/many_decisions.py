@@ -1,10 +1,10 @@
-"""Decisions by the hundred thousand, made by PostgreSQL itself: for plans and benches of what is looked for among many."""
+"""Hundreds of thousands of Decisions, made by PostgreSQL itself: for query plans and benches of searches."""
 
 from datetime import datetime
 
 from django.db import connection
 
-# Of so many Pods, nodes, namespaces and so on a history tells. A Pod is asked about twice.
+# How many namespaces, nodes and so on a history has. Each Pod has two Decisions.
 NAMESPACES, NODES, RULE_SETS, REVISIONS, REASONS = 50, 1_000, 20, 200, 12
 BODY_BYTES = 1_200
 
@@ -34,7 +34,7 @@ FROM (
 
 
 def fill(first: int, last: int, *, rows: int, until: datetime, days: float, body_bytes: int = BODY_BYTES) -> None:
-    """Store Decisions number `first` to `last` of `rows` that were made in the days before `until`."""
+    """Store Decisions number `first` to `last` of `rows`, made in the days before `until`."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT string_agg(decode(md5(n::text), 'hex'), ''::bytea) FROM generate_series(1, 200) n")
         blob = cursor.fetchone()[0]
@@ -53,7 +53,7 @@ def fill(first: int, last: int, *, rows: int, until: datetime, days: float, body
 
 
 def analyze() -> None:
-    """Let the planner know what autovacuum tells it: what is in each table with rows, never in one that partitions make up."""
+    """Update the planner's statistics as autovacuum does: for each table with rows, but never for a partitioned table."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"

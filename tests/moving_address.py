@@ -1,4 +1,4 @@
-"""An address that moves: new connections lead to another server, and those that there are stay where they are."""
+"""An address that moves: new connections go to another server, and existing connections stay."""
 
 import socket
 import threading
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class MovingAddress:
-    """Passes on what comes to `port` of 127.0.0.1, for the time of a `with`, to the port in `to`."""
+    """Passes connections to `port` of 127.0.0.1 on to the port in `to`, during a `with`."""
 
     def __init__(self, to: int) -> None:
         self.to = to

@@ -1,7 +1,7 @@
-"""What kube-scheduler's own filter plugins say of a cluster's final state: `plugins placements` of deploy/localcluster.
+"""The verdict of kube-scheduler's own filter plugins on a cluster's final state: `plugins placements` of deploy/localcluster.
 
-Independent of Berth: the program reads what the API server lists, and what a watch and the events showed on the way.
-It assumes that nothing was taken away meanwhile: where Pods were deleted, a Pod that fitted when it was bound
+It is independent of Berth: the program reads the API server's lists, and a watch's records and events of the run.
+It assumes that nothing was removed meanwhile: if Pods were deleted, a Pod that fitted when it was bound
 (topology spread, Pod affinity) may not fit any more.
 """
 
@@ -23,7 +23,7 @@ from tests.stack import eventually
 Json = dict[str, Any]
 
 PODS = "/api/v1/pods"
-# What the program reads: member of the state, and where the API server has it.
+# The program's input: member of the state -> path of the API server.
 LISTS = {
     "nodes": "/api/v1/nodes",
     "pods": PODS,
@@ -45,11 +45,11 @@ _AGAIN_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Findings:
-    """What the program says of a state. Lists are empty when all is well."""
+    """The program's findings about a state. Lists are empty if all is well."""
 
-    # Pods of the schedulers that are checked, on nodes.
+    # How many Pods of the checked schedulers are on nodes.
     placed: int
-    # Those that wait: without gates, not being deleted.
+    # How many of their Pods wait: without gates, not being deleted.
     waiting: int
     # `{"pod", "node", "plugins": {plugin: {"code", "reasons"}}}`; no plugin: there is no such node.
     misplaced: list[Json] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Findings:
 
     @property
     def faults(self) -> dict[str, list[Any]]:
-        """What isn't as it has to be, by kind; empty when all is well."""
+        """The faults by kind; empty if all is well."""
         kinds = {"misplaced": self.misplaced, "bound twice": self.bound_twice, "left": self.left, "lost": self.lost}
         return {kind: found for kind, found in kinds.items() if found}
 
@@ -71,8 +71,8 @@ def check(program: Path, state: Json) -> Findings:
     """Let the program check a state.
 
     Args:
-        program: what `tests.differential.plugins.build` gives.
-        state: lists of Kubernetes objects by the names in LISTS, and where wanted `schedulerNames` (all if empty),
+        program: the result of `tests.differential.plugins.build`.
+        state: lists of Kubernetes objects by the names in LISTS, and optionally `schedulerNames` (all if empty),
             `created` (UIDs that have to be there), `seen` (`{"uid", "node"}`), `events` (events.k8s.io/v1).
 
     Raises:
@@ -107,7 +107,7 @@ def read_state(
 
 
 class History(threading.Thread):
-    """Watches all Pods and notes every node that each was on, across cuts of the watch and restarts of the API server."""
+    """Watches all Pods and records all nodes of each, across breaks of the watch and restarts of the API server."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(name="history", daemon=True)
@@ -159,7 +159,7 @@ class History(threading.Thread):
             self._nodes.setdefault(uid, {}).setdefault(node, now)
 
     def seen(self) -> list[Json]:
-        """Return all that was seen, as the program reads it."""
+        """Return all records, in the program's format."""
         return [{"uid": uid, "node": node} for uid, nodes in list(self._nodes.items()) for node in list(nodes)]
 
     def bound_at(self) -> dict[str, float]:
@@ -174,7 +174,7 @@ class History(threading.Thread):
 def settled(
     program: Path, client: Client, history: History, names: list[str], created: list[str], *, seconds: float
 ) -> Findings:
-    """Wait until no Pod of these schedulers waits that would fit: nothing more is to happen then."""
+    """Wait until none of these schedulers' waiting Pods would fit, so that nothing more will happen."""
 
     def look() -> Findings | None:
         state = read_state(client, scheduler_names=names, created=created, history=history)

@@ -1,10 +1,10 @@
-"""What a database's plan says: which indexes it goes by."""
+"""The indexes that a database's query plan uses."""
 
 from django.db import connection
 
 
 def indexes_of(name: str) -> set[str]:
-    """Return the names that an index has in plans: on PostgreSQL that of each partition too."""
+    """Return the names of an index in plans: on PostgreSQL also that of each partition."""
     if connection.vendor != "postgresql":
         return {name}
     with connection.cursor() as cursor:

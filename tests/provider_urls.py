@@ -1,4 +1,4 @@
-"""URLs of the provider of `tests.provider`, and what it says of people."""
+"""URLs of the provider of `tests.provider`, and its claims about people."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from tests.provider import GROUPS
 
 
 class Validator(OAuth2Validator):
-    """Says of everybody who they are and which groups they are in."""
+    """Adds everybody's name and groups to the claims."""
 
     oidc_claim_scope = None
 
     def get_additional_claims(self, request: Any) -> dict[str, Any]:
-        """The claims of the person who signed in."""
+        """Return the claims of the person who signed in."""
         name = request.user.username
         return {"preferred_username": name, "email": request.user.email, "groups": GROUPS[name]}
 

@@ -1,7 +1,7 @@
-"""A proxy before an API server that does what networks do: cuts watches, delays them, eats answers.
+"""A proxy in front of an API server that fails as networks do: it breaks watches, delays them, and drops answers.
 
-Clients reach it over plain HTTP on loopback, so that it sees what is asked; it speaks TLS to the API server and hands on
-their credentials.
+Clients use plain HTTP on loopback, so that it can read requests; it uses TLS to the API server and passes on
+the clients' credentials.
 """
 
 import base64
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import yaml
 
 _DROPPED = {"connection", "transfer-encoding", "content-length", "keep-alive"}
-# How long an eaten answer is kept from a client that waits: longer than it waits.
+# How long a client gets no answer if it is dropped: longer than the client waits.
 _SILENCE_SECONDS = 6.0
 
 _GONE = {
@@ -39,11 +39,11 @@ _GONE = {
 
 
 class Proxy:
-    """Stands before the API server that a kubeconfig names; `kubeconfig` is the one for its clients.
+    """A proxy in front of a kubeconfig's API server; `kubeconfig` is the one for its clients.
 
-    `watch_delay_seconds`: how late all that watches show arrives.
-    `binds_to_eat`: how many bindings are still done without the one who asked being told.
-    `binds`: how often a binding was asked for, by its path.
+    `watch_delay_seconds`: the delay of all events of watches.
+    `binds_to_eat`: how many more bindings are made but their answers dropped.
+    `binds`: how often a binding was requested, by its path.
     """
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
@@ -76,7 +76,7 @@ class Proxy:
         self._server.server_close()
 
     def end_watches(self, *, expired: bool = False) -> int:
-        """Break the watches that are open in the middle of an answer, or tell them 410; returns how many."""
+        """Break the open watches in the middle of an answer, or send them 410; returns how many."""
         with self._lock:
             watches = list(self._watches)
         for watch in watches:
@@ -92,7 +92,7 @@ class Proxy:
             self._watches.discard(watch)
 
     def eats(self, method: str, path: str) -> bool:
-        """Whether the answer to a request is to be kept back; counts bindings."""
+        """Return whether to drop the answer to a request; counts bindings."""
         if method != "POST" or not path.endswith("/binding"):
             return False
         with self._lock:
@@ -111,7 +111,7 @@ def _authority(entry: dict[str, Any]) -> str:
 
 
 class Watch:
-    """The lines of one watch, each kept until it may arrive."""
+    """The lines of one watch, each held until it is due."""
 
     def __init__(self, answer: http.client.HTTPResponse, proxy: Proxy) -> None:
         self._answer = answer
@@ -126,7 +126,7 @@ class Watch:
         self._lines.put((0.0, None))
 
     def read(self) -> None:
-        """Read the API server's answer to its end; in a thread of its own."""
+        """Read the API server's answer to its end; runs in a thread of its own."""
         try:
             for line in iter(self._answer.readline, b""):
                 self._lines.put((time.monotonic() + self._proxy.watch_delay_seconds, line))
@@ -135,7 +135,7 @@ class Watch:
         self._lines.put((0.0, None))
 
     def hand_on(self, write: Any) -> bool:
-        """Write the lines as they become due. False when the answer is to break off, True when it ends."""
+        """Write the lines when they are due; returns False if the answer has to break off, True at its end."""
         while True:
             at, line = self._lines.get()
             self._ended.wait(max(at - time.monotonic(), 0))
@@ -149,7 +149,7 @@ class Watch:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection of a client; it has a connection of its own to the API server."""
+    """One connection of a client, with its own connection to the API server."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

@@ -1,4 +1,4 @@
-"""Commands of README and other documents, for tests that run them: what is typed, and what it says that they print."""
+"""The commands in README and other documents, with their documented output, for tests that run them."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def consoles(document: Path = README) -> list[list[Command]]:
 
 
 def write_files(folder: Path) -> None:
-    """Write the files that README tells its reader to write, and lay the checkout's own beside them."""
+    """Write the files that README tells its reader to write, and link the checkout's files beside them."""
     (rules,) = blocks("yaml")
     (folder / "web-on-web.yaml").write_text(rules)
     (cases,) = (each.output for commands in consoles() for each in commands if each.text == "cat cases.jsonl")
@@ -49,13 +49,13 @@ def write_files(folder: Path) -> None:
 
 
 def link_checkout(folder: Path) -> None:
-    """Lay what commands of documents use of the checkout into a folder."""
+    """Link the checkout's files that the documents' commands use into a folder."""
     for name in (".venv", "manage.py", "deploy", "examples"):
         (folder / name).symlink_to(ROOT / name)
 
 
 def run(text: str, folder: Path, environment: dict[str, str]) -> str:
-    """Type a command in a folder; what it prints."""
+    """Run a command in a folder; returns its output."""
     done = subprocess.run(
         ["bash", "-c", text],
         cwd=folder,
@@ -69,6 +69,6 @@ def run(text: str, folder: Path, environment: dict[str, str]) -> str:
 
 
 def steady(output: str) -> str:
-    """Return an output without what differs from run to run: ages, and how wide a column is."""
+    """Return an output without the parts that differ between runs: ages, and widths of columns."""
     lines = [" ".join(_AGE.sub("0s", line).split()) for line in output.strip().splitlines()]
     return "\n".join(lines)

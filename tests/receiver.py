@@ -1,8 +1,8 @@
-"""A receiver of webhooks in a process of its own, which does what receivers do: takes, fails, hangs, redirects to a private address.
+"""A receiver of webhooks in another process, which does what receivers do: accept, fail, hang, redirect to a private address.
 
-`python -m tests.receiver FOLDER SECRET [CERTIFICATE]` listens on 127.0.0.1, and on 127.0.0.2 where nothing may arrive. It writes its ports into
-FOLDER/ports, and a line of JSON for each request into FOLDER/taken or FOLDER/forbidden. What it does next stands in FOLDER/mode. With a
-certificate (PEM, its key along) it speaks TLS.
+`python -m tests.receiver FOLDER SECRET [CERTIFICATE]` listens on 127.0.0.1, and on 127.0.0.2, where nothing may arrive. It writes its ports
+into FOLDER/ports, and a line of JSON for each request into FOLDER/taken or FOLDER/forbidden. FOLDER/mode has its next act. With a
+certificate (PEM, with its key) it uses TLS.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _HANGS = 30.0
 
 
 def is_genuine(header: str, body: bytes, secret: str) -> bool:
-    """What docs/howto/webhooks.md tells receivers to do, but for the age of the moment."""
+    """Return whether a signature is valid, as in docs/howto/webhooks.md, without the check of the time's age."""
     fields = dict(part.split("=", 1) for part in header.split(","))
     expected = hmac.new(secret.encode(), fields["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
     return hmac.compare_digest(expected, fields["v1"])
@@ -89,7 +89,7 @@ def main() -> None:
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate[0])
-        # The handshake is each connection's own, so that a client that refuses it holds up nobody.
+        # Each connection does its own handshake, so that a client that refuses it doesn't block others.
         allowed.socket = context.wrap_socket(allowed.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=forbidden.serve_forever, daemon=True).start()
     ready = folder / "ports.new"

@@ -1,4 +1,4 @@
-"""What tests of the history share: a stream in memory, and a history that needs neither Redis nor threads."""
+"""Shared code of the history's tests: a stream in memory, and a history that needs neither Redis nor threads."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ PLENTY = 1 << 30
 
 
 def outcome_of(name: str, node: str, at: datetime, **more: Any) -> Outcome:
-    """That a Pod was bound there, or as `more` says."""
+    """Return the outcome that a Pod was bound to a node, with other fields from `more`."""
     return Outcome(pod_uid=f"uid-{name}", pod_namespace="default", pod_name=name, node_name=node, at=at, **more)
 
 
 class Prepared(Entry, kw_only=True):
-    """An entry whose body and best nodes the test may make up."""
+    """An entry with a body and best nodes that the test chooses."""
 
     body: bytes | None = None
     best_nodes: Best | None = None
@@ -40,7 +40,7 @@ class Prepared(Entry, kw_only=True):
 
 
 class MemoryStream:
-    """Stands in for Redis: keeps what is appended, is away when told so, and can lose what it has."""
+    """Replaces Redis: keeps appended entries, can be unavailable, and can lose its entries."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[bytes, Shipment | dict[bytes, bytes]] = OrderedDict()
@@ -99,14 +99,14 @@ class MemoryStream:
         return self.policy
 
     def wipe(self) -> None:
-        """Lose everything, as FLUSHALL does."""
+        """Lose all entries, as with FLUSHALL."""
         self.entries.clear()
         self.shipped.clear()
         self.wanted.clear()
 
 
 class History:
-    """A recorder whose spool is shipped and ingested when `settle` says so. The component tests' conftest closes it after its test."""
+    """A recorder whose spool is shipped and ingested by `settle`. The component tests' conftest closes it after its test."""
 
     opened: ClassVar[list["History"]] = []
 
@@ -127,13 +127,13 @@ class History:
         return self.recorder.shipper
 
     def ship(self) -> None:
-        """Ship all there is."""
+        """Ship the whole spool."""
         self.recorder._journal.join(60)
         while self.shipper.step():
             pass
 
     def settle(self) -> None:
-        """Wait until all that was recorded is in the database."""
+        """Store all recorded entries in the database."""
         self.ship()
         while self.stream.entries:
             ingest(self.stream)
@@ -141,14 +141,14 @@ class History:
             self.ship()
 
     def die(self) -> None:
-        """End as a killed process does: nothing is written any more, and its lock is free."""
+        """End like a killed process: nothing more is written, and its lock is free."""
         lock = self.spool._file_lock
         assert lock is not None
         lock.close()
 
 
 def row_of(entry: Entry, *, process: str = "p", sequence: int = 1, **fields: Any) -> Decision:
-    """Store an entry as the ingest does, without a Snapshot."""
+    """Store an entry as the ingest does, without a Snapshot; returns its row."""
     encoded = entry.encode()
     encoded.head.sequence = sequence
     if encoded.names is not None:

@@ -1,7 +1,7 @@
-"""The extender's own application, with a view of the tests behind it that offers shadows. For `Extender(application=…)`.
+"""The extender's own application, with a test view that submits shadows. For `Extender(application=…)`.
 
-A shadow ends when the file `release` is in the state folder; `begun` says that one is being decided on. The path `/filter` answers
-with as many bytes, and offers as many shadows, as the call's headers say.
+A shadow ends when the file `release` is in the state folder; the file `begun` means that one is being decided. The headers of a call
+to `/filter` set the number of bytes in the answer and the number of shadows.
 """
 
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpResponse
 
-from scheduler.extender import wsgi  # loads the apps, which the others need
+from scheduler.extender import wsgi  # loads the apps, which the other imports need
 
 # isort: split
 from policies.engine.objects.pod import Pod

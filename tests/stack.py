@@ -1,4 +1,4 @@
-"""The whole of Berth beside a real control plane, for tests: `controlplane.up` with its own ports, folder and database."""
+"""All of Berth with a real control plane, for tests: `controlplane.up` with its own ports, folder and database."""
 
 import json
 import os
@@ -24,9 +24,9 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-# `make cluster` has built the cluster's programs. Three times that is below pytest's own limit, which names no cause.
+# `make cluster` has built the cluster's programs. Three times this is below pytest's own limit, which reports no cause.
 READY_SECONDS = 150.0
-# Limits are meant for a machine that does nothing else. One that runs three lanes of tests has two processors for them.
+# Time limits are for an idle machine; but three lanes of tests share two processors.
 PATIENCE = 3
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def eventually(
     what: str = "",
     until: Callable[[T], bool] = bool,
 ) -> T:
-    """Call `read` until `until` holds of what it returns, for `PATIENCE` times `seconds` at most; returns that."""
+    """Call `read` until its result satisfies `until`, at most for `PATIENCE` times `seconds`; returns the result."""
     limit = seconds * PATIENCE
     deadline = time.monotonic() + limit
     while True:
@@ -82,7 +82,7 @@ def _new_database(server: str, template: str) -> str:
 
 
 class Stack:
-    """A running Berth and its cluster, for the time of a `with`."""
+    """A running Berth and its cluster, during a `with`."""
 
     def __init__(
         self,
@@ -96,10 +96,10 @@ class Stack:
         checkout: Path = BASE_DIR,
         **extender: Any,
     ) -> None:
-        """Prepare it. One that isn't `bare` has the operator, the examples and the Deployments of `make up`.
+        """Prepare it. Unless `bare`, it has the operator, the examples and the Deployments of `make up`.
 
-        `others` are extenders before Berth's, `environment` is put into that of Berth's processes, `extender` replaces
-        members of Berth's entry in kube-scheduler's configuration, `checkout` is where Berth's code is.
+        `others` are extenders before Berth's, `environment` is added to that of Berth's processes, `extender` replaces
+        members of Berth's entry in kube-scheduler's configuration, `checkout` is the folder of Berth's code.
         """
         self.folder, self._bare, self._checkout = folder, bare, checkout
         self.state = folder / "state"
@@ -135,9 +135,9 @@ class Stack:
         self._scheduler_config.write_text(yaml.safe_dump(document))
 
     def _make_database(self) -> str:
-        """Make a database on the PostgreSQL that the tests run beside; empty without one: SQLite then.
+        """Make a database on the tests' PostgreSQL server; returns its URL, empty without a server, for SQLite.
 
-        It is migrated already, except for a former checkout: migrating anew takes each start 3 s of a processor.
+        It is migrated already, except for an older checkout: migrations take 3 s of a processor at each start.
         """
         server = os.environ.get("BERTH_DATABASE_URL", "")
         if not server.startswith("postgres"):
@@ -182,7 +182,7 @@ class Stack:
         )
 
     def _state_of_parts(self) -> str:
-        """Return what a start that takes too long needs to be understood: who is up, and the end of each log."""
+        """Return the diagnosis of a slow start: the running processes, and the end of each log."""
         up = f"admin {self.is_up(self.admin_url)}, extender {self.is_up(self.probes_url)}, {self.cluster_status()}"
         logs = (self.folder / "up.log", *sorted(self.state.glob("logs/*.log")))
         return "\n".join([up, *(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in logs)])
@@ -208,9 +208,9 @@ class Stack:
         self._log.close()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
-        """Send a signal to a process of Berth's and to its children, as a crash of the machine's would; it comes back.
+        """Send a signal to a process of Berth and to its children, as in a crash; it is restarted.
 
-        One that isn't there this moment is waited for: Redis, killed before it, may have taken it along.
+        A process that isn't running at this moment is waited for: an earlier kill of Redis may have ended it.
         """
         return eventually(lambda: self._signalled(name, number), what=f"{name} is there")
 
@@ -224,14 +224,14 @@ class Stack:
         return pid
 
     def pid(self, name: str) -> int:
-        """Return a process's id; 0 while it isn't there, or its file is just being written."""
+        """Return a process's id; 0 while it isn't running, or its file is being written."""
         try:
             return int((self.state / "pids" / name).read_text() or 0)
         except FileNotFoundError:
             return 0
 
     def kill_component(self, name: str) -> None:
-        """Kill -9 a component of the cluster; it comes back."""
+        """Kill -9 a component of the cluster; it is restarted."""
         os.kill(int(self.cluster_status()["components"][name]["pid"]), signal.SIGKILL)
 
     def settings_of_another(self, folder: Path) -> dict[str, str]:
@@ -241,16 +241,16 @@ class Stack:
         return {**settings, "BERTH_STATE_DIR": str(folder)}
 
     def _settings(self) -> dict[str, str]:
-        """Return what `controlplane.up` wrote for second shells."""
+        """Return the settings that `controlplane.up` wrote for other shells."""
         return dict(line.split("=", 1) for line in (self.state / "env").read_text().splitlines())
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a second shell."""
+        """The environment of another shell."""
         return {**self._environment, "BERTH_STATE_DIR": str(self.state)}
 
     def manage(self, *arguments: str, code: int = 0) -> str:
-        """Run a command as in a second shell."""
+        """Run a `manage.py` command as in another shell; returns its output."""
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=self._checkout,
@@ -263,7 +263,7 @@ class Stack:
         return done.stdout + done.stderr
 
     def publish(self, *documents: dict[str, Any] | Path) -> None:
-        """Apply and publish documents, and wait until the extender serves them. The same ones again cost nothing."""
+        """Apply and publish documents, and wait until the extender serves them; unchanged documents take no time."""
         if self._published == documents:
             return
         self._published = documents
@@ -291,7 +291,7 @@ class Stack:
         return settings | {"BERTH_STATE_DIR": str(folder / "state"), "BERTH_ROLE": "extender"}
 
     def wait_until_served(self) -> float:
-        """Wait until the extender, and a binder that is up, serve the newest Revision; return the seconds that took."""
+        """Wait until the extender, and a running binder, serve the newest Revision; returns the seconds."""
         started = time.monotonic()
         wanted = self.newest_revision()
         eventually(lambda: self.metric("berth_revision") >= wanted, seconds=10, every=0.02, what=f"Revision {wanted}")
@@ -306,7 +306,7 @@ class Stack:
         return self._metric_at(self.probes_url, name)
 
     def binder_metric(self, name: str) -> float:
-        """Return the sum of the binder's metric; -1 while it doesn't answer, or where there is none."""
+        """Return the sum of the binder's metric; -1 while it doesn't answer, or without a binder."""
         binder = self._settings().get("BERTH_BINDER_BIND", "")
         return self._metric_at(f"http://{binder}", name) if binder else -1.0
 
@@ -324,7 +324,7 @@ class Stack:
         return self._environment.get("BERTH_DATABASE_URL", "")
 
     def sql(self, query: str) -> list[tuple[Any, ...]]:
-        """Read from Berth's database, whichever it is."""
+        """Run a query on Berth's database, PostgreSQL or SQLite."""
         if database := self._environment.get("BERTH_DATABASE_URL"):
             with psycopg.connect(database) as connection:
                 return list(connection.execute(query).fetchall())
@@ -381,7 +381,7 @@ class Stack:
         return eventually(lambda: self.node_of(name), seconds=seconds, what=f"{name} on a node")
 
     def scheduled_message(self, name: str) -> str:
-        """What the condition PodScheduled says; empty while there is none."""
+        """Return the message of the condition PodScheduled; empty while there is none."""
         conditions = self.pods()[name]["status"].get("conditions") or []
         return next((str(found.get("message", "")) for found in conditions if found["type"] == "PodScheduled"), "")
 

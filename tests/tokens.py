@@ -1,4 +1,4 @@
-"""Tokens for tests: secrets of accounts, as `Authorization` has them."""
+"""Tokens for tests: accounts' secrets, for the header `Authorization`."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""KubeSchedulerConfigurations as Kubernetes' documentation has them, the plugins of its own put in for those that it makes up.
+"""KubeSchedulerConfigurations from Kubernetes' documentation, with real plugins in place of its invented ones.
 
 Source: kubernetes.io, Scheduler Configuration, Resource Bin Packing, Pod Topology Spread Constraints (cluster-level defaults) and
-Assigning Pods to Nodes (node affinity per scheduling profile), v1.36. What each is to be: plugins in their order, scores with weights.
+Assigning Pods to Nodes (node affinity per scheduling profile), v1.36. The expected results: plugins in order, scores with weights.
 """
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

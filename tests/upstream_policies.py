@@ -1,4 +1,4 @@
-"""The scheduler Policies that Kubernetes published as examples, indented with tabs as they are there.
+"""The scheduler Policies that Kubernetes published as examples, with their original tabs.
 
 kubernetes/kubernetes v1.15, examples/scheduler-policy-config.json and examples/scheduler-policy-config-with-extender.json
 (Apache-2.0), the whitespace included.

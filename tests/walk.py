@@ -1,4 +1,4 @@
-"""A walk over pages as somebody sees them: their links, their forms, their buttons."""
+"""A crawler of pages as a given user sees them: their links, their forms, their buttons."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from tests.security.crawl import Place, places
 
-# Links that only leave a page's own state in its URL (order, page, day): one of each kind is followed.
+# How many links of a kind are followed; they may differ only in a page's state in the URL (order, page, day).
 _MOST_OF_A_KIND = 2
 
 
@@ -18,13 +18,13 @@ class Button(NamedTuple):
 
     method: str
     action: str
-    # What a browser would send, untouched.
+    # The data that a browser would send without any input.
     data: tuple[tuple[str, str], ...]
     text: str
 
 
 class Shown(NamedTuple):
-    """What a page has to follow and to press."""
+    """A page's links and buttons."""
 
     links: tuple[str, ...]
     buttons: tuple[Button, ...]
@@ -104,7 +104,7 @@ class _Reader(HTMLParser):
 
 
 def read(url: str, page: str) -> Shown:
-    """Return what a page at a URL has to follow and to press."""
+    """Return the links and buttons of a page at a URL."""
     reader = _Reader(url)
     reader.feed(page)
     return Shown(tuple(dict.fromkeys(reader.links)), tuple(dict.fromkeys(_buttons(reader.forms))))
@@ -124,7 +124,7 @@ _PATTERNS: list[tuple[Place, re.Pattern[str]]] = []
 
 
 def pattern_of(path: str) -> str:
-    """Return the URLconf's pattern of a path, with * for its keys; the most exact of several."""
+    """Return the URLconf's pattern of a path, with * for its keys; of several, the most specific."""
     if not _PATTERNS:
         found = [(place, re.compile("[^/]+".join(map(re.escape, place.parts)))) for place in places()]
         _PATTERNS.extend(sorted(found, key=lambda pair: (len(pair[0].parts), -len("".join(pair[0].parts)))))
@@ -132,7 +132,7 @@ def pattern_of(path: str) -> str:
 
 
 def kind_of(url: str) -> tuple[str, tuple[str, ...]]:
-    """Return what a URL is one of: its pattern, and the names in its query."""
+    """Return the kind of a URL: its pattern, and the names in its query."""
     parts = urlsplit(url)
     return pattern_of(parts.path), tuple(sorted({name for name, _ in parse_qsl(parts.query)}))
 
@@ -143,9 +143,9 @@ def walk(
     most: int = _MOST_OF_A_KIND,
     kind: Callable[[str], object] = lambda url: pattern_of(urlsplit(url).path),
 ) -> Iterator[tuple[str, int, str]]:
-    """Iterate over the pages that links lead to from the first ones: URL, status, text; at most so many of each kind.
+    """Yield URL, status and text of the pages reached by links from the first ones, with a limit for each kind.
 
-    `get` answers a path with its status and its text; it follows redirections.
+    `get` returns status and text of a path; it follows redirects.
     """
     waiting, seen = list(starts), set(starts)
     counts = Counter(map(kind, starts))

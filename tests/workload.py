@@ -1,8 +1,8 @@
-"""Nodes and Pods of mixed shapes, for runs that are judged afterwards: the same ones for the same seed.
+"""Nodes and Pods of mixed shapes, for runs that are checked afterwards. They are the same for the same seed.
 
-Pods come in apps. Those of one app have the same constraints, and select no Pods of another one: so what was allowed
-when a Pod was bound is allowed in the final state too, as long as nothing is taken away. Some Pods fit nowhere, and
-some pools are too small for all that want to use them.
+Pods belong to apps. Those of one app have the same constraints, and select no Pods of another app: so a placement that
+was allowed when a Pod was bound is allowed in the final state, too, if nothing is removed. Some Pods fit nowhere, and
+some pools are too small for all Pods that could use them.
 """
 
 import time
@@ -29,7 +29,7 @@ _AGAIN_SECONDS = 0.05
 
 
 def make_nodes(count: int, *, seed: int = 1) -> list[Json]:
-    """Make nodes of five pools in three zones: some tainted, some with devices, some that take no Pods."""
+    """Make nodes of five pools in three zones: some with taints, some with devices, some unschedulable."""
     random = Random(f"nodes/{seed}")
     return [_node(random, number) for number in range(count)]
 
@@ -58,7 +58,7 @@ def _node(random: Random, number: int) -> Json:
 
 
 def make_pods(count: int, *, scheduler_name: str, seed: int | str = 1, app_size: int = APP_SIZE) -> list[Json]:
-    """Make Pods in apps, mixed as they would come from several Deployments at once."""
+    """Make Pods of several apps, mixed as if several Deployments created them at once."""
     random = Random(f"pods/{seed}")
     pods: list[Json] = []
     while len(pods) < count:
@@ -92,7 +92,7 @@ def _pod(random: Random, name: str, app: str, scheduler_name: str, spec: Json) -
 
 
 def _common(random: Random) -> Json:
-    """Requests, and which pools are tolerated."""
+    """Return requests, and tolerations for pools."""
     requests = {"cpu": random.choice(["50m", "200m", "500m", "1"]), "memory": random.choice(["64Mi", "256Mi", "1Gi"])}
     spec: Json = {"containers": [_container(requests)]}
     if random.random() < 0.2:
@@ -205,7 +205,7 @@ def make_priority_classes() -> list[Json]:
 
 
 def create_priority_classes(client: Client) -> None:
-    """Create the classes that the Pods name, unless they are there."""
+    """Create the classes that the Pods name, unless they exist."""
     for document in make_priority_classes():
         try:
             client.post(path="/apis/scheduling.k8s.io/v1/priorityclasses", body=msgspec.json.encode(document))
@@ -214,9 +214,9 @@ def create_priority_classes(client: Client) -> None:
 
 
 def create_pods(client: Client, pods: Sequence[Json], *, still: Callable[[], bool] = lambda: True) -> list[str]:
-    """Create Pods in the namespace default, several at once; returns their UIDs in the same order.
+    """Create Pods in the namespace default, several concurrently; returns their UIDs in the same order.
 
-    What the API server doesn't confirm is sent again while `still` says so: it may be killed meanwhile.
+    Requests that the API server doesn't confirm are repeated while `still` returns true: it may be killed meanwhile.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda pod: _create(client, pod, still), pods))
@@ -238,7 +238,7 @@ def _create(client: Client, pod: Json, still: Callable[[], bool]) -> str:
 
 
 def delete_pods(client: Client) -> None:
-    """Delete all Pods of the namespace default at once; an API server that is away or too slow is asked again."""
+    """Delete all Pods of the namespace default at once; retries if the API server is unavailable or too slow."""
     body = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}'
     while True:
         try:
