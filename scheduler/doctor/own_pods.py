@@ -57,7 +57,8 @@ def _part(
 ) -> Part:  # fmt: skip
     by_file, ignorable = _by_file(linted)
     # A Pod's scheduler may have another file than the known one: a Decision about the Pod proves that Berth was asked.
-    answered = set(Decision.objects.filter(pod_uid__in=[pod.uid for pod in pods]).values_list("pod_uid", flat=True))
+    about = Decision.objects.filter(pod_uid__in=[pod.uid for pod in pods])
+    answered = set(about.order_by().values_list("pod_uid", flat=True).distinct())  # one that waits has thousands
     own = [pod for pod in pods if pod.spec.scheduler_name in settings.BERTH.scheduler_names]
     asked = [
         pod for pod in pods if pod not in own and (pod.spec.scheduler_name in by_file or pod.uid in answered)

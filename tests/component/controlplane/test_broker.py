@@ -19,7 +19,7 @@ from kombu import Connection
 
 from controlplane import redis_transport
 from tests.certificates import Files
-from tests.component.decisions.real_history import Server
+from tests.component.decisions.real_history import serving
 
 ROOT = Path(__file__).parents[3]
 ASKS = """
@@ -70,14 +70,6 @@ def files(tmp_path: Path) -> Files:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(tmp_path)
-    running.start()
-    yield running
-    running.kill()
-
-
-@pytest.fixture
 def stranger(files: Files) -> Iterator[Stranger]:
     made = Stranger(files)
     yield made
@@ -123,10 +115,14 @@ def test_a_password_may_hold_what_celery_separates_urls_by(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "wrong", [b"garbage", b"[]", b"null", b"7", b'{"body": "x", "properties": {"body_encoding": "base64"}}']
 )
-def test_what_is_no_message_ends_no_worker_and_holds_up_none(server: Server, wrong: bytes) -> None:
+def test_what_is_no_message_ends_no_worker_and_holds_up_none(tmp_path: Path, wrong: bytes) -> None:
     redis_transport.use()
     came: list[object] = []
-    with Connection(server.url) as connection, connection.SimpleQueue("ops") as queue:
+    with (
+        serving(tmp_path) as server,
+        Connection(server.url) as connection,
+        connection.SimpleQueue("ops") as queue,
+    ):
         queue.put("before")
         with redis.Redis.from_url(server.url) as client:
             client.lpush("ops", wrong)

@@ -6,15 +6,13 @@ from pathlib import Path
 import pytest
 
 from scheduler.decisions.stream import DecisionStream
-from tests.component.decisions.real_history import RealHistory, Server
+from tests.component.decisions.real_history import RealHistory, Server, serving
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(tmp_path)
-    running.start()
-    yield running
-    running.kill()
+    with serving(tmp_path) as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """What tests of the way into the database share: a history by a real Redis, and what they record."""
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,17 @@ class Server:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """Run a Redis whose files are in a folder."""
+    running = Server(folder)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.kill()
 
 
 class RealHistory(History):
