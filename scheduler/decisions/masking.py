@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from policies.engine.decision import CompiledRuleSet
+from policies.engine.objects.metadata import AnnotatedMetadata
 from policies.engine.objects.node import Path, spelled
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.vetoes import Veto, sentence_of
@@ -94,13 +95,17 @@ class Masks:
             return json
         return {**json, "metadata": metadata, "spec": spec}
 
+    def change(self, metadata: AnnotatedMetadata | _Named) -> bool:
+        """Return whether a label or an annotation of an object is masked."""
+        return any(name in self._annotations for name in metadata.annotations or ()) or any(
+            name in self._labels for name in metadata.labels or ()
+        )
+
     def text(self, text: bytes, found: Found) -> bytes:
         """Return the masked text of a Kubernetes object's JSON; the same bytes if nothing is masked."""
         if not self._annotations and not self._labels:
             return text
-        named = _decode_names(text).metadata
-        is_masked = any(name in self._annotations for name in named.annotations or ())
-        if not is_masked and not any(name in self._labels for name in named.labels or ()):
+        if not self.change(_decode_names(text).metadata):
             return text
         return msgspec.json.encode(self.json(msgspec.json.decode(text), found))
 

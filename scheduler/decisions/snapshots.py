@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from policies.engine.objects.cluster_kinds import TYPES, ClusterObject
 from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.heartbeat import Piece
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.requests import Counted, counted
@@ -29,10 +30,6 @@ _GAP_BYTES = 16
 _RESYNC_BYTES = 32
 # A node of which more than one byte in this many differs is written whole.
 _MOST_SHARE = 4
-
-
-# Of a patch: the place, the number of bytes to remove, and the bytes to insert.
-Piece = tuple[int, int, bytes]
 
 
 class StoredPod(msgspec.Struct, omit_defaults=True):
@@ -184,6 +181,9 @@ def _text_change(old: Node | None, new: Node, masks: Masks, found: Found) -> tup
     """Return the JSON, or a patch: most changes are a heartbeat, a few bytes of thousands."""
     if old is new:
         return NOTHING, []
+    # Heartbeats change no member that can be masked. A text in which something is masked has its members in other places.
+    if old is not None and not masks.change(new.metadata) and (patch := new.heartbeat_since(old)) is not None:
+        return NOTHING, patch
     text = masks.text(new.text, found)
     patch = patch_between(masks.text(old.text, found), text) if old else None
     return (msgspec.Raw(text), []) if patch is None else (NOTHING, patch)

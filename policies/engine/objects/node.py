@@ -16,7 +16,7 @@ import msgspec
 from msgspec import structs
 
 from policies.engine.errors import ObjectError, QuantityError
-from policies.engine.objects.heartbeat import MEMBERS, Heartbeat
+from policies.engine.objects.heartbeat import MEMBERS, Heartbeat, Piece
 from policies.engine.objects.metadata import AnnotatedMetadata, Int64, convert_object, decode_object
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
@@ -229,6 +229,16 @@ class Node:
         if len(old) != len(text):
             del node.__dict__["_heartbeat"]  # positions after the version have moved
         return node
+
+    def heartbeat_since(self, before: "Node") -> list[Piece] | None:
+        """Return the pieces of text that differ from another version of this Node, in order.
+
+        None unless it is known, without comparing the texts, that only heartbeats lie between.
+        """
+        # Shared by `after_heartbeat` alone, and only where the texts have the same length.
+        heartbeat: Heartbeat | None = self.__dict__.get("_heartbeat")
+        is_shared = heartbeat is before.__dict__.get("_heartbeat")
+        return list(heartbeat.pieces_between(before.text, self.text)) if heartbeat and is_shared else None
 
     def sharing(self, other: "Node") -> "Node":
         """Return this Node, sharing the decoded fields of another one where they are equal."""

@@ -1,6 +1,7 @@
 """Snapshots as documents: of a node that gave a sign of life a few bytes are written, and the node read again is the same."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from scheduler.decisions.masking import Masks
 from scheduler.decisions.snapshots import (
     Rebuilt,
     change_between,
@@ -97,6 +99,40 @@ class TestOfANodeThatChanged:
         again = with_text(first, text_of("n1"))
         assert texts_in(rebuilt(first, again)[1]) == texts_in(first)
         assert len(encode_change(change_between(first, again, ["n1"]))) < 50
+
+    @given(
+        beats=st.lists(st.tuples(st.datetimes(), st.integers(1, 10**6)), min_size=2, max_size=6), skipped=st.booleans()
+    )
+    def test_heartbeats_are_written_without_reading_the_rest(
+        self, beats: list[tuple[datetime, int]], *, skipped: bool
+    ) -> None:
+        texts = [text_of("n1", f"{at:%Y-%m-%dT%H:%M:%SZ}", f"{version}") for at, version in beats]
+        snapshots = [snapshot_of(texts[0])]
+        for text in texts[1:]:
+            info = snapshots[-1].nodes["n1"]
+            node = info.node.after_heartbeat(text) or Node.from_text(text)
+            snapshots.append(snapshots[-1].changed({"n1": info.with_node(node)}))
+        if skipped:
+            del snapshots[1:-1]
+        assert [texts_in(found) for found in rebuilt(*snapshots)] == list(map(texts_in, snapshots))
+
+    def test_a_heartbeat_of_a_masked_node_is_written_masked(self) -> None:
+        texts = [
+            text_of("n1", f"2026-01-01T00:0{minute}:00Z", f"{1000 + minute}", team="secret") for minute in range(3)
+        ]
+        first = snapshot_of(texts[0])
+        second, third = (
+            first.changed({"n1": first.nodes["n1"].with_node(node)})
+            for text in texts[1:]
+            if (node := first.nodes["n1"].node.after_heartbeat(text)) is not None
+        )
+        masks = Masks(labels=["team"])
+        reading = Rebuilt(list(whole(first, 1 << 20, masks=masks)))
+        for before, after in ((first, second), (second, third)):
+            reading.apply(decode_change(encode_change(change_between(before, after, ["n1"], masks))))
+            expected = masks.text(after.nodes["n1"].node.text, set())
+            assert texts_in(reading.snapshot) == {"n1": expected}
+            assert b"secret" not in expected
 
 
 @given(old=st.binary(max_size=300), data=st.data())
