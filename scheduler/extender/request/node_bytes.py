@@ -11,6 +11,7 @@ decoder, with a mark in place of the nodes; so is the whole body if its nodes ca
 
 import re
 import secrets
+import struct
 from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
@@ -29,6 +30,7 @@ _MARKERS = re.compile(rb'"uid"\s*:\s*"'), re.compile(rb'"name"\s*:\s*"')
 _MOST_VALUE = 300
 # The length of a UID.
 _USUAL_VALUE = 36
+_VALUE = struct.Struct(f"{_USUAL_VALUE}s")
 # How far from the start of a node that member is searched for.
 _FAR = 32 << 10
 # The text after a node: a comma and another node, or the end of the list.
@@ -284,9 +286,11 @@ class Reading:
         comma = gap[0] if len(gap) == 1 else -1
         # The offset of the identifying value in the last node: the same in most nodes, if their names have one length.
         far = 0
+        # A struct takes half as long as a slice of the buffer, but can't end behind it.
+        value_in, last = _VALUE.unpack_from, len(buffer) - _USUAL_VALUE
         while at < until:
             # Most values are UIDs, all of one length. The comparison shows whether the text is that node's.
-            number = number_of(bytes(buffer[at + far : at + far + _USUAL_VALUE]))
+            number = number_of(value_in(buffer, at + far)[0]) if at + far <= last else None
             if number is None or not begins(text := texts[number], at):
                 start = find(marker, at, at + _FAR) + size
                 number = number_of(bytes(buffer[start : start + _USUAL_VALUE])) if start != at + far else None
