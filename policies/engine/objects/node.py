@@ -219,7 +219,8 @@ class Node:
         if version is None:
             return None
         metadata = structs.replace(self.metadata, resource_version=text[version].decode())
-        traces = {path: found for path, found in self._traces.items() if path[:2] in _NAMED_FREELY}
+        # Copied first, in one step of the interpreter: another thread may be adding to it.
+        traces = {path: found for path, found in self._traces.copy().items() if path[:2] in _NAMED_FREELY}
         node = object.__new__(Node)
         node.__dict__ |= self.__dict__ | {
             "parsed": structs.replace(self.parsed, metadata=metadata),
@@ -349,7 +350,9 @@ class NodeInfo:
     def with_node(self, node: Node) -> "NodeInfo":
         """Return another version of the node with the same Pods on it, whose cached values aren't computed anew."""
         info = NodeInfo(node)
-        info.__dict__ |= {name: value for name, value in self.__dict__.items() if name not in ("node", "usage")}
+        # Copied in one step of the interpreter: another thread may be caching a value.
+        info.__dict__ |= self.__dict__ | {"node": node}
+        info.__dict__.pop("usage", None)
         return info
 
     @cached_property

@@ -1,6 +1,9 @@
 """Versions of a Node between which nothing but a kubelet's heartbeat lies."""
 
 import re
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -162,6 +165,36 @@ def test_what_is_taken_for_a_heartbeat_reads_as_it_would_anew(data: st.DataObjec
         assert new is None
     else:
         assert new is None or read(new) == read(anew)
+
+
+@pytest.fixture
+def changing_turns() -> Iterator[None]:
+    """Threads take turns as often as the interpreter allows."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def ask_labels(info: NodeInfo) -> None:
+    for number in range(30):
+        info.node.trace(("metadata", "labels", f"l{number}"))
+
+
+@pytest.mark.usefixtures("changing_turns")
+@pytest.mark.parametrize("ask", [ask_labels, lambda info: (info.requested, info.nonzero_requested, info.usage)])
+def test_a_version_is_made_while_another_thread_reads_the_one_before(ask: Callable[[NodeInfo], object]) -> None:
+    newer = text(version="107")
+    with ThreadPoolExecutor(1) as thread:
+        for _ in range(1000):
+            info = NodeInfo(Node.from_text(text()))
+            read(info.node)
+            reading = thread.submit(ask, info)
+            while not reading.done():
+                made = info.node.after_heartbeat(newer)
+                assert made is not None
+                assert info.with_node(made).node is made
+            reading.result()
 
 
 class TestSharing:
