@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from policies.engine.decision import CompiledRuleSet
+from policies.engine.objects.cluster_kinds import ClaimAnnotations, CSINodeAnnotations
 from policies.engine.objects.metadata import AnnotatedMetadata
 from policies.engine.objects.node import Path, spelled
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.vetoes import Veto, sentence_of
+from policies.engine.scores.node_labels import AVOID_PODS
 
 # A valid label value too, so that masked objects can be decoded again.
 MASKED = "masked"
@@ -22,6 +24,19 @@ MASKED = "masked"
 NOTE = "masked"
 # The text that is recorded in place of a fault: CEL's own message may contain a value.
 FAULT = "its words are masked: the rule reads what is"
+
+# The annotations that built-in rules read, of claims, CSINodes and Nodes.
+_READ_BY_BUILT_INS = frozenset(
+    f"annotation {name}"
+    for name in (
+        *(
+            field.encode_name
+            for kind in (ClaimAnnotations, CSINodeAnnotations)
+            for field in msgspec.structs.fields(kind)
+        ),
+        AVOID_PODS,
+    )
+)
 
 _METADATA = ("metadata",)
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
@@ -201,7 +216,10 @@ class Masks:
         return {**metadata, **{member: value for member, value in changed.items() if member in metadata}}
 
     def _map(self, values: Any, names: _Names, kind: str, found: Found) -> Any:
-        masked = [name for name in values if name in names] if names and isinstance(values, dict) else ()
+        if not names or not isinstance(values, dict):
+            return values
+        # A typed object has null for an annotation that isn't there.
+        masked = [name for name, value in values.items() if value is not None and name in names]
         if not masked:
             return values
         found.update(f"{kind} {name}" for name in masked)
@@ -258,9 +276,13 @@ NO_MASKS = Masks()
 
 
 def may_matter(masked: Iterable[str], rule_set: CompiledRuleSet | None) -> list[str]:
-    """Return the masked names that a rule set's answer may depend on: labels, by selectors, and values that its expressions read."""
+    """Return the masked names that a rule set's answer may depend on: labels, by selectors, and what built-ins or its expressions read."""
     paths = [path for _, reads in _reads_of(rule_set) for found in reads.values() for path in found]
-    return [name for name in sorted(masked) if name.startswith("label ") or any(map(_only(name).reaches, paths))]
+    return [
+        name
+        for name in sorted(masked)
+        if name.startswith("label ") or name in _READ_BY_BUILT_INS or any(map(_only(name).reaches, paths))
+    ]
 
 
 def is_same_but_masked(now: Any, then: Any) -> bool:

@@ -162,7 +162,7 @@ class CSINodeSpec(msgspec.Struct, frozen=True, gc=False):
 class CSINodeAnnotations(msgspec.Struct, frozen=True, gc=False):
     """The annotations of a CSINode that rules read."""
 
-    migrated_plugins: str = msgspec.field(default="", name="storage.alpha.kubernetes.io/migrated-plugins")
+    migrated_plugins: str | None = msgspec.field(default=None, name="storage.alpha.kubernetes.io/migrated-plugins")
 
 
 class CSINodeMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
@@ -180,7 +180,8 @@ class CSINode(msgspec.Struct, frozen=True, gc=False):
     @property
     def migrated_plugins(self) -> list[str]:
         """The in-tree plugins that CSI drivers have replaced on the node."""
-        return self.metadata.annotations.migrated_plugins.split(",") if self.metadata.annotations else []
+        annotations = self.metadata.annotations
+        return (annotations.migrated_plugins or "").split(",") if annotations else []
 
     @property
     def limits(self) -> dict[str, int]:

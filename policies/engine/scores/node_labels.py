@@ -11,7 +11,7 @@ from policies.engine.objects.table import Numbers, Rows
 from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE
 
-_AVOID = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+AVOID_PODS = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 
 
 class NodeLabelPriority(Score):
@@ -92,7 +92,7 @@ class _Annotation(msgspec.Struct, rename="camel", frozen=True):
 
 
 def _read_avoided(info: NodeInfo) -> tuple[str, Any]:
-    text = (info.node.parsed.metadata.annotations or {}).get(_AVOID, "")
+    text = (info.node.parsed.metadata.annotations or {}).get(AVOID_PODS, "")
     if not text:
         return "", frozenset()
     try:

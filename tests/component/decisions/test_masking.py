@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 
 from policies import publishing
 from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
-from policies.engine.objects.cluster_kinds import CLAIMS, REPLICA_SETS, SERVICES, TYPES
+from policies.engine.objects.cluster_kinds import CLAIMS, CSI_NODES, REPLICA_SETS, SERVICES, TYPES
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
@@ -23,6 +23,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.narrowing import narrowing
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment
+from policies.engine.scores.node_labels import AVOID_PODS
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.reflection import Change
 from scheduler.decisions.candidates import (
@@ -35,7 +36,7 @@ from scheduler.decisions.candidates import (
 from scheduler.decisions.masking import FAULT, MASKED, Masks, is_same_but_masked
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry, NodesEntry, SnapshotEntry, decompress
-from scheduler.decisions.replay import replay
+from scheduler.decisions.replay import ReplayError, replay
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import publish_all
@@ -265,6 +266,31 @@ def test_a_replay_names_what_was_masked_where_it_may_have_mattered(history: Hist
         call_command("replay", str(row.pk), stdout=io.StringIO())
 
 
+def test_a_replay_names_a_masked_annotation_that_a_built_in_read(tmp_path: Path) -> None:
+    history = History(tmp_path / "spool", masks=Masks(annotations=["*"]))
+    publish_all(make_rule_set("avoid", scores=[{"builtin": "NodePreferAvoidPods", "weight": 1}]))
+    owner = {"kind": "ReplicaSet", "uid": "rs-1", "controller": True}
+    avoided = {"preferAvoidPods": [{"podSignature": {"podController": owner}}]}
+    nodes = [make_node("n0"), make_node("n1")]
+    nodes[0]["metadata"]["annotations"] = {AVOID_PODS: json.dumps(avoided)}
+    asked = make_pod("asked")
+    asked["metadata"]["ownerReferences"] = [owner]
+    pod, snapshot = Pod.from_json(asked), Snapshot.of(Node.from_text(msgspec.json.encode(each)) for each in nodes)
+    revision = CompiledRevision(publishing.current_revision())
+    rule_set = revision.rule_sets["avoid"]
+    entry = NodesEntry(
+        verb="prioritize", pod=pod, now=AT, revision=revision, assignment=Assignment(name="a", rule_set="avoid"),
+        rule_set=rule_set, snapshot=snapshot, names=["n0", "n1"],
+        answer=decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.all_rows(), filtering=False),
+    )  # fmt: skip
+    history.recorder.record(entry)
+    history.settle()
+    row = Decision.objects.get(pk=entry.id)
+    history.spool.close()
+    with pytest.raises(ReplayError, match=rf"masked before it was stored: annotation {AVOID_PODS}"):
+        replay(row)
+
+
 def test_a_replay_that_differs_for_another_reason_still_says_so(tmp_path: Path) -> None:
     history = History(tmp_path / "spool", masks=Masks(env=["*"]))
     row = Asked(history).filter("none")
@@ -306,6 +332,25 @@ def test_an_object_without_anything_masked_stays_as_it_came() -> None:
     assert masks.json(pod, found) is pod
     assert masks.text(node, found) is node
     assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotations"),
+    [
+        (CLAIMS, {"pv.kubernetes.io/bind-completed": "yes"}),
+        (CLAIMS, {"volume.beta.kubernetes.io/storage-class": "fast"}),
+        (CLAIMS, {"example.org/token": "x"}),
+        (CSI_NODES, {"example.org/token": "x"}),
+    ],
+)
+def test_an_annotation_that_is_not_there_is_not_masked(kind: str, annotations: dict[str, str]) -> None:
+    made = msgspec.convert({"metadata": {"name": "c", "annotations": annotations}}, TYPES[kind])
+    found: set[str] = set()
+    written = msgspec.json.decode(msgspec.json.encode(Masks(annotations=["*"]).typed(made, found)))
+    held = {name: value for name, value in written["metadata"]["annotations"].items() if value is not None}
+    read = {name for name in annotations if name != "example.org/token"}  # other annotations aren't kept
+    assert held == dict.fromkeys(read, MASKED)
+    assert found == {f"annotation {name}" for name in read}
 
 
 @pytest.mark.parametrize(("kind", "member"), [("annotation", "annotations"), ("label", "labels")])
