@@ -167,6 +167,8 @@ class Masks:
             ) or (not path and bool(self))
         if path[0] != "spec":
             return False
+        if bool(self._annotations) and path[1:2] in {(), ("volumes",)}:
+            return True
         return bool(self._labels) or (bool(self._env) and (len(path) == 1 or path[1] in _CONTAINERS))
 
     def hidden_reads(self, rule_set: CompiledRuleSet | None) -> dict[str, set[str]]:
@@ -230,15 +232,29 @@ class Masks:
             return spec
         if self._env:
             for kind in _CONTAINERS:
-                if kind in spec and (masked := self._containers(spec[kind], found)) is not spec[kind]:
-                    spec = {**spec, kind: masked}
+                spec = self._each(self._container, spec, kind, found)
+        if self._annotations:
+            spec = self._each(self._volume, spec, "volumes", found)
         return self._selectors(spec, found, 0) if self._labels else spec
 
-    def _containers(self, containers: Any, found: Found) -> Any:
-        if not isinstance(containers, list):
-            return containers
-        masked = [self._container(each, found) for each in containers]
-        return containers if all(map(is_, masked, containers)) else masked
+    @staticmethod
+    def _each(mask: Callable[[Any, Found], Any], spec: dict[str, Any], member: str, found: Found) -> dict[str, Any]:
+        listed = spec.get(member)
+        if not isinstance(listed, list):
+            return spec
+        masked = [mask(each, found) for each in listed]
+        return spec if all(map(is_, masked, listed)) else {**spec, member: masked}
+
+    def _volume(self, volume: Any, found: Found) -> Any:
+        """Return a volume; the claim that is made for an ephemeral one has annotations of its own."""
+        ephemeral = volume.get("ephemeral") if isinstance(volume, dict) else None
+        template = ephemeral.get("volumeClaimTemplate") if isinstance(ephemeral, dict) else None
+        if ephemeral is None or not isinstance(template, dict):
+            return volume
+        masked = self._metadata(template.get("metadata"), found)
+        if masked is template.get("metadata"):
+            return volume
+        return {**volume, "ephemeral": {**ephemeral, "volumeClaimTemplate": {**template, "metadata": masked}}}
 
     def _container(self, container: Any, found: Found) -> Any:
         env = container.get("env") if isinstance(container, dict) else None

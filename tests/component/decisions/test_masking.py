@@ -88,6 +88,8 @@ def secret_pod(name: str, policy: str = "none") -> dict[str, Any]:
     ]
     pod["spec"]["containers"][0]["env"] = env
     pod["spec"]["initContainers"] = [{"name": "init", "env": env[:1]}]
+    claim = {"metadata": {"annotations": NAMED, "labels": LABELLED}}
+    pod["spec"]["volumes"] = [{"name": "v", "ephemeral": {"volumeClaimTemplate": claim}}]
     pod["spec"]["nodeSelector"] = {"secret/who": "label-hunter2"}
     terms = [{"matchExpressions": [{"key": "secret/who", "operator": "In", "values": ["label-hunter2"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
@@ -372,6 +374,8 @@ def test_one_kind_of_names_is_masked_in_a_nodes_text_without_the_other(kind: str
         {"containers": [{"env": {"name": "A", "value": "x"}}]},
         {"containers": ["no container", {"env": ["no variable", {"value": "x"}, {"name": 7, "value": "x"}]}]},
         {"containers": "no list", "affinity": [[[[{"nodeSelector": "no map"}]]]]},
+        {"volumes": ["no volume", {"ephemeral": "none"}, {"ephemeral": {"volumeClaimTemplate": []}}]},
+        {"volumes": [{"ephemeral": {"volumeClaimTemplate": {"metadata": "none"}}}, {"ephemeral": None}]},
     ],
 )
 def test_what_is_not_of_kubernetes_shape_stops_nobody(spec: dict[str, Any]) -> None:
