@@ -113,9 +113,12 @@ class FullNodes:
         """Put the nodes at these positions into the Snapshot, and restore the live version of those in `unasked`."""
         numbers = sent.numbers[positions]
         texts = list(map(self._texts.__getitem__, numbers.tolist()))
+        # Before anything is forgotten: it fails where an item isn't a Node.
         nodes = [self._cache.read_one(text, at) for text, at in zip(texts, positions.tolist(), strict=True)]
         changes = {name: live.node(name) for name in unasked}
-        self._strange.difference_update(changes)
+        self._strange -= unasked
+        self._passing -= unasked
+        self._number_at[self._snapshot.table.rows(unasked)] = _UNKNOWN
         changes |= {node.name: self._placed(node, text, live) for node, text in zip(nodes, texts, strict=True)}
         if not self._change(live, changes):
             # The rows have changed: all sent nodes are looked up again.
@@ -125,12 +128,9 @@ class FullNodes:
         self._number_at[places] = numbers
 
     def _unasked(self, rows: Rows) -> set[str]:
-        """Return the passing nodes that this body didn't send, and forget them."""
+        """Return the passing nodes that this body didn't send."""
         names = self._snapshot.table.names
-        unasked = self._passing.difference(map(names.__getitem__, rows[rows >= 0].tolist()))
-        self._passing -= unasked
-        self._number_at[self._snapshot.table.rows(unasked)] = _UNKNOWN
-        return unasked
+        return self._passing.difference(map(names.__getitem__, rows[rows >= 0].tolist()))
 
     def _placed(self, node: Node, text: bytes, live: Snapshot) -> NodeInfo:
         """Return the NodeInfo to put into the Snapshot for a node."""

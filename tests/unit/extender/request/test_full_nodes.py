@@ -215,6 +215,13 @@ class TestNodesThatTheWatchDoesNotKnow:
         assert on(full, live, node("b"), node("a", "6")) is first
         assert version_in(on(full, live, node("b")), "a") == "7"
 
+    def test_go_after_a_body_without_them_that_was_refused_too(self) -> None:
+        live, full = snapshot_of(node("a", "7")), FullNodes()
+        on(full, live, node("b"), node("a", "6"))
+        with pytest.raises(WireError):
+            on(full, live, {"metadata": {}})
+        assert on(full, live, node("a", "7")) is live
+
     def test_take_no_other_snapshot_as_long_as_the_same_ones_are_sent(self) -> None:
         live, full = snapshot_of(), FullNodes()
         first = on(full, live, node("a"), node("b"))
