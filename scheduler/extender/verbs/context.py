@@ -215,14 +215,14 @@ class RequestContexts:
             end_in_time=end_in_time,
         )
 
-    def _read(self, body: Sent, *, anew: bool) -> RequestContext:
-        started, now = time.perf_counter(), self.clock()
-        until = self.until(started)
-        asked = self._by_name.read(body, self._live.snapshot().table) if isinstance(body, bytes) else None
+    def _read(self, body: Sent, *, anew: bool, since: float | None = None) -> RequestContext:
+        started, now = since or time.perf_counter(), self.clock()
+        until, seen = self.until(started), self._live.snapshot()
+        asked = self._by_name.read(body, seen.table) if isinstance(body, bytes) else None
         args = asked.args if asked else decode_args(body)
         pod = self._pods.read(args.pod)
         revision = self._current(pod) if anew else self.revision_of(pod)
-        choice = revision.choose(pod, self._live.snapshot(), now)
+        choice = revision.choose(pod, seen, now)
         assignment, rule_set = choice.enforced or (None, None)
         action, cause = self.fallback(rule_set) if rule_set else Fallback("decide", "")
         is_seen = self._live.synced
@@ -234,6 +234,8 @@ class RequestContexts:
         base, names, rows = self._look(
             args, asked.names if asked else None, applies=applies, waits=rule_set is not None, anew=anew
         )
+        if _has_other_labels(pod.namespace, base, seen) and time.perf_counter() < until:
+            return self._read(body, anew=anew, since=started)  # meanwhile other rules may apply
         assumed = self._in_flight.placements(pod.uid) if applies else []
         return RequestContext(
             args=args,
@@ -290,3 +292,9 @@ class RequestContexts:
             snapshot = self._live.snapshot()
             rows = rows_of(snapshot.table, names)
         return snapshot, names, rows
+
+
+def _has_other_labels(namespace: str, one: Snapshot, other: Snapshot) -> bool:
+    return one.namespaces is not other.namespaces and one.namespace_labels(namespace) != other.namespace_labels(
+        namespace
+    )

@@ -22,7 +22,7 @@ from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import TOO_LARGE
 from scheduler.serving.shadows import Shadows
-from tests.builders import make_node, make_pod
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALL_WELL = Conditions(snapshot_age_seconds=1.0)
@@ -359,6 +359,42 @@ class TestWithoutRevisionOrSnapshot:
     def test_a_pod_that_no_rule_set_takes_passes_whatever_is_away(self) -> None:
         setting = Setting(NOT_N3, cluster=StillCluster(synced=False), conditions=AWAY["staleSnapshot"])
         assert setting.filter(a_pod(policy="none"))["NodeNames"] == ["n1", "n2", "n3"]
+
+
+class Relabelling(StillCluster):
+    """A cluster whose Namespace has other labels once a call has waited for a node."""
+
+    def __init__(self, before: dict[str, str], after: dict[str, str]) -> None:
+        super().__init__(*(make_node(name) for name in ("n1", "n3")))
+        self._snapshot = self._snapshot.changed({}, {"default": before})
+        self._after = self._snapshot.changed({}, {"default": after})
+
+    def wait_for_nodes(self, names: list[str], timeout_seconds: float) -> bool:
+        self._snapshot = self._after
+        return super().wait_for_nodes(names, timeout_seconds)
+
+
+@pytest.mark.parametrize(("before", "after", "passing"), [("", "shop", ["n1"]), ("shop", "", ["n1", "n3"])])
+def test_the_rules_are_those_of_the_namespace_in_the_snapshot_that_is_decided_on(
+    before: str, after: str, passing: list[str]
+) -> None:
+    setting = Setting(cluster=Relabelling({"team": before}, {"team": after}))
+    selected = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
+    revision = CompiledRevision(
+        Revision(
+            number=8,
+            rule_sets=[make_rule_set("strict", **NOT_N3), make_rule_set("lax", filters=[])],
+            assignments=[make_assignment("shop", "strict", match=selected), make_assignment("rest", "lax", order=9000)],
+        )
+    )
+    setting.questions._revisions.current = revision
+
+    assert setting.filter(a_pod(), ["n1", "n3", "n9"])["NodeNames"] == passing
+
+    (entry,) = setting.recorder.records
+    chosen = revision.choose(entry.pod, entry.snapshot, NOW).enforced
+    assert chosen is not None
+    assert entry.assignment is chosen[0]
 
 
 class TestDeadline:
