@@ -112,9 +112,7 @@ class Masks:
 
     def change(self, metadata: AnnotatedMetadata | _Named) -> bool:
         """Return whether a label or an annotation of an object is masked."""
-        return any(name in self._annotations for name in metadata.annotations or ()) or any(
-            name in self._labels for name in metadata.labels or ()
-        )
+        return _has(metadata.annotations, self._annotations) or _has(metadata.labels, self._labels)
 
     def text(self, text: bytes, found: Found) -> bytes:
         """Return the masked text of a Kubernetes object's JSON; the same bytes if nothing is masked."""
@@ -205,7 +203,7 @@ class Masks:
         annotations = getattr(metadata, "annotations", None)
         if isinstance(annotations, msgspec.Struct):
             annotations = msgspec.to_builtins(annotations)
-        return any(name in self._annotations for name in annotations or ())
+        return _has(annotations, self._annotations)
 
     def _metadata(self, metadata: Any, found: Found) -> Any:
         if not isinstance(metadata, dict):
@@ -218,12 +216,9 @@ class Masks:
         return {**metadata, **{member: value for member, value in changed.items() if member in metadata}}
 
     def _map(self, values: Any, names: _Names, kind: str, found: Found) -> Any:
-        if not names or not isinstance(values, dict):
+        if not isinstance(values, dict) or not _has(values, names):
             return values
-        # A typed object has null for an annotation that isn't there.
         masked = [name for name, value in values.items() if value is not None and name in names]
-        if not masked:
-            return values
         found.update(f"{kind} {name}" for name in masked)
         return {**values, **dict.fromkeys(masked, MASKED)}
 
@@ -286,6 +281,13 @@ class Masks:
         for name in _LABELS & masked.keys():
             masked[name] = self._map(masked[name], self._labels, "label", found)
         return masked
+
+
+def _has(values: Mapping[str, Any] | None, names: _Names) -> bool:
+    # Null is a value that isn't there: decoded objects don't have it, and typed ones have it for what they don't hold.
+    if not names or not values:
+        return False
+    return any(value is not None and name in names for name, value in values.items())
 
 
 NO_MASKS = Masks()

@@ -116,6 +116,19 @@ class TestOfANodeThatChanged:
             del snapshots[1:-1]
         assert [texts_in(found) for found in rebuilt(*snapshots)] == list(map(texts_in, snapshots))
 
+    def test_a_heartbeat_of_a_node_without_a_value_to_mask_is_written_as_it_is(self) -> None:
+        texts = [text_of("n1", "2026-01-01T00:00:00Z", f"100{minute}", team="none") for minute in range(2)]
+        texts = [text.replace(b'"none"', b"null").replace(b',"', b', "') for text in texts]
+        texts = [text.replace(b', "resourceVersion"', b',"resourceVersion"') for text in texts]
+        first = snapshot_of(texts[0])
+        node = first.nodes["n1"].node.after_heartbeat(texts[1])
+        assert node is not None
+        second = first.changed({"n1": first.nodes["n1"].with_node(node)})
+        masks = Masks(labels=["team"])
+        reading = Rebuilt(list(whole(first, 1 << 20, masks=masks)))
+        reading.apply(decode_change(encode_change(change_between(first, second, ["n1"], masks))))
+        assert texts_in(reading.snapshot) == texts_in(second)
+
     def test_a_heartbeat_of_a_masked_node_is_written_masked(self) -> None:
         texts = [
             text_of("n1", f"2026-01-01T00:0{minute}:00Z", f"{1000 + minute}", team="secret") for minute in range(3)
