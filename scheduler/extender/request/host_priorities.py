@@ -4,6 +4,7 @@ Each node has a line of the same length, padded with spaces, which JSON readers 
 requested lines with the points filled in, in two array operations.
 """
 
+import re
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
@@ -46,13 +47,20 @@ class PriorityLines:
         return [b"[", lines.tobytes()]
 
 
+# ASCII without quotes, backslashes and control characters.
+_is_plain = re.compile(r"[ !#-\[\]-~]*").fullmatch
+
 _lines: WeakKeyDictionary[NodeNames, PriorityLines | None] = WeakKeyDictionary()
 
 
 def lines_of(table: Table) -> PriorityLines | None:
-    """Return the lines of a table's nodes, written once for all tables with the same nodes; None if they are too long."""
+    """Return the lines of a table's nodes, written once for all tables with the same nodes.
+
+    None if they are too long, or if a name needs escaping: a body may have a node that no API server would take.
+    """
     names = names_of(table)
     if names not in _lines:
         longest = max(map(len, names.listed), default=0) + len(_BEFORE + _BETWEEN + _BEHIND)
-        _lines[names] = PriorityLines(names.listed) if longest * len(names) <= _MOST_BYTES else None
+        is_written = longest * len(names) <= _MOST_BYTES and all(map(_is_plain, names.listed))
+        _lines[names] = PriorityLines(names.listed) if is_written else None
     return _lines[names]

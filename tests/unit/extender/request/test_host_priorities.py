@@ -35,6 +35,12 @@ def test_the_lines_are_written_once_for_the_same_nodes() -> None:
     assert lines_of(snapshot.table) is lines_of(snapshot.changed({}).table)
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "né", "n\x7fé"])
+def test_names_that_need_escaping_are_not_written_as_lines(name: str) -> None:
+    snapshot = Snapshot.of(Node.from_json(make_node(each)) for each in ("a", name))
+    assert lines_of(snapshot.table) is None
+
+
 def test_lines_that_would_take_too_much_memory_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = Snapshot.of(Node.from_json(make_node("n" * 200)) for _ in range(1))
     monkeypatch.setattr(host_priorities, "_MOST_BYTES", 100)
