@@ -345,6 +345,13 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     return _settle_secret_key(decode({**beneath, **environ}))
 
 
+def given(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of Berth that an environment has, as lines of `STATE_DIR/env` can hold them, but for a process's role."""
+    foreign = _OF_LOCALCLUSTER | _OF_COMMAND | _service_links(environ) | {"BERTH_ROLE"}
+    named = {name: text.strip() for name, text in environ.items() if name.startswith("BERTH_") and name not in foreign}
+    return {name: text for name, text in named.items() if text and len(text.splitlines()) == 1}
+
+
 def decode(variables: Mapping[str, str]) -> Environment:
     """Decode variables without reading files, except for `*_FILE` secrets.
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from controlplane.env import BASE_DIR
+from controlplane.env import BASE_DIR, given
 
 HOST = "127.0.0.1"
 SCHEDULER_CONFIG = BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml"
@@ -342,14 +342,14 @@ class Up:
         return {**os.environ, **self._settings(), "BERTH_ROLE": role, "PYTHONUNBUFFERED": "1"}
 
     def _settings(self) -> dict[str, str]:
-        database = os.environ.get("BERTH_DATABASE_URL", "")
         return {
+            # All that `make up` was given: a command that didn't know of BERTH_REVIEW_REQUIRED would publish without approval.
+            **given(os.environ),
             "BERTH_LOCAL": "true",
             "BERTH_STATE_DIR": str(self.state),
             "BERTH_REDIS_URL": f"redis://:{self._redis_password}@{HOST}:{self.redis_port}/0",
             "BERTH_KUBECONFIG": self.kubeconfig,
             **self._listeners,
-            **({"BERTH_DATABASE_URL": database} if database else {}),
             **({"BERTH_SCHEDULER_CONFIG": self.scheduler_config} if self.scheduler_config else {}),
         }
 

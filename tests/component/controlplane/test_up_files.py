@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from controlplane import up as up_module
-from controlplane.env import read_environment
+from controlplane.env import Environment, read_environment
 from controlplane.up import Child, StartError, Up, check_port, free_port, read_options, redis_server
 from tests.stack import BASE_DIR, eventually
 
@@ -116,6 +116,34 @@ def test_a_cluster_and_a_database_that_are_there_are_passed_on(tmp_path: Path, m
     assert env_of(tmp_path)["BERTH_KUBECONFIG"] == "/etc/kube/config"
     assert env_of(tmp_path)["BERTH_DATABASE_URL"] == "postgresql://berth:secret@db/berth"
     assert "BERTH_SCHEDULER_CONFIG" not in env_of(tmp_path)
+
+
+def test_a_second_shell_has_every_setting_that_make_up_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that didn't know that review is required would publish without approval."""
+    (tmp_path / "key").write_text("k" * 40)
+    monkeypatch.setenv("BERTH_REVIEW_REQUIRED", "true")
+    monkeypatch.setenv("BERTH_SCHEDULER_NODE_LABEL", "scheduler=berth")
+    monkeypatch.setenv("BERTH_SECRET_KEY_FILE", str(tmp_path / "key"))
+    # Of the local cluster, of the command `berth`, of one process alone, of a Service, and what no line can hold.
+    monkeypatch.setenv("BERTH_CACHE_DIR", "/cache")
+    monkeypatch.setenv("BERTH_TOKEN", "berth_secret")
+    monkeypatch.setenv("BERTH_ROLE", "admin")
+    monkeypatch.setenv("BERTH_DB_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("BERTH_OIDC_NAME", "one\nBERTH_LOCAL=false")
+    made(tmp_path)
+
+    found = read_environment({"BERTH_STATE_DIR": str(tmp_path)})
+
+    assert (found.review_required, found.scheduler_node_label) == (True, ("scheduler", "berth"))
+    assert (found.secret_key, found.role, found.local, found.oidc_name) == (
+        "k" * 40,
+        "command",
+        True,
+        Environment().oidc_name,
+    )
+    assert not {"BERTH_CACHE_DIR", "BERTH_TOKEN", "BERTH_ROLE", "BERTH_DB_SERVICE_HOST"} & env_of(tmp_path).keys()
 
 
 def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
