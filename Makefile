@@ -33,7 +33,7 @@ setup: ## Make the environment .venv, with everything that up and test need
 	@deploy/setup $(UV_VERSION)
 
 up: setup ## Run it all on this machine: admin on 127.0.0.1:8000, extender on 127.0.0.1:8010, a cluster. Ctrl-C ends it
-	@$(PYTHON) -m controlplane.up
+	@$(PYTHON) -m controlplane.up $(if $(ADMIN_PORT),--admin-port $(ADMIN_PORT)) $(if $(EXTENDER_PORT),--extender-port $(EXTENDER_PORT))
 
 test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plane and a real browser
 	@$(MAKE) --no-print-directory cluster

@@ -191,7 +191,8 @@ def check_port(port: int, what: str) -> None:
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            message = f"port {port}, for the {what}, is taken on {HOST}: end what listens there (ss -ltnp shows it)"
+            free = f"end what listens there (ss -ltnp shows it), or take another: make up {what.upper()}_PORT=N"
+            message = f"port {port}, for the {what}, is taken on {HOST}: {free}"
             raise StartError(message) from error
 
 

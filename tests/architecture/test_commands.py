@@ -1,12 +1,14 @@
 """What can be typed: the help of each `manage.py` command names what commands take, and `make bench` runs every bench."""
 
 import re
+import subprocess
 from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
 
 import pytest
 from django.core.management import get_commands, load_command_class
 
+from controlplane.up import read_options
 from tests.architecture.tracked import ROOT
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -60,3 +62,16 @@ def test_make_bench_runs_every_bench() -> None:
     run = set(re.findall(r"-m bench\.(\w+)", (ROOT / "Makefile").read_text()))
 
     assert benches == run
+
+
+@pytest.mark.parametrize(
+    ("given", "ports"),
+    [([], (8000, 8010)), (["ADMIN_PORT=8001"], (8001, 8010)), (["ADMIN_PORT=1", "EXTENDER_PORT=2"], (1, 2))],
+)
+def test_make_up_takes_the_ports_that_it_is_told(given: list[str], ports: tuple[int, int]) -> None:
+    # Only what make would type: its set-up counts as done.
+    command = ["make", "--dry-run", "--no-print-directory", "--old-file=setup", "up", *given]
+    typed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    options = read_options(typed.partition(" -m controlplane.up")[2].split())
+    assert (options.admin_port, options.extender_port) == ports
