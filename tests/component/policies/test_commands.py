@@ -387,7 +387,18 @@ def test_createoperator_prints_a_password_once() -> None:
     assert user.check_password(said.removeprefix("password: ").splitlines()[0])
     assert [group.name for group in user.groups.all()] == ["Operator"]
     assert not user.is_superuser
-    assert "password:" not in _run("createoperator", "ops")
+    again = _run("createoperator", "ops")
+    assert again == "The account ops exists already; its password is unchanged.\n"
+    assert _run("createoperator", "ops", "--role", "Operator") == again
+
+
+def test_createoperator_says_that_an_account_that_exists_did_not_get_the_role() -> None:
+    _run("createoperator", "ops", "--role", "Auditor")
+    assert "It has the role Auditor, and didn't get Approver: " in _run("createoperator", "ops", "--role", "Approver")
+
+    assert set(User.objects.get(username="ops").groups.values_list("name", flat=True)) == {"Auditor"}
+    User.objects.create(username="nobody")
+    assert "It has no role, and didn't get superuser: " in _run("createoperator", "nobody", "--role", "superuser")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "anna\n", "a/b", "x" * 151])
