@@ -389,7 +389,9 @@ class RuleSetAdmin(EditingAdmin):
         row = context.get("original")
         if row is not None:
             context["ways_of_set"] = self._ways(request, row.name)
-        return super().render_change_form(request, context, *args, **kwargs)
+        # For a new name one button is left: all three would go on to the rules, and none would save.
+        one = {"show_save_and_continue": False, "show_save_and_add_another": False}
+        return super().render_change_form(request, {**context, **one}, *args, **kwargs)
 
     def _ways(self, request: HttpRequest, name: str) -> list[tuple[str, str]]:
         changes = [each.change for each in publishing.open_edits(self.kind, [name])]

@@ -50,6 +50,12 @@ def test_a_taken_name_is_said_at_the_field(operator: Client) -> None:
     assert "already exists" in str(response.context["adminform"].form.errors["name"])
 
 
+def test_the_page_of_a_new_name_has_one_button_to_go_on(operator: Client) -> None:
+    page = operator.get("/admin/policies/ruleset/add/").content.decode()
+
+    assert [name for name in ("_save", "_continue", "_addanother") if f'name="{name}"' in page] == ["_save"]
+
+
 @pytest.mark.parametrize("name", ["No-Name", "x" * 64, "a b"])
 def test_a_name_that_is_none_has_no_form(operator: Client, name: str) -> None:
     assert operator.get(edit_page(name)).status_code == 404
