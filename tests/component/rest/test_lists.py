@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import msgspec
 import pytest
@@ -12,7 +13,9 @@ from django.test import Client
 
 from policies import publishing
 from policies.models import Revision
-from tests.builders import make_priority_class
+from tests.architecture.tracked import ROOT
+from tests.builders import TEAM_FILTER, make_priority_class, make_rule_set
+from tests.component.pages import publish_all
 from tests.component.rest.asking import ask, told
 from tests.conftest import HTTPSClient
 from tests.tokens import bearer, secret_of
@@ -82,6 +85,15 @@ def test_fields_that_are_wanted_come_alone(auditor: Client, classes: list[str]) 
     assert set(told(ask(auditor, "get", f"/priority-classes/{classes[0]}?fields=value"))) == {"value"}
     unknown = told(ask(auditor, "get", "/priority-classes?fields=name,colour"), 400)
     assert "'colour' is none of them" in unknown["faults"][0]["message"]
+
+
+def test_the_request_that_the_docs_name_has_the_members_that_it_asks_for(auditor: Client) -> None:
+    (path,) = re.findall(r"`GET (/rule-sets\?fields=\S+)`", (ROOT / "docs" / "rest.md").read_text())
+    publish_all(*(make_rule_set(name, filters=[TEAM_FILTER]) for name in ("team-a-web", "team-b-web")))
+
+    (found,) = told(ask(auditor, "get", path))["results"]
+
+    assert (found["name"], set(found)) == ("team-a-web", {"name", "description"})
 
 
 def test_every_error_is_problem_details(auditor: Client, client: Client) -> None:
