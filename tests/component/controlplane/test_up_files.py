@@ -18,7 +18,7 @@ import yaml
 
 from controlplane import up as up_module
 from controlplane.env import Environment, read_environment
-from controlplane.up import Child, StartError, Up, check_port, free_port, read_options, redis_server
+from controlplane.up import Child, StartError, Up, check_kubeconfig, check_port, free_port, read_options, redis_server
 from tests.stack import BASE_DIR, eventually
 
 
@@ -289,6 +289,22 @@ def test_what_is_no_port_is_refused_before_anything_starts(
         read_options([f"{option}={text}"])
     assert f"argument {option}: " in capsys.readouterr().err
     assert read_options([f"{option}=65535"])
+
+
+def test_a_kubeconfig_that_is_not_there_is_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTH_KUBECONFIG", "config")
+    monkeypatch.setattr("controlplane.up.signal.signal", lambda *_: None)
+    up = Up(tmp_path / "state", read_options([f"--admin-port={free_port()}", f"--extender-port={free_port()}"]))
+
+    with pytest.raises(StartError, match=rf"BERTH_KUBECONFIG={tmp_path}/config can't be read: No such file"):
+        up.run()
+
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["up.lock"]
+    (tmp_path / "config").touch()
+    check_kubeconfig(up.kubeconfig)
 
 
 class TestRedis:
