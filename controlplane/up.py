@@ -20,6 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,10 +61,13 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int = 0) -> None:
     """Ask the kernel to end this process when the one that started it ends, however it ends (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        # The kernel tells nobody of a parent that ended before it was asked.
+        if parent and os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Child:
@@ -126,7 +130,7 @@ class Child:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
-                    preexec_fn=_die_with_parent,  # noqa: PLW1509 - nothing but one system call
+                    preexec_fn=partial(_die_with_parent, os.getpid()),  # noqa: PLW1509 - nothing but system calls
                     # A process group of its own: Ctrl-C reaches only `make up`, which ends its children in order. Not a session: the kernel's
                     # autogroups would give each child the same share of CPU, and niced ones wouldn't yield to the extender.
                     process_group=0,
@@ -407,7 +411,7 @@ class Up:
             command,
             cwd=BASE_DIR,
             env=self._environment("command"),
-            preexec_fn=_die_with_parent,
+            preexec_fn=partial(_die_with_parent, os.getpid()),
             check=False,
         )
         if done.returncode and not self._stop.is_set():

@@ -237,6 +237,15 @@ def test_a_command_that_waits_for_the_cluster_ends_with_make_up(tmp_path: Path) 
     eventually(lambda: has_ended(seed), what="seed has ended")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's death signal is Linux's")
+def test_a_child_whose_parent_ended_before_it_asked_to_be_told_ends_too() -> None:
+    # Its own id is nobody's parent.
+    program = (
+        "import os, time; from controlplane.up import _die_with_parent; _die_with_parent(os.getpid()); time.sleep(60)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=BASE_DIR, check=False).returncode == -signal.SIGTERM
+
+
 def has_ended(pid: str) -> bool:
     """Whether a process is gone, or only waits for the one that inherited it to ask how it ended."""
     try:
