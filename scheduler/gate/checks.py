@@ -174,7 +174,11 @@ def taken(question: Question) -> Result:
     handed = [_handed(each) for each in _forecast(question).handed]
     shadowed = [_shadowed(each) for each in _forecast(question).shadowed]
     # Each rule set has its say in what comes of it (`publishing.with_found`): none is left out.
-    return msgspec.structs.replace(result, lines=_cut([*handed, *shadowed, *lines]), found=msgspec.to_builtins(found))
+    # Pods that no Assignment takes have no rule set to count.
+    named = sum(bool(each.rule_set) for each in found)
+    says = _said(named, _TAKEN) if named else result.says
+    lines = _cut([*handed, *shadowed, *lines])
+    return msgspec.structs.replace(result, says=says, lines=lines, found=msgspec.to_builtins(found))
 
 
 def _shadowed(each: Shadowed) -> str:
@@ -272,8 +276,12 @@ def _result(check: str, lines: Sequence[str], passed: str, found: tuple[str, str
     """Return a result: `found` is its text in the singular and in the plural."""
     if not lines:
         return Result(check, PASSED, passed)
-    says = found[0] if len(lines) == 1 else f"{len(lines):,} {found[1]}"
+    says = _said(len(lines), found)
     return Result(check, FOUND, says, _cut(lines), msgspec.to_builtins(items[:MOST_LINES]), len(lines))
+
+
+def _said(number: int, found: tuple[str, str]) -> str:
+    return found[0] if number == 1 else f"{number:,} {found[1]}"
 
 
 def _with_left_out(result: Result, number: int) -> Result:

@@ -96,6 +96,16 @@ def test_pods_are_named_and_the_sentence_counts_them() -> None:
     assert look("best-node", asked).lines == ["shop/b waits: n2 would be its best node, in place of n1"]
 
 
+def test_pods_without_a_rule_set_count_as_no_rule_set_that_gains_or_loses() -> None:
+    one = [Taken("", 0, 2), Taken("web", 2, 0)]
+    several = [*one, Taken("data", 0, 1)]
+    asked = [question(forecast=msgspec.structs.replace(NOTHING, taken=taken)) for taken in (one, several)]
+    assert [look("taken", each).says for each in asked] == [
+        "a rule set gains or loses Pods",
+        "2 rule sets gain or lose Pods",
+    ]
+
+
 def test_every_rule_set_that_gains_or_loses_pods_is_named_for_programs() -> None:
     taken = [Taken(f"web-{number}", 0, 1) for number in range(200)]
     found = look("taken", question(forecast=msgspec.structs.replace(NOTHING, taken=taken)))
