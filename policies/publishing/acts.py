@@ -108,6 +108,7 @@ def finish(
 
 # The columns of a Change's row that acts change.
 _WRITTEN = (
+    "reason",
     "base",
     "digest",
     "state",

@@ -386,13 +386,17 @@ def _how(chosen: Mapping[str, str]) -> str:
 
 
 def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:
-    """Send a Change to review, if its documents are valid and their tests pass.
+    """Send a Change to review, if its documents are valid and their tests pass. The text is its reason, if it has none.
 
     Raises:
         PublishingError: with every fault, or because it may not be sent.
     """
     check_contents(edits_of(change), current_revision())
-    return do(change, _Act.SUBMIT, by, expected_digest, text)
+    with locked(change, _Act.SUBMIT, by, expected_digest) as row:
+        # Reviewers and the Revision would say otherwise that nobody gave one.
+        row.reason = row.reason or text
+        finish(row, _Act.SUBMIT, by, text)
+    return row
 
 
 def submit_act(*, change: Change, by: By) -> Change:

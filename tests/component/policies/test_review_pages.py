@@ -216,3 +216,17 @@ def test_a_form_sends_to_review_where_only_its_rule_set_asks_for_it(monkeypatch:
     page = edit_page("web")
     data = form_data(get(alice, page)) | {"description": "more", "policies_rulesetversion_save_and_publish": ""}
     assert "but not published: It needs 1 approval more" in text_of(alice.post(page, data, follow=True))
+
+
+def test_what_is_said_when_a_change_is_sent_to_review_is_why_unless_a_reason_was_given() -> None:
+    alice, carol = signed_in("alice", "Operator"), signed_in("carol", "Approver")
+    edits = [publishing.Edit.of(make_rule_set("web", **A))]
+    untold = publishing.open_change(title="all of web", edits=edits, by="ops")
+    assert "Why: ticket 7" in press(alice, untold, act="submit", text="ticket 7")
+    press(carol, untold, act="approve")
+    press(alice, untold, act="publish")
+    untold.refresh_from_db()
+    assert untold.revision is not None
+    assert untold.revision.reason == "ticket 7"
+    told_before = opened(make_rule_set("web", **B), title="more of web")
+    assert "Why: why" in press(alice, told_before, act="submit", text="please be quick")
