@@ -7,6 +7,7 @@ import msgspec
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import Count, Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -45,6 +46,8 @@ from policies.wording import counted
 _OPEN = sorted(lifecycle.OPEN)
 # How many things a line of the list names; of more it shows the number.
 _NAMED = 3
+# Acts that record no words: a text typed with one is kept as a comment.
+_WORDLESS = {"gate", "rebase", "discard"}
 
 
 class ActForm(forms.Form):
@@ -290,7 +293,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         if act not in _ACTS or not form.is_valid():
             return self._page(request, row, _unread(form), text=request.POST.get("text", ""))
         try:
-            said = _ACTS[act](row, request, form.cleaned_data | {"what": what})
+            said = _done(act, row, request, form.cleaned_data | {"what": what})
         except PublishingError as error:
             row.refresh_from_db()
             return self._page(request, row, error.messages, text=form.cleaned_data["text"])
@@ -526,6 +529,16 @@ _BUTTONS = (
 )
 
 _Act = Callable[[Change, HttpRequest, dict[str, Any]], str]
+
+
+def _done(act: str, row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    """Do an act, keep what was typed with it, and return what was done, in words."""
+    if act not in _WORDLESS or not typed["text"].strip():
+        return _ACTS[act](row, request, typed)
+    with transaction.atomic():
+        said = _ACTS[act](row, request, typed)
+        publishing.comment_on_change(change=row, by=person(request), text=typed["text"])
+    return f"{said} Your comment is kept."
 
 
 def _publish(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:

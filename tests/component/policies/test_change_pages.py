@@ -187,8 +187,9 @@ def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pyt
     # Enter at a choice presses the form's first button.
     html = get(client, page_of(change)).content.decode().partition('id="act_form"')[2]
     assert re.findall(r'name="act" value="([^"]+)"', html)[0] == "rebase"
-    data = typed(client, change, act="rebase", **{"of RuleSet/web": "theirs"})
+    data = typed(client, change, act="rebase", text="theirs is better", **{"of RuleSet/web": "theirs"})
     assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
+    assert "operator commented: theirs is better" in text_of(get(client, page_of(change)))
     assert "Nothing: it holds no edit." in text_of(get(client, page_of(change)))
 
 
@@ -368,3 +369,12 @@ def test_what_was_typed_stays_where_somebody_else_ended_the_change_meanwhile() -
     _, client = account("administrator")
     typed = {"act": "reject", "text": "it breaks the night jobs", "digest": change.digest}
     assert "it breaks the night jobs" in text_of(client.post(act_of(change), typed))
+
+
+@pytest.mark.parametrize("act", ["gate", "discard RuleSet/web"])
+def test_what_is_typed_with_an_act_that_records_no_words_is_kept_as_a_comment(act: str) -> None:
+    _, client = account("operator")
+    change = change_in("in_review")
+    page = text_of(client.post(act_of(change), typed(client, change, act=act, text="see ticket 7"), follow=True))
+    assert "Your comment is kept." in page
+    assert "operator commented: see ticket 7" in page
