@@ -1,6 +1,7 @@
 """The pages of Changes: the list, the effects and approvals of each, and the buttons for its acts."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -95,9 +96,12 @@ class Thing(msgspec.Struct, frozen=True):
     their_whole: SafeString = SafeString("")
     theirs: Sequence[SafeString] = ()
     is_moved: bool = False
-    # For a rule set that moved: the changes of both edits merged, and the conflicts, by the part's name.
+    # Of a thing that moved: the side that is chosen.
+    side: str = ""
+    # For a rule set that moved: the changes of both edits merged, and the conflicts: the part's name, the words, the
+    # chosen side.
     merged_lines: Sequence[SafeString] = ()
-    conflicts: Sequence[tuple[str, str]] = ()
+    conflicts: Sequence[tuple[str, str, str]] = ()
     may_be_merged: bool = False
     # The URL of its form, in this Change; empty where it has none.
     edit_url: str = ""
@@ -296,7 +300,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             said = _done(act, row, request, form.cleaned_data | {"what": what})
         except PublishingError as error:
             row.refresh_from_db()
-            return self._page(request, row, error.messages, text=form.cleaned_data["text"])
+            return self._page(request, row, error.messages, text=form.cleaned_data["text"], chosen=request.POST)
         messages.success(request, said)
         return HttpResponseRedirect(change_url(number))
 
@@ -308,7 +312,13 @@ class ChangeAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "policies/change_gate.html", context)
 
     def _page(
-        self, request: HttpRequest, row: Change, faults: Iterable[str] = (), text: str = "", asked_thing: str = ""
+        self,
+        request: HttpRequest,
+        row: Change,
+        faults: Iterable[str] = (),
+        text: str = "",
+        asked_thing: str = "",
+        chosen: Mapping[str, Any] = MappingProxyType({}),
     ) -> TemplateResponse:
         prefetch_related_objects([row], "edits", "events")
         live = publishing.current_revision()
@@ -317,7 +327,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         may_edit = not lifecycle.refusal("edit", publishing.actor_of(person(request)), standing)
         faults, things, look_twice = list(faults), [], []
         try:
-            things = _things(row, request)
+            things = _things(row, request, chosen)
             edits = publishing.edits_of(row)
             look_twice = wording.look_alikes(live, publishing.with_edits(live, edits))
             classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
@@ -340,6 +350,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "authors": sorted(standing.authors),
             "things": things,
             "orders": publishing.orders_of(row) if row.state in lifecycle.OPEN else None,
+            "order_side": chosen.get(_choice(publishing.ORDER), "mine"),
             "look_twice": look_twice if row.state in lifecycle.OPEN else [],
             "lines": [marked(line) for line in row.revision.summary.splitlines()] if row.revision else [],
             "revision_url": revision_url(row.revision.number) if row.revision else "",
@@ -449,12 +460,18 @@ def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> di
     }
 
 
-def _things(row: Change, request: HttpRequest) -> list[Thing]:
+def _choice(key: publishing.Key) -> str:
+    """Return the name of the form's choice between the sides of a thing."""
+    return "of {}/{}".format(*key)
+
+
+def _things(row: Change, request: HttpRequest, chosen: Mapping[str, Any]) -> list[Thing]:
     moved = {each.key: each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
     bases = publishing.bases_of(row)
     authors = {each.key: each.author for each in row.edits.all()}
     things = [
-        _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key)) for edit in publishing.edits_of(row)
+        _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key), chosen)
+        for edit in publishing.edits_of(row)
     ]
     keys = [(kind, name) for kind, _, name in (each.key.partition("/") for each in things)]
     rows = rows_of(keys)
@@ -466,7 +483,9 @@ def _things(row: Change, request: HttpRequest) -> list[Thing]:
     return [msgspec.structs.replace(each, edit_url=url) for each, url in zip(things, urls, strict=True)]
 
 
-def _thing(edit: publishing.Edit, base: Any, author: str, moved: publishing.Moved | None) -> Thing:
+def _thing(
+    edit: publishing.Edit, base: Any, author: str, moved: publishing.Moved | None, chosen: Mapping[str, Any]
+) -> Thing:
     thing = Thing(
         key=f"{edit.kind}/{edit.name}",
         name=f"{'rule set' if edit.kind == 'RuleSet' else edit.kind} {edit.name}",
@@ -479,13 +498,15 @@ def _thing(edit: publishing.Edit, base: Any, author: str, moved: publishing.Move
     thing = msgspec.structs.replace(
         thing, theirs=_lines(moved.base, moved.live), their_whole=whole(moved.base, moved.live), is_moved=True
     )
+    name = _choice(edit.key)
     merged = publishing.merged_of(moved)
     if merged is None:
-        return thing
+        return msgspec.structs.replace(thing, side="theirs" if chosen.get(name) == "theirs" else "mine")
     return msgspec.structs.replace(
         thing,
+        side=chosen.get(name, "merge"),
         merged_lines=_lines(moved.live, merged.rule_set),
-        conflicts=list(merged.conflicts.items()),
+        conflicts=[(part, said, chosen.get(f"{name} {part}", "")) for part, said in merged.conflicts.items()],
         may_be_merged=True,
     )
 
@@ -574,7 +595,7 @@ def _gate(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    chosen = {edit.key: request.POST.get(f"of {edit.kind}/{edit.name}", "mine") for edit in publishing.edits_of(row)}
+    chosen = {edit.key: request.POST.get(_choice(edit.key), "mine") for edit in publishing.edits_of(row)}
     publishing.rebase_change(
         change=row,
         by=person(request),
@@ -588,12 +609,12 @@ def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 def _order_chosen(request: HttpRequest) -> dict[publishing.Key, str]:
     """Return whose order of Assignments was chosen."""
-    return {publishing.ORDER: request.POST.get("of {}/{}".format(*publishing.ORDER), "mine")}
+    return {publishing.ORDER: request.POST.get(_choice(publishing.ORDER), "mine")}
 
 
 def _parts_chosen(request: HttpRequest, key: publishing.Key) -> dict[str, str]:
     """Return whose side was chosen for each part that both sides changed."""
-    before = f"of {key[0]}/{key[1]} "
+    before = f"{_choice(key)} "
     return {name.removeprefix(before): request.POST[name] for name in request.POST if name.startswith(before)}
 
 

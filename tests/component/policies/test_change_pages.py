@@ -378,3 +378,20 @@ def test_what_is_typed_with_an_act_that_records_no_words_is_kept_as_a_comment(ac
     page = text_of(client.post(act_of(change), typed(client, change, act=act, text="see ticket 7"), follow=True))
     assert "Your comment is kept." in page
     assert "operator commented: see ticket 7" in page
+
+
+def test_a_refused_rebase_keeps_the_sides_that_were_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    _, client = account("operator")
+
+    def weighted(name: str, weight: int) -> Any:
+        return make_rule_set(name, scores=[{"builtin": "LeastRequestedPriority", "weight": weight}])
+
+    publish_all(weighted("data", 1), weighted("web", 1))
+    change = opened(weighted("data", 2), weighted("web", 2))
+    publish_all(weighted("data", 3), weighted("web", 3))
+    part = "scores/LeastRequestedPriority"
+    chosen = {"of RuleSet/data": "theirs", "of RuleSet/web": "merge", f"of RuleSet/data {part}": "theirs"}
+    refused = client.post(act_of(change), typed(client, change, act="rebase", **chosen)).content.decode()
+    assert f"say whose is taken of {part}" in refused
+    assert dict(re.findall(r'type="radio" name="([^"]+)" value="(\w+)" checked', refused)) == chosen
