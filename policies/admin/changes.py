@@ -356,6 +356,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "revision_url": revision_url(row.revision.number) if row.revision else "",
             "base_url": revision_url(row.base) if row.base else "",
             "events": row.events.all(),
+            "rejection": _rejection(row),
             "given": publishing.approvals_given(row, list(row.events.all())),
             "buttons": _buttons(request, standing),
             "gate": shown(row, gate),
@@ -458,6 +459,13 @@ def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> di
         "holds": row.publish_at is None or publishing.holds_schedule(row),
         "expiry": Change.objects.filter(expiry_of=row).first() if row.expires_at else None,
     }
+
+
+def _rejection(row: Change) -> ChangeEvent | None:
+    """Return the act that rejected a Change, if it is rejected."""
+    if row.state != lifecycle.REJECTED:
+        return None
+    return next((each for each in reversed(row.events.all()) if each.act == ChangeEvent.Act.REJECT), None)
 
 
 def _choice(key: publishing.Key) -> str:

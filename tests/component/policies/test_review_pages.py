@@ -230,3 +230,13 @@ def test_what_is_said_when_a_change_is_sent_to_review_is_why_unless_a_reason_was
     assert untold.revision.reason == "ticket 7"
     told_before = opened(make_rule_set("web", **B), title="more of web")
     assert "Why: why" in press(alice, told_before, act="submit", text="please be quick")
+
+
+def test_why_a_change_was_rejected_stands_at_the_top_of_its_page_until_it_is_opened_again() -> None:
+    alice, carol = signed_in("alice", "Operator"), signed_in("carol", "Approver")
+    change = in_review()
+    press(carol, change, act="reject", text="search has its own nodes")
+    above = text_of(get(alice, page_of(change))).partition("What it does to the Pods")[0]
+    assert "✗ Rejected carol : search has its own nodes" in above
+    press(alice, change, act="reopen")
+    assert "✗ Rejected" not in text_of(get(alice, page_of(change)))
