@@ -408,6 +408,8 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Return what it waits for: a reviewer, an approval afterwards, its time, or somebody to act after it was held back."""
         if row.held:
             return "! somebody: held back at its time"
+        if row.overview and row.overview.moved and row.state != lifecycle.DRAFT:
+            return "! an author, to rebase it"  # until then nobody can approve or publish it
         if waiting := publishing.waiting_for(row, row.reviewers):
             return ", ".join(each.name for each in waiting)
         if publishing.waits_for_approval_afterwards(row):

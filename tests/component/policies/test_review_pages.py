@@ -240,3 +240,16 @@ def test_why_a_change_was_rejected_stands_at_the_top_of_its_page_until_it_is_ope
     assert "✗ Rejected carol : search has its own nodes" in above
     press(alice, change, act="reopen")
     assert "✗ Rejected" not in text_of(get(alice, page_of(change)))
+
+
+def test_a_change_whose_base_moved_waits_for_a_rebase_before_anybody_can_approve_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alice, _carol = signed_in("alice", "Operator"), signed_in("carol", "Approver")
+    change = in_review()
+    press(alice, change, act="ask", whom="carol")
+    with monkeypatch.context() as unreviewed:
+        unreviewed.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+        publish_all(make_rule_set("web", **B))
+    assert "Waits for an author to rebase it, then for carol (asked by alice )." in text_of(get(alice, page_of(change)))
+    assert "! an author, to rebase it" in text_of(get(alice, "/admin/policies/change/"))
