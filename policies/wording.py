@@ -341,6 +341,8 @@ def _fields_changed(before: msgspec.Struct, after: msgspec.Struct) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     return f"“{_on_one_line(value)}”" if isinstance(value, str) else json_text(value)
 
 

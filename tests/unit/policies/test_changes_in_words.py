@@ -157,3 +157,9 @@ def test_of_tests_of_one_name_the_one_that_changed_is_named() -> None:
         "test t changed: expects “feasible n1” → “feasible n3”"
     ]
     assert wording.rule_set_changes(before, with_tests("n1")) == ["test t (2) removed: feasible n2"]
+
+
+def test_a_large_number_is_written_with_its_thousands_so_that_a_zero_too_much_is_seen() -> None:
+    more = msgspec.structs.replace(PRIORITY_CLASS, value=10_000_000)
+    (line,) = wording.part_changes(msgspec.structs.replace(PRIORITY_CLASS, value=1_000_000), more)
+    assert "value 1,000,000 → 10,000,000" in line
