@@ -49,6 +49,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     actions_detail = ("go_back", "to_rule_set")
     warn_unsaved_form = True
     change_form_outer_before_template = "policies/rule_set_form.html"
+    change_form_before_template = "policies/open_edits.html"
     change_form_template = "policies/rule_set_fields.html"
     empty_title = "No version yet"
     empty_text = "A rule set has its first version once a Change with it is published."
@@ -79,10 +80,11 @@ class RuleSetVersionAdmin(EditingAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Add what is shown above the form: its faults, the test results, links to other pages of the rule set."""
+        """Add what is shown above the form: its faults, the test results, links to other pages, who else is editing."""
         row = context.get("original")
         if row is not None and row.pk is None:
             context["editor"] = self._above_the_form(request, context, row)
+            context |= self._open_edits(request, row.rule_set.name)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def _above_the_form(self, request: HttpRequest, context: dict[str, Any], row: Any) -> dict[str, Any]:

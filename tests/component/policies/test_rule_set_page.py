@@ -350,3 +350,10 @@ def test_who_may_not_edit_what_is_not_live_reads_who_may(operator: Client, audit
     page = change_url("ruleset", RuleSet.objects.get(name="batch").pk)
     assert "Nothing of it is live. Edit it." in text_of(get(operator, page))
     assert "Nothing of it is live. An Operator can edit it." in text_of(get(auditor, page))
+
+
+def test_the_form_says_who_else_is_editing_the_rule_set_and_in_which_change(operator: Client) -> None:
+    assert "in open Changes" not in text_of(get(operator, PAGE))
+    change = opened(make_rule_set("web", filters=[{"builtin": "PodFitsHost"}]), by="alice", title="words of web")
+    for page in (PAGE, f"{PAGE}?change={change.pk}"):
+        assert f"web edited by alice in {change}: words of web" in text_of(get(operator, page))
