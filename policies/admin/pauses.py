@@ -204,10 +204,19 @@ def pause(request: HttpRequest) -> HttpResponse:
         "From now on no rule, score or Assignment of Berth decides: kube-scheduler places Pods by its own rules, and Berth's own "
         "scheduler by the classic default set."
         if target == EVERYTHING
-        else "It is out of force within a few seconds, in every process. What it means in detail stands in docs/rules.md."
+        else f"Within seconds it is out of force, in every process: {_means(target)}."
     )
     title = f"Pause {wording.target_in_words(target)}"
     return _ask(request, _PauseForm, act, title=title, says=says, button="Pause")
+
+
+def _means(target: str) -> str:
+    """Return what a Pause of a target means for its Pods."""
+    if target.startswith("Assignment/"):
+        return "it takes no Pod, and the next Assignment in order may take the Pods that it would have taken"
+    if target.count("/") > 1:
+        return "the rule refuses no node, gives no score and protects no Pod"
+    return "none of its rules decides about the Pods that its Assignments go on taking"
 
 
 @admin.site.admin_view
@@ -324,6 +333,10 @@ def pause_url(target: str) -> str:
     return f"{reverse('pause')}?{urlencode({'target': target})}"
 
 
+def _exempt_url(target: str) -> str:
+    return f"{reverse('exempt')}?{urlencode({'target': target})}"
+
+
 def resume_url(target: str) -> str:
     """Return the URL of the page that resumes a target."""
     return f"{reverse('resume')}?{urlencode({'target': target})}"
@@ -338,6 +351,7 @@ def _panel(title: str, targets: Sequence[str], request: HttpRequest) -> SafeStri
             "paused": live.get(target),
             "pause_url": pause_url(target),
             "resume_url": resume_url(target),
+            "exempt_url": _exempt_url(target) if target.startswith("RuleSet/") else "",
         }
         for target in targets
     ]

@@ -76,6 +76,8 @@ def test_pages_of_rule_sets_and_assignments_lead_to_pausing_them(operator: Clien
         shown = get(operator, page).content.decode()
         for target in targets:
             assert f'href="{PAUSE}{target}"' in shown
+    shown = get(operator, f"/admin/policies/ruleset/{rule_set.pk}/change/").content.decode()
+    assert 'href="/admin/policies/pauses/exempt/?target=RuleSet%2Fweb%2Fteam"' in shown
     send(operator, PAUSE + "RuleSet%2Fweb%2Fteam", reason="storm")
     shown = text_of(get(operator, f"/admin/policies/ruleset/{rule_set.pk}/change/"))
     assert "! paused until somebody resumes it: storm" in shown
@@ -244,3 +246,15 @@ def test_no_reason_is_asked_for_ending_what_is_not_there(operator: Client, path:
     page = get(operator, path)
     assert said in text_of(page)
     assert 'id="pause_form"' not in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("RuleSet/web/team", "the rule refuses no node, gives no score and protects no Pod"),
+        ("RuleSet/web", "none of its rules decides about the Pods that its Assignments go on taking"),
+        ("Assignment/all", "it takes no Pod, and the next Assignment in order may take"),
+    ],
+)
+def test_the_page_that_pauses_says_what_that_means_for_pods(operator: Client, target: str, said: str) -> None:
+    assert said in text_of(get(operator, f"{PAUSE}{target}"))
