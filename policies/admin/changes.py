@@ -1,6 +1,6 @@
 """The pages of Changes: the list, the effects and approvals of each, and the buttons for its acts."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -96,6 +96,8 @@ class Thing(msgspec.Struct, frozen=True):
     their_whole: SafeString = SafeString("")
     theirs: Sequence[SafeString] = ()
     is_moved: bool = False
+    # The Change that made live what others have published; None where none is known.
+    overtaken_by: Change | None = None
     # Of a thing that moved: the side that is chosen.
     side: str = ""
     # For a rule set that moved: the changes of both edits merged, and the conflicts: the part's name, the words, the
@@ -477,7 +479,7 @@ def _choice(key: publishing.Key) -> str:
 
 def _things(row: Change, request: HttpRequest, chosen: Mapping[str, Any]) -> list[Thing]:
     moved = {each.key: each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
-    bases = publishing.bases_of(row)
+    bases, overtaken = publishing.bases_of(row), _overtaken_by(row, moved)
     authors = {each.key: each.author for each in row.edits.all()}
     things = [
         _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key), chosen)
@@ -486,11 +488,23 @@ def _things(row: Change, request: HttpRequest, chosen: Mapping[str, Any]) -> lis
     keys = [(kind, name) for kind, _, name in (each.key.partition("/") for each in things)]
     rows = rows_of(keys)
     pages = thing_urls(rows)
-    things = [msgspec.structs.replace(each, url=pages.get(key, "")) for each, key in zip(things, keys, strict=True)]
+    things = [
+        msgspec.structs.replace(each, url=pages.get(key, ""), overtaken_by=overtaken.get(key))
+        for each, key in zip(things, keys, strict=True)
+    ]
     if row.state not in lifecycle.OPEN:
         return things
     urls = edit_urls_for(request, [(kind, name, row) for kind, name in keys], rows)
     return [msgspec.structs.replace(each, edit_url=url) for each, url in zip(things, urls, strict=True)]
+
+
+def _overtaken_by(row: Change, keys: Collection[publishing.Key]) -> dict[publishing.Key, Change]:
+    """Return the published Change that touched each of these things last, after what a Change stands on."""
+    if not keys:
+        return {}
+    edits = ChangeEdit.objects.filter(change__revision__number__gt=row.base, name__in=[name for _, name in keys])
+    ordered = edits.select_related("change__revision").order_by("change__revision__number")
+    return {edit.key: edit.change for edit in ordered if edit.key in keys}
 
 
 def _thing(

@@ -180,10 +180,11 @@ def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pyt
         publish_all(make_rule_set(**B))
     page = text_of(get(client, page_of(change)))
     assert "What is live has moved" in page
+    theirs = Change.objects.get(state="published")
     assert (
-        "Meanwhile somebody else made live: rule set web version 1 published web: filter added: MatchNodeSelector"
-        in page
-    )
+        f"Meanwhile ops made live, by {theirs}: {theirs.title} : "
+        "rule set web version 1 published web: filter added: MatchNodeSelector"
+    ) in page
     # Enter at a choice presses the form's first button.
     html = get(client, page_of(change)).content.decode().partition('id="act_form"')[2]
     assert re.findall(r'name="act" value="([^"]+)"', html)[0] == "rebase"
