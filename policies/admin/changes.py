@@ -204,6 +204,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         "opener",
         "since",
     )
+    list_display_links = ("number", "title")
     list_filter = (StateFilter, ("state", admin.ChoicesFieldListFilter))
     search_fields = ("title", "opened_by")
     search_help_text = "Title, who opened or edited it, what it touches"

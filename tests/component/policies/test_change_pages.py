@@ -396,3 +396,10 @@ def test_a_refused_rebase_keeps_the_sides_that_were_chosen(monkeypatch: pytest.M
     refused = client.post(act_of(change), typed(client, change, act="rebase", **chosen)).content.decode()
     assert f"say whose is taken of {part}" in refused
     assert dict(re.findall(r'type="radio" name="([^"]+)" value="(\w+)" checked', refused)) == chosen
+
+
+def test_the_title_in_the_list_leads_to_the_change() -> None:
+    _, client = account("viewer")
+    change = change_in("draft")
+    shown = get(client, "/admin/policies/change/").content.decode()
+    assert re.search(rf'<a [^>]*href="{page_of(change)}[^"]*"[^>]*>\s*all of web', shown)
