@@ -373,6 +373,14 @@ class TestPage:
         assert said.index("! 5 Pods run where their rules would refuse them.") < said.index("✓ No tests.")
         assert said.index("shop/web-1 runs on n1") < said.index("What it changes")
 
+    def test_a_finding_heads_its_list_as_a_thing_of_the_change_does(self) -> None:
+        change = opened()
+        gated(change, FIVE)
+        client = HTTPSClient()
+        client.force_login(User.objects.create_superuser("viewing"))
+        piece = get(client, f"/admin/policies/change/{change.pk}/gate/").content.decode()
+        assert '<p class="berth-thing">! 5 Pods run where' in piece
+
     def test_what_is_of_before_is_marked(self) -> None:
         change = opened()
         gated(change, NOTHING, snapshot_at=timezone.now() - timedelta(days=3))
