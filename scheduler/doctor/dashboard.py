@@ -25,9 +25,9 @@ class Panel(msgspec.Struct, frozen=True):
 
 
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
-    "What is promised": (
-        Panel("Answers, slowest hundredth", "s", {"{{verb}}": "berth:call_seconds:p99"}),
-        Panel("Calls that were answered", "percentunit", {"answered": "berth:calls:answered"}),
+    "Service levels": (
+        Panel("Time to answer, p99", "s", {"{{verb}}": "berth:call_seconds:p99"}),
+        Panel("Calls answered", "percentunit", {"answered": "berth:calls:answered"}),
         Panel("Decisions lost", "short", {"lost": "berth:decisions:lost", "missing": "max(berth_decisions_missing)"}),
     ),
     "kube-scheduler's calls": (
@@ -45,24 +45,22 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             {"{{rule_set}} {{rule}}": 'sum by (rule_set, rule) (rate(berth_verdicts_total{verdict="refuse"}[5m]))'},
         ),
     ),
-    "What answers stand on": (
-        Panel("Revision that is served", "short", {"{{instance}}": "berth_revision"}),
+    "State that answers are based on": (
+        Panel("Revision served", "short", {"{{instance}}": "berth_revision"}),
         Panel("Age of the Snapshot", "s", {"{{instance}}": "berth_snapshot_age_seconds"}),
-        Panel(
-            "Complete lists that were read", "reqps", {"{{kind}}": "sum by (kind) (rate(berth_watch_lists_total[5m]))"}
-        ),
+        Panel("Complete lists read", "reqps", {"{{kind}}": "sum by (kind) (rate(berth_watch_lists_total[5m]))"}),
     ),
     "Berth's own scheduler": (
         Panel("Pods decided on", "reqps", {"{{result}}": "sum by (result) (rate(berth_binder_attempts_total[5m]))"}),
         Panel("Pods in the queue", "short", {"{{state}}": "sum by (state) (berth_binder_queue)"}),
         Panel(
-            "From arrival to bound, slowest hundredth",
+            "Time from creation to binding, p99",
             "s",
             {"p99": "histogram_quantile(0.99, sum by (le) (rate(berth_binder_created_to_bound_seconds_bucket[5m])))"},
         ),
     ),
     "History": (
-        Panel("Decisions on disk, not shipped", "short", {"{{instance}}": "berth_decisions_waiting"}),
+        Panel("Decisions on disk, not yet shipped", "short", {"{{instance}}": "berth_decisions_waiting"}),
         Panel("Spool", "bytes", {"{{instance}}": "berth_spool_bytes"}),
         Panel("Waiting Pods requeued", "reqps", {"{{cause}}": "max by (cause) (rate(berth_requeues_total[5m]))"}),
     ),
