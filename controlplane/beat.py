@@ -65,10 +65,10 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no type
             now = time.monotonic()
             if now - self._said_at >= _SAY_AGAIN_SECONDS:
                 self._said_at = now
-                logger.error("tasks can't be sent, the next are tried as they are due: %s", error)  # noqa: TRY400 - Redis' fault
+                logger.error("tasks can't be sent, each is tried again when it is next due: %s", error)  # noqa: TRY400 - Redis' fault
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send the tasks that are due; a last run in the future, by the present clock, counts as now."""
+        """Send the tasks that are due; a last run that the clock says is in the future counts as now."""
         now = self.app.now()
         ahead = [entry for entry in self.schedule.values() if entry.last_run_at > now]
         for entry in ahead:

@@ -95,7 +95,7 @@ def _fault(check: Callable[[], str]) -> str:
         return check()
     except Error as error:
         logger.warning("not ready: %s", str(error).strip() or type(error).__name__)
-        return "can't be asked; the log of this process says why"
+        return "can't be checked; the log of this process says why"
 
 
 def _query() -> str:

@@ -297,7 +297,7 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
         try:
             self.OIDC_OP_AUTH_ENDPOINT = _setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         except _FAULTS as fault:
-            logger.warning("the provider can't be asked", extra={"fault": str(fault)})
+            logger.warning("the provider can't be reached", extra={"fault": str(fault)})
             messages.error(request, _AWAY.format(settings.BERTH.oidc_name.capitalize(), type(fault).__name__))
             return HttpResponseRedirect(reverse("admin:login"))
         return super().get(request)  # type: ignore[no-any-return]

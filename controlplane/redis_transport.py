@@ -19,14 +19,14 @@ _PAUSE_SECONDS = 1.0
 
 
 class Channel(redis.Channel):
-    """Throws away messages that are none."""
+    """Discards entries of Redis that aren't Celery messages."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
             return super()._brpop_read(**options)  # type: ignore[no-untyped-call] # kombu has few types
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             # Its text may quote the message.
-            logger.error("what is no message was taken out of Redis and thrown away: %s", type(error).__name__)  # noqa: TRY400
+            logger.error("a malformed message was taken from Redis and discarded: %s", type(error).__name__)  # noqa: TRY400
             return True
 
 

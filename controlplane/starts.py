@@ -24,7 +24,7 @@ def _until_written(role: str) -> None:
     name, is_told = f"{role}@{socket.gethostname()}:{os.getpid()}", False
     while not written(name, role):
         if not is_told:
-            logger.warning("the start of %s can't be written down yet: the database can't be reached", name)
+            logger.warning("the start of %s can't be recorded yet: the database is unreachable", name)
             is_told = True
         time.sleep(_AGAIN_SECONDS)
     if is_shared(connection):

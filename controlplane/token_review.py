@@ -146,7 +146,7 @@ def service_account_of(token: str, audience: str, client: Client) -> str:
         status = msgspec.json.decode(answer, type=_Review).status
     except (APIError, msgspec.DecodeError) as error:
         logger.warning("a token couldn't be reviewed", extra={"fault": str(error)})
-        message = "The API server can't be asked about this token now; the log says why."
+        message = "The API server can't review this token now; the log says why."
         raise AwayError(message) from error
     # A server that doesn't support audiences returns none, and has checked none.
     if not status.authenticated or audience not in status.audiences:

@@ -127,7 +127,7 @@ def caller_of(secret: str, *, now: datetime) -> Caller:
     token = Token.objects.select_related("owner").filter(prefix=key.partition(".")[0]).first()
     if token is None or not _keys.verify(key, token.hashed_key):
         logger.warning("an unknown token was refused", extra={"address": current_origin().address})
-        message = "There is no such token: it is mistyped, or it went with its owner's account."
+        message = "There is no such token: it is mistyped, or was deleted with its owner's account."
         raise RefusedError(message)
     if why := _why_not(token, now):
         _note_refusal(token, why, now)

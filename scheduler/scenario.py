@@ -602,7 +602,7 @@ def _picked_last(before: datetime) -> str:
     try:
         return str(recorded_body_of(decision).notes.get("node") or "")
     except ReplayError as error:
-        logger.warning("equal nodes are taken from the first: Decision %s can't be read: %s", found, error)
+        logger.warning("of equal nodes the first is chosen: Decision %s can't be read: %s", found, error)
         return ""
 
 

@@ -44,7 +44,7 @@ def ingest() -> None:
     try:
         ingest_decisions()
     except StreamError as error:
-        logger.warning("Redis unreachable, the next tick goes on: %s", error)
+        logger.warning("Redis unreachable, the next tick tries again: %s", error)
 
 
 @shared_task

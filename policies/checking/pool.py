@@ -129,7 +129,7 @@ class _Pool:
             return answers
         code = worker.end()
         if stays is None:
-            logger.warning("a check was ended: %s, exit %s", name, code)
+            logger.warning("a check's process ended early: %s, exit %s", name, code)
             answers.append(_refused(TOO_MUCH))
         return answers
 

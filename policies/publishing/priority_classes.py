@@ -120,7 +120,7 @@ def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> No
     ask_for_look()
     digests = (digest_of_shown(there), digest_of_shown(live))
     audit.record_event(audit.Kind.PUT_BACK, by=by, thing=(Kind.PRIORITY_CLASS, name), digests=digests, reason=reason)
-    logger.info("%s has PriorityClass %s put back: %s", name_of(by), name, reason)
+    logger.info("%s restores PriorityClass %s: %s", name_of(by), name, reason)
 
 
 def ask_for_users() -> None:

@@ -184,7 +184,7 @@ def _do_due(now: datetime) -> list[str]:
     if tick.faults:
         for said in tick.said:
             _logger.info("%s", said)
-        message = "what was due met faults; the others had their times"
+        message = "some Changes that were due failed; the others were handled on time"
         raise ExceptionGroup(message, tick.faults)
     return tick.said
 

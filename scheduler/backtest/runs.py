@@ -310,7 +310,7 @@ class Worker:
                 return _finish(backtest)
             self._carry_out(backtest, chunk)
         except CancelledError:
-            logger.info("%s isn't wanted any more", backtest)
+            logger.info("%s was cancelled", backtest)
         except BacktestError as error:
             _fail(backtest, str(error))
         else:
@@ -479,7 +479,7 @@ def _run_process() -> None:
     try:
         done = run_command("backtest", "--take-part", seconds=LONGEST_SECONDS + 30)
     except (subprocess.TimeoutExpired, OSError) as error:
-        logger.warning("a backtest's process ended early, the next tick goes on: %s", error)
+        logger.warning("a backtest's process ended early, the next tick resumes it: %s", error)
         return
     if done.returncode:
         logger.error("a backtest's process ended with %s: %s", done.returncode, done.stderr.strip())

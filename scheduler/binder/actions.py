@@ -123,7 +123,7 @@ def _cut(note: str) -> str:
 def _on_posted(status: int, answer: bytes) -> None:
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         BINDER_EVENTS_DROPPED.inc()
-        logger.debug("an event was not taken: %s %.200s", status, answer)
+        logger.debug("the API server didn't accept an event: %s %.200s", status, answer)
 
 
 def scheduled(pod: Pod, node_name: str, scheduler_name: str) -> Event:
@@ -207,7 +207,7 @@ def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
     try:
         client.patch(path=path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout_seconds=_TIMEOUT_SECONDS)
     except (APINotFoundError, APIConflictError) as error:
-        logger.debug("a Pod is gone or another one, its condition isn't written: %s", error)
+        logger.debug("a Pod was deleted or replaced, its condition isn't written: %s", error)
         return False
     except APIError as error:
         logger.warning("a Pod's condition can't be written: %s", error)

@@ -168,7 +168,7 @@ class APICalls:
             try:
                 task()
             except Exception:
-                logger.exception("what was to be told to the API server broke off")
+                logger.exception("a call of the API server failed")
 
     # Bindings
 
@@ -429,10 +429,10 @@ class APICalls:
             )
         except RemovalRefusedError as error:
             kept = error.uid
-            logger.warning("a Pod may not be preempted for %s/%s: %s", pod.namespace, pod.name, error)
+            logger.warning("the API server refuses a preemption for %s/%s: %s", pod.namespace, pod.name, error)
             self._tell(lambda _: self._nominator.keep(pod.uid, kept))
         except APIError as error:
-            logger.warning("a Pod can't be preempted for %s/%s: %s", pod.namespace, pod.name, error)
+            logger.warning("a preemption for %s/%s failed: %s", pod.namespace, pod.name, error)
         finally:
             self._tell(lambda now: self._on_preempted(pod, preemption, done, now))
 

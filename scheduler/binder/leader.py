@@ -77,7 +77,7 @@ def identity_of(folder: Path) -> str:
             if kept is made:
                 file.write(made)
     except OSError as error:
-        logger.warning("the identity can't be kept in the state folder: %s", error)
+        logger.warning("the identity can't be saved in the state folder: %s", error)
     return f"berth-binder@{socket.gethostname()}:{kept}"
 
 
@@ -149,7 +149,7 @@ class Elector:
             held = self._try()
         except APIError as error:
             if not self._said_failing:
-                logger.warning("the Lease %s can't be had: %s", self._name, error)
+                logger.warning("the Lease %s can't be acquired: %s", self._name, error)
             self._said_failing = True
             self._tell()
             return _AWAY_RETRY_SECONDS if not self.leads() else RETRY_SECONDS / 4
@@ -168,7 +168,7 @@ class Elector:
                 wait = self.step()
             except Exception:
                 # The last guard of a thread that must not end, as when the state folder can't be written.
-                logger.exception("the election broke off, it goes on in a moment")
+                logger.exception("the leader election failed, it is retried")
                 wait = RETRY_SECONDS
 
     def _tell(self) -> None:
@@ -214,4 +214,4 @@ class Elector:
             if found is not None and found.spec.holder_identity == self.identity:
                 self._write(found, holder="")
         except APIError as error:
-            logger.warning("the Lease %s can't be given back, it runs out: %s", self._name, error)
+            logger.warning("the Lease %s can't be released, it will expire: %s", self._name, error)

@@ -266,7 +266,7 @@ class Loop:
                 self._turn()
             except Exception:
                 # The last guard of a thread that must not end: the sweep repairs whatever is left half done.
-                logger.exception("scheduling broke off")
+                logger.exception("a scheduling cycle failed")
                 self._swept_at = float("-inf")
                 time.sleep(_IDLE_SECONDS)
 
@@ -362,9 +362,9 @@ class Loop:
             )
         except Exception:
             # A fault in one Pod's data, or in a rule: scheduling of other Pods must go on.
-            logger.exception("a Pod can't be decided on: %s/%s", waiting.pod.namespace, waiting.pod.name)
+            logger.exception("deciding on Pod %s/%s failed", waiting.pod.namespace, waiting.pod.name)
             BINDER_ATTEMPTS.labels("error").inc()
-            message = "Berth could not decide on the Pod; its log says why"
+            message = "Berth could not decide on the Pod; Berth's log says why"
             self._api_calls.say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
             return None
 

@@ -45,7 +45,7 @@ class Overcommits:
             if new:
                 self.found += len(new)
                 BINDER_OVERCOMMITS.inc(len(new))
-                logger.warning("nodes have more Pods than room: %s", ", ".join(new[:_MOST_NAMED]))
+                logger.warning("nodes are overcommitted: %s", ", ".join(new[:_MOST_NAMED]))
             self._known = now
             BINDER_OVERCOMMITTED.set(len(now))
         return sorted(self._known)[:_MOST_NAMED]

@@ -122,7 +122,7 @@ def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
     except APINotFoundError:
         return False
     except APIConflictError as error:
-        logger.debug("a victim is gone, another Pod has its name: %s", error)
+        logger.debug("a victim was deleted, another Pod has its name: %s", error)
         return False
     return True
 
@@ -136,7 +136,7 @@ def _ask_whether_it_would_go(client: Client, victim: Pod) -> None:
     try:
         _delete(client, victim, dryRun=["All"])
     except (APINotFoundError, APIConflictError) as error:
-        logger.debug("a victim is gone already: %s", error)
+        logger.debug("a victim was deleted already: %s", error)
     except APIInvalidError as error:
         if error.status != HTTPStatus.BAD_REQUEST:  # the answer where a webhook doesn't support dry run
             raise
@@ -152,7 +152,7 @@ def _take_nomination(client: Client, pod: Pod) -> None:
     try:
         _patch_status(client, pod, {"nominatedNodeName": None})
     except APIError as error:
-        logger.info("the nomination of a Pod can't be taken away: %s", error)
+        logger.info("nominatedNodeName can't be cleared: %s", error)
 
 
 def _patch_status(client: Client, pod: Pod, status: dict[str, Any]) -> None:

@@ -151,7 +151,9 @@ class Runtime:
         self.live.wait_until_synced(LISTED_WITHIN_SECONDS)
         missing = self.live.wait_until_listed(profile.reads, LISTED_WITHIN_SECONDS)
         if missing:
-            logger.warning("Revision %s reads what isn't listed yet: %s", revision.number, ", ".join(sorted(missing)))
+            logger.warning(
+                "Revision %s reads kinds that aren't listed yet: %s", revision.number, ", ".join(sorted(missing))
+            )
         snapshot = self.live.snapshot()
         profile.warm(Pod.from_json({}), snapshot, now=datetime.now(UTC))
 
@@ -218,4 +220,4 @@ class Runtime:
         try:
             BinderState.objects.filter(identity=self.elector.identity, process=self.heartbeat.process_id).delete()
         except DatabaseError as error:
-            logger.warning("what this process tells about itself can't be taken back: %s", error)
+            logger.warning("the state of this process can't be deleted from the database: %s", error)

@@ -176,7 +176,7 @@ def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: 
     except APINotFoundError:
         return Outcome.GONE
     except APIError as error:
-        logger.warning("what became of a binding can't be read: %s", error, extra=_said_of(target))
+        logger.warning("the outcome of a binding can't be read: %s", error, extra=_said_of(target))
         return Outcome.UNKNOWN
     if placed.metadata.uid != target.uid:
         return Outcome.GONE

@@ -237,7 +237,7 @@ class Dispatcher:
                 self._turn()
             except Exception:
                 # The last guard of a thread that must not end.
-                logger.exception("the dispatcher broke off")
+                logger.exception("the dispatcher failed")
                 time.sleep(_AWAY_SECONDS)
         for connection in self._free:
             connection.socket.close()
@@ -373,4 +373,4 @@ class Dispatcher:
         try:
             request.done(*answer)
         except Exception:
-            logger.exception("what follows from an answer broke off")
+            logger.exception("handling an answer of the API server failed")

@@ -172,7 +172,7 @@ class LeaseLock:
             self._store.write(held.resource_version, _spec(""), {NOTE: held.note})
         except APIError as error:
             # The Lease expires by itself; the others wait that long.
-            logger.warning("the Lease %s could not be given back: %s", self._name, error)
+            logger.warning("the Lease %s could not be released: %s", self._name, error)
 
 
 def _spec(holder: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class _Gaps(Collector):
             logger.warning("lost Decisions can't be counted, the database is unreachable: %s", error)
             return []
         return [
-            CounterMetricFamily("berth_decisions_lost", "Decisions that were answered and are lost", gone.lost),
+            CounterMetricFamily("berth_decisions_lost", "Decisions that were answered but are lost", gone.lost),
             GaugeMetricFamily("berth_decisions_missing", "Decisions not stored whose process is gone", gone.may_return),
             GaugeMetricFamily("berth_dead_letters", "Records that could not be stored, kept as they came", unread),
         ]

@@ -109,7 +109,7 @@ class Finder:
             for each in self._find():
                 found.append(each)  # noqa: PERF402 - what was found before a fault counts
         except APIError as error:
-            logger.warning("outcomes of Pods can't be looked for yet: %s", error)
+            logger.warning("outcomes of Pods can't be looked up yet: %s", error)
             self._resting_until = time.monotonic() + AWAY_SECONDS
         else:
             self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)

@@ -134,7 +134,7 @@ class Recorder:
         except OSError as error:
             if self._homeless.is_news(str(error)):
                 # Without a traceback: it is the disk's fault.
-                logger.error("the spool can't be made in %s: %s. %s", self.spool.segments.folder, error, REMEDY)  # noqa: TRY400
+                logger.error("the spool can't be created in %s: %s. %s", self.spool.segments.folder, error, REMEDY)  # noqa: TRY400
         else:
             self._homeless.is_news("")
 
@@ -153,7 +153,7 @@ class Recorder:
             try:
                 self.spool.append([(Kind.END, [end])])
             except SpoolFullError as error:
-                logger.warning("the end can't be written: %s", error)
+                logger.warning("the end marker of the spool can't be written: %s", error)
 
     def record(self, entry: Entry) -> None:
         """Write a Decision. When this returns, the Decision outlives the process.
@@ -184,7 +184,7 @@ class Recorder:
             except SpoolFullError as error:
                 OUTCOMES_UNWRITTEN.inc()
                 if self._unknown_outcomes.is_news(str(error)):
-                    logger.warning("what became of Pods can't be recorded: %s", error)
+                    logger.warning("outcomes of Pods can't be recorded: %s", error)
 
     def expect_preemption(self, victim_uids: Iterable[str], preemptor: Preemptor) -> None:
         """Note the preemptor of these Pods, in case they are preempted."""
@@ -222,7 +222,7 @@ class Recorder:
         """Continue in a new folder: the old one was deleted, with its unshipped records."""
         folder = self.spool.segments.folder
         if self._homeless.is_news("deleted"):
-            logger.error("the spool's folder was deleted, or another one put in its place: %s", folder)
+            logger.error("the spool's folder was deleted or replaced: %s", folder)
         with self._lock:
             try:
                 self.spool.begin_anew()
@@ -231,7 +231,7 @@ class Recorder:
                 self.spool.append([(Kind.MARK, [msgspec.msgpack.encode(Mark(self._sequence))])])
             except (OSError, SpoolFullError) as error:
                 if self._anew.is_news(str(error)):
-                    logger.warning("the spool can't be begun anew in %s: %s. %s", folder, error, REMEDY)
+                    logger.warning("a new spool can't be created in %s: %s. %s", folder, error, REMEDY)
             else:
                 SPOOL_LOST.inc()
                 self._homeless.is_news("")
@@ -302,7 +302,7 @@ class Recorder:
     def _note_gap_written(self) -> None:
         if self._lost is not None:
             self._losing.is_news("")
-            logger.error("%d Decisions were lost for want of room", self._lost.last - self._lost.first + 1)
+            logger.error("%d Decisions were lost because the spool had no room", self._lost.last - self._lost.first + 1)
             self._lost = None
 
     def _await(self, pod_uid: str, best: Best) -> None:

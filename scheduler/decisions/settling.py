@@ -74,7 +74,7 @@ def _settled(row: Decision, node: str) -> Divergence | None:
         body = read_body(bytes(row.body))
         names = names_asked(row, body)
     except ValueError as error:
-        logger.warning("Decision %s can't be compared with what became of the Pod: %s", row.pk, error)
+        logger.warning("Decision %s can't be compared with the Pod's outcome: %s", row.pk, error)
         return None
     if body.answer is None or node not in names:
         return None  # the Pod's node wasn't among the nodes of this call

@@ -243,7 +243,7 @@ class Shipper:
                 # A fault of one file must not end the thread, and with it all later shipping.
                 if broken.is_news(repr(error)):
                     logger.exception(
-                        "records can't be shipped, tried again every second: those in %s", self._spool.root
+                        "the records in %s can't be shipped; Berth tries again every second", self._spool.root
                     )
                 moved, self._away = False, True
             if is_stopping and not moved:
@@ -297,7 +297,9 @@ class Shipper:
         if shipments[0].kind == Kind.CORRUPT:
             SPOOL_CORRUPT.inc()
             logger.error(
-                "records of %s can't be read and become a dead letter, before segment %s, %s", source.writer, *at
+                "unreadable records of %s become a dead letter; they end before segment %s, offset %s",
+                source.writer,
+                *at,
             )
         return True
 
@@ -308,7 +310,7 @@ class Shipper:
         for source in self._sources:
             wanted = self._stream.take_wanted(source.writer)
             if wanted is not None:
-                logger.info("records of %s are sent again from number %d on", source.writer, wanted.sequence)
+                logger.info("records of %s are sent again, from number %d", source.writer, wanted.sequence)
                 source.go_to(Stored(Position(wanted.segment, wanted.offset), wanted.sequence))
                 self._stream.set_shipped(source.writer, wanted.sequence)
             answer = self._stream.append(source.writer, [], 0)
@@ -332,7 +334,7 @@ class Shipper:
         policy = self._stream.eviction_policy()
         self._policy_known = True
         if policy not in {"", "noeviction"}:
-            logger.warning("Redis may throw records away: maxmemory-policy is %s, and must be noeviction", policy)
+            logger.warning("Redis may evict records: maxmemory-policy is %s, and must be noeviction", policy)
 
     def _keep_house(self, now: float) -> None:
         self._before()
@@ -375,7 +377,7 @@ class Shipper:
             source = Source(dead.segments, dead=dead)
             self._go_back(source)
             self._sources.append(source)
-            logger.info("shipping what %s left", source.writer)
+            logger.info("shipping the records that %s left", source.writer)
 
     def _delete_stored(self, source: Source, stored: Stored) -> None:
         """Delete the segments whose records are all in the database; for a finished dead writer, delete everything."""
@@ -399,4 +401,4 @@ class Shipper:
         try:
             self._stream.forget(writer)
         except StreamError as error:
-            logger.debug("Redis keeps the name of %s: %s", writer, error)
+            logger.debug("the name of %s can't be deleted from Redis: %s", writer, error)

@@ -230,7 +230,7 @@ class Spool:
             os.ftruncate(self._descriptor, self._at.offset)
             os.lseek(self._descriptor, self._at.offset, os.SEEK_SET)
         except OSError:
-            logger.exception("a half written record can't be taken back; the segment ends with it")
+            logger.exception("a partly written record can't be removed; the segment ends with it")
             self._finish_segment()
 
     def _begin_segment(self) -> None:
@@ -272,8 +272,6 @@ class Spool:
             except OSError as error:
                 if self._unsaved.is_news(str(error)):
                     where = self.segments.folder
-                    logger.exception(
-                        "the disk of %s doesn't take what was written; a loss of power would lose it", where
-                    )
+                    logger.exception("%s can't be flushed to disk; a power failure would lose the last records", where)
             finally:
                 os.close(descriptor)

@@ -130,7 +130,7 @@ def _beating(held: QuerySet[Verification]) -> Iterator[None]:
             while not is_over.wait(_BEAT_SECONDS):
                 held.filter(heartbeat_at__isnull=False).update(heartbeat_at=Now())
         except DatabaseError as error:
-            logger.warning("a verification doesn't show that it goes on: %s", error)
+            logger.warning("the progress of a verification can't be saved: %s", error)
         finally:
             connection.close()
 

@@ -180,4 +180,4 @@ class Runtime:
             Caller.objects.filter(last_at__lt=datetime.now(UTC) - FORGET_CALLERS).delete()
         except DatabaseError as error:
             connection.close()
-            logger.warning("dead processes stay on the list, the database is unreachable: %s", error)
+            logger.warning("ended processes can't be removed from the list, the database is unreachable: %s", error)

@@ -149,7 +149,7 @@ class VerbView(APIView):
                 "not_ready",
             )
         except SpoolFullError as error:
-            logger.error("%s is refused: the Decision can't be recorded: %s", self.verb, error)  # noqa: TRY400 - no fault
+            logger.error("%s answers an error: the Decision can't be recorded: %s", self.verb, error)  # noqa: TRY400 - no fault
             return (200 if self.verb in HAS_ERROR else 503), Reply(encode_error(NO_ROOM)), "not_ready"
         except Exception:
             logger.exception("%s failed", self.verb)

@@ -180,7 +180,7 @@ def carry_out(
             ends_at=ends_at,
         )
     except CancelledError:
-        logger.info("%s isn't wanted any more", run)
+        logger.info("%s was cancelled", run)
     except PublishingError as error:
         publishing.fail_gate(run, " ".join(error.messages))
     except Exception:

@@ -96,7 +96,7 @@ def prune(retention: Retention, now: datetime, *, clock: Callable[[], float] = t
     try:
         run.all()
     except KeyFileError as error:
-        logger.error("nothing more is pruned: what is deleted can't be signed: %s", error)  # noqa: TRY400 - the file's fault
+        logger.error("pruning stops: deletions can't be signed: %s", error)  # noqa: TRY400 - the file's fault
     if run.pruned:
         _give_back()
     return run.pruned

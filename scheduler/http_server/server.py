@@ -252,7 +252,7 @@ class Server:
         if reason == "tls":
             logger.warning("a TLS handshake from %s failed: %s", connection.address[0], detail)
         else:
-            logger.warning("a request from %s is not HTTP as it should be", connection.address[0])
+            logger.warning("a request from %s isn't valid HTTP", connection.address[0])
 
     def _sweep(self) -> None:
         """Close connections whose time is up, but none on which data has just arrived."""

@@ -107,7 +107,9 @@ def _more(event: AuditEvent) -> Mapping[str, Any]:
     try:
         return said_by(event).more
     except msgspec.DecodeError as error:
-        logger.warning("AuditEvent %s can't be read: a newer Berth wrote it, or it was damaged: %s", event.pk, error)
+        logger.warning(
+            "AuditEvent %s can't be read: a newer version of Berth wrote it, or it is damaged: %s", event.pk, error
+        )
         return {}
 
 

@@ -118,7 +118,7 @@ def _end(taken: _Taken, number: int, *, after_seconds: float, **fields: Any) -> 
 
 def _note_fault(taken: _Taken, number: int, error: str) -> None:
     if not PriorityClassLook.objects.filter(pk=1, error=error).exists():
-        logger.warning("the cluster's PriorityClasses can't be read, Berth goes on trying: %s", error)
+        logger.warning("the cluster's PriorityClasses can't be read, Berth will try again: %s", error)
     _end(taken, number, after_seconds=RETRY_SECONDS, error=error)
 
 

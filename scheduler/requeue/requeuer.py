@@ -245,7 +245,7 @@ class Requeuer:
             at = waiting.refused_at
             refusal = _recorded(decision, names) if decision else self._repeated(pod, at, judge.snapshot)
         except ObjectError as error:
-            logger.warning("%s/%s can't be judged and isn't requeued: %s", waiting.namespace, waiting.name, error)
+            logger.warning("%s/%s can't be evaluated and isn't requeued: %s", waiting.namespace, waiting.name, error)
             return Judgement()
         if refusal is None or not refusal.is_told_in(waiting.message):
             return Judgement()
@@ -344,7 +344,9 @@ def _recorded(decision: Decision, names: Names) -> Refusal | None:
         read = read_decision(decision, names)
     except ValueError as error:
         pod = f"{decision.pod_namespace}/{decision.pod_name}"
-        logger.warning("%s can't be judged and isn't requeued: Decision %s can't be read: %s", pod, decision.id, error)
+        logger.warning(
+            "%s can't be evaluated and isn't requeued: Decision %s can't be read: %s", pod, decision.id, error
+        )
         return None
     return recorded_refusal(
         read.answer,

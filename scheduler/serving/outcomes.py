@@ -37,7 +37,7 @@ def record_outcomes(recorder: Recorder, kind: str, changes: Changes[Any]) -> Non
                 recorder.record_outcome(outcome)
         except Exception:
             # The watch must go on, whatever one Pod contains; the Pod's outcome is looked up later.
-            logger.exception("what became of a Pod can't be recorded: %s", change.key)
+            logger.exception("the outcome of a Pod can't be recorded: %s", change.key)
 
 
 class MissedEnds:

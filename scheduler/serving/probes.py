@@ -102,7 +102,7 @@ def listen(address: str, **probes: Any) -> Probes | None:
     try:
         made = Probes(address, **probes) if address else None
     except OSError as error:
-        logger.error("no probes and metrics: %s can't be listened on: %s", address, error)  # noqa: TRY400 - the setting's fault
+        logger.error("probes and metrics aren't served: can't listen on %s: %s", address, error)  # noqa: TRY400 - the setting's fault
         return None
     if made is not None:
         made.start()

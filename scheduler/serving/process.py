@@ -145,4 +145,4 @@ class Heartbeat:
             self._note_numbered()
             Process.objects.filter(id=self.process_id).delete()
         except DatabaseError as error:
-            logger.warning("can't take this process off the list: %s", error)
+            logger.warning("can't remove this process from the list: %s", error)

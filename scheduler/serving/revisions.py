@@ -153,7 +153,7 @@ class RevisionHolder:
             fresh.write_bytes(_document(revision))
             fresh.replace(self._path)
         except OSError as error:
-            logger.warning("Revision %s can't be kept on disk: %s", revision.number, error)
+            logger.warning("Revision %s can't be saved on disk: %s", revision.number, error)
 
     def _read_kept(self) -> None:
         try:
@@ -161,7 +161,7 @@ class RevisionHolder:
         except FileNotFoundError:
             return
         except (OSError, msgspec.DecodeError) as error:
-            logger.warning("the Revision kept on disk can't be read: %s", error)
+            logger.warning("the Revision on disk can't be read: %s", error)
             return
         self._take_up(revision)
 

@@ -219,7 +219,7 @@ class Shadows:
             self.drop(task.subject)
         except Exception:
             # The guard of a thread that must not end: the error is in one Pod's data, or in a rule.
-            logger.exception("a shadow can't be decided on: %s", rule_set)
+            logger.exception("a shadow can't be evaluated: %s", rule_set)
             self._count(task.subject, shadow_counts.FAILED)
         else:
             SHADOW_DECISIONS.labels(rule_set, "decided").inc()

@@ -40,7 +40,9 @@ class WatchedKinds:
             self._live.require(self._former | self._coming)
         missing = self._live.wait_until_listed(revision.reads, LISTED_WITHIN_SECONDS)
         if missing:
-            logger.warning("Revision %s reads what isn't listed yet: %s", revision.number, ", ".join(sorted(missing)))
+            logger.warning(
+                "Revision %s reads kinds that aren't listed yet: %s", revision.number, ", ".join(sorted(missing))
+            )
 
     def served(self) -> None:
         """Note that the last prepared Revision is served from now on."""

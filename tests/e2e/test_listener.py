@@ -268,7 +268,7 @@ class TestRotation:
             assert call(extender, files, client)[0] == 200
 
         assert extender.metric("berth_tls_reload_failures_total") == 1
-        assert extender.log.count("the former ones stay in use") == 1
+        assert extender.log.count("the previous ones stay in use") == 1
         assert SECRET not in extender.log
         assert extender.metric('berth_tls_expires_at_seconds{file="certificate"}') == expiry
 

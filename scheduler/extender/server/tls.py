@@ -62,7 +62,7 @@ class Credentials:
             self._context = self._load()
         except CredentialsError as error:
             TLS_RELOAD_FAILURES.inc()
-            logger.error("%s; the former ones stay in use", error)  # noqa: TRY400 - the reason is in the message
+            logger.error("%s; the previous ones stay in use", error)  # noqa: TRY400 - the reason is in the message
         else:
             logger.info("the TLS files changed and are in use for new connections")
 

@@ -148,7 +148,7 @@ class Binder:
             with self._lock.hold(LOCK_WAIT_SECONDS) as held:
                 return self._bind_held(pod, target, counting, held, now, record)
         except (LockBusyError, APIError) as error:
-            logger.warning("the lock for rules that count Pods can't be had: %s", error)
+            logger.warning("the lock for rules that count Pods can't be acquired: %s", error)
             BINDINGS.labels("busy").inc()
             return Bound(BUSY)
 
@@ -195,7 +195,7 @@ class Binder:
             return read_placed(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS).metadata.resource_version
         except APIError as error:
             logger.warning(
-                "the version of a bound Pod can't be read, its watch event is waited for: %s",
+                "the resourceVersion of a bound Pod can't be read; Berth waits for its watch event: %s",
                 error,
                 extra={"decision": target.decision},
             )

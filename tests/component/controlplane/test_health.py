@@ -23,7 +23,7 @@ from scheduler.serving.probes import listen
 
 pytestmark = pytest.mark.django_db
 SAID = 'connection to server at "10.1.2.3", port 5432 failed: role "berth" does not exist'
-UNASKED = "can't be asked; the log of this process says why"
+UNASKED = "can't be checked; the log of this process says why"
 
 
 def raising(error: Exception) -> Callable[[], None]:

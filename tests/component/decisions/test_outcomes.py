@@ -301,7 +301,7 @@ def test_what_was_found_before_the_api_server_went_away_is_kept(
         cluster.put(name, node="n1")
     cluster.fails_after = 1
     assert look(cluster) == 1
-    assert "outcomes of Pods can't be looked for yet: connection refused" in caplog.text
+    assert "outcomes of Pods can't be looked up yet: connection refused" in caplog.text
     cluster.fails_after = None
     assert look(cluster) == 2
     assert set(Decision.objects.values_list("placed_on", flat=True)) == {"n1"}

@@ -141,7 +141,7 @@ def test_readyz_names_the_part_that_is_not_ready_and_no_address(
     monkeypatch.setattr(connection, "cursor", refuse)
     response = client.get("/readyz")
     assert response.status_code == 503
-    assert response.json()["parts"]["database"] == "can't be asked; the log of this process says why"
+    assert response.json()["parts"]["database"] == "can't be checked; the log of this process says why"
     assert b"10.1.2.3" not in response.content
     assert 'role "berth" does not exist' in caplog.text
 

@@ -225,8 +225,8 @@ class TestARefusalWithoutARecord:
         world.cluster.pods["uid-b"]["spec"]["containers"] = 3
         world.publish(rules("web", 2, ALWAYS))
         assert world.tick() == []
-        assert "default/a can't be judged" in caplog.text
-        assert "default/b can't be judged" in caplog.text
+        assert "default/a can't be evaluated" in caplog.text
+        assert "default/b can't be evaluated" in caplog.text
 
     def test_stands_in_its_decision_with_the_params_of_then(self) -> None:
         gives = make_assignment("all", "web", params={"node": "nowhere"})

@@ -210,7 +210,7 @@ class TestFaults:
         lock = server.lock("one")
         with lock.hold(1):
             server.lost = ["call"]
-        assert "the Lease counting could not be given back" in caplog.text
+        assert "the Lease counting could not be released" in caplog.text
         with server.lock("two").hold(DURATION_SECONDS * 2):
             assert server.holder == "two"
 

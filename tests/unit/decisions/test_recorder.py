@@ -349,7 +349,7 @@ class TestStart:
         )
         recorder._open()
         recorder.record(entry())
-        assert "the spool can't be made" in caplog.text
+        assert "the spool can't be created" in caplog.text
         (tmp_path / "spool").unlink()
         recorder._mend()
         recorder._full_until = 0
@@ -373,7 +373,7 @@ class TestStart:
             recorder._mend()
             recorder.record(entry())
         said = [each.getMessage() for each in caplog.records if "BERTH_STATE_DIR" in each.getMessage()]
-        assert ["can't be made in" in each or "begun anew in" in each for each in said] == [True, False]
+        assert ["spool can't be created in" in each for each in said] == [True, False]
         assert all(str(root) in each for each in said)
         assert lost() - before == 5
         monkeypatch.setattr(spool_module, "REMIND_SECONDS", 0.0)
@@ -381,7 +381,7 @@ class TestStart:
         assert "Decisions are lost from now on (5 so far)" in caplog.messages[-1]
         root.unlink()
         recorder._mend()
-        assert "5 Decisions were lost for want of room" in caplog.text
+        assert "5 Decisions were lost because the spool had no room" in caplog.text
         recorder.stop(0)
 
     def test_a_folder_of_another_writer_is_left_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

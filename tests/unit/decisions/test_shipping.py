@@ -153,7 +153,7 @@ class TestGoingBack:
         world.stream.wanted["mine"] = Wanted(position.segment, position.offset, 3)
         world.ship()
         assert world.payloads() == numbered(5)[2:]
-        assert "sent again from number 3 on" in caplog.text
+        assert "sent again, from number 3" in caplog.text
         assert world.stream.wanted == {}
 
     def test_to_the_first_on_disk_where_the_database_cant_be_asked(self, world: World) -> None:

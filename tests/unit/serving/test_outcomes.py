@@ -138,4 +138,4 @@ def test_a_fault_in_one_pod_ends_no_watch(caplog: pytest.LogCaptureFixture) -> N
     assert recorder.fails == 1
     record_outcomes(recorder, PODS.name, changes)
     assert recorder.kept == ["ended"]
-    assert "what became of a Pod can't be recorded" in caplog.text
+    assert "the outcome of a Pod can't be recorded" in caplog.text

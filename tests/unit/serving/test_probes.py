@@ -76,5 +76,5 @@ def test_an_address_that_is_taken_is_logged_and_the_work_goes_on(caplog: pytest.
     first = listen(address, unready=list)
     assert first is not None
     assert listen(address, unready=list) is None
-    assert f"no probes and metrics: {address} can't be listened on" in caplog.text
+    assert f"probes and metrics aren't served: can't listen on {address}" in caplog.text
     first.stop()

@@ -81,4 +81,6 @@ def test_a_list_that_is_late_is_named_in_the_log(caplog: pytest.LogCaptureFixtur
     world = World()
     world.live.unlisted = frozenset({CLAIMS})
     world.reads.prepare(CLAIMS_ONLY)
-    assert [record.getMessage() for record in caplog.records] == [f"Revision 1 reads what isn't listed yet: {CLAIMS}"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Revision 1 reads kinds that aren't listed yet: {CLAIMS}"
+    ]
