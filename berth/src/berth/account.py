@@ -15,7 +15,7 @@ from berth.server import Server
 
 
 def login(given: Namespace) -> Answer:
-    """Try a server and a token, and store them for later commands.
+    """Check a server and a token, and store them for later commands.
 
     The token comes from standard input or the keyboard, never from an argument, which others see in the list of processes.
     """
@@ -30,7 +30,7 @@ def login(given: Namespace) -> Answer:
         name = who(found)
     path = keep(place)
     return Answer(
-        {"server": server, "kept": str(path), **found}, [f"{server} knows you as {name}.", f"Kept in {path}."]
+        {"server": server, "kept": str(path), **found}, [f"{server} knows you as {name}.", f"Stored in {path}."]
     )
 
 
@@ -43,10 +43,10 @@ def _given_token(server: str) -> str:
     try:
         token = (getpass.getpass(f"Token for {server}: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
     except UnicodeDecodeError as error:
-        message = "The token that standard input holds isn't UTF-8."
+        message = "The token on standard input isn't UTF-8."
         raise CommandError(message) from error
     if not token:
-        message = "No token was given: make one in the admin under Tokens, or by `manage.py token create`."
+        message = "No token was given: create one in the admin under Tokens, or with `manage.py token create`."
         raise CommandError(message)
     return token
 
@@ -54,22 +54,22 @@ def _given_token(server: str) -> str:
 def logout(given: Namespace) -> Answer:
     """Delete the stored server and token. The token stays valid: revoke it in the admin."""
     del given
-    said = "Server and token are forgotten. Revoke the token in the admin if nobody else uses it."
-    return Answer({}, [said if forget() else "Nothing was kept."])
+    said = "Server and token are deleted here. Revoke the token in the admin if nobody else uses it."
+    return Answer({}, [said if forget() else "No server and token were stored."])
 
 
 def whoami(server: Server, given: Namespace) -> Answer:
-    """Return the account for which the server takes the caller, and its permissions."""
+    """Return the caller's account, and its permissions."""
     del given
     found = server.get("/whoami")
     lines = [f"{server.place.server} knows you as {who(found)}."]
     if found.get("token"):
-        lines.append(f"  by the {found['token']}, with the scopes {', '.join(found['scopes']) or 'none'}")
+        lines.append(f"  with the {found['token']}, scopes {', '.join(found['scopes']) or 'none'}")
     lines.append(f"  roles: {', '.join(found.get('roles', ())) or 'none'}")
     may = [name.replace("_", " ") for name, allowed in found.get("may", {}).items() if allowed]
     lines.append(f"  it may: {', '.join(may) or 'nothing'}")
     if found.get("token") and "read" not in found["scopes"]:
-        lines.append("  ! It hasn't the scope read, which each call takes: make another token.")
+        lines.append("  ! The token lacks the scope read, which each call needs: create another token.")
     return Answer({"server": server.place.server, **found}, lines)
 
 
@@ -99,11 +99,11 @@ def _status_lines(found: dict[str, Any]) -> Iterator[str]:
         yield "! No process serves it."
     pending = found["pending"]
     if pending["fault"]:
-        yield f"? The cluster can't be asked for Pending Pods: {pending['fault']}"
+        yield f"? Pending Pods can't be read from the cluster: {pending['fault']}"
     else:
         yield f"Pending Pods: {pending['pods']}"
     yield f"Open Changes: {found['open_changes']}"
     if found["paused"]:
-        yield f"! Out of force: {', '.join(found['paused'])}"
+        yield f"! Paused: {', '.join(found['paused'])}"
     if found["lost_decisions"]:
         yield f"✗ Lost Decisions: {found['lost_decisions']}"

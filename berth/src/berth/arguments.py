@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 from berth import VERSION
 from berth.errors import REFUSED
 
-_ENDS = """exit codes: 0 done; 1 refused or faulty; 2 (plan, diff) something would change; 3 the server wasn't reached
-environment: BERTH_SERVER, BERTH_TOKEN or BERTH_TOKEN_FILE, BERTH_CA_FILE, NO_COLOR; `berth login` keeps them"""
+_ENDS = """exit codes: 0 success; 1 refused, or faults; 2 (plan, diff) something would change; 3 the server wasn't reached
+environment: BERTH_SERVER, BERTH_TOKEN or BERTH_TOKEN_FILE, BERTH_CA_FILE, NO_COLOR; `berth login` stores server and token"""
 
 KINDS = ["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"]
 _MOST = 1_000
@@ -26,8 +26,8 @@ class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error, and exit."""
         if self.scope and "FILE" in message:
-            message += f". {self.scope!r} was taken for the scope of --prune: put FILE before it"
-        self.exit(REFUSED, f"{self.prog}: {message}\n{self.prog} --help says what it takes.\n")
+            message += f". {self.scope!r} was read as the scope of --prune: put FILE before --prune"
+        self.exit(REFUSED, f"{self.prog}: {message}\n{self.prog} --help lists the arguments.\n")
 
 
 class _Prune(Action):
@@ -57,24 +57,24 @@ def build_parser(prog: str = "berth") -> ArgumentParser:
 
     whole = _Parser(
         prog=prog,
-        description="Rules of scheduling, their reviews and what they did to Pods, from wherever the server can be reached.",
+        description="Scheduling rules, their reviews, and their effects on Pods, from any machine that reaches the server.",
         epilog=_ENDS,
         formatter_class=_Top,
     )
-    whole.add_argument("--version", action="version", version=f"{prog} {VERSION}", help="say which version this is")
+    whole.add_argument("--version", action="version", version=f"{prog} {VERSION}", help="print the version")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def add(name: str, says: str, *, asks_server: bool = True) -> ArgumentParser:
         made = commands.add_parser(name, help=says, description=says, formatter_class=_Wide)
         made.add_argument(
-            "--output", "-o", choices=["text", "json", "yaml"], default="text", help="text is the default"
+            "--output", "-o", choices=["text", "json", "yaml"], default="text", help="the output format; default text"
         )
         if asks_server:
-            made.add_argument("--server", default="", metavar="URL", help="in place of BERTH_SERVER")
+            made.add_argument("--server", default="", metavar="URL", help="the server, instead of BERTH_SERVER")
             made.add_argument(
-                "--from-kubeconfig", action="store_true", help="the server that the kubeconfig's context names"
+                "--from-kubeconfig", action="store_true", help="use the server that the kubeconfig's context names"
             )
-            made.add_argument("--context", default="", help="which context, in place of the current one")
+            made.add_argument("--context", default="", help="the context, instead of the current one")
         return made
 
     _add_documents(add)
@@ -87,37 +87,45 @@ def build_parser(prog: str = "berth") -> ArgumentParser:
 def _add_documents(add: _Add) -> None:
     made = add("lint", "Check files of documents, and run the tests inside them.")
     _files(made)
-    made = add("plan", "Say what applying files would change; nothing is changed.")
+    made = add("plan", "Print what applying files would change, without changing anything.")
     _files(made)
     _scope(made)
     made.add_argument(
         "--gate",
         action="store_true",
-        help="run the gate, too: documents, tests, the Pods that are there; else no test runs",
+        help="also run the gate: documents, tests, the cluster's Pods; without it no test runs",
     )
-    made.add_argument("--markdown", action="store_true", help="as a comment of a pull request")
+    made.add_argument("--markdown", action="store_true", help="print the plan as a comment for a pull request")
     made.add_argument("--title", default="", help="the comment's heading, with --markdown")
-    made = add("apply", "Bring files into the system, by way of a Change.")
+    made = add("apply", "Apply files, with a Change.")
     _files(made)
     _scope(made)
-    made.add_argument("--publish", action="store_true", help="make it live at once; refused where review is required")
-    made.add_argument("--submit", action="store_true", help="to review where that is required, live at once where not")
     made.add_argument(
-        "--title", default="", help="the Change's title, of several lines the first; else the files' names"
+        "--publish", action="store_true", help="publish the Change at once; refused where review is required"
     )
-    made.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
+    made.add_argument(
+        "--submit", action="store_true", help="send the Change to review if review is required, else publish it"
+    )
+    made.add_argument(
+        "--title", default="", help="the Change's title: the first line of this text; default: the files' names"
+    )
+    made.add_argument("--reason", default="", help="the reason, stored with the Change and its Revision")
     made = add("diff", "Show how files differ from what is live, as diff -u does.")
     _files(made)
     _scope(made)
-    made = add("export", "Write what is live as documents that apply reads.")
-    made.add_argument("names", nargs="*", metavar="NAME", help="only these; without any, everything")
-    made.add_argument("--kind", default="", choices=KINDS, help="only this kind")
-    made.add_argument("--change", type=_number, metavar="N", help="what this Change makes of things, not what is live")
-    made.add_argument("--directory", default="", metavar="FOLDER", help="a file each: FOLDER/KIND/NAME.yaml")
+    made = add("export", "Write the live state as documents that apply reads.")
+    made.add_argument("names", nargs="*", metavar="NAME", help="export only these; default: everything")
+    made.add_argument("--kind", default="", choices=KINDS, help="export only this kind")
+    made.add_argument(
+        "--change", type=_number, metavar="N", help="export what this Change would make live, not what is live now"
+    )
+    made.add_argument(
+        "--directory", default="", metavar="FOLDER", help="write a file for each document: FOLDER/KIND/NAME.yaml"
+    )
 
 
 def _files(made: ArgumentParser) -> None:
-    made.add_argument("files", nargs="+", metavar="FILE", help="a file, a folder of them, - for standard input")
+    made.add_argument("files", nargs="+", metavar="FILE", help="a file, a folder of files, or - for standard input")
 
 
 def _scope(made: ArgumentParser) -> None:
@@ -128,62 +136,66 @@ def _scope(made: ArgumentParser) -> None:
         nargs="?",
         const="",
         default=[],
-        help="remove what is live, isn't in the files, and has such a name: team-a-*, or Assignment/team-a-*; "
-        "with --owner only what is the owner's, without a scope all of that",
+        help="remove live objects that aren't in the files and have such a name: team-a-*, or Assignment/team-a-*; "
+        "with --owner only the owner's objects, and without a scope all of those",
     )
-    made.add_argument("--owner", default="", metavar="NAME", help="the repository that keeps these files")
-    made.add_argument("--take-over", action="store_true", help="also what another owner keeps")
-    made.add_argument("--no-cluster", action="store_true", help="without a look at the Pods that are there")
+    made.add_argument("--owner", default="", metavar="NAME", help="the repository that holds these files")
+    made.add_argument("--take-over", action="store_true", help="also apply to objects of another owner")
+    made.add_argument("--no-cluster", action="store_true", help="don't read the cluster's Pods")
 
 
 def _add_changes(add: _Add) -> None:
     made = add("changes", "List Changes, or show one.")
-    made.add_argument("number", nargs="?", type=_number, metavar="N", help="show this one; without it, list them")
+    made.add_argument("number", nargs="?", type=_number, metavar="N", help="show this Change; default: list Changes")
     made.add_argument(
         "--state",
         default="",
         choices=["draft", "in_review", "approved", "published", "rejected", "withdrawn"],
         help="list only those in this state",
     )
-    made.add_argument("--limit", type=_count, default=20, help="how many (20)")
+    made.add_argument("--limit", type=_count, default=20, help="the most rows to list (20)")
     for act, says in _ACTS.items():
         made = add(act, says)
-        made.add_argument("number", type=_number, metavar="N", help="which Change")
+        made.add_argument("number", type=_number, metavar="N", help="the number of the Change")
         made.add_argument(
-            "--digest", default="", help="what `berth changes N` printed, or the whole digest; approve needs it"
+            "--digest",
+            default="",
+            help="the digest that `berth changes N` printed, or the whole digest; approve needs it",
         )
-        made.add_argument("--reason", default="", help="kept with the Change", required=act == "reject")
+        made.add_argument("--reason", default="", help="the reason, stored with the Change", required=act == "reject")
         if act == "rebase":
             made.add_argument(
                 "--revision",
                 type=_number,
                 metavar="M",
-                help="the live Revision that `berth changes N` printed; else the one that is live",
+                help="the live Revision that `berth changes N` printed; default: the current one",
             )
             _sides(made)
     made = add("rename", "Give a Change another title or another reason; its approvals stay.")
-    made.add_argument("number", type=_number, metavar="N", help="which Change")
-    made.add_argument("--title", help="what it is called from now on")
-    made.add_argument("--reason", help="why it is made")
-    made = add("rollback", "Make what an older Revision held live again.")
-    made.add_argument("revision", type=_number, metavar="M", help="which Revision")
-    made.add_argument("--reason", required=True, help="kept with the Revision")
-    made = add("pause", "Take something out of force.")
+    made.add_argument("number", type=_number, metavar="N", help="the number of the Change")
+    made.add_argument("--title", help="the new title")
+    made.add_argument("--reason", help="the new reason")
+    made = add("rollback", "Roll back to an older Revision: its content becomes live again.")
+    made.add_argument("revision", type=_number, metavar="M", help="the number of the Revision")
+    made.add_argument("--reason", required=True, help="the reason, stored with the Revision")
+    made = add("pause", "Pause rules.")
     made.add_argument("target", metavar="TARGET", help="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE")
-    made.add_argument("--reason", required=True, help="kept with the Change and its Revision")
-    made.add_argument("--until", default="", metavar="TIME", help="2026-12-31T18:00:00Z, or 90m, 2h, 3d from now")
-    made = add("resume", "Put back in force what was paused.")
-    made.add_argument("target", metavar="TARGET", help="as of pause")
-    made.add_argument("--reason", default="", help="kept with the Change and its Revision")
+    made.add_argument("--reason", required=True, help="the reason, stored with the Change and its Revision")
+    made.add_argument(
+        "--until", default="", metavar="TIME", help="when the Pause ends: 2026-12-31T18:00:00Z, or 90m, 2h, 3d from now"
+    )
+    made = add("resume", "End a Pause.")
+    made.add_argument("target", metavar="TARGET", help="as in pause")
+    made.add_argument("--reason", default="", help="the reason, stored with the Change and its Revision")
 
 
 def _sides(made: ArgumentParser) -> None:
     for side, says in (
-        ("merge", "put this rule set together with what is live, rule by rule: RuleSet/web"),
-        ("mine", "keep the edit of a part that both changed: RuleSet/web/filters/team"),
+        ("merge", "merge this rule set with the live one, rule by rule: RuleSet/web"),
+        ("mine", "of a part that both sides changed, keep this Change's edit: RuleSet/web/filters/team"),
         (
             "theirs",
-            "take what is live: of a thing, Assignment/all, of a part that both changed, or of Assignments/order",
+            "use the live side of an object (Assignment/all), of a part that both sides changed, or of Assignments/order",
         ),
     ):
         made.add_argument(f"--{side}", action="append", default=[], metavar="WHAT", help=says)
@@ -191,48 +203,52 @@ def _sides(made: ArgumentParser) -> None:
 
 _ACTS = {
     "submit": "Send a Change to review.",
-    "approve": "Approve a Change, as it was looked at.",
+    "approve": "Approve a Change with the digest that you looked at.",
     "reject": "Reject a Change.",
     "withdraw": "Withdraw a Change: it never goes live.",
-    "rebase": "Put a Change's edits on what is live now.",
+    "rebase": "Rebase a Change's edits on the live Revision.",
     "publish": "Make a Change live.",
 }
 
 
 def _add_pods(add: _Add) -> None:
-    made = add("why", "Tell why a Pod is where it is, or waits.")
+    made = add("why", "Explain why a Pod is on its node, or Pending.")
     made.add_argument("pod", metavar="POD", help="NAME or NAMESPACE/NAME")
-    made.add_argument("--namespace", "-n", default="", help="of a NAME (default)")
-    made.add_argument("--uid", default="", help="of the Pod that is meant, where several had the name")
-    made = add("which", "Say which Assignment takes a Pod, and why not those before it.")
-    made.add_argument("pod", metavar="POD", help="NAME, NAMESPACE/NAME, or a file of one: pod.yaml")
-    made.add_argument("--namespace", "-n", default="", help="of a NAME (default)")
-    made = add("simulate", "Say where Pods would land on the cluster as it is now; nothing is touched.")
+    made.add_argument("--namespace", "-n", default="", help="the namespace, if POD is only a name (default)")
+    made.add_argument("--uid", default="", help="the Pod's UID, if several Pods had the name")
+    made = add("which", "Print which Assignment matches a Pod, and why earlier ones don't.")
+    made.add_argument("pod", metavar="POD", help="NAME, NAMESPACE/NAME, or a file with the Pod: pod.yaml")
+    made.add_argument("--namespace", "-n", default="", help="the namespace, if POD is only a name (default)")
+    made = add("simulate", "Print where Pods would be placed on the cluster as it is now, without changing anything.")
     made.add_argument("file", nargs="?", metavar="FILE", help="the manifest of a Pod, a Deployment or the like")
-    made.add_argument("--live", default="", metavar="POD", help="a Pod of the cluster: NAME or NAMESPACE/NAME")
-    made.add_argument("--namespace", "-n", default="", help="of a NAME (default)")
-    made.add_argument("--pods", type=_count, default=1, metavar="N", help="how many (1)")
-    made.add_argument("--change", type=_number, metavar="N", help="also by what this Change would make live")
+    made.add_argument("--live", default="", metavar="POD", help="a Pod in the cluster: NAME or NAMESPACE/NAME")
+    made.add_argument("--namespace", "-n", default="", help="the namespace, if POD is only a name (default)")
+    made.add_argument("--pods", type=_count, default=1, metavar="N", help="the number of Pods (1)")
+    made.add_argument(
+        "--change", type=_number, metavar="N", help="also evaluate the rules that this Change would make live"
+    )
     made = add("decisions", "List the newest Decisions, the newest last.")
     made.add_argument(
-        "filters", nargs="*", metavar="NAME=VALUE", help="as of the admin's list: pod_namespace=shop node=n1"
+        "filters", nargs="*", metavar="NAME=VALUE", help="filters, as in the admin's list: pod_namespace=shop node=n1"
     )
-    made.add_argument("--limit", type=_count, default=20, help="how many (20)")
-    made.add_argument("--follow", "-f", action="store_true", help="and what comes after them, until Ctrl-C")
+    made.add_argument("--limit", type=_count, default=20, help="the most rows to list (20)")
+    made.add_argument("--follow", "-f", action="store_true", help="also print later Decisions, until Ctrl-C")
     made.add_argument("--every", type=_seconds, default=2.0, metavar="SECONDS", help="how often to ask (2)")
 
 
 def _add_account(add: _Add) -> None:
-    add("status", "Say what is live, which processes serve it, what waits and what was lost.")
-    add("whoami", "Say who the server takes you for, and what you may do.")
+    add("status", "Show the live Revision, the processes that serve it, Pending Pods, open Changes and lost Decisions.")
+    add("whoami", "Show your account on the server, and its permissions.")
     made = add(
-        "login", "Keep a server and a token; the token is asked for, or read from standard input.", asks_server=False
+        "login",
+        "Store a server and a token; the token is read from the terminal or from standard input.",
+        asks_server=False,
     )
     made.add_argument("url", nargs="?", default="", metavar="URL", help="https://berth.example.org (BERTH_SERVER)")
-    made.add_argument("--ca-file", default="", metavar="FILE", help="certificates that the server's is checked by")
-    add("logout", "Forget the server and the token that login kept.", asks_server=False)
-    made = add("completion", "Write a shell's completion: source <(berth completion bash)", asks_server=False)
-    made.add_argument("shell", choices=["bash", "zsh", "fish"], help="which shell")
+    made.add_argument("--ca-file", default="", metavar="FILE", help="the CA certificates for the server's certificate")
+    add("logout", "Delete the server and the token that login stored.", asks_server=False)
+    made = add("completion", "Print a shell's completion script: source <(berth completion bash)", asks_server=False)
+    made.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
 
 def _count(text: str) -> int:
@@ -254,7 +270,7 @@ def _number(text: str) -> int:
         ArgumentTypeError: it can't be one.
     """
     if not (text.isascii() and text.isdigit()):
-        message = f"{text!a} isn't the number of one: it is a whole number, such as 12"
+        message = f"{text!a} isn't a number of a Change or Revision: write a whole number, such as 12"
         raise ArgumentTypeError(message)
     return int(text)
 

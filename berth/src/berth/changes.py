@@ -32,7 +32,7 @@ def changes(server: Server, given: Namespace) -> Answer:
 
 
 def _short(found: dict[str, Any]) -> str:
-    return ", but not enough any more" if found.get("is_short") else ""
+    return ", but approvals are missing again" if found.get("is_short") else ""
 
 
 def change_lines(found: dict[str, Any]) -> Iterator[str]:
@@ -45,7 +45,7 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in edit["changes"])
     for each in found.get("conflicts", ()):
         again = f"berth rebase {found['number']} --revision {found.get('live', 'M')}"
-        yield f"! Somebody else has published another {each['kind']} {each['name']} since: `{again}`"
+        yield f"! Somebody else has since changed {each['kind']} {each['name']}: `{again}`"
         yield from (f"    {line}" for line in each["theirs"])
         yield from (f"    both sides changed {each['kind']}/{each['name']}/{part}" for part in each.get("parts", ()))
     yield from (f"! {line}" for line in (*found.get("ends", ()), *found.get("kept", ()), *found.get("missing", ())))
@@ -62,7 +62,7 @@ def _times(found: dict[str, Any]) -> Iterator[str]:
         if found["is_scheduled"]:
             yield f"goes live at {found['publish_at']}"
         elif found["state"] in _OPEN and not found.get("held"):
-            yield f"! It was to go live at {found['publish_at']}, and was edited since: set the time again."
+            yield f"! It was scheduled for {found['publish_at']}, and was edited since: set the time again."
     # The end is a part of the approval.
     if found.get("expires_at"):
         yield f"goes back at {found['expires_at']}"
@@ -91,7 +91,7 @@ def rename(server: Server, given: Namespace) -> Answer:
     """Change the title or the reason of a Change; its edits stay the same."""
     body = {name: value for name in ("title", "reason") if (value := getattr(given, name)) is not None}
     if not body:
-        message = "Say what it is called from now on: --title TITLE; or why it is made: --reason REASON."
+        message = "Give the new title with --title TITLE, or the new reason with --reason REASON."
         raise CommandError(message)
     path = path_of("changes", str(given.number))
     _, tag = server.tagged(path)
@@ -100,19 +100,17 @@ def rename(server: Server, given: Namespace) -> Answer:
 
 
 def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the choice for each named thing that moved; choices for parts are joined with those of their thing.
+    """Yield the choice for each object with a conflict; choices for parts are joined with those of their object.
 
     Raises:
-        CommandError: a choice names nothing.
+        CommandError: a choice names no object.
     """
     parts: dict[tuple[str, str], dict[str, str]] = {}
     named = [(side, what) for side in ("merge", "mine", "theirs") for what in getattr(given, side)]
     for take, what in named:
         kind, name, part = [*what.split("/", 2), "", ""][:3]
         if not name:
-            message = (
-                f"--{take} {what!r} names nothing: RuleSet/web, or of what both sides changed RuleSet/web/filters/team."
-            )
+            message = f"--{take} {what!r} names no object: write RuleSet/web, or for a part that both sides changed RuleSet/web/filters/team."
             raise CommandError(message)
         if part or take == "merge":
             parts.setdefault((kind, name), {}).update({part: take} if part else {})
@@ -125,20 +123,20 @@ def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
 def _check_digest(found: dict[str, Any], given: Namespace) -> None:
     digest = str(found["digest"])
     if 0 < len(given.digest) < SHORT_DIGEST:
-        message = f"--digest takes at least the {SHORT_DIGEST} characters that `berth changes {given.number}` shows: fewer name too much."
+        message = f"--digest takes at least the {SHORT_DIGEST} characters that `berth changes {given.number}` shows: fewer are ambiguous."
         raise CommandError(message)
     if given.digest and not digest.startswith(given.digest):
-        message = f"Change {given.number} isn't what you looked at: its digest is {digest[:SHORT_DIGEST]} now. `berth changes {given.number}` shows it."
+        message = f"Change {given.number} changed since you looked at it: its digest is {digest[:SHORT_DIGEST]} now. `berth changes {given.number}` shows it."
         raise CommandError(message)
     if given.act == "approve" and not given.digest:
-        message = f"Say what you looked at: `berth changes {given.number}` shows it, and --digest {digest[:SHORT_DIGEST]} approves just that."
+        message = f"Name the digest that you looked at: `berth changes {given.number}` shows the Change, and --digest {digest[:SHORT_DIGEST]} approves exactly that state."
         raise CommandError(message)
 
 
 def rollback(server: Server, given: Namespace) -> Answer:
     """Roll back to a Revision."""
     done = server.post(path_of("revisions", str(given.revision), "rollback"), {"reason": given.reason})
-    return Answer(done, [_outcome(done, f"What Revision {given.revision} held is live already.")])
+    return Answer(done, [_outcome(done, f"The content of Revision {given.revision} is live already.")])
 
 
 def pause(server: Server, given: Namespace) -> Answer:
@@ -153,7 +151,7 @@ def resume(server: Server, given: Namespace) -> Answer:
 
 
 def _done(found: dict[str, Any]) -> Answer:
-    return Answer(found, [_outcome(found, "Nothing was to be done.")])
+    return Answer(found, [_outcome(found, "There was nothing to do.")])
 
 
 def _outcome(found: dict[str, Any], nothing: str) -> str:
@@ -164,7 +162,7 @@ def _outcome(found: dict[str, Any], nothing: str) -> str:
         made = revision.get("number") if isinstance(revision, dict) else revision
         return f"Revision {made} was made" + (f" by Change {number}." if number else ".")
     if number:
-        return f"Change {number} waits for approval: somebody else does `berth approve {number}`, then `berth publish {number}`."
+        return f"Change {number} waits for approval: somebody else runs `berth approve {number}`, then `berth publish {number}`."
     return nothing
 
 
@@ -181,6 +179,6 @@ def until(text: str, now: datetime | None = None) -> str:
             at = datetime.fromisoformat(text)
         at = (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        message = f"--until {text!r} is no time: 2026-12-31T18:00:00Z, or 90m, 2h, 3d from now."
+        message = f"--until {text!r} isn't a time: use 2026-12-31T18:00:00Z, or 90m, 2h, 3d from now."
         raise CommandError(message) from error
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")

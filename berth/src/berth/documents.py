@@ -65,7 +65,7 @@ def _files_of(name: str, wrong: list[str]) -> list[str]:
         paths += [path for each in files if _is_document(path := str(Path(folder, each)))]
     wrong += unread
     if not (paths or unread):
-        said = f"if it is to hold nothing, put one there with {_EMPTY_LIST}"
+        said = f"if it should hold nothing, put a file there with {_EMPTY_LIST}"
         wrong.append(f"{name}: there is no YAML or JSON file in this folder: {said}")
     return sorted(paths)
 
@@ -98,7 +98,9 @@ def _asked(given: Namespace) -> dict[str, Any]:
     """Return the request members that plan and apply share."""
     prune = [given.owner and "*" if scope == "" else scope for scope in given.prune]
     if "" in prune:
-        message = "--prune without a scope removes what an owner's files hold no more: say whose, by --owner NAME."
+        message = (
+            "--prune without a scope needs --owner NAME: it removes that owner's objects that aren't in the files."
+        )
         raise CommandError(message)
     return {
         "files": read_files(given.files),
@@ -147,7 +149,7 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
     yield from (f"  {user_line(each)}" for each in found.get("users", ()))
     yield from gate_lines(found.get("gate", ()), found.get("levels", {}))
     if found.get("error"):
-        yield f"? The cluster can't be asked: {found['error']}"
+        yield f"? The cluster can't be read: {found['error']}"
     if found.get("blocked"):
         yield f"✗ {found['blocked']}"
 
@@ -188,15 +190,15 @@ def _applied_lines(found: dict[str, Any], *, is_submitted: bool) -> Iterable[str
     if found["change"] is None:
         yield "Nothing to publish: all of it is live."
     elif found["revision"] is None:
-        opened = "was opened" if found["is_new"] else "is open already, and makes the same"
+        opened = "was opened" if found["is_new"] else "is open already, with the same edits"
         yield f"Change {found['change']} {opened}:"
         yield from (f"  {line}" for line in found["changes"])
         number = found["change"]
         if is_submitted:
-            then = f"it waits for somebody else, who reads `berth changes {number}` and approves it"
+            then = f"somebody else has to read `berth changes {number}` and approve it"
         else:
             then = f"`berth publish {number}`, or `berth submit {number}` where somebody else has to approve it first"
-        yield f"Nothing is live by it yet: {then}."
+        yield f"Nothing is live yet: {then}."
     else:
         yield f"Revision {found['revision']} was made by Change {found['change']}:"
         yield from (f"  {line}" for line in found["changes"])
@@ -224,7 +226,10 @@ def _export_into(folder: Path, text: str, kinds: Iterable[str]) -> Answer:
         written.append(str(path))
     left = sorted({str(path) for kind in kinds for path in (folder / kind).glob("*.yaml")} - {*written})
     lines = [f"{len(written)} {'file was' if len(written) == 1 else 'files were'} written under {folder}{os.sep}"]
-    lines += [f"! {printable(path)} is of nothing that is live: remove it, or apply brings it back" for path in left]
+    lines += [
+        f"! {printable(path)} describes an object that isn't live: delete the file, or the next apply creates the object"
+        for path in left
+    ]
     return Answer({"files": written, "left": left}, lines)
 
 
@@ -239,7 +244,7 @@ def diff(server: Server, given: Namespace) -> Answer:
     differs = bool(found.get("documents"))
     return Answer(
         {"differs": differs, "drift": found.get("drift", []), "documents": found.get("documents", [])},
-        lines or ["What is live is what the files hold."],
+        lines or ["The files agree with what is live."],
         ok=found["ok"],
         exit_code=WOULD_CHANGE if differs else 0,
     )

@@ -12,14 +12,14 @@ def plan_in_markdown(found: dict[str, Any], title: str = "") -> str:
     """Return a plan as a comment, which begins with a mark by which a pipeline finds its earlier comment."""
     lines = ["<!-- berth-plan -->", f"### {_plain(title) or 'Berth: what this would change'}", "", _verdict(found), ""]
     lines += _section("Changes", found.get("changes", ()))
-    lines += _section("To know of the files", found.get("notes", ()))
+    lines += _section("Notes on the files", found.get("notes", ()))
     lines += _section("Drift: changed outside of these files", found.get("drift", ()))
-    lines += _section("Others are at the same things", found.get("beside", ()))
+    lines += _section("Others are changing the same objects", found.get("beside", ()))
     cluster = [
         f"PriorityClass {each['name']}: {each['act']}. {each.get('message', '')}" for each in found.get("cluster", ())
     ]
     lines += _section("In the cluster", [*cluster, *map(user_line, found.get("users", ()))])
-    lines += _section("The cluster can't be asked", [found["error"]] if found.get("error") else [])
+    lines += _section("The cluster can't be read", [found["error"]] if found.get("error") else [])
     lines += _gate(found)
     return _bounded("\n".join(lines).rstrip() + "\n", list(map(_diff, found.get("documents", ()))))
 
@@ -35,7 +35,7 @@ def _bounded(head: str, diffs: Sequence[str]) -> str:
     if len(head) > _MOST_CHARACTERS:
         head = (
             head[:_MOST_CHARACTERS].rpartition("\n")[0]
-            + "\n\n… and more, which is too long for a comment: `berth plan` shows all of it.\n"
+            + "\n\n… and more, too long for a comment: `berth plan` shows all of it.\n"
         )
     shown, room = [head], _MOST_CHARACTERS - len(head)
     for each in diffs:
@@ -51,12 +51,12 @@ def _bounded(head: str, diffs: Sequence[str]) -> str:
 
 def _verdict(found: dict[str, Any]) -> str:
     if found.get("blocked"):
-        return f"❌ **The gate blocks it:** {_plain(found['blocked'])}"
+        return f"❌ **The gate blocks publishing:** {_plain(found['blocked'])}"
     if found.get("revision"):
         count = len(found.get("documents", ())) or len(found.get("changes", ()))
         return f"⚠️ **Revision {found['revision']} would be made**: {count} {'change' if count == 1 else 'changes'}."
     if found.get("cluster"):
-        return "⚠️ **Nothing would be published, but the cluster is another.**"
+        return "⚠️ **Nothing would be published, but the cluster differs.**"
     return "✅ **Nothing would change:** all of it is live."
 
 
@@ -75,7 +75,7 @@ def _gate(found: dict[str, Any]) -> list[str]:
         is_blocking = each["verdict"] != "passed" and found.get("levels", {}).get(each["check"]) == "blocking"
         mark = "❌" if is_blocking else marks.get(each["verdict"], "⚠️")
         rows.append(f"| {mark} | {_plain(each['check'])} | {_plain(each['says'])} |")
-    return ["", "**Gate**", "", "| | check | says |", "|---|---|---|", *rows]
+    return ["", "**Gate**", "", "| | check | result |", "|---|---|---|", *rows]
 
 
 def _diff(document: dict[str, str]) -> str:

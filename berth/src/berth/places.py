@@ -48,26 +48,26 @@ def check_server(server: str) -> str:
     """Return a server's address without REST's path, a slash at its end, or white space around it, as files may have.
 
     Raises:
-        CommandError: it isn't an address, or a token can't be sent to it.
+        CommandError: it isn't a URL, or no token may be sent to it.
     """
     server = server.strip()
     if not server:
-        message = "No server is named: set BERTH_SERVER, use --server URL, or `berth login URL` once."
+        message = "No server is named: set BERTH_SERVER, use --server URL, or run `berth login URL` once."
         raise CommandError(message)
     try:
         parts = urlsplit(server)
         host, _ = parts.hostname, parts.port
         (host or "").encode("idna")
     except ValueError as error:
-        message = f"{server} is no address: write it as https://berth.example.org."
+        message = f"{server} isn't a URL: write it as https://berth.example.org."
         raise CommandError(message) from error
     if parts.scheme not in {"http", "https"} or not host or parts.username or parts.query or parts.fragment:
-        message = f"{server} is no address: write it as https://berth.example.org."
+        message = f"{server} isn't a URL: write it as https://berth.example.org."
         raise CommandError(message)
     if parts.scheme == "http" and host not in _LOOPBACK and not os.environ.get("BERTH_ALLOW_HTTP"):
         message = (
-            f"{server} is without TLS: a token would go over the wire in clear. Use https://, or set "
-            "BERTH_ALLOW_HTTP=1 where the way there is safe."
+            f"{server} has no TLS: the token would be sent unencrypted. Use https://, or set "
+            "BERTH_ALLOW_HTTP=1 if the network is trusted."
         )
         raise CommandError(message)
     # The prefix of REST's URLs, which many people copy.
@@ -118,7 +118,7 @@ def read_kept() -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        message = f"{path} can't be read: {error}. Remove it, then `berth login URL`."
+        message = f"{path} can't be read: {error}. Delete the file, then run `berth login URL`."
         raise CommandError(message) from error
     return found if isinstance(found, dict) else {}
 
@@ -199,7 +199,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (AttributeError, TypeError) as error:
-        message = f"{path} can't be read as a kubeconfig: something in it is another kind of value"
+        message = f"{path} can't be read as a kubeconfig: a value in it has the wrong type"
         raise CommandError(message) from error
 
 

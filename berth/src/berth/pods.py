@@ -29,7 +29,7 @@ def named(pod: str, namespace: str = "") -> tuple[str, str]:
     """
     parts = pod.removeprefix("pod/").split("/")
     if not all(parts) or len(parts) not in (1, 2):
-        message = f"{pod!r} names no Pod: write NAMESPACE/NAME, or NAME with --namespace."
+        message = f"{pod!r} isn't the name of a Pod: write NAMESPACE/NAME, or NAME with --namespace."
         raise CommandError(message)
     return (parts[0], parts[1]) if len(parts) > 1 else (namespace or _DEFAULT_NAMESPACE, parts[0])
 
@@ -52,9 +52,9 @@ def which(server: Server, given: Namespace) -> Answer:
 
 def _which_lines(found: dict[str, Any]) -> Iterator[str]:
     if found["assignment"]:
-        yield f"{found['pod']}: Assignment {found['assignment']} takes it, with rule set {found['rule_set']} (Revision {found['revision']})."
+        yield f"{found['pod']}: Assignment {found['assignment']} matches, with rule set {found['rule_set']} (Revision {found['revision']})."
     else:
-        yield f"{found['pod']}: no Assignment takes it (Revision {found['revision']})."
+        yield f"{found['pod']}: no Assignment matches (Revision {found['revision']})."
     yield from (
         f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found.get("params", {}).items()
     )
@@ -62,9 +62,9 @@ def _which_lines(found: dict[str, Any]) -> Iterator[str]:
     for each in found.get("passed_over", ()):
         yield f"- {each['name']} doesn't: {'; '.join(each['why'])}"
     if found.get("hidden"):
-        yield f"! Behind it, and never asked: {', '.join(found['hidden'])}"
+        yield f"! Would match too, but come later: {', '.join(found['hidden'])}"
     if found.get("shadows"):
-        yield f"? Evaluated beside it, as shadows: {', '.join(found['shadows'])}"
+        yield f"? Also evaluated, as shadows: {', '.join(found['shadows'])}"
 
 
 def read_manifest(name: str) -> Any:
@@ -84,7 +84,7 @@ def read_manifest(name: str) -> Any:
         message = f"{name}:1: can't be read as a manifest: {error}"
         raise CommandError(message) from error
     if len(documents) != 1:
-        message = f"{name}:1: holds {len(documents)} documents; one is wanted"
+        message = f"{name}:1: holds {len(documents)} documents; it must hold one"
         raise CommandError(message)
     return documents[0]
 
@@ -100,7 +100,7 @@ def _json_of(text: str) -> list[Any]:
 def simulate(server: Server, given: Namespace) -> Answer:
     """Return where Pods would be placed on the cluster as it is now; nothing is changed."""
     if bool(given.live) == bool(given.file):
-        message = "Name what is to be placed: --live POD of the cluster, or FILE with the manifest of one."
+        message = "Name the Pod to place: --live POD for a Pod in the cluster, or FILE with a manifest."
         raise CommandError(message)
     asked: dict[str, Any] = {"pods": given.pods, **({"change": given.change} if given.change else {})}
     if given.live:
@@ -126,7 +126,7 @@ def decisions(server: Server, given: Namespace) -> Answer:
     """List the newest Decisions; with --follow, also later ones until Ctrl-C."""
     filters = _filters(given.filters)
     if "fields" in filters and (given.follow or given.output == "text"):
-        message = "fields is for --output json or yaml, without --follow: lines show members of their own."
+        message = "fields needs --output json or yaml, without --follow: the text output has fixed columns."
         raise CommandError(message)
     found = server.get("/decisions", limit=given.limit, **filters)
     rows = list(reversed(found["results"]))
@@ -145,13 +145,13 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, is_one, value = text.partition("=")
         if not (name and is_one):
-            message = f"{text!r} is no filter: write NAME=VALUE, such as pod_namespace=shop or node=n1."
+            message = f"{text!r} isn't a filter: write NAME=VALUE, such as pod_namespace=shop or node=n1."
             raise CommandError(message)
         if name == "limit":
-            message = f"How many is no filter: write --limit {value}."
+            message = f"limit isn't a filter: write --limit {value}."
             raise CommandError(message)
         if name in found:
-            message = f"The filter {name} stands there twice: keep one of them."
+            message = f"The filter {name} is given twice: keep one of them."
             raise CommandError(message)
         found[name] = value
     return found
@@ -182,7 +182,7 @@ def _newer_at_last(server: Server, since: datetime, filters: dict[str, str], eve
             return _newer(server, since, filters)
         except (NotReachedError, AwayError) as error:
             if not is_said:
-                write_lines([*error.lines, "It is asked again until it answers."], sys.stderr)
+                write_lines([*error.lines, "Berth retries until the server answers."], sys.stderr)
             is_said = True
         time.sleep(every)
 
@@ -214,11 +214,7 @@ def decision_line(row: dict[str, Any]) -> str:
     """Return a Decision as a line."""
     pod = f"{row.get('pod_namespace', '')}/{row.get('pod_name', '')}"
     rule_set = f"{row.get('rule_set') or 'no rule set'}"
-    nodes = (
-        f"{row.get('feasible', '?')} of {row.get('nodes', '?')} nodes"
-        if row.get("nodes") != 0
-        else "no node to ask about"
-    )
+    nodes = f"{row.get('feasible', '?')} of {row.get('nodes', '?')} nodes" if row.get("nodes") != 0 else "no nodes"
     best = row.get("placed") or row.get("best") or row.get("node") or ""
     return f"{row.get('at', '')} {row.get('verb', ''):<10} {pod} {nodes}, {rule_set}" + (
         f", best {best}" if best else ""

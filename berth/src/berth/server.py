@@ -25,8 +25,8 @@ _UNKNOWN_SIGNER = ("self-signed certificate", "self signed certificate", "issuer
 _ANOTHER_TIME = ("certificate has expired", "certificate is not yet valid")
 _REMEDIES = {
     401: "The token is missing, wrong, expired or revoked: set BERTH_TOKEN, or `berth login` with a new one.",
-    403: "See `berth whoami` for what this token may do; who may give it more is in the admin under Tokens.",
-    412: "Somebody was faster: look at it again, then repeat the command.",
+    403: "`berth whoami` shows what this token may do; its permissions are set in the admin under Tokens.",
+    412: "Somebody else changed it first: look at it again, then repeat the command.",
     413: "Divide the files into several calls; with --prune each needs an owner or a scope of its own.",
     429: "Wait for a moment, then repeat the command.",
 }
@@ -55,7 +55,7 @@ class Server:
         headers = {"Accept": "application/json", "User-Agent": "berth-command/0.1"}
         # httpx would refuse such a header later and quote it: the token would be on the terminal and in CI's log.
         if not all("!" <= character <= "~" for character in place.token):
-            message = "The token has characters that no token has: copy it anew."
+            message = "The token has invalid characters: copy it again."
             raise CommandError(message)
         if place.token:
             headers["Authorization"] = f"Bearer {place.token}"
@@ -80,7 +80,7 @@ class Server:
             # It may be a fault of this command, too, so the message has the error, and not only that it isn't Berth.
             message = (
                 f"{self.place.server} answers, but the answer can't be read ({type(error).__name__}: {error}): it isn't Berth, or "
-                "one of another version than this command."
+                "its version differs from this command's."
             )
             raise NotReachedError(message) from error
 
@@ -93,7 +93,7 @@ class Server:
         answer = self._call("GET", path, query=query, accept="*/*")
         sent = str(answer.headers.get("Content-Type", ""))
         if not sent.startswith("application/yaml"):
-            why = f"it sent {sent or 'nothing'} where YAML was asked for"
+            why = f"it sent {sent or 'nothing'} instead of YAML"
             raise self._something_else(why)
         return str(answer.text)
 
@@ -156,7 +156,9 @@ class Server:
             if not pause or patience < 0:
                 raise self._refused(answer)
             # A call that is refused in this way was not begun.
-            sys.stderr.write(f"{self.place.server} is asked too often, and asked again in {pause} s.\n")
+            sys.stderr.write(
+                f"{self.place.server} refused the call because of too many requests; Berth retries in {pause} s.\n"
+            )
             time.sleep(pause)
 
     def _answer(self, method: str, url: str, **asked: Any) -> Any:
@@ -174,13 +176,13 @@ class Server:
         return answer
 
     def _json(self, answer: Any) -> Any:
-        why = "it sent no JSON"
+        why = "its answer isn't JSON"
         try:
             found = answer.json()
         except (ValueError, RecursionError) as error:
             raise self._something_else(why) from error
         if not isinstance(found, dict):
-            why = "what it sent is no object"
+            why = "its answer isn't a JSON object"
             raise self._something_else(why)
         return found
 
@@ -196,17 +198,17 @@ class Server:
         if answer.is_redirect or not isinstance(problem, dict):
             where = f"{self.place.server} answered {status} to {answer.request.method} {answer.request.url.path}"
             if answer.is_redirect:
-                where += f", and sends on to {answer.headers.get('Location', 'nowhere')}: name that server itself"
+                where += f", and redirects to {answer.headers.get('Location', 'nowhere')}: use that server's URL"
             # A proxy's own limit is usually below Berth's.
             remedies = [_REMEDIES[status]] if status == _TOO_LARGE else []
-            return NotReachedError(f"{where}: it isn't Berth, or something stands before it.", *remedies)
+            return NotReachedError(f"{where}: it isn't Berth, or a proxy in front of Berth answered.", *remedies)
         lines = sentences_of(problem, status)
         if status == _TOO_MANY and (after := answer.headers.get("Retry-After", "")):
-            lines.append(f"Again in {after} seconds.")
+            lines.append(f"Try again in {after} seconds.")
         elif remedy := _REMEDIES.get(status):
             lines.append(remedy)
         if status >= _SERVER_FAULT and (request := answer.headers.get("X-Request-ID", "")):
-            lines.append(f"The server's logs name it by request {request}.")
+            lines.append(f"The server's log lines about it have request={request}.")
         return (AwayError if status >= _SERVER_FAULT else CommandError)(*lines, faults=faults_of(problem))
 
 
@@ -226,7 +228,7 @@ def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
     try:
         _ = httpx.URL(place.server).host
     except (httpx.InvalidURL, ValueError) as error:
-        message = f"{place.server} is no address: write it as https://berth.example.org."
+        message = f"{place.server} isn't a URL: write it as https://berth.example.org."
         raise CommandError(message) from error
     verify = _verify(place)
     try:
@@ -244,7 +246,7 @@ def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
         # The message omits the proxy's URL, which may have a password.
         message = (
             f"The proxy that HTTPS_PROXY or ALL_PROXY names can't be used ({type(error).__name__}): write it as "
-            "http://proxy.example.org:3128, or leave them out with `env -u ALL_PROXY -u all_proxy berth …`."
+            "http://proxy.example.org:3128, or unset them with `env -u ALL_PROXY -u all_proxy berth …`."
         )
         raise CommandError(message) from error
 
@@ -261,18 +263,18 @@ def _verify(place: Place) -> Any:
     try:
         return ssl.create_default_context(cafile=place.certificates)
     except (OSError, ssl.SSLError) as error:
-        message = f"{place.certificates} holds no certificates (BERTH_CA_FILE, or what `berth login` kept): {error}."
+        message = f"{place.certificates} holds no certificates (BERTH_CA_FILE, or the file that `berth login` stored): {error}."
         raise CommandError(message) from error
 
 
 def _remedy_of(said: str) -> str:
-    """Return what to do if no answer came. TLS says of a refused certificate that its signer is unknown or it expired."""
+    """Return what to do if no answer came. For a refused certificate, TLS reports an unknown signer or an expired certificate."""
     if any(words in said for words in _UNKNOWN_SIGNER):
         return (
-            "Name the file of certificates that its own is checked by: BERTH_CA_FILE, or `berth login --ca-file FILE`."
+            "Name the CA file that verifies the server's certificate: BERTH_CA_FILE, or `berth login --ca-file FILE`."
         )
     if any(words in said for words in _ANOTHER_TIME):
-        return "Renew it, or set this machine's clock."
+        return "Renew the certificate, or set this machine's clock."
     return "Is BERTH_SERVER right?"
 
 

@@ -13,7 +13,7 @@ def lines_of_story(story: dict[str, Any]) -> Iterator[str]:
     if story.get("pending"):
         yield _waiting(story["pending"])
     if story.get("hasEarlier"):
-        yield "What was before isn't told: it is more than the newest 200 Decisions."
+        yield "Earlier Decisions aren't shown: these are the newest 200."
     for attempt in reversed(story.get("attempts", ())):
         yield from _attempt(attempt)
     yield from (f"{_moment(end['at'])} {end['says']}" for end in story.get("ends", ()))
@@ -41,25 +41,25 @@ def _attempt(attempt: dict[str, Any]) -> Iterator[str]:
     yield f"{_moment(attempt['lastAt'])} {attempt['verb']}{times}: {answer}."
     yield from (f"  {said}" for said in attempt.get("changed", ()))
     if attempt.get("newlyAllowed"):
-        yield f"  It may use now: {names(attempt['newlyAllowed'])}."
+        yield f"  Nodes it may use now: {names(attempt['newlyAllowed'])}."
     if attempt.get("newlyRefused"):
-        yield f"  It may not use any more: {names(attempt['newlyRefused'])}."
+        yield f"  Nodes it may no longer use: {names(attempt['newlyRefused'])}."
     causes = attempt.get("causes")
     if causes:
-        yield f"  {causes.get('sentence') or 'What made the difference is not known: ' + str(causes.get('fault', ''))}"
+        yield f"  {causes.get('sentence') or 'The reason for the difference is unknown: ' + str(causes.get('fault', ''))}"
     for each in attempt.get("refusals", ()):
         yield f"  - {each['rule']} refused {names(each['nodes'])}: {each['reason'] or each['code']}"
 
 
 def _passed(attempt: dict[str, Any]) -> str:
     if not attempt["nodes"]:
-        return "there was no node to ask about by"
+        return "there were no nodes to decide on by"
     return f"{attempt['feasible']} of {attempt['nodes']} nodes passed"
 
 
 def _provenance(held: dict[str, Any]) -> str:
     approved = held.get("approved_by") or ()
-    by = f"approved by {', '.join(approved)}" if approved else "nobody's approval is recorded"
+    by = f"approved by {', '.join(approved)}" if approved else "no approval is recorded"
     change = f" by Change {held['change']}" if held.get("change") else ""
     return f"{held['kind']} {held['name']} is live since Revision {held['since']}, published by {held['published_by']}{change}, {by}."
 

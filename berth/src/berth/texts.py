@@ -23,7 +23,7 @@ def documents_of(text: str) -> Iterator[tuple[str, str, str]]:
         found = yaml.load(part, Loader=yaml.CBaseLoader)  # noqa: S506 - makes nothing but texts, lists and objects
         kind, name = str(found.get("kind", "")), str((found.get("metadata") or {}).get("name", ""))
         if not kind.isalpha() or not _NAME.fullmatch(name):
-            message = f"The server sent a document {kind}/{name} that no file can be called after."
+            message = f"The server sent a document {kind}/{name} whose name can't be a file name."
             raise CommandError(message)
         yield kind, name, part
 

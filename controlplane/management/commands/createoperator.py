@@ -13,14 +13,16 @@ from policies.management.command import BerthCommand
 
 
 class Command(BerthCommand):
-    """Makes an account with a role. It changes nothing if the account exists, so that each start can call it."""
+    """Creates an account with a role. Does nothing if the account exists, so each start can run it."""
 
-    help = "Make an account for the admin with a generated password, printed once. Does nothing when the name exists."
+    help = (
+        "Create an admin account with a generated password, which is printed once. Does nothing if the account exists."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("username", nargs="?", default="operator", help="the name to log in with")
-        parser.add_argument("--role", choices=[*ROLES, "superuser"], help="what the account may do (Operator)")
+        parser.add_argument("username", nargs="?", default="operator", help="the username")
+        parser.add_argument("--role", choices=[*ROLES, "superuser"], help="the account's role (Operator)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Make the account, or print that it exists."""
@@ -55,10 +57,10 @@ def _lacks(user: User, role: str | None) -> str:
 
 
 def _checked(name: str) -> str:
-    """Return a name as the sign-in page reads it, checked by the rules of the admin's own form.
+    """Return a username normalized as on the sign-in page, and validated as in the admin's form.
 
     Raises:
-        CommandError: it can't be the name of an account.
+        CommandError: it isn't a valid username.
     """
     name = User.normalize_username(name)
     try:

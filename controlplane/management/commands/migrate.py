@@ -1,4 +1,4 @@
-"""`migrate`: Django's command, with a --check that prints what is missing: new Pods wait with it, and people read their log."""
+"""`migrate`: Django's command, with a --check that prints what is missing: new Pods wait in it, and people read their log."""
 
 import signal
 import sys
@@ -23,7 +23,7 @@ class Command(migrate.Command):
         super().add_arguments(parser)
         parser.add_argument(
             "--wait", type=float, default=0.0, metavar="SECONDS",
-            help="with --check: wait so long at most until somebody has migrated, and say each 10 s for what",
+            help="with --check: wait up to this many seconds for the migrations; print every 10 s what is missing",
         )  # fmt: skip
 
     def handle(self, *arguments: Any, **options: Any) -> None:
@@ -58,4 +58,4 @@ def _in_the_way() -> str:
         return missing_migrations()
     except DatabaseError as error:
         connection.close()
-        return f"the database can't be asked: {str(error).strip().partition(chr(10))[0]}"
+        return f"the database can't be reached: {str(error).strip().partition(chr(10))[0]}"

@@ -1,4 +1,4 @@
-"""`manage.py token create|list|revoke`: tokens with which programs use REST as an account."""
+"""`manage.py token create|list|revoke`: API tokens, with which programs use REST on behalf of an account."""
 
 from typing import Any
 
@@ -15,26 +15,35 @@ from policies.scopes import SCOPES
 
 
 class Command(BerthCommand):
-    """Makes a token and prints its secret, once; lists and revokes tokens."""
+    """Creates a token and prints its secret once; lists and revokes tokens."""
 
-    help = "Make a token for an account, list tokens, or revoke one. The secret is printed once and kept nowhere."
+    help = "Create a token for an account, list tokens, or revoke one. The secret is printed once and stored nowhere."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         acts = parser.add_subparsers(dest="act", required=True, metavar="create|list|revoke")
-        create = acts.add_parser("create", help="make a token and print its secret to standard output")
-        create.add_argument("--owner", required=True, help="for whom it acts: never for more than that account may")
-        create.add_argument("--scopes", required=True, help=f"what it may, by commas, of {','.join(SCOPES)}")
-        create.add_argument("--name", default="", help="what it is for; a name from the date where none is given")
-        create.add_argument("--days", type=int, default=DEFAULT_DAYS, help="how long it lives (default %(default)s)")
-        create.add_argument("--rule-sets", help="patterns of the names that it reaches, by commas, such as team-a-*")
+        create = acts.add_parser("create", help="create a token and print its secret to standard output")
         create.add_argument(
-            "--namespaces", help="patterns of the namespaces whose Pods its Assignments may take, by commas"
+            "--owner",
+            required=True,
+            help="the account that it acts for; a token never has more permissions than its account",
         )
-        shown = acts.add_parser("list", help="show tokens, without their secrets")
-        shown.add_argument("--owner", default="", help="only those of this account")
+        create.add_argument("--scopes", required=True, help=f"its scopes, separated by commas; of {','.join(SCOPES)}")
+        create.add_argument(
+            "--name", default="", help="a name that says what it is for; default: a name made from the date"
+        )
+        create.add_argument("--days", type=int, default=DEFAULT_DAYS, help="how long it is valid (default %(default)s)")
+        create.add_argument(
+            "--rule-sets",
+            help="limits the token to objects with such names: patterns, separated by commas, such as team-a-*",
+        )
+        create.add_argument(
+            "--namespaces", help="limits its Assignments to Pods of these namespaces: patterns, separated by commas"
+        )
+        shown = acts.add_parser("list", help="list tokens, without their secrets")
+        shown.add_argument("--owner", default="", help="only the tokens of this account")
         revoked = acts.add_parser("revoke", help="revoke a token at once")
-        revoked.add_argument("prefix", help="the 8 characters that follow berth_ in its secret: the list shows them")
+        revoked.add_argument("prefix", help="the 8 characters after berth_ in its secret, as `token list` shows them")
         for each in (create, shown, revoked):
             each.add_argument("--output", choices=["text", "json"], default="text")
 
@@ -83,7 +92,7 @@ def _revoke(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
             [f"No token is called {options['prefix'][:20]}: give the 8 characters that `token list` shows of each."]
         )
     if not revoke_token(token=token, by=system_user(), now=timezone.now()):
-        raise TokenError([f"The token {token} was revoked before."])
+        raise TokenError([f"The token {token} was already revoked."])
     token.refresh_from_db()
     return {"token": _told(token)}, f"The token {token} of {token.owner} is revoked."
 

@@ -24,9 +24,9 @@ _SHORT_DIGEST = 12
 _ALL_SCOPES = frozenset({"edit", "review", "publish"})
 # Whose side is taken: for things that moved by KIND/NAME, for parts that both sides changed by KIND/NAME/PART.
 _SIDES = {
-    "merge": "put this rule set together with what is live, rule by rule: RuleSet/web",
-    "mine": "keep the edit of a part that both changed: RuleSet/web/filters/team",
-    "theirs": "take what is live: of a thing, Assignment/all, of a part that both changed, or of Assignments/order",
+    "merge": "merge this rule set with the live one, rule by rule: RuleSet/web",
+    "mine": "of a part that both sides changed, keep this Change's edit: RuleSet/web/filters/team",
+    "theirs": "use the live side of an object (Assignment/all), of a part that both sides changed, or of Assignments/order",
 }
 
 
@@ -62,7 +62,7 @@ class Shown(msgspec.Struct, kw_only=True):
 
 
 class Command(BerthCommand):
-    """Shows Changes, and does the acts that a person or the system's user may do."""
+    """Shows Changes, and carries out the acts that a person or the system's user may do."""
 
     help = (
         "List the open Changes, show one, or do something with it. With --as USER it is done by that account, whose password is "
@@ -71,24 +71,24 @@ class Command(BerthCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("act", choices=["list", "show", *sorted(_ACTS)], help="what to do")
-        parser.add_argument("number", nargs="?", type=int, metavar="N", help="which Change")
-        parser.add_argument("--as", dest="account", default="", metavar="USER", help="do it as this account")
-        parser.add_argument("--reason", default="", help="reason or comment, kept with the Change")
-        parser.add_argument("--digest", default="", help="what `show` printed, or the whole digest; approve needs it")
-        parser.add_argument("--title", metavar="TITLE", help="of rename: what it is called from now on")
-        parser.add_argument("--whom", default="", metavar="USER", help="of ask: who should review it")
+        parser.add_argument("act", choices=["list", "show", *sorted(_ACTS)], help="the act")
+        parser.add_argument("number", nargs="?", type=int, metavar="N", help="the number of the Change")
+        parser.add_argument("--as", dest="account", default="", metavar="USER", help="act as this account")
+        parser.add_argument("--reason", default="", help="a reason or comment, stored with the Change")
         parser.add_argument(
-            "--at", default="", metavar="TIME", help="of schedule and expire: 2026-01-31T22:00Z, or never"
+            "--digest", default="", help="the digest that `show` printed, or the whole digest; approve needs it"
         )
+        parser.add_argument("--title", metavar="TITLE", help="rename: the new title")
+        parser.add_argument("--whom", default="", metavar="USER", help="ask: who should review it")
+        parser.add_argument("--at", default="", metavar="TIME", help="schedule and expire: 2026-01-31T22:00Z, or never")
         parser.add_argument(
             "--revision",
             type=int,
             metavar="M",
-            help="of rebase: the live Revision that `show` printed; else the one that is live",
+            help="rebase: the live Revision that `show` printed; default: the current one",
         )
         for side, says in _SIDES.items():
-            parser.add_argument(f"--{side}", action="append", default=[], metavar="WHAT", help=f"of rebase: {says}")
+            parser.add_argument(f"--{side}", action="append", default=[], metavar="WHAT", help=f"rebase: {says}")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -114,7 +114,7 @@ class Command(BerthCommand):
         change = Change.objects.filter(pk=options["number"]).first() if options["number"] else None
         if change is None:
             message = (
-                f"There is no Change {options['number']}." if options["number"] else "Say which Change, by its number."
+                f"There is no Change {options['number']}." if options["number"] else "Give the number of the Change."
             )
             raise CommandError(message)
         if options["act"] != "show":
@@ -124,7 +124,7 @@ class Command(BerthCommand):
                 )
                 raise CommandError(message)
             if options["digest"] and not change.digest.startswith(options["digest"]):
-                message = f"{change} isn't what you looked at: its digest is {change.digest[:_SHORT_DIGEST]} now. Look at it again."
+                message = f"{change} changed since you looked at it: its digest is {change.digest[:_SHORT_DIGEST]} now. Look at it again."
                 raise CommandError(message)
             _ACTS[options["act"]](change, _who(options["account"]), options)
             change.refresh_from_db()
@@ -155,7 +155,7 @@ _Act = Callable[[Change, By, dict[str, Any]], object]
 
 def _approve(change: Change, by: By, options: dict[str, Any]) -> None:
     if not options["digest"]:
-        message = f"Say what you looked at: --digest {change.digest[:_SHORT_DIGEST]} is what `change show {change.pk}` prints."
+        message = f"Give the digest of what you looked at: --digest {change.digest[:_SHORT_DIGEST]} is what `change show {change.pk}` prints."
         raise CommandError(message)
     publishing.approve_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
 
@@ -189,10 +189,10 @@ def _rebase(change: Change, by: By, options: dict[str, Any]) -> None:
 
 
 def _sides(options: dict[str, Any]) -> tuple[list[Key], dict[Key, dict[str, str]]]:
-    """Return the choices for things that moved: things taken from the others, and the side of each part of merged things.
+    """Return the choices for objects with conflicts: those whose live side is used, and the side of each part of merged ones.
 
     Raises:
-        CommandError: a choice names nothing.
+        CommandError: a choice names no object.
     """
     theirs: list[Key] = []
     merge: dict[Key, dict[str, str]] = {}
@@ -200,9 +200,7 @@ def _sides(options: dict[str, Any]) -> tuple[list[Key], dict[Key, dict[str, str]
     for take, what in named:
         kind, name, part = [*what.split("/", 2), "", ""][:3]
         if not name:
-            message = (
-                f"--{take} {what!r} names nothing: RuleSet/web, or of what both sides changed RuleSet/web/filters/team."
-            )
+            message = f"--{take} {what!r} names no object: write RuleSet/web, or for a part that both sides changed RuleSet/web/filters/team."
             raise CommandError(message)
         if part:
             merge.setdefault((kind, name), {})[part] = take
@@ -226,7 +224,7 @@ def _expire(change: Change, by: By, options: dict[str, Any]) -> None:
 def _rename(change: Change, by: By, options: dict[str, Any]) -> None:
     title, reason = options["title"], options["reason"] or None
     if title is None and reason is None:
-        message = "Say what it is called from now on: --title TITLE; or why it is made: --reason REASON."
+        message = "Give the new title with --title TITLE, or the new reason with --reason REASON."
         raise CommandError(message)
     publishing.describe_change(change=change, by=by, expected_digest=change.digest, title=title, reason=reason)
 
@@ -276,7 +274,7 @@ def _time(text: str) -> datetime | None:
     try:
         return moment(text)
     except ArgumentTypeError as error:
-        message = f"--at {text!r} is no time: 2026-01-31T22:00Z, or never."
+        message = f"--at {text!r} isn't a time: use 2026-01-31T22:00Z, or never."
         raise CommandError(message) from error
 
 
@@ -346,7 +344,7 @@ def _text(change: Change) -> list[str]:
         at = publishing.said_at(shown.publish_at)
         is_set = publishing.holds_schedule(change)
         lines.append(
-            f"goes live at {at}" if is_set else f"was to go live at {at}, and was edited since: set the time again"
+            f"goes live at {at}" if is_set else f"was scheduled for {at}, and was edited since: set the time again"
         )
     if shown.expires_at and change.expired_at is None:
         lines.append(f"goes back at {publishing.said_at(shown.expires_at)}")

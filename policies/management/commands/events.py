@@ -21,15 +21,15 @@ _FILTERS = tuple(name for name in BY_NAME if name not in _NAMES.values())
 class Command(BerthCommand):
     """Writes AuditEvents, one on each line; as JSON, one document on each line."""
 
-    help = "Write who did what, the newest first: a line each, or with --output json a JSON document each."
+    help = "Print AuditEvents, newest first, one per line; with --output json, one JSON document per line."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("--since", default="", metavar="TIME", help="a day or a moment, UTC: from then on")
-        parser.add_argument("--until", default="", metavar="TIME", help="a day or a moment, UTC: up to then")
+        parser.add_argument("--since", default="", metavar="TIME", help="a day or a time (UTC): from then on")
+        parser.add_argument("--until", default="", metavar="TIME", help="a day or a time (UTC): up to then")
         for name in _FILTERS:
             parser.add_argument(f"--{name}", default="", help=BY_NAME[name].help)
-        parser.add_argument("--limit", type=int, default=0, help="at most so many; 0, the default, for all")
+        parser.add_argument("--limit", type=int, default=0, help="the most events to print; 0, the default, prints all")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -40,7 +40,7 @@ class Command(BerthCommand):
         """
         del args
         if options["limit"] < 0:
-            message = f"--limit: at least 0, which is all of them, not {options['limit']}"
+            message = f"--limit: must be 0 (all) or more, not {options['limit']}"
             raise CommandError(message, returncode=1)
         given = {name: options[name] for name in _FILTERS}
         given |= {name: options[option] for option, name in _NAMES.items()}

@@ -16,12 +16,14 @@ class Command(BerthCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("names", nargs="*", metavar="NAME", help="only these; without any, everything")
+        parser.add_argument("names", nargs="*", metavar="NAME", help="export only these; default: everything")
         parser.add_argument(
-            "--kind", choices=["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"], help="only this kind"
+            "--kind",
+            choices=["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"],
+            help="export only this kind",
         )
         parser.add_argument(
-            "--change", metavar="N", type=int, help="what this Change makes of things, not what is live"
+            "--change", metavar="N", type=int, help="export what this Change would make live, not what is live now"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -15,14 +15,12 @@ from policies.management.commands.importpolicy import read_only_document
 class Command(BaseCommand):
     """Prints the Policy as JSON."""
 
-    help = (
-        "Turn a RuleSet document into a classic scheduler Policy on standard output; exit 1 where it can't say a rule."
-    )
+    help = "Convert a RuleSet document to a classic scheduler Policy on standard output; exit 1 if a Policy can't express a rule."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the file."""
-        parser.add_argument("file", metavar="FILE", type=Path, help="a file of one RuleSet")
+        parser.add_argument("file", metavar="FILE", type=Path, help="a file with one RuleSet")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, export, write."""

@@ -18,7 +18,7 @@ class Command(BaseCommand):
     """Prints the rule set as YAML, ready for `lint` and `apply`."""
 
     help = (
-        "Turn a classic scheduler Policy (JSON or YAML, kind Policy) into a RuleSet document on standard output; "
+        "Convert a classic scheduler Policy (JSON or YAML, kind Policy) to a RuleSet document on standard output; "
         "a KubeSchedulerConfiguration into one for each of its profiles."
     )
     requires_system_checks = ()
@@ -29,9 +29,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--name",
             default="imported",
-            help="name of the rule set (imported); a profile adds its scheduler's, but for default-scheduler",
+            help="name of the rule set (default imported); profiles other than default-scheduler append their schedulerName",
         )
-        parser.add_argument("--open-change", action="store_true", help="open a Change with it; this needs the database")
+        parser.add_argument(
+            "--open-change", action="store_true", help="also open a Change with the rule set; this needs the database"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, import, write."""
@@ -51,7 +53,7 @@ class Command(BaseCommand):
         self.stdout.write("---\n".join(manifests.to_yaml(document_of(each)) for each in made), ending="")
         if not any(each.spec.filters or each.spec.scores for each in made):
             self.stderr.write(
-                "No rules: this Policy names none. What it says of extenders: doctor configuration --from-policy"
+                "This Policy names no rules. To convert its extenders, use doctor configuration --from-policy"
             )
 
     def _open_change(self, made: list[RuleSet], file: str) -> None:
@@ -65,7 +67,7 @@ class Command(BaseCommand):
             f"  {line}" for each in made for line in wording.part_changes(bases[publishing.Edit.of(each).key], each)
         ]
         said = [f"{change} was opened: {change.title}", *lines]
-        self.stdout.write("\n".join([*said, "Nothing is live by it yet: review and publish it in the admin."]))
+        self.stdout.write("\n".join([*said, "Nothing is live yet: review and publish it in the admin."]))
 
 
 def read_only_document(path: Path) -> manifests.Located:

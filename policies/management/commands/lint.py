@@ -16,7 +16,7 @@ from policies.wording import counted
 class Command(BaseCommand):
     """Checks files and runs the tests inside them. Needs no database."""
 
-    help = "Check rule documents and run the tests inside them; exit 1 when anything is wrong."
+    help = "Check rule documents and run the tests inside them; exit 1 if there is a fault."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -14,14 +14,14 @@ from policies.origin import system_user
 class Command(BerthCommand):
     """Pauses with a new Change, published at once if it needs no approval."""
 
-    help = "Take something out of force: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE. resume puts it back."
+    help = "Pause rules: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE. resume ends the Pause."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         add_arguments(parser)
-        parser.add_argument("--reason", required=True, help="why, kept with the Change and its Revision")
+        parser.add_argument("--reason", required=True, help="the reason, stored with the Change and its Revision")
         parser.add_argument(
-            "--until", default="", metavar="TIME", help="when it ends by itself, such as 2026-12-31T18:00Z"
+            "--until", default="", metavar="TIME", help="when the Pause ends, such as 2026-12-31T18:00Z"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -67,7 +67,7 @@ def run(command: BerthCommand, act: Any, output: str) -> None:
         command.stdout.write(manifests.to_json(done))
     elif number is None:
         command.stdout.write(
-            f"{change} is in review: {change.title}. It is in force once {publishing.way_to_live(change)}."
+            f"{change} is in review: {change.title}. It takes effect once {publishing.way_to_live(change)}."
         )
     else:
         command.stdout.write(f"Revision {number} was made by {change}: {change.title}")

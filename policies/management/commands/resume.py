@@ -14,12 +14,14 @@ from policies.origin import system_user
 class Command(BerthCommand):
     """Resumes with a new Change, published at once if it needs no approval."""
 
-    help = "Put back in force what is paused, be it ended or not: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE."
+    help = (
+        "End a Pause, also one whose end has passed: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         pause.add_arguments(parser)
-        parser.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
+        parser.add_argument("--reason", default="", help="the reason, stored with the Change and its Revision")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Resume, and print the result."""

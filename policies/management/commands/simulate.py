@@ -27,13 +27,17 @@ _SUCCESS = Status(Code.SUCCESS)
 class Command(BaseCommand):
     """Applies a rule set to cases."""
 
-    help = "Say, for each case, which nodes a rule set lets a Pod use, what each rule says, and the scores."
+    help = "Print, for each case, the feasible nodes, the result of each rule, and the scores."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--policy", type=Path, required=True, help="file with the RuleSet (the first one in it)")
-        parser.add_argument("--cases", type=Path, required=True, help='a case a line: {"pod":{},"nodes":[],"pods":[]}')
+        parser.add_argument(
+            "--policy", type=Path, required=True, help="file with the RuleSet; the first one in it is used"
+        )
+        parser.add_argument(
+            "--cases", type=Path, required=True, help='one case per line: {"pod":{},"nodes":[],"pods":[]}'
+        )
         parser.add_argument("--whole", action="store_true", help="evaluate every rule on every node")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -59,7 +63,7 @@ def _read_policy(path: Path) -> RuleSet:
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path} can't be read: {error}"
         raise CommandError(message, returncode=1) from error
-    message = f"{path} has no RuleSet in it"
+    message = f"{path} contains no RuleSet"
     raise CommandError(message, returncode=1)
 
 
@@ -96,10 +100,10 @@ def read_case(case: Any) -> Cycle:
         ObjectError: it has no Pod, or something in it isn't a Kubernetes object.
     """
     if not isinstance(case, dict):
-        message = "a case is an object"
+        message = "a case must be an object"
         raise ObjectError(message)
     if case.get("pod") is None:
-        message = 'a case has a Pod: {"pod": {"metadata": {"name": "a"}}, "nodes": []}'
+        message = 'a case must have a Pod: {"pod": {"metadata": {"name": "a"}}, "nodes": []}'
         raise ObjectError(message)
     nodes = [Node.from_json(node) for node in case.get("nodes") or ()]
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]

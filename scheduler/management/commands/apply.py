@@ -30,7 +30,7 @@ _NAMED_IN_TITLE = 3
 
 
 class Command(BerthCommand):
-    """Opens a Change with documents of any kind: all of them, or none if one is faulty."""
+    """Opens a Change with documents of any kind: with all of them, or with none if one has faults."""
 
     help = (
         "Open a Change with RuleSet, Assignment, PriorityClass, Pause and Exemption documents (YAML or JSON); with --publish, make it live. "
@@ -40,20 +40,20 @@ class Command(BerthCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
-        parser.add_argument("--publish", action="store_true", help="publish it; refused where review is required")
-        parser.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
+        parser.add_argument(
+            "--publish", action="store_true", help="publish the Change; refused where review is required"
+        )
+        parser.add_argument("--reason", default="", help="the reason, stored with the Change and its Revision")
         parser.add_argument(
             "--prune",
             metavar="SCOPE",
             action="append",
             default=[],
-            help="remove what is live, isn't in the files, and has such a name: team-a-*, or Assignment/team-a-* of one kind",
+            help="remove live objects that aren't in the files and have such a name: team-a-*, or Assignment/team-a-* for one kind",
         )
-        parser.add_argument("--title", default="", help="the Change's title; the files' names where none is given")
+        parser.add_argument("--title", default="", help="the Change's title; default: the files' names")
         add_keeper(parser)
-        parser.add_argument(
-            "--no-cluster", action="store_true", help="publish without a look at the Pods that are there"
-        )
+        parser.add_argument("--no-cluster", action="store_true", help="publish without reading the cluster's Pods")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -84,9 +84,9 @@ def add_keeper(parser: CommandParser) -> None:
         "--owner",
         default="",
         metavar="NAME",
-        help="the repository that keeps these files: what it brings in is marked as its own, and --prune removes nothing else",
+        help="the repository that holds these files: applied objects are marked as its own, and --prune removes only those",
     )
-    parser.add_argument("--take-over", action="store_true", help="also what another repository keeps")
+    parser.add_argument("--take-over", action="store_true", help="also apply to objects that another repository owns")
 
 
 def read(files: Iterable[str]) -> Documents:
@@ -128,7 +128,7 @@ def _text(applied: Applied) -> str:
     if applied.revision is None:
         lines += [f"  {line}" for line in applied.changes]
         beside = [f"! {line}" for line in applied.beside]
-        return "\n".join([*lines, *beside, "Nothing is live by it yet: review and publish it in the admin."])
+        return "\n".join([*lines, *beside, "Nothing is live yet: review and publish it in the admin."])
     lines += [f"! {line}" for line in applied.beside]
     lines.append(f"Revision {applied.revision.number} was made:")
     lines += [f"  {line}" for line in applied.revision.summary.splitlines()]

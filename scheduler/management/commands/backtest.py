@@ -33,7 +33,7 @@ from scheduler.models import Backtest
 class Command(BerthCommand):
     """Runs a backtest in this process, beside the workers that take part in it."""
 
-    help = "Decide recorded Decisions anew by what a Change would make live, and say which Pods would be treated otherwise."
+    help = "Evaluate recorded Decisions again by the rules that a Change would make live, and print which Pods would get another answer."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
@@ -42,17 +42,21 @@ class Command(BerthCommand):
             "named",
             nargs="?",
             metavar="CHANGE_OR_RULESET",
-            help="a Change's number, or a rule set that an open one edits",
+            help="a Change's number, or a rule set that an open Change edits",
         )
-        chosen.add_argument("--resume", type=int, metavar="N", help="go on with backtest N")
-        chosen.add_argument("--cancel", type=int, metavar="N", help="end backtest N")
+        chosen.add_argument("--resume", type=int, metavar="N", help="continue backtest N")
+        chosen.add_argument("--cancel", type=int, metavar="N", help="cancel backtest N")
         # The option with which a worker starts a process that takes part in any requested backtest.
         chosen.add_argument("--take-part", action="store_true", help=SUPPRESS)
-        parser.add_argument("--from", dest="since", type=moment, help="Decisions from then on (UTC)")
-        parser.add_argument("--until", type=moment, help="Decisions before then (UTC)")
-        parser.add_argument("--namespace", action="append", default=[], help="of Pods in this one; again for more")
-        parser.add_argument("--rule-set", action="append", default=[], help="that this one answered; again for more")
-        parser.add_argument("--queue", action="store_true", help="leave it to the workers, and wait for nothing")
+        parser.add_argument("--from", dest="since", type=moment, help="Decisions from this time on (UTC)")
+        parser.add_argument("--until", type=moment, help="Decisions before this time (UTC)")
+        parser.add_argument(
+            "--namespace", action="append", default=[], help="Decisions about Pods in this namespace; may be repeated"
+        )
+        parser.add_argument(
+            "--rule-set", action="append", default=[], help="Decisions by this rule set; may be repeated"
+        )
+        parser.add_argument("--queue", action="store_true", help="leave the backtest to the workers, and don't wait")
         parser.add_argument("--output", choices=["text", "json", "csv"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -74,15 +78,15 @@ class Command(BerthCommand):
             return
         row = _backtest(options["resume"]) if options["resume"] is not None else _start(options)
         if options["queue"]:
-            self._say(row, f"Workers run {row}; its page shows how far it is.", options["output"])
+            self._say(row, f"Workers run {row}; its page shows the progress.", options["output"])
             return
         Worker(row.pk, self._say_progress).work()
         row.refresh_from_db()
         result = result_of(row)
         if result is None:
             message = row.fault or (
-                f"{row} is {row.state}: other processes work on the rest. `--resume {row.pk}` shows how it ended, and takes over "
-                f"what a process was killed at {SILENT.seconds} s ago."
+                f"{row} is {row.state}: other processes work on the rest. `--resume {row.pk}` shows the result, and takes over "
+                f"the work of a process that was killed {SILENT.seconds} s ago or earlier."
             )
             raise BacktestError(message)
         self._write(row, result, options["output"])

@@ -51,9 +51,7 @@ _OF_THE_WHOLE = frozenset({"scheduler_name", "percentage_of_nodes_to_score", "ku
 class Command(BerthCommand):
     """The doctor."""
 
-    help = (
-        "Look at every part of the wiring; make or lint kube-scheduler's configuration. Exit 1 when something is wrong."
-    )
+    help = "Check every part of Berth; make or lint kube-scheduler's configuration. Exit 1 if something is wrong."
 
     # Whether output was written: it may contain the fault.
     _has_written = False
@@ -64,12 +62,16 @@ class Command(BerthCommand):
         _add_checkup(parser)
         parts = parser.add_subparsers(dest="part")
         _add_configuration(parts.add_parser("configuration", help="write a KubeSchedulerConfiguration"))
-        _add_lint(parts.add_parser("lint", help="say what kube-scheduler will do with a configuration"))
-        _add_wiring(parts.add_parser("wiring", help="prove the wiring by a canary Pod"))
-        _add_rbac(parts.add_parser("rbac", help="print the rights of Berth's processes as a manifest"))
-        _add_rights(parts.add_parser("rights", help="say which rights Berth's accounts lack"))
+        _add_lint(parts.add_parser("lint", help="report what kube-scheduler will do with a configuration"))
+        _add_wiring(parts.add_parser("wiring", help="check with a canary Pod that kube-scheduler calls Berth"))
+        _add_rbac(parts.add_parser("rbac", help="print the RBAC manifest of Berth's processes"))
+        _add_rights(parts.add_parser("rights", help="list the rights that Berth's accounts lack"))
         alerts = parts.add_parser("alerts", help="print Prometheus' alert and recording rules")
-        alerts.add_argument("--operator", metavar="NAMESPACE", help="as a PrometheusRule of the Prometheus operator")
+        alerts.add_argument(
+            "--operator",
+            metavar="NAMESPACE",
+            help="print them as a PrometheusRule of the Prometheus operator, in this namespace",
+        )
         parts.add_parser("dashboard", help="print Grafana's dashboard")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -134,7 +136,8 @@ class Command(BerthCommand):
     def _add(self, options: dict[str, Any], given: dict[str, Any]) -> None:
         """Add Berth to an existing configuration."""
         if options["from_policy"] or given.keys() & _OF_THE_WHOLE:
-            raise CommandError("what concerns all of kube-scheduler stands in the file already", returncode=1)  # noqa: EM101 - constant
+            message = "the file already has the settings that concern all of kube-scheduler: leave these options out"
+            raise CommandError(message, returncode=1)
         text, source = _read(options["add_to"])
         before, answers = lint(text, known(()), source=source), msgspec.convert(given, Answers)
         faults = [each for each in before.findings if KINDS[each.id].stops or each.id == "several-documents"]
@@ -169,7 +172,9 @@ class Command(BerthCommand):
         except RuleSetError as error:
             raise CommandError("\n".join(map(located.describe, error.faults)), returncode=1) from error
         if {"predicates", "priorities"} & located.document.keys():
-            self.stderr.write("Predicates and priorities aren't in it: importpolicy makes a RuleSet of them.")
+            self.stderr.write(
+                "The configuration leaves out predicates and priorities: convert them to a RuleSet with importpolicy."
+            )
         return extenders
 
     def _ask(self) -> dict[str, Any]:
@@ -215,13 +220,13 @@ class Command(BerthCommand):
         try:
             lacks = lacking(client, options["namespace"], _read_by_live_rules(), reviews_tokens=_reviews_tokens())
         except APIError as error:
-            message = f"the API server can't be asked: {error}. Your account needs create on subjectaccessreviews."
+            message = f"the API server refuses or can't be reached: {error}. Your account needs create on subjectaccessreviews."
             raise CommandError(message, returncode=1) from error
         lines = [f"{each.component}: may not {each.verb} {each.resource}: {each.reason}" for each in lacks]
         self._write(
             options,
             {"ok": not lacks, "lacks": msgspec.to_builtins(lacks)},
-            "\n".join(lines) or "every process may do what it needs",
+            "\n".join(lines) or "every process has the rights that it needs",
         )
         if lacks:
             raise CommandError("apply what `doctor rbac` prints", returncode=1)  # noqa: EM101 - constant
@@ -265,13 +270,16 @@ def _add_berth_urls(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="which of several extenders is Berth's; again for more",
+        help="the URL of Berth's extender, if the configuration has several extenders; may be repeated",
     )
 
 
 def _add_checkup(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--scheduler-config", type=Path, metavar="FILE", help="kube-scheduler's file; else BERTH_SCHEDULER_CONFIG's"
+        "--scheduler-config",
+        type=Path,
+        metavar="FILE",
+        help="kube-scheduler's configuration file; default: BERTH_SCHEDULER_CONFIG",
     )
     _add_berth_urls(parser)
 
@@ -290,26 +298,28 @@ def _add_configuration(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     parser.add_argument(
         "--from-policy", type=Path, default=None, metavar="FILE",
-        help="a classic scheduler Policy, whose extenders are taken over; and Berth's own where an option says something of it",
+        help="a classic scheduler Policy whose extenders are copied; Berth's own is added only if another option describes it",
     )  # fmt: skip
     parser.add_argument(
         "--add-to", type=Path, default=None, metavar="FILE",
-        help="an existing KubeSchedulerConfiguration, which gets Berth behind its extenders; - for standard input",
+        help="an existing KubeSchedulerConfiguration, to which Berth is added as the last extender; - for standard input",
     )  # fmt: skip
     parser.add_argument("--url-prefix", default=None, help=f"Berth's address (default {_DEFAULTS.url_prefix})")
-    parser.add_argument("--verbs", type=_verbs, default=None, help="by commas: filter,prioritize,bind,preempt")
+    parser.add_argument(
+        "--verbs", type=_verbs, default=None, help="separated by commas: filter,prioritize,bind,preempt"
+    )
     parser.add_argument(
         "--node-cache-capable",
         type=_truth,
         default=None,
         metavar="true|false",
-        help="send names of nodes alone (default true)",
+        help="send only the names of nodes (default true)",
     )
     parser.add_argument(
         "--weight",
         type=int,
         default=None,
-        help=f"a point of Berth's counts ten times this (default {_DEFAULTS.weight})",
+        help=f"the extender's weight: one point of Berth's score counts ten times this (default {_DEFAULTS.weight})",
     )
     parser.add_argument(
         "--http-timeout", dest="http_timeout_seconds", type=_seconds, default=None, metavar="SECONDS",
@@ -317,23 +327,25 @@ def _add_configuration(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--ignorable", type=_truth, default=None, metavar="true|false",
-        help="true: place Pods without the rules while Berth is away (default false)",
+        help="true: place Pods without the rules while Berth is down (default false)",
     )  # fmt: skip
     for name, what in (
-        ("ca", "the authority that signed Berth's certificate"),
-        ("cert", "the certificate that kube-scheduler shows"),
-        ("key", "the key of that certificate"),
+        ("ca", "the CA that signed Berth's certificate"),
+        ("cert", "kube-scheduler's client certificate"),
+        ("key", "the key of kube-scheduler's client certificate"),
     ):
         parser.add_argument(
             f"--{name}-file", default=None, metavar="FILE", help=f"{what}; a path on kube-scheduler's machine"
         )
-    parser.add_argument("--server-name", default=None, help="the name in Berth's certificate, if it isn't the host")
+    parser.add_argument(
+        "--server-name", default=None, help="the name in Berth's certificate, if it differs from the host"
+    )
     parser.add_argument(
         "--managed-resource", dest="managed_resources", action="append", type=_managed, default=None,
         metavar="NAME[:ignored]", help="ask Berth only about Pods with this extended resource",
     )  # fmt: skip
     parser.add_argument(
-        "--scheduler-name", default=None, help=f"the profile's name (default {_DEFAULTS.scheduler_name})"
+        "--scheduler-name", default=None, help=f"the profile's schedulerName (default {_DEFAULTS.scheduler_name})"
     )
     parser.add_argument(
         "--percentage-of-nodes-to-score", type=int, default=None, metavar="PERCENT",
@@ -345,32 +357,45 @@ def _add_configuration(parser: ArgumentParser) -> None:
 def _add_lint(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     parser.add_argument("file", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration; - for standard input")
-    parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
+    parser.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
     _add_berth_urls(parser)
 
 
 def _add_wiring(parser: ArgumentParser) -> None:
     wish = Wish()
     _add_output(parser, default=SUPPRESS)
-    parser.add_argument("--namespace", default=wish.namespace, help=f"of the canary (default {wish.namespace})")
     parser.add_argument(
-        "--scheduler-name", default=wish.scheduler_name, help=f"who places the canary (default {wish.scheduler_name})"
+        "--namespace", default=wish.namespace, help=f"the canary's namespace (default {wish.namespace})"
     )
     parser.add_argument(
-        "--verbs", type=_verbs, default=wish.verbs, help="that must be seen (default filter,prioritize)"
+        "--scheduler-name",
+        default=wish.scheduler_name,
+        help=f"the canary's schedulerName (default {wish.scheduler_name})",
+    )
+    parser.add_argument(
+        "--verbs", type=_verbs, default=wish.verbs, help="verbs that Berth must receive (default filter,prioritize)"
     )
     parser.add_argument(
         "--timeout", type=_seconds, default=wish.timeout_seconds, metavar="SECONDS",
-        help=f"how long the verbs are waited for (default {wish.timeout_seconds:g})",
+        help=f"how long to wait for the verbs (default {wish.timeout_seconds:g})",
     )  # fmt: skip
-    parser.add_argument("--image", default=wish.image, help="never pulled")
+    parser.add_argument("--image", default=wish.image, help="the canary's image; it is never pulled")
 
 
 def _add_rbac(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     _add_namespace(parser)
-    parser.add_argument("--all", action="store_true", help="whatever rules may read, not only what live ones do")
-    parser.add_argument("--component", action="append", choices=list(COMPONENTS), help="again for more; all without it")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="rights for all kinds that rules can read, not only those that live rules read",
+    )
+    parser.add_argument(
+        "--component",
+        action="append",
+        choices=list(COMPONENTS),
+        help="only this process; may be repeated; default: all",
+    )
 
 
 def _add_rights(parser: ArgumentParser) -> None:
@@ -379,7 +404,7 @@ def _add_rights(parser: ArgumentParser) -> None:
 
 
 def _add_namespace(parser: ArgumentParser) -> None:
-    parser.add_argument("--namespace", default="berth", help="that Berth's processes run in (default berth)")
+    parser.add_argument("--namespace", default="berth", help="the namespace of Berth's processes (default berth)")
 
 
 def _reviews_tokens() -> bool:
@@ -393,7 +418,7 @@ def _read_by_live_rules() -> frozenset[str]:
 def _verbs(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if unknown := [name for name in names if name not in VERBS]:
-        message = f"{unknown[0]} is no verb; there are: {', '.join(VERBS)}"
+        message = f"{unknown[0]} isn't a verb; the verbs are: {', '.join(VERBS)}"
         raise ArgumentTypeError(message)
     return names
 
@@ -408,7 +433,7 @@ def _truth(text: str) -> bool:
 def _seconds(text: str) -> float:
     seconds = float(text.removesuffix("s"))
     if not 0 < seconds <= _LONGEST_SECONDS:
-        message = f"write seconds above 0, {_LONGEST_SECONDS:g} at most"
+        message = f"write a number of seconds above 0 and up to {_LONGEST_SECONDS:g}"
         raise ArgumentTypeError(message)
     return seconds
 
@@ -426,14 +451,19 @@ def _managed(text: str) -> Managed:
 
 _QUESTIONS = (
     ("url_prefix", "Where does kube-scheduler reach Berth's extender?", _DEFAULTS.url_prefix, str),
-    ("verbs", "Which verbs, by commas? bind checks counts again, preempt protects Pods", "filter,prioritize", _verbs),
-    ("weight", "How much does one point of Berth's weigh? 141 and more outvote all default scores", "150", int),
-    ("http_timeout_seconds", "After how many seconds does kube-scheduler give a call up?", "3", _seconds),
-    ("ignorable", "Place Pods without the rules while Berth is away?", "no", _truth),
+    (
+        "verbs",
+        "Which verbs, separated by commas? bind checks counts again, preempt protects Pods",
+        "filter,prioritize",
+        _verbs,
+    ),
+    ("weight", "The extender's weight? 141 and more outvote all default scores", "150", int),
+    ("http_timeout_seconds", "After how many seconds does a call time out?", "3", _seconds),
+    ("ignorable", "Place Pods without the rules while Berth is down?", "no", _truth),
     ("ca_file", "CA that signed Berth's certificate, on kube-scheduler's machine; empty for plain HTTP", "", str),
     ("cert_file", "Client certificate", "", str),
-    ("key_file", "Its key", "", str),
-    ("server_name", "Name in Berth's certificate; empty when it is the host", "", str),
+    ("key_file", "Key of the client certificate", "", str),
+    ("server_name", "Name in Berth's certificate; empty if it is the host", "", str),
     ("scheduler_name", "schedulerName of the Pods", _DEFAULTS.scheduler_name, str),
     ("kubeconfig", "kube-scheduler's kubeconfig; empty inside a Pod", "", str),
 )

@@ -18,7 +18,9 @@ from scheduler.ledger.keys import KeyFileError, read_signer
 class Command(BerthCommand):
     """Exports evidence."""
 
-    help = "Export Decisions, outcomes, events, rules and proofs of a time or a case as one archive, for auditors."
+    help = (
+        "Export the Decisions, outcomes, events, rules and proofs of a period or a case as one archive, for auditors."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
@@ -26,15 +28,22 @@ class Command(BerthCommand):
             "--out", type=Path, required=True, metavar="FILE", help="the archive; it must not exist yet"
         )
         parser.add_argument(
-            "--from", dest="first", type=moment, metavar="TIME", help="from when on: 2026-05-01 or 2026-05-01T12:00:00Z"
+            "--from",
+            dest="first",
+            type=moment,
+            metavar="TIME",
+            help="from this time on: 2026-05-01 or 2026-05-01T12:00:00Z",
         )
-        parser.add_argument("--until", type=moment, metavar="TIME", help="before when")
+        parser.add_argument("--until", type=moment, metavar="TIME", help="before this time")
         parser.add_argument(
-            "--pod", type=_pod, default=("", ""), metavar="NAMESPACE/NAME", help="what concerns this Pod"
+            "--pod", type=_pod, default=("", ""), metavar="NAMESPACE/NAME", help="only records about this Pod"
         )
-        parser.add_argument("--uid", default="", help="what concerns the Pod of this UID")
+        parser.add_argument("--uid", default="", help="only records about the Pod with this UID")
         parser.add_argument(
-            "--change", type=int, metavar="N", help="what concerns this Change, and was decided by what it made"
+            "--change",
+            type=int,
+            metavar="N",
+            help="only records about this Change, and Decisions by the Revision that it made",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -76,7 +85,7 @@ def _write(case: Case, out: Path, by: str) -> dict[str, int]:
 
 def _refuse_what_is_there(out: Path) -> None:
     if out.exists():
-        message = f"{out} is there already"
+        message = f"{out} exists already"
         raise CommandError(message)
 
 

@@ -30,16 +30,20 @@ _WHAT_TO_DO = (
 
 
 class Command(BerthCommand):
-    """Explains a Pod's newest Decision; if that gave scores, also the refusals before it. A waiting Pod without Decisions is reported."""
+    """Explains a Pod's newest Decision; if it gave scores, also the refusals before it. Also reports a waiting Pod without Decisions."""
 
-    help = "Explain the newest recorded Decision about a Pod, rule by rule, or what holds one without; exit 1 when nothing is known of it."
+    help = "Explain the newest recorded Decision about a Pod, rule by rule; for a Pod without one, what it waits for. Exit 1 if nothing is known about the Pod."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         parser.add_argument("pod", metavar="POD", help="name, or namespace/name")
-        parser.add_argument("--namespace", default="default", help="of a POD that is a name alone (default)")
-        parser.add_argument("--node", default="", help="say of this node only what each rule said, and what it reads")
-        parser.add_argument("--story", action="store_true", help="every attempt, what changed between two, and the end")
+        parser.add_argument("--namespace", default="default", help="the namespace, if POD is only a name (default)")
+        parser.add_argument(
+            "--node", default="", help="show only this node: what each rule said, and what the rule reads"
+        )
+        parser.add_argument(
+            "--story", action="store_true", help="show every attempt, what changed between attempts, and the outcome"
+        )
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -117,7 +121,7 @@ def _remedies(found: list[Decision]) -> Remedies | None:
 
 def _helping(remedies: Remedies) -> str:
     said = [*remedies.sentences, *([remedies.fault] if remedies.fault else [])]
-    return "\n".join(["What would let it run:", *(f"- {each}" for each in said)])
+    return "\n".join(["What would let the Pod run:", *(f"- {each}" for each in said)])
 
 
 def _text(explained: dict[str, Any]) -> str:
@@ -127,11 +131,13 @@ def _text(explained: dict[str, Any]) -> str:
     if "node" in explained:
         lines += [f"- {rule['sentence']}" for rule in explained["node"]["rules"] if rule.get("remedy")]
     if "nodeFault" in explained:
-        lines.append(f"- what would change it isn't worked out: {explained['nodeFault']}")
+        lines.append(f"- what would change the answer wasn't computed: {explained['nodeFault']}")
     if "preemption" in explained:
         lines.append(f"- preemption: {explained['preemption']}")
     if explained["ruleSet"] and not explained["ruleSetKnown"]:
-        lines.append(f"- version {explained['ruleSetVersion']} of {explained['ruleSet']} isn't here: no rule is shown.")
+        lines.append(
+            f"- version {explained['ruleSetVersion']} of {explained['ruleSet']} isn't in this database: no rule is shown."
+        )
     return "\n".join([*lines, *_rows(explained["matrix"])])
 
 
@@ -150,14 +156,12 @@ def _told(story: Story) -> str:
             lines.append(f"- may not use any more: {named(attempt.newly_refused)}")
         if attempt.causes is not None:
             lines.append(
-                f"- {attempt.causes.sentence or 'what made the difference is not known: ' + attempt.causes.fault}"
+                f"- {attempt.causes.sentence or 'the reason for the difference is unknown: ' + attempt.causes.fault}"
             )
         lines += [f"- {each.rule} refused {named(each.nodes)}: {each.reason or each.code}" for each in attempt.refusals]
     lines += [f"{end.at.isoformat()} {end.says}" for end in story.ends]
     for held in story.provenance:
-        approved = (
-            f", approved by {', '.join(held.approved_by)}" if held.approved_by else ", nobody's approval is recorded"
-        )
+        approved = f", approved by {', '.join(held.approved_by)}" if held.approved_by else ", no approval is recorded"
         change = f", Change {held.change}" if held.change else ""
         lines.append(
             f"{held.kind} {held.name}: live since Revision {held.since}, published by {held.published_by}{change}{approved}"

@@ -19,9 +19,9 @@ from scheduler.gate.words import lines_of
 
 
 class Command(BerthCommand):
-    """Runs the gate as a worker does, if there is no worker, or a cluster is too large for one."""
+    """Runs the gate as a worker does, for when there is no worker, or the cluster is too large for one."""
 
-    help = "Run the gate of a Change, and say what it found. Exit 1 when that blocks publishing, or the gate failed."
+    help = "Run the gate of a Change, and print its findings. Exit 1 if they block publishing, or the gate failed."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
@@ -29,7 +29,7 @@ class Command(BerthCommand):
         chosen.add_argument("change", nargs="?", type=int, metavar="CHANGE", help="the Change's number")
         # The argument with which a worker starts the process for a run: the row's key and the number of the attempt.
         chosen.add_argument("--taken", help=SUPPRESS)
-        parser.add_argument("--queue", action="store_true", help="let a worker run it, and wait for nothing")
+        parser.add_argument("--queue", action="store_true", help="let a worker run the gate, and don't wait")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -49,7 +49,7 @@ class Command(BerthCommand):
             raise PublishingError([f"There is no Change {options['change']}."])
         if options["queue"]:
             run = publishing.run_gate(change=change, by=system_user())
-            said = f"A worker runs the gate of {change}; its page shows how far it is."
+            said = f"A worker runs the gate of {change}; its page shows the progress."
             found = {"ok": True, "state": run.state, "says": [said]}
             self.stdout.write(to_json(found) if options["output"] == "json" else said)
             return
@@ -69,7 +69,7 @@ class Command(BerthCommand):
 def _run_here(change: Change) -> GateRun:
     run = publishing.take_gate(publishing.run_gate(change=change, by=system_user()).pk)
     if run is None:
-        raise PublishingError([f"A worker runs the gate of {change} already; its page shows how far it is."])
+        raise PublishingError([f"A worker runs the gate of {change} already; its page shows the progress."])
     carry_out(run, deciding_seconds=math.inf)
     run.refresh_from_db()
     return run

@@ -15,17 +15,17 @@ from scheduler.ledger.keys import NAME, KeyFileError, key_path, known_verifiers,
 class Command(BerthCommand):
     """Manages the ledger's keys."""
 
-    help = "The ledger's keys: show the public ones, make one, rotate; or sign a checkpoint now."
+    help = "Manage the ledger's keys: print the public keys, make or rotate a key; or sign a checkpoint now."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         acts = parser.add_subparsers(dest="act", required=True)
-        acts.add_parser("keys", help="write the public keys, the newest last")
-        make = acts.add_parser("new-key", help="make a key, for a secret that is mounted")
-        make.add_argument("file", type=Path, help="of the private key; the public one goes into FILE.pub")
-        make.add_argument("--name", default=NAME, help="of the ledger; two installations should have two")
-        acts.add_parser("rotate", help="put a new key in the place of the old one")
-        acts.add_parser("checkpoint", help="sign now what has grown since the last checkpoint")
+        acts.add_parser("keys", help="print the public keys, the newest last")
+        make = acts.add_parser("new-key", help="make a key pair, for a Secret that is mounted")
+        make.add_argument("file", type=Path, help="the file for the private key; the public key is written to FILE.pub")
+        make.add_argument("--name", default=NAME, help="the ledger's name; each installation should have its own")
+        acts.add_parser("rotate", help="replace the key with a new one")
+        acts.add_parser("checkpoint", help="sign the logs that have grown since the last checkpoint")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the requested action."""
@@ -47,7 +47,7 @@ class Command(BerthCommand):
 
 def _new_key(path: Path, name: str) -> object:
     if path.exists():
-        message = f"{path} is there already; `manage.py ledger rotate` puts a new key in its place"
+        message = f"{path} exists already; `manage.py ledger rotate` replaces the key"
         raise CommandError(message)
     return make_key(path, name)
 

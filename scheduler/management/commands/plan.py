@@ -37,10 +37,10 @@ class Command(BerthCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
-        parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as of apply")
+        parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as in apply")
         add_keeper(parser)
         parser.add_argument(
-            "--gate", action="store_true", help="run the gate: documents, tests, Pods; else no test runs"
+            "--gate", action="store_true", help="run the gate: documents, tests, Pods; without it no test runs"
         )
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
         parser.add_argument("--output", choices=["text", "json"], default="text")
@@ -75,7 +75,7 @@ def _text(planned: Planned) -> str:
     if planned.cluster:
         lines += ["In the cluster:", *(f"  {_line(told)}" for told in planned.cluster)]
     if planned.users:
-        lines += ["Pods that keep the priority that they have:", *(f"  {_user(each)}" for each in planned.users)]
+        lines += ["Pods that keep their present priority:", *(f"  {_user(each)}" for each in planned.users)]
     if planned.forecast:
         lines.append(f"On {planned.forecast.nodes} nodes, of {planned.forecast.pods} Pods:")
     elif planned.gate:

@@ -15,11 +15,11 @@ from scheduler.models import Decision
 class Command(BerthCommand):
     """Replays a Decision."""
 
-    help = "Decide a recorded Decision again by its Revision and Snapshot, and compare; exit 1 when it differs or can't be decided again."
+    help = "Evaluate a recorded Decision again with its Revision and Snapshot, and compare the answers; exit 1 if they differ or the Decision can't be replayed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("id", metavar="ID", help="of the Decision, as the admin and the log show it")
+        parser.add_argument("id", metavar="ID", help="the Decision's id, as the admin and the log show it")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:

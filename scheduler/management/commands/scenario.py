@@ -28,18 +28,20 @@ from scheduler.scenario import (
 class Command(BerthCommand):
     """Places Pods one after another as Berth's own scheduler would, and writes where they land. Changes nothing."""
 
-    help = "Say where N Pods of a template would land, how many fit, and what stops the next one; touches nothing."
+    help = "Print where N Pods of a template would be placed, how many fit, and what prevents the next one; changes nothing."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         chosen = parser.add_mutually_exclusive_group(required=True)
         chosen.add_argument("file", nargs="?", metavar="FILE", help="the manifest of a Pod, a Deployment or the like")
-        chosen.add_argument("--deployment", metavar="NAMESPACE/NAME", help="a Deployment of the cluster, scaled to N")
-        parser.add_argument("--pods", type=int, required=True, metavar="N", help="how many there are to be")
-        parser.add_argument("--change", type=int, metavar="N", help="also by what this Change would make live")
-        parser.add_argument(
-            "--decision", metavar="ID", help="on the Snapshot of this Decision, in place of the cluster"
+        chosen.add_argument(
+            "--deployment", metavar="NAMESPACE/NAME", help="a Deployment in the cluster, scaled to N Pods"
         )
+        parser.add_argument("--pods", type=int, required=True, metavar="N", help="the number of Pods")
+        parser.add_argument(
+            "--change", type=int, metavar="N", help="also evaluate the rules that this Change would make live"
+        )
+        parser.add_argument("--decision", metavar="ID", help="use the Snapshot of this Decision, not the live cluster")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -12,13 +12,13 @@ from scheduler.binder.once import LeaseHeldError, NotReadyError, Passed, schedul
 class Command(BerthCommand):
     """Schedules the waiting Pods, once."""
 
-    help = "Decide once on each Pod that waits for Berth's own scheduler and bind those that find a node; exit 1 if it can't."
+    help = "Decide once on each Pod that waits for Berth's own scheduler, and bind the Pods that fit a node; exit 1 on failure."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("--once", action="store_true", required=True, help="one pass; the only way there is")
+        parser.add_argument("--once", action="store_true", required=True, help="run one pass; required")
         parser.add_argument(
-            "--wait-seconds", type=wait_seconds, default=60.0, help="how long it may take in all (default 60)"
+            "--wait-seconds", type=wait_seconds, default=60.0, help="the most time that the pass may take (default 60)"
         )
         parser.add_argument("--output", choices=["text", "json"], default="text")
 

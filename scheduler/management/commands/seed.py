@@ -33,13 +33,13 @@ class Command(BerthCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--examples", type=Path, help="folder of rule documents")
-        parser.add_argument("--workload", type=Path, help="YAML file of Deployments")
+        parser.add_argument("--examples", type=Path, help="a folder of rule documents")
+        parser.add_argument("--workload", type=Path, help="a YAML file of Deployments")
         parser.add_argument(
             "--wait-seconds",
             type=wait_seconds,
             default=0,
-            help="how long to wait for the API server, and then for the extender to see it",
+            help="how long to wait for the API server, and then for the extender to see the cluster",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

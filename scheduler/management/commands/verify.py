@@ -18,34 +18,37 @@ from scheduler.ledger.note import Verifier
 from scheduler.ledger.outside import checkpoint_dir, is_any_kept
 
 _TELL_SECONDS = 2.0
-_NOTHING_OUTSIDE = "no checkpoints outside the database were compared: who owns the database could have rewritten a log and taken its checkpoints away"
+_NOTHING_OUTSIDE = "no checkpoints outside the database were compared: the database's owner could have rewritten a log and deleted its checkpoints"
 
 
 class Command(BerthCommand):
     """Verifies the ledger."""
 
-    help = "Verify the ledger: rows, trees, checkpoints, and what stands outside the database; exit 1 where something is wrong."
+    help = "Verify the ledger: rows, trees, and checkpoints in and outside the database; exit 1 if something is wrong."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         parser.add_argument(
-            "--keys", type=Path, metavar="FILE", help="the public keys to trust; default: those of this installation"
+            "--keys", type=Path, metavar="FILE", help="the public keys to trust; default: this installation's keys"
         )
         parser.add_argument(
             "--checkpoints",
             type=Path,
             metavar="DIR",
-            help="checkpoints that were kept outside the database; default: BERTH_LEDGER_CHECKPOINT_DIR",
+            help="the folder of checkpoints outside the database; default: BERTH_LEDGER_CHECKPOINT_DIR",
         )
         parser.add_argument(
-            "--resume", type=Path, metavar="FILE", help="note there how far this run gets, and go on from there"
+            "--resume",
+            type=Path,
+            metavar="FILE",
+            help="store the run's progress in this file, and continue from the progress stored there",
         )
         parser.add_argument(
             "--processes",
             type=int,
             default=os.cpu_count() or 1,
             metavar="N",
-            help="read rows by so many processes at most; default: one for each processor",
+            help="the most processes that read rows; default: one for each processor",
         )
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
@@ -107,7 +110,7 @@ class _Resume:
             try:
                 self.progress = msgspec.json.decode(path.read_bytes(), type=dict[str, Progress])
             except msgspec.DecodeError as error:
-                message = f"{path} is nothing that --resume noted: {error}. Without it a run begins at the beginning"
+                message = f"{path} isn't a file that --resume wrote: {error}. Without the file, a run starts from the beginning"
                 raise msgspec.DecodeError(message) from error
         self._note()
 
@@ -149,21 +152,19 @@ def _sentences(report: LogReport) -> list[str]:
     agree = f"{counted(report.checkpoints, 'checkpoint')} agree{'s' if report.checkpoints == 1 else ''}"
     said = [f"{proved}; {agree}, the last over {counted(report.signed_size, 'row')}"]
     if report.unlogged:
-        said.append(f"  {report.unlogged:,} rows are older than the log: nothing proves them")
+        said.append(f"  {report.unlogged:,} rows are older than the log, which doesn't prove them")
     said += [
-        f"  {each.what} of {each.leaves:,} leaves, from {each.ranges[0][0]:,} to {each.ranges[-1][1] - 1:,}, were deleted by a rule: {each.rule}; "
+        f"  {each.what} of {each.leaves:,} leaves, from {each.ranges[0][0]:,} to {each.ranges[-1][1] - 1:,}, were deleted by a retention rule: {each.rule}; "
         f"the last at {each.at:%Y-%m-%d %H:%M} UTC. Their hashes stay"
         for each in report.pruned
     ]
     if report.losses:
-        said.append(f"  {report.losses:,} gaps and dead letters are as they were noted")
+        said.append(f"  {report.losses:,} gaps and dead letters agree with their signed notes")
     if report.older_losses:
-        said.append(
-            f"  {report.older_losses:,} gaps and dead letters are older than notes of them: nothing proves them"
-        )
+        said.append(f"  {report.older_losses:,} gaps and dead letters are older than such notes: nothing proves them")
     if report.older_places:
         said.append(
-            f"  {report.older_places:,} Decisions name a node of which retention deleted the outcome: nothing proves it"
+            f"  {report.older_places:,} Decisions name a node, but retention deleted the outcome: nothing proves the node"
         )
     said += [f"  WRONG {fault}" for fault in report.faults]
     return [*said, f"  and {report.more_faults:,} more"] if report.more_faults else said
@@ -171,5 +172,5 @@ def _sentences(report: LogReport) -> list[str]:
 
 def _of_keys(verifiers: list[Verifier]) -> str:
     if not verifiers:
-        return "no key is known, so that no checkpoint counts: whoever administers the database could have changed all of it"
+        return "no key is known, so no checkpoint counts: the database's administrator could have changed everything"
     return f"keys: {', '.join(f'{verifier.name}+{verifier.id.hex()}' for verifier in verifiers)}"

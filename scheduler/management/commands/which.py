@@ -19,13 +19,13 @@ _FILES = (".json", ".yaml", ".yml")
 class Command(BerthCommand):
     """Evaluates the live Assignments in their order, as every answer does."""
 
-    help = (
-        "Say which live Assignment takes a Pod, and why those before it don't. The Pod is the cluster's, or a file's."
-    )
+    help = "Print which live Assignment matches a Pod, and why earlier ones don't. The Pod is read from the cluster, or from a file."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("pod", metavar="POD", help="name, or namespace/name; of a file its path: ./pod.yaml")
+        parser.add_argument(
+            "pod", metavar="POD", help="name or namespace/name in the cluster, or the path of a file: ./pod.yaml"
+        )
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -407,7 +407,7 @@ def test_rest_and_the_command_line_say_what_would_let_a_pod_run(auditor: Client,
     assert said in story["remedies"]["sentences"]
     out = io.StringIO()
     call_command("explain", "web-1", stdout=out)
-    assert f"What would let it run:\n- {said}" in out.getvalue()
+    assert f"What would let the Pod run:\n- {said}" in out.getvalue()
     out = io.StringIO()
     call_command("explain", "web-1", "--output", "json", stdout=out)
     assert json.loads(out.getvalue())["remedies"]["rules"] == {"team": ["n1", "n2", "n3"]}

@@ -195,8 +195,8 @@ def test_no_secret_stands_in_clear_in_the_database_logs_process_list_or_history(
         environment,
         ("ready> ", f"berth login {one.url}"),
         ("Token for ", secret),
-        ("Kept in ", "berth whoami"),
-        ("by the token", "exit"),
+        ("Stored in ", "berth whoami"),
+        ("with the token", "exit"),
     )
     assert "berth login" in history.read_text()
     kept = Path(environment["HOME"]) / ".config" / "berth" / "config.json"

@@ -156,7 +156,7 @@ def test_who_waits_for_migrations_goes_on_when_they_are_there(
     signal.signal(signal.SIGTERM, before)
     assert capsys.readouterr().out.splitlines() == [
         "waiting: 3 migrations are missing",
-        "waiting: the database can't be asked: connection refused",
+        "waiting: the database can't be reached: connection refused",
     ]
 
 

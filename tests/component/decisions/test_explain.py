@@ -246,7 +246,7 @@ def test_without_the_rule_sets_version_the_reasons_still_stand(rule_set: RuleSet
     record(msgspec.structs.replace(rule_set, version=7))
     said = run("web-1")
     assert 'refused n2, x0, x1, x2, x3 and 3 more: "node belongs to another team".\n' in said
-    assert "- version 7 of web isn't here: no rule is shown." in said
+    assert "- version 7 of web isn't in this database: no rule is shown." in said
 
 
 def test_a_version_that_cant_be_read_any_more_is_as_one_that_isnt_there(
@@ -257,7 +257,7 @@ def test_a_version_that_cant_be_read_any_more_is_as_one_that_isnt_there(
 
     record(rule_set)
     monkeypatch.setattr("scheduler.decisions.explaining.read_rule_set", refuse)
-    assert "version 1 of web isn't here" in run("web-1")
+    assert "version 1 of web isn't in this database" in run("web-1")
 
 
 def test_a_table_with_very_many_rows_says_how_many_are_left_out() -> None:

@@ -113,7 +113,7 @@ class TestConfiguration:
         (extender,) = yaml.safe_load(out.getvalue())["extenders"]
         assert (extender["urlPrefix"], extender["httpTimeout"]) == ("https://berth.example", "2s")
         assert (extender["ignorable"], extender["tlsConfig"]["keyFile"]) == (True, "/key")
-        assert "eat is no verb" in asked.getvalue()
+        assert "eat isn't a verb" in asked.getvalue()
 
     def test_a_terminal_that_ends_gives_the_defaults(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", Terminal(""))
@@ -167,7 +167,7 @@ class TestFromPolicy:
         told = io.StringIO()
         file = policy(WITH_EXTENDER.replace('"extenders"', '"predicates": [], "extenders"'))
         call_command("doctor", "configuration", "--from-policy", file, stdout=io.StringIO(), stderr=told)
-        assert "importpolicy makes a RuleSet of them" in told.getvalue()
+        assert "convert them to a RuleSet with importpolicy" in told.getvalue()
 
 
 class TestAddTo:
@@ -199,7 +199,7 @@ class TestAddTo:
 
     @pytest.mark.parametrize("more", [("--from-policy", "p.json"), ("--percentage-of-nodes-to-score", "50")])
     def test_what_stands_in_the_file_is_not_asked_for(self, file: Any, more: tuple[str, str]) -> None:
-        with pytest.raises(CommandError, match="stands in the file"):
+        with pytest.raises(CommandError, match="the file already has"):
             call_command("doctor", "configuration", "--add-to", file(berth()), *more)
 
 

@@ -282,7 +282,7 @@ class TestCommand:
         environment(ledger_key_file=str(path))
         call_command("ledger", "keys")
         assert capsys.readouterr().out == public
-        with pytest.raises(CommandError, match="is there already"):
+        with pytest.raises(CommandError, match="exists already"):
             call_command("ledger", "new-key", str(path))
 
     @pytest.mark.parametrize("name", ["two words", "böhm", "a+b", ""])

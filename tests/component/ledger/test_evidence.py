@@ -521,7 +521,7 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
     )
     assert out.stat().st_mode & 0o777 == 0o600
     assert check(out)[0] == []
-    with pytest.raises(CommandError, match="is there already"):
+    with pytest.raises(CommandError, match="exists already"):
         call_command("evidence", "--out", str(out))
     exports = AuditEvent.objects.filter(kind="export").count()
     for wrong in (
@@ -549,7 +549,7 @@ def test_of_two_archives_of_one_name_at_once_one_is_whole_and_the_other_is_refus
         write_rest(first)
 
     monkeypatch.setattr(exporting._Export, "write_rest", other_first)
-    with pytest.raises(CommandError, match="is there already"):
+    with pytest.raises(CommandError, match="exists already"):
         call_command("evidence", "--out", str(out))
     faults, [decisions, *_] = check(out)
     assert (faults, decisions["rows"]) == ([], 1)

@@ -53,7 +53,7 @@ def test_each_is_an_event_and_proved_by_it(damaged: Ledgered, keys: Path, capsys
     assert faults(reports) == []
     assert (log_of(reports, EVENTS).losses, log_of(reports, EVENTS).older_losses) == (10, 0)
     call_command("verify", "--keys", str(keys))
-    assert "10 gaps and dead letters are as they were noted" in capsys.readouterr().out
+    assert "10 gaps and dead letters agree with their signed notes" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -659,7 +659,7 @@ class TestCommand:
         assert "outside the database" not in capsys.readouterr().out
         shutil.rmtree(history.outside)
         call_command("verify", "--keys", keys)
-        assert "no checkpoints outside the database were compared: who owns the database" in capsys.readouterr().out
+        assert "no checkpoints outside the database were compared: the database's owner" in capsys.readouterr().out
 
     def test_it_fails_with_the_first_fault(self, history: Ledgered, keys: str) -> None:
         row = Decision.objects.get(ledger_index=42)
@@ -703,7 +703,7 @@ class TestCommand:
         [
             ("missing/run", r"No such file or directory: '.*missing/run\.new'"),
             (".", "Is a directory"),
-            ("garbage", "garbage is nothing that --resume noted: JSON is malformed"),
+            ("garbage", "garbage isn't a file that --resume wrote: JSON is malformed"),
         ],
     )
     def test_a_file_to_resume_from_that_is_none_is_refused_before_anything_is_read(

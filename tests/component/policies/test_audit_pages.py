@@ -204,7 +204,7 @@ def test_the_command_writes_lines_for_people_and_documents_for_programs(history:
         run("--since", "soon")
     with pytest.raises(CommandError, match=r"^--until: 'late' is no day and no moment"):
         run("--until", "late")
-    with pytest.raises(CommandError, match=r"^--limit: at least 0"):
+    with pytest.raises(CommandError, match=r"^--limit: must be 0"):
         run("--limit", "-5")
 
 

@@ -150,7 +150,7 @@ def test_a_command_proves_whose_account_it_uses(clients: dict[str, Client], monk
     with pytest.raises(CommandError, match="There is no account approver with this password"):
         call_command("change", "approve", change.pk, account="approver", digest=change.digest)
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
-    with pytest.raises(CommandError, match="Say what you looked at: --digest"):
+    with pytest.raises(CommandError, match="Give the digest of what you looked at: --digest"):
         call_command("change", "approve", change.pk, account="approver")
     with pytest.raises(CommandError, match="at least the 12 characters"):
         call_command("change", "approve", change.pk, account="approver", digest=change.digest[:11])
@@ -193,7 +193,7 @@ def test_a_change_is_given_another_title_by_a_command(clients: dict[str, Client]
     call_command("change", "rename", change.pk, title="Web Pods fit", stdout=out)
     assert out.getvalue().splitlines()[0].endswith("in review: Web Pods fit")
     call_command("change", "rename", change.pk, reason="TICKET-1", stdout=io.StringIO())
-    with pytest.raises(CommandError, match="Say what it is called from now on"):
+    with pytest.raises(CommandError, match="Give the new title with --title TITLE"):
         call_command("change", "rename", change.pk)
     digest = change.digest
     change.refresh_from_db()

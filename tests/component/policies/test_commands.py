@@ -49,7 +49,7 @@ def test_apply_opens_a_change_and_publishes_nothing(manifest: Path) -> None:
     assert f"{Change.objects.get()} was opened: apply web.yaml" in said
     assert "rule set web added" in said
     assert "Assignment all-web added" in said
-    assert "Nothing is live by it yet" in said
+    assert "Nothing is live yet" in said
     assert not Revision.objects.exists()
     assert not RuleSetVersion.objects.exists()
 
@@ -372,7 +372,7 @@ def test_what_is_left_to_workers_is_an_object_where_json_is_asked_for(manifest: 
     assert said == {
         "ok": True,
         "state": "queued",
-        "says": [f"A worker runs the gate of {change}; its page shows how far it is."],
+        "says": [f"A worker runs the gate of {change}; its page shows the progress."],
     }
     queued = json.loads(_run("backtest", str(change.pk), "--queue", "--output", "json"))
     assert (queued["ok"], queued["state"]) == (True, "queued")

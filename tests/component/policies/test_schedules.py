@@ -273,7 +273,7 @@ class TestGoingLive:
 
         monkeypatch.setattr(schedules, "publish_change", meet)
         for after in (timedelta(0), timedelta(minutes=9)):
-            with pytest.raises(ExceptionGroup, match="the others had their times"):
+            with pytest.raises(ExceptionGroup, match="the others were handled on time"):
                 tick(now + HOUR + after)
             assert (fresh(good).state, fresh(bad).state, fresh(bad).held) == ("published", "draft", "")
         with pytest.raises(ExceptionGroup):
@@ -312,7 +312,9 @@ class TestGoingLive:
     @pytest.mark.parametrize("act", ["schedule", "expire"])
     def test_a_command_refuses_what_is_no_time(self, alice: User, act: str, at: str) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
-        with pytest.raises(CommandError, match=re.escape(f"--at {at!r} is no time: 2026-01-31T22:00Z, or never.")):
+        with pytest.raises(
+            CommandError, match=re.escape(f"--at {at!r} isn't a time: use 2026-01-31T22:00Z, or never.")
+        ):
             call_command("change", act, change.pk, at=at)
 
 
@@ -531,7 +533,7 @@ class TestGoingBack:
 
         with monkeypatch.context() as broken:
             broken.setattr("policies.publishing.schedules.publish_change", fail)
-            with pytest.raises(ExceptionGroup, match="the others had their times") as met:
+            with pytest.raises(ExceptionGroup, match="the others were handled on time") as met:
                 tick(now + DAY)
         assert [str(each) for each in met.value.exceptions] == ["down"]
         assert filters_of("web") == ["MatchNodeSelector"]

@@ -173,6 +173,6 @@ def test_it_says_who_keeps_the_number_of_a_class_that_would_be_made_anew(
     monkeypatch.setattr(server, "list_pages", pods.list_pages)
     said = run("plan", str(file))
     assert "PriorityClass batch: replace. value is 1000 in the cluster and 2000 here: deleted and made anew." in said
-    assert "Pods that keep the priority that they have:\n  batch: 1 Pod of Job shop/web with 1,000" in said
+    assert "Pods that keep their present priority:\n  batch: 1 Pod of Job shop/web with 1,000" in said
     assert "theirs: 1 Pod" not in said
     assert code_of_plan(str(file)) == 2

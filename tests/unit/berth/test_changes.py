@@ -33,10 +33,10 @@ def test_an_act_is_bound_to_what_was_looked_at(berth: Berth, stub: Stub) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("approve", "4"), "--digest abcdef012345 approves just that"),
-        (("approve", "4", "--digest", "000000000000"), "isn't what you looked at"),
+        (("approve", "4"), "--digest abcdef012345 approves exactly that state"),
+        (("approve", "4", "--digest", "000000000000"), "changed since you looked at it"),
         (("approve", "4", "--digest", "a"), "at least the 12 characters"),
-        (("publish", "4", "--digest", "000000000000"), "isn't what you looked at"),
+        (("publish", "4", "--digest", "000000000000"), "changed since you looked at it"),
     ],
 )
 def test_nothing_is_done_with_another_content_than_was_looked_at(
@@ -67,7 +67,7 @@ def test_a_rebase_says_whose_is_taken_of_each_thing_and_part(berth: Berth, stub:
             {"kind": "RuleSet", "name": "web", "take": "merge", "parts": {"filters/team": "theirs"}},
         ],
     }
-    assert "--merge 'web' names nothing" in berth("rebase", "4", "--merge", "web").err
+    assert "--merge 'web' names no object" in berth("rebase", "4", "--merge", "web").err
 
 
 def test_a_rebase_is_on_the_revision_that_was_looked_at(berth: Berth, stub: Stub) -> None:
@@ -82,7 +82,7 @@ def test_a_list_says_which_approvals_no_longer_suffice(berth: Berth, stub: Stub)
     row = {"number": 4, "state": "approved", "is_short": True, "opened_by": "ann", "title": "Teams"}
     stub.answer("GET", "/changes", {"results": [row], "next": None})
 
-    assert "approved, but not enough any more" in berth("changes").out
+    assert "approved, but approvals are missing again" in berth("changes").out
 
 
 def test_a_change_says_which_pauses_end_with_it(berth: Berth, stub: Stub) -> None:
@@ -96,7 +96,7 @@ def test_a_change_says_whether_its_time_still_holds(berth: Berth, stub: Stub) ->
     stub.answer("GET", "/changes/4", {**timed, "is_scheduled": True})
     assert "goes live at 2126-01-01T00:00:00Z" in berth("changes", "4").out
     stub.answer("GET", "/changes/4", {**timed, "is_scheduled": False})
-    assert "! It was to go live at 2126-01-01T00:00:00Z, and was edited since" in berth("changes", "4").out
+    assert "! It was scheduled for 2126-01-01T00:00:00Z, and was edited since" in berth("changes", "4").out
 
 
 def test_a_change_says_when_it_goes_back(berth: Berth, stub: Stub) -> None:
@@ -156,7 +156,7 @@ def test_what_can_be_no_number_of_one_is_refused_before_anything_is_asked(
 ) -> None:
     ran = berth(*asked)
     assert (ran.code, stub.asked) == (1, [])
-    assert f"'{asked[1]}' isn't the number of one: it is a whole number, such as 12" in ran.err
+    assert f"'{asked[1]}' isn't a number of a Change or Revision: write a whole number, such as 12" in ran.err
 
 
 def test_a_pause_ends_at_a_time(berth: Berth, stub: Stub) -> None:
@@ -180,7 +180,7 @@ def test_a_time_may_be_so_long_from_now(text: str, at: str) -> None:
 
 @pytest.mark.parametrize("text", ["tomorrow", "9999999999d", "5000000d", "²h", "0001-01-01T00:00:00+10:00"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(CommandError, match="is no time"):
+    with pytest.raises(CommandError, match="isn't a time"):
         until(text)
 
 

@@ -88,7 +88,8 @@ def test_files_that_are_not_there_are_all_named_before_anything_is_asked(
     assert ran.code == 1
     assert "no-such.yaml:1: can't be read" in ran.err
     assert (
-        "no YAML or JSON file in this folder: if it is to hold nothing, put one there with {apiVersion: v1" in ran.err
+        "no YAML or JSON file in this folder: if it should hold nothing, put a file there with {apiVersion: v1"
+        in ran.err
     )
     assert stub.asked == []
 
@@ -125,7 +126,7 @@ def test_pruning_without_a_scope_needs_an_owner(berth: Berth, stub: Stub, file: 
 def test_a_file_that_was_taken_for_the_scope_of_prune_is_named(berth: Berth, stub: Stub, file: str) -> None:
     said = berth("plan", "--owner", "shop", "--prune", file)
     assert (said.code, stub.asked) == (1, [])
-    assert f"FILE. {file!r} was taken for the scope of --prune: put FILE before it\n" in said.err
+    assert f"FILE. {file!r} was read as the scope of --prune: put FILE before --prune\n" in said.err
     assert "taken" not in berth("plan", "--owner", "shop", "--prune").err
     assert "taken" not in berth("plan", "--prune", "team-a-*", "--nope", file).err
 
@@ -148,7 +149,7 @@ def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, fi
     assert ran.code == 0
     assert ran.out.splitlines()[0] == "Change 5 was opened:"
     assert ran.out.splitlines()[-1] == (
-        "Nothing is live by it yet: `berth publish 5`, or `berth submit 5` where somebody else has to approve it first."
+        "Nothing is live yet: `berth publish 5`, or `berth submit 5` where somebody else has to approve it first."
     )
     sent = stub.asked[0]["body"]
     assert (sent["title"], sent["reason"], sent["publish"]) == ("apply web.yaml", "asked for", False)
@@ -157,7 +158,7 @@ def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, fi
 
 def test_apply_of_the_same_again_tells_of_the_change_that_is_open(berth: Berth, stub: Stub, file: str) -> None:
     stub.answer("POST", "/changes/apply", {**APPLIED, "is_new": False})
-    assert berth("apply", file).out.startswith("Change 5 is open already, and makes the same:\n")
+    assert berth("apply", file).out.startswith("Change 5 is open already, with the same edits:\n")
 
 
 def test_apply_with_submit_tells_nobody_to_submit_once_more(berth: Berth, stub: Stub, file: str) -> None:
@@ -166,7 +167,7 @@ def test_apply_with_submit_tells_nobody_to_submit_once_more(berth: Berth, stub: 
     ran = berth("apply", file, "--submit")
 
     assert ran.out.splitlines()[-1] == (
-        "Nothing is live by it yet: it waits for somebody else, who reads `berth changes 5` and approves it."
+        "Nothing is live yet: somebody else has to read `berth changes 5` and approve it."
     )
 
 
@@ -320,7 +321,7 @@ def test_a_page_of_something_else_is_no_export(berth: Berth, stub: Stub, tmp_pat
     for arguments in ((), ("--directory", str(tmp_path))):
         ran = berth("export", *arguments)
         assert (ran.code, ran.out) == (3, "")
-        assert f"isn't Berth: it sent {sent} where YAML was asked for" in ran.err
+        assert f"isn't Berth: it sent {sent} instead of YAML" in ran.err
 
 
 def test_diff_shows_live_against_files(berth: Berth, stub: Stub, file: str) -> None:

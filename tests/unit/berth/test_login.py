@@ -35,7 +35,7 @@ def test_whoami_says_of_a_token_without_the_scope_read_that_it_is_needed(berth: 
     told = {"account": "operator", "token": "token ci (a)", "roles": ["Operator"]}
     stub.answer("GET", "/whoami", told | {"scopes": ["edit"], "may": {"read": False, "edit": True}})
     assert berth("whoami").out.endswith(
-        "  it may: edit\n  ! It hasn't the scope read, which each call takes: make another token.\n"
+        "  it may: edit\n  ! The token lacks the scope read, which each call needs: create another token.\n"
     )
     stub.answer("GET", "/whoami", told | {"scopes": ["edit", "read"], "may": {"read": True, "edit": True}})
     assert berth("whoami").out.endswith("  it may: read, edit\n")
@@ -98,7 +98,7 @@ def test_a_token_that_is_no_text_is_refused_in_a_sentence(
     ran = berth("login", stub.url)
 
     assert (ran.code, stub.asked) == (1, [])
-    assert ran.err == "The token that standard input holds isn't UTF-8.\n"
+    assert ran.err == "The token on standard input isn't UTF-8.\n"
 
 
 @contextmanager

@@ -70,13 +70,13 @@ def test_a_comment_says_that_the_cluster_cant_be_asked_and_whose_pods_keep_a_num
     }
     text = plan_in_markdown({**FOUND, "error": "no usable configuration", "users": [user]})
 
-    assert "**The cluster can't be asked**\n\n- no usable configuration" in text
+    assert "**The cluster can't be read**\n\n- no usable configuration" in text
     assert "high: 3 Pods of Deployment shop/web keep 5" in text
 
 
 def test_nothing_is_said_as_nothing() -> None:
     assert "Nothing would change" in plan_in_markdown({"ok": True})
-    assert "The gate blocks it:** 3 Pods" in plan_in_markdown({"ok": False, "blocked": "3 Pods"})
+    assert "The gate blocks publishing:** 3 Pods" in plan_in_markdown({"ok": False, "blocked": "3 Pods"})
 
 
 def test_one_pod_is_no_pods() -> None:

@@ -72,7 +72,7 @@ def test_why_tells_the_story_in_sentences(berth: Berth, stub: Stub) -> None:
             "2026-01-01T10:05:00Z filter, 3 times since 2026-01-01T10:00:00Z: 0 of 8 nodes passed rule set web version 2 "
             "by Assignment shop, Revision 7."
         ),
-        "  It may not use any more: n1.",
+        "  Nodes it may no longer use: n1.",
         "  It is because node n1 has another label.",
         "  - team refused n0, n1, n2, n3, n4 and 3 more: node belongs to another team",
         "2026-01-01T11:00:00Z It was deleted.",
@@ -114,12 +114,12 @@ def test_why_says_of_an_attempt_without_an_answer_why(berth: Berth, stub: Stub) 
 
 def test_where_there_was_no_node_nobody_says_that_none_of_them_passed(berth: Berth, stub: Stub) -> None:
     stub.answer("GET", "/pods/shop/web-1", STORY | {"attempts": [ATTEMPT | {"nodes": 0, "refusals": [], "times": 1}]})
-    said = "2026-01-01T10:05:00Z filter: there was no node to ask about by rule set web version 2 by Assignment shop, Revision 7."
+    said = "2026-01-01T10:05:00Z filter: there were no nodes to decide on by rule set web version 2 by Assignment shop, Revision 7."
     assert berth("why", "shop/web-1").out.splitlines()[1] == said
 
     row = {"id": "1", "at": "2026-01-01T10:00:00Z", "verb": "schedule", "pod_namespace": "shop", "pod_name": "web-1"}
     stub.answer("GET", "/decisions", {"results": [row | {"feasible": 0, "nodes": 0, "rule_set": "web"}]})
-    assert "shop/web-1 no node to ask about, web" in berth("decisions").out
+    assert "shop/web-1 no nodes, web" in berth("decisions").out
 
 
 def test_why_names_no_version_of_what_has_none(berth: Berth, stub: Stub) -> None:
@@ -162,10 +162,10 @@ def test_which_says_who_takes_it_and_why_others_dont(berth: Berth, stub: Stub) -
     stub.answer("GET", "/assignments/which", found)
 
     assert berth("which", "shop/web-1").out.splitlines() == [
-        "shop/web-1: Assignment shop takes it, with rule set web (Revision 7).",
+        "shop/web-1: Assignment shop matches, with rule set web (Revision 7).",
         "  limit = 3",
         "- night doesn't: namespace shop",
-        "? Evaluated beside it, as shadows: next",
+        "? Also evaluated, as shadows: next",
     ]
 
 
@@ -271,7 +271,7 @@ def test_following_goes_on_once_the_server_answers_again(
     ran = berth("decisions", "--follow")
 
     assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-1", "shop/web-2"]
-    assert ran.err.count("asked again until it answers") == 1
+    assert ran.err.count("retries until the server answers") == 1
     assert ran.code == 1
 
 
@@ -279,11 +279,11 @@ def test_following_goes_on_once_the_server_answers_again(
     ("arguments", "says"),
     [
         (["limit=5"], "--limit 5"),
-        (["node=n1", "node=n2"], "node stands there twice"),
-        (["=n1"], "'=n1' is no filter"),
+        (["node=n1", "node=n2"], "The filter node is given twice"),
+        (["=n1"], "'=n1' isn't a filter"),
         (["--limit", "0"], "from 1 to 1,000"),
         (["--limit", "many"], "from 1 to 1,000"),
-        (["fields=id"], "fields is for --output json or yaml"),
+        (["fields=id"], "fields needs --output json or yaml"),
         (["fields=id", "--follow"], "without --follow"),
         (["--every", "-1"], "from 0.1 to 3,600"),
         (["--every", "nan"], "from 0.1 to 3,600"),
@@ -323,8 +323,8 @@ def test_a_manifest_of_json_may_be_indented_with_tabs_and_one_of_yaml_ends_with_
         pytest.param("a: &a [*a]\n", "can't be read as a manifest", id="what holds itself"),
         pytest.param(f"a: {'1' * 5_000}\n", "can't be read as a manifest", id="a number without end"),
         pytest.param("[" * 100_000, "can't be read as a manifest", id="nested without end"),
-        pytest.param("kind: Pod\n---\nkind: Pod\n", "holds 2 documents; one is wanted", id="two"),
-        pytest.param("", "holds 0 documents; one is wanted", id="nothing"),
+        pytest.param("kind: Pod\n---\nkind: Pod\n", "holds 2 documents; it must hold one", id="two"),
+        pytest.param("", "holds 0 documents; it must hold one", id="nothing"),
     ],
 )
 def test_what_is_not_one_manifest_is_refused_in_a_sentence(

@@ -78,7 +78,7 @@ def test_a_redirection_with_json_ends_with_3(berth: Berth, stub: Stub) -> None:
     ran = berth("status")
 
     assert ran.code == 3
-    assert "sends on to https://x.org/" in ran.err
+    assert "redirects to https://x.org/" in ran.err
 
 
 def test_an_answer_that_is_no_plan_is_no_diff_without_a_difference(berth: Berth, stub: Stub, tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_problem_details_are_told_in_sentences_with_place_and_remedy(berth: Bert
     [
         (401, {}, "`berth login` with a new one"),
         (403, {}, "`berth whoami`"),
-        (412, {}, "Somebody was faster"),
-        (429, {"Retry-After": "3600"}, "Again in 3600 seconds."),
-        (500, {"X-Request-ID": "r-1"}, "request r-1"),
+        (412, {}, "Somebody else changed it first"),
+        (429, {"Retry-After": "3600"}, "Try again in 3600 seconds."),
+        (500, {"X-Request-ID": "r-1"}, "request=r-1"),
     ],
 )
 def test_each_refusal_says_what_to_do(
@@ -144,7 +144,7 @@ def test_what_comes_too_often_is_asked_again_after_the_pause_that_the_server_nam
     ran = berth("pause", "everything", "--reason", "x", "-o", "json")
 
     assert (ran.code, ran.json["revision"], pauses) == (0, 4, [17])
-    assert "asked again in 17 s" in ran.err
+    assert "retries in 17 s" in ran.err
 
 
 def test_each_fault_is_told_once(berth: Berth, stub: Stub) -> None:
@@ -183,7 +183,7 @@ def test_a_token_that_can_be_none_is_refused_before_anything_is_asked_and_not_sh
     monkeypatch.setenv("BERTH_TOKEN_FILE", str(kept))
     ran = berth("whoami")
     assert ran.code == 1
-    assert "copy it anew" in ran.err
+    assert "copy it again" in ran.err
     assert "nter2" not in ran.err + ran.out
     assert not stub.asked
 
@@ -237,7 +237,7 @@ def test_no_token_goes_over_the_wire_in_clear(berth: Berth, monkeypatch: pytest.
     ran = berth("status")
 
     assert ran.code == 1
-    assert "in clear" in ran.err
+    assert "unencrypted" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_what_is_no_address_is_said_to_be_none(berth: Berth, server: str) -> Non
     ran = berth("status", "--server", server)
 
     assert ran.code == 1
-    assert "is no address" in ran.err
+    assert "isn't a URL" in ran.err
 
 
 def test_line_ends_and_blanks_around_an_address_and_the_path_of_rest_count_for_nothing(

@@ -49,10 +49,10 @@ def test_a_case_brings_the_claims_and_volumes_that_rules_read(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"[]", "a case is an object"),
-        (b'{"nodes": []}', "a case has a Pod"),
-        (b'{"Pod": {}, "nodes": []}', "a case has a Pod"),
-        (b'{"pod": null}', "a case has a Pod"),
+        (b"[]", "a case must be an object"),
+        (b'{"nodes": []}', "a case must have a Pod"),
+        (b'{"Pod": {}, "nodes": []}', "a case must have a Pod"),
+        (b'{"pod": null}', "a case must have a Pod"),
         (b'{"pod": {"metadata": {"name": "\xff"}}}', "'utf-8' codec can't decode byte 0xff"),
         (b'{"pod": ' + b"[" * 100_000, "lists and objects are nested too deeply"),
         (b'{"pod": {}, "now": 5}', "fromisoformat"),
