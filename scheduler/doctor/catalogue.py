@@ -41,36 +41,37 @@ def _note(happens: str, remedy: str) -> Kind:
 
 KINDS: dict[str, Kind] = {
     # The file itself
-    "not-readable": _stops("the file isn't YAML or JSON.", "Correct the line that is named."),
+    "not-readable": _stops("the file isn't YAML or JSON.", "Correct the reported line."),
     "wrong-kind": _stops(
-        "the file isn't a KubeSchedulerConfiguration of a version that it knows.",
+        "the file isn't a KubeSchedulerConfiguration of a version that this kube-scheduler knows.",
         "Begin the file with apiVersion: kubescheduler.config.k8s.io/v1 and kind: KubeSchedulerConfiguration. "
-        "v1beta1 to v1beta3 and the old Policy are gone.",
+        "v1beta1 to v1beta3 and the old Policy are no longer supported.",
     ),
     "several-documents": _warning(
-        "kube-scheduler reads the first document of the file and no other.",
+        "kube-scheduler reads only the first document of the file.",
         "Leave one document in the file.",
     ),
     "unknown-member": _stops(
-        "it knows no member of this name here.",
-        "Spell the member as upstream does (upper and lower case count), or take it away.",
+        "there is no field of this name here.",
+        "Spell the field as in Kubernetes' API (case matters), or remove it.",
     ),
-    "wrong-type": _stops("the value isn't of the type that the member has.", "Write a value of that type."),
+    "wrong-type": _stops("the value has the wrong type for this field.", "Write a value of the field's type."),
     # Profiles
     "profile-name-missing": _stops(
         "with several profiles each needs a schedulerName.", "Give the profile a schedulerName."
     ),
     "profile-name-twice": _stops("two profiles have the same schedulerName.", "Give each profile a name of its own."),
     "profile-name-is-berths": _error(
-        "kube-scheduler takes the Pods that Berth binds itself: both bind them, and both count on the node's room.",
+        "kube-scheduler schedules the Pods that Berth binds itself: both bind them, and both count on the same room "
+        "on a node.",
         "Give the profile another schedulerName.",
     ),
     "percentage-out-of-range": _stops("percentageOfNodesToScore is outside 0 to 100.", "Set it to 100."),
     "sampling": _warning(
-        "From 100 nodes on, kube-scheduler asks about a sample of the nodes that passed its own filters. When the rules "
-        "refuse all of these, the Pod stays Pending although other nodes would do; nodes outside the sample are no "
-        "candidates for preemption either.",
-        "Set percentageOfNodesToScore: 100 (a profile's own value goes before the one of the file).",
+        "From 100 nodes on, kube-scheduler asks only about a sample of the nodes that passed its own filters. If the "
+        "rules refuse all of these, the Pod stays Pending although other nodes would fit; nodes outside the sample "
+        "aren't candidates for preemption either.",
+        "Set percentageOfNodesToScore: 100 (a profile's own value overrides the file's).",
     ),
     # Which extender is Berth
     "no-extender": _error(
@@ -78,101 +79,102 @@ KINDS: dict[str, Kind] = {
         "Add an extender with Berth's urlPrefix; manage.py doctor configuration writes one.",
     ),
     "berth-not-found": _warning(
-        "None of the extenders could be told to be Berth's, so what concerns Berth alone wasn't checked.",
-        "Name Berth's address: --berth-url.",
+        "None of the extenders was recognized as Berth's, so the checks of Berth's own entry were skipped.",
+        "Give Berth's URL with --berth-url.",
     ),
     "two-berth-entries": _error(
-        "Every Pod is asked about twice, its Decisions are recorded twice, and Berth's points count twice.",
+        "kube-scheduler asks about every Pod twice: Decisions are recorded twice, and Berth's points count twice.",
         "Leave one entry with all verbs.",
     ),
     # Address
     "url-unusable": _error(
-        "kube-scheduler takes any text for a urlPrefix and starts, but every call fails.",
+        "kube-scheduler accepts any text as urlPrefix and starts, but every call fails.",
         "Write a whole URL: https://HOST:PORT.",
     ),
-    "url-trailing-slash": _note("Harmless: kube-scheduler cuts slashes off the end.", "Leave them away."),
+    "url-trailing-slash": _note("Harmless: kube-scheduler removes slashes at the end.", "Remove them."),
     "url-path": _error(
-        "Berth serves its verbs at the root: with another path before them every call is answered 404, which "
-        "kube-scheduler takes for an error.",
-        "End urlPrefix after the port, or have the proxy in between take the path away.",
+        "Berth serves its verbs at the root: with another path before the verb, every call gets 404, which is an "
+        "error for kube-scheduler.",
+        "End urlPrefix after the port, or let the proxy in between remove the path.",
     ),
     "url-query": _error(
-        "The verb is put behind the text of urlPrefix, so it ends up in the query or fragment and no verb is called.",
+        "kube-scheduler appends the verb to urlPrefix, so the verb becomes a part of the query or fragment, and no "
+        "verb is called.",
         "Leave ? and # out of urlPrefix.",
     ),
     "url-redirects": _error(
-        "Proxies answer such a path by a redirect. After 301, 302 and 303 Go's client sends a GET without a body, and "
+        "Proxies answer such a path with a redirect. After 301, 302 and 303 Go's client sends a GET without a body, "
+        "and "
         "the call fails.",
         "Write the path as the server serves it: one slash, no dots.",
     ),
     "url-credentials": _error(
-        "When a call fails, kube-scheduler writes the URL, with what is in it, into the Pod's condition and into an "
-        "Event. Who may read Pods reads the secret; /configz shows it too.",
-        "Take the secret out, change it, and authenticate by a client certificate (tlsConfig).",
+        "When a call fails, kube-scheduler writes the whole URL into the Pod's condition and into an Event. Whoever "
+        "may read Pods can read the secret; /configz shows it, too.",
+        "Remove the secret, replace it, and authenticate with a client certificate (tlsConfig).",
     ),
     "plain-http": _error(
-        "Pods travel readable, and who is in between can answer. Without a client certificate Berth answers callers "
-        "on its own machine only: every call gets 403.",
+        "Pods are sent unencrypted, and anybody in between can answer. Without a client certificate, Berth answers "
+        "only callers on its own machine: every other call gets 403.",
         "Use https:// with tlsConfig, or run the extender beside kube-scheduler on 127.0.0.1.",
     ),
     "loopback-is-shared": _note(
-        "Whatever shares the loopback may call Berth as kube-scheduler does: every process of the machine or, where the "
-        "extender is a sidecar, every other container of the Pod.",
-        "With other containers or people beside it, set BERTH_EXTENDER_SECRET_PATH and put the path into urlPrefix, or "
-        "use https:// with a client certificate.",
+        "Whatever shares the loopback interface may call Berth as kube-scheduler does: every process of the machine "
+        "or, if the extender is a sidecar, every other container of the Pod.",
+        "If other people or containers use the machine or the Pod, set BERTH_EXTENDER_SECRET_PATH and add the path to "
+        "urlPrefix, or use https:// with a client certificate.",
     ),
     "secret-path": _note(
-        "The path before the verbs keeps out who doesn't know it. When a call fails, kube-scheduler writes the URL into "
-        "the Pod's condition and into an Event: who may read Pods reads it.",
-        "Use a client certificate (tlsConfig) where these people must not call either.",
+        "The secret path keeps out callers who don't know it. When a call fails, kube-scheduler writes the URL into "
+        "the Pod's condition and into an Event: whoever may read Pods can read the path.",
+        "Use a client certificate (tlsConfig) if these people must not call Berth either.",
     ),
     "secret-path-missing": _error(
-        "BERTH_EXTENDER_SECRET_PATH is set, and urlPrefix doesn't end with it: every call is answered 404.",
-        "Put the path behind the port in urlPrefix: http://127.0.0.1:8010/PATH.",
+        "BERTH_EXTENDER_SECRET_PATH is set, but urlPrefix doesn't end with it: every call gets 404.",
+        "Put the path after the port in urlPrefix: http://127.0.0.1:8010/PATH.",
     ),
     # TLS
     "tls-not-verified": _error(
         "enableHTTPS without a CA makes kube-scheduler accept any certificate: anybody in between can place your Pods.",
-        "Set tlsConfig.caFile. enableHTTPS does nothing else and can go.",
+        "Set tlsConfig.caFile. enableHTTPS has no other effect; remove it.",
     ),
     "tls-insecure": _error(
         "kube-scheduler accepts any certificate: anybody in between can place your Pods.",
-        "Set tlsConfig.caFile in place of insecure.",
+        "Set tlsConfig.caFile instead of insecure.",
     ),
-    "tls-insecure-with-ca": _stops(
-        "a CA and insecure: true exclude each other.", "Take insecure away and keep the CA."
-    ),
+    "tls-insecure-with-ca": _stops("a CA and insecure: true exclude each other.", "Remove insecure and keep the CA."),
     "tls-system-roots": _warning(
-        "Without a CA the server is checked by the machine's own roots: a certificate of an internal CA is refused, "
-        "and every call fails.",
+        "Without a CA, the server's certificate is verified with the machine's own roots: a certificate of an "
+        "internal CA is refused, and every call fails.",
         "Set tlsConfig.caFile to the CA that signed Berth's certificate.",
     ),
     "tls-half-a-certificate": _error(
-        "A client certificate without its key, or a key without its certificate, is passed over without a word: "
-        "kube-scheduler shows no certificate, and Berth refuses it.",
+        "A client certificate without its key, or a key without its certificate, is silently ignored: kube-scheduler "
+        "sends no certificate, and Berth refuses its calls.",
         "Set both certFile and keyFile.",
     ),
     "tls-no-client-certificate": _error(
-        "Berth asks for a client certificate and refuses callers without one: every call fails.",
+        "Berth requires a client certificate: every call without one fails.",
         "Set tlsConfig.certFile and keyFile, with a name that BERTH_EXTENDER_CLIENTS allows.",
     ),
     "tls-inline-key": _warning(
-        "A key in the file is served to whoever may read kube-scheduler's /configz.", "Use keyFile."
+        "Whoever may read kube-scheduler's /configz can read a key in the file.", "Use keyFile."
     ),
     "tls-without-https": _warning(
-        "urlPrefix alone decides: with http:// calls go in plain text, whatever tlsConfig and enableHTTPS say.",
+        "Only urlPrefix decides: with http://, calls are unencrypted, whatever tlsConfig and enableHTTPS say.",
         "Begin urlPrefix with https://.",
     ),
     # Verbs
     "no-verb": _warning("An extender without any verb is never called.", "Set filterVerb and prioritizeVerb."),
     "verb-not-served": _error(
-        "Berth serves no such path: the call is answered 404 or gets the answer of another verb, and fails.",
+        "Berth doesn't serve this path: the call gets 404 or the answer of another verb, and fails.",
         "Set filterVerb: filter, prioritizeVerb: prioritize, bindVerb: bind, preemptVerb: preempt.",
     ),
-    "verb-slash": _note("Berth answers with a slash at the end too; other servers redirect.", "Leave it away."),
+    "verb-slash": _note("Berth also accepts a slash at the end; other servers redirect.", "Remove it."),
     "verb-query": _warning(
-        "What is behind ? is sent with every call. Berth doesn't read it, and it shows up in conditions and logs.",
-        "Leave it away.",
+        "The query after ? is sent with every call. Berth doesn't read the query, and it appears in conditions and "
+        "logs.",
+        "Remove it.",
     ),
     "filter-verb-missing": _warning(
         "Berth is never asked which nodes a Pod may use: filter rules have no effect.", "Set filterVerb: filter."
@@ -182,96 +184,99 @@ KINDS: dict[str, Kind] = {
         "Set prioritizeVerb: prioritize and a weight.",
     ),
     "bind-verb-missing": _warning(
-        "The published rules count Pods. Without the bind verb they are checked when the Pod is filtered, and not "
-        "again when it is bound: with several replicas, or several schedulers, a limit can be passed by one.",
+        "The published rules count Pods. Without the bind verb they are checked when the Pod is filtered, but not "
+        "again when it is bound: with several replicas, or several schedulers, a limit can be exceeded by one.",
         "Set bindVerb: bind.",
     ),
     "preempt-verb-missing": _warning(
-        "The published rules protect Pods from preemption, but kube-scheduler doesn't ask: protected Pods are removed.",
+        "The published rules protect Pods from preemption, but kube-scheduler doesn't ask Berth: protected Pods are "
+        "preempted.",
         "Set preemptVerb: preempt.",
     ),
-    "two-binders": _stops("only one extender may have a bindVerb.", "Leave bindVerb at one of them."),
+    "two-binders": _stops("only one extender may have a bindVerb.", "Keep bindVerb at one of them."),
     # Nodes
     "node-cache-capable-false": _error(
         "Nodes that passed this extender count as empty for kube-scheduler's own scores (kubernetes issue 141781): "
-        "resource, balance, image and spreading scores are wrong, also for extenders behind it. Full nodes travel both "
-        "ways, too.",
+        "resource, balance, image and spreading scores are wrong, also for later extenders. Full nodes are sent in "
+        "both directions, too.",
         "Set nodeCacheCapable: true. Berth knows the nodes.",
     ),
     # Weight
     "weight-not-positive": _stops("a prioritizeVerb needs a weight above 0.", "Set weight: 150."),
     "weight-outvoted": _warning(
-        "kube-scheduler's own scores together can reach more than Berth's points from 0 to 10: the node that is best by "
+        "kube-scheduler's own scores together can reach more than Berth's points from 0 to 10: the node that is best "
+        "by "
         "the rules may lose to the worst.",
         "Raise the weight (150 lets one point outvote all default scores), or disable score plugins.",
     ),
     "weight-partly-outvoted": _note(
         "One point of Berth's is less than kube-scheduler's own scores together: a node that is better by a point may "
-        "lose. That may be meant.",
-        "Raise the weight where the rules should decide alone.",
+        "lose. This may be intended.",
+        "Raise the weight if the rules alone should decide.",
     ),
     "weight-without-verb": _note(
-        "A weight has no effect without prioritizeVerb.", "Set prioritizeVerb, or leave it away."
+        "A weight has no effect without prioritizeVerb.", "Set prioritizeVerb, or remove the weight."
     ),
     # Time
     "timeout-missing": _warning(
-        "The timeout is 5 s then. kube-scheduler asks about one Pod at a time: while Berth hangs, each call holds up all "
-        "Pods that long.",
+        "The default timeout is 5 s. kube-scheduler asks about one Pod at a time: while Berth hangs, each call delays "
+        "all Pods by this time.",
         "Set httpTimeout: 3s.",
     ),
     "timeout-long": _warning(
-        "kube-scheduler asks about one Pod at a time: while Berth hangs, each call holds up all Pods that long.",
+        "kube-scheduler asks about one Pod at a time: while Berth hangs, each call delays all Pods by this time.",
         "Set httpTimeout: 3s.",
     ),
     "timeout-short": _error(
-        "kube-scheduler gives up before Berth's own deadline: what Berth would answer in part is lost. A filter that "
-        "runs out of time fails the Pod's cycle; scores are dropped without a word.",
+        "kube-scheduler gives up before Berth's own deadline, so Berth's partial answer is lost. A filter call that "
+        "times out fails the Pod's scheduling cycle; scores are silently dropped.",
         "Set httpTimeout above BERTH_EXTENDER_DEADLINE_SECONDS, with a second for the network: 3s.",
     ),
     "timeout-none": _error(
-        "A negative timeout is none at all: one call that hangs stops all scheduling for good.", "Set httpTimeout: 3s."
+        "A negative timeout means no timeout: one call that hangs stops all scheduling for good.",
+        "Set httpTimeout: 3s.",
     ),
     # Ignorable
     "ignorable-true": _warning(
-        "While Berth is away or in error, Pods are placed without the rules, and nobody is told. An ignorable extender "
-        "is also moved behind all others.",
+        "While Berth is down or answers errors, Pods are placed without the rules, without any notice. An ignorable "
+        "extender is also called after all others.",
         "Set ignorable: false unless placing Pods matters more than the rules.",
     ),
     "ignorable-false": _note(
-        "While Berth is away, Pods stay Pending with the reason SchedulerError and are tried again after 1 to 10 s. "
-        "Errors of scores are passed over all the same.",
-        "Nothing. Run two replicas where that is too strict.",
+        "While Berth is down, Pods stay Pending with the reason SchedulerError, and kube-scheduler retries them after "
+        "1 to 10 s. Errors of prioritize are ignored nevertheless.",
+        "Nothing. Run two replicas if that is too strict.",
     ),
     "ignorable-order": _note(
-        "Extenders are asked in the file's order, but ignorable ones after all others: what stands first isn't asked first.",
-        "Put ignorable extenders last, so that the file reads as it runs.",
+        "Extenders are called in the file's order, but ignorable ones after all others: the first entry isn't called "
+        "first.",
+        "Put ignorable extenders last, so that the file shows the real order.",
     ),
     "ignorable-binder": _warning(
         "When the bind verb fails, kube-scheduler binds the Pod itself, and limits aren't checked again.",
-        "Set ignorable: false where bindVerb is set.",
+        "Set ignorable: false if bindVerb is set.",
     ),
     # Managed resources
     "managed-resources-interest": _warning(
-        "Berth is asked only about Pods of which a container or init container names one of these resources in requests "
-        "or limits. Resources of the whole Pod and overhead don't count. All other Pods are placed without the rules.",
-        "Leave managedResources out; Assignments choose the Pods.",
+        "Berth is asked only about Pods with a container or init container that has one of these resources in its "
+        "requests or limits. Pod-level resources and overhead don't count. All other Pods are placed without the "
+        "rules.",
+        "Remove managedResources; Assignments choose the Pods.",
     ),
     "managed-resources-ignored": _warning(
-        "kube-scheduler stops checking the resource on every node, in every profile, for Pods of any extender. Its "
-        "scores still count it.",
-        "Set ignoredByScheduler only for what the rules check themselves.",
+        "kube-scheduler stops checking the resource on every node, in every profile, for the Pods of all extenders. "
+        "Its scores still count the resource.",
+        "Set ignoredByScheduler only for resources that the rules check.",
     ),
     "managed-resources-replace-ignored": _error(
-        "ignoredByScheduler replaces the profile's ignoredResources: what stands there is checked again, and Pods that "
-        "ask for it find no node.",
-        "Name those resources in managedResources too, or leave ignoredByScheduler out.",
+        "ignoredByScheduler replaces the profile's ignoredResources: the resources listed there are checked again, "
+        "and Pods that request them fit no node.",
+        "Also list those resources in managedResources, or remove ignoredByScheduler.",
     ),
-    "managed-resource-twice": _stops(
-        "a resource may be managed once, over all extenders.", "Leave it at one extender."
-    ),
+    "managed-resource-twice": _stops("a resource may be managed by only one extender.", "Keep it at one extender."),
     "managed-resource-name": _stops(
-        "only extended resources can be managed: a domain of your own, a slash and a name, such as example.com/gpu.",
-        "Correct the name. cpu, memory and everything of kubernetes.io are native.",
+        "only extended resources can be managed: your own domain, a slash and a name, such as example.com/gpu.",
+        "Correct the name. cpu, memory and every name in kubernetes.io are native resources.",
     ),
 }
 
