@@ -25,8 +25,10 @@ class _Gaps(Collector):
             return []
         return [
             CounterMetricFamily("berth_decisions_lost", "Decisions that were answered but are lost", gone.lost),
-            GaugeMetricFamily("berth_decisions_missing", "Decisions not stored whose process is gone", gone.may_return),
-            GaugeMetricFamily("berth_dead_letters", "Records that could not be stored, kept as they came", unread),
+            GaugeMetricFamily(
+                "berth_decisions_missing", "Decisions not stored, whose process has ended", gone.may_return
+            ),
+            GaugeMetricFamily("berth_dead_letters", "Records that could not be stored, kept unchanged", unread),
         ]
 
     def describe(self) -> Iterable[Metric]:

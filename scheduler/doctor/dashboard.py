@@ -54,7 +54,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Pods decided on", "reqps", {"{{result}}": "sum by (result) (rate(berth_binder_attempts_total[5m]))"}),
         Panel("Pods in the queue", "short", {"{{state}}": "sum by (state) (berth_binder_queue)"}),
         Panel(
-            "Time from creation to binding, p99",
+            "Time from queue to binding, p99",
             "s",
             {"p99": "histogram_quantile(0.99, sum by (le) (rate(berth_binder_created_to_bound_seconds_bucket[5m])))"},
         ),

@@ -38,7 +38,7 @@ class _Ends(Collector):
     def collect(self) -> Iterable[Metric]:
         family = GaugeMetricFamily(
             "berth_suspension_ends_at_seconds",
-            "When a live Pause or Exemption ends, in Unix time; 0 for one that doesn't by itself",
+            "When a live Pause or Exemption ends, in Unix time; 0 without an end",
             labels=["kind", "name"],
         )
         try:

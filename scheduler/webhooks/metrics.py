@@ -18,11 +18,11 @@ logger = logging.getLogger("berth.webhooks")
 class _Webhooks(Collector):
     def collect(self) -> Iterable[Metric]:
         failures = GaugeMetricFamily(
-            "berth_webhook_failures", "Attempts in a row that failed, of a webhook that is on", labels=["webhook"]
+            "berth_webhook_failures", "Failed attempts in a row, for enabled webhooks", labels=["webhook"]
         )
-        waiting = GaugeMetricFamily("berth_webhook_waiting", "Deliveries that wait", labels=["webhook"])
+        waiting = GaugeMetricFamily("berth_webhook_waiting", "Waiting deliveries", labels=["webhook"])
         oldest = GaugeMetricFamily(
-            "berth_webhook_oldest_waiting_seconds", "Age of the oldest delivery that waits", labels=["webhook"]
+            "berth_webhook_oldest_waiting_seconds", "Age of the oldest waiting delivery", labels=["webhook"]
         )
         try:
             rows = Delivery.objects.filter(state=Delivery.State.WAITING).order_by().values_list("webhook")

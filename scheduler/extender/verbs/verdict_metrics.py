@@ -56,7 +56,7 @@ class Verdicts(Collector):
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Yield the counts for Prometheus."""
         family = CounterMetricFamily(
-            "berth_verdicts", "What filter rules said of nodes", labels=["rule_set", "rule", "verdict"]
+            "berth_verdicts", "Results of filter rules for nodes", labels=["rule_set", "rule", "verdict"]
         )
         with self._lock:
             found = [(key, tuple(counts)) for key, counts in self._counts.items()]
