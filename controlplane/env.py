@@ -33,7 +33,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 
 class ConfigurationError(Exception):
-    """The environment can't be used. Names every wrong variable with its accepted form."""
+    """The environment is invalid. The message names every wrong variable with its accepted form."""
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
@@ -397,11 +397,11 @@ def _listener_faults(environment: Environment) -> list[str]:
         faults.append(f"{' and '.join(missing)} must be set too: TLS needs all of {', '.join(names.values())}")
     elif missing and not is_loopback(host):
         faults.append(
-            f"BERTH_EXTENDER_BIND={environment.extender_bind!r} is reached from other machines, which needs TLS with "
+            f"BERTH_EXTENDER_BIND={environment.extender_bind!r} is reachable from other machines, which requires TLS with "
             f"client certificates: set {', '.join(missing)}, or bind to 127.0.0.1"
         )
     if not missing and not environment.extender_clients:
-        faults.append("BERTH_EXTENDER_CLIENTS names nobody who may call; unset it for system:kube-scheduler")
+        faults.append("BERTH_EXTENDER_CLIENTS names no allowed caller; unset it to allow system:kube-scheduler")
     if environment.extender_health_bind.rpartition(":")[2] == port:
         faults.append("BERTH_EXTENDER_HEALTH_BIND has the port of BERTH_EXTENDER_BIND; give it a port of its own")
     return faults
@@ -421,7 +421,7 @@ def _review_faults(environment: Environment) -> list[str]:
     """Return which settings for Kubernetes tokens are missing: the two are only valid together."""
     if bool(environment.token_review_audience) == bool(environment.token_review_roles):
         return []
-    return ["BERTH_TOKEN_REVIEW_AUDIENCE and BERTH_TOKEN_REVIEW_ROLES need each other: set both, or none"]
+    return ["BERTH_TOKEN_REVIEW_AUDIENCE and BERTH_TOKEN_REVIEW_ROLES belong together: set both, or neither"]
 
 
 def _retention_faults(environment: Environment) -> list[str]:
@@ -429,7 +429,7 @@ def _retention_faults(environment: Environment) -> list[str]:
     days, details = environment.retention_days, environment.retention_details_days
     if days and details > days:
         return [
-            f"BERTH_RETENTION_DETAILS_DAYS={details} is longer than BERTH_RETENTION_DAYS={days}: details go with their Decision"
+            f"BERTH_RETENTION_DETAILS_DAYS={details} is longer than BERTH_RETENTION_DAYS={days}: details are deleted with their Decision"
         ]
     return []
 
@@ -467,7 +467,7 @@ def _read_secret_file(name: str, variables: Mapping[str, str], values: dict[str,
 
 def _unknown(name: str) -> str:
     if name in _RENAMED:
-        return f"{name} is {_RENAMED[name]} now"
+        return f"{name} was renamed: use {_RENAMED[name]}"
     known = [f"BERTH_{field.upper()}" for field in READERS]
     known += [f"BERTH_{field.upper()}_FILE" for field in sorted(_SECRETS)]
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
@@ -481,8 +481,8 @@ def _read_file(path: Path) -> dict[str, str]:
         return {}
     except PermissionError as error:
         message = (
-            f"{path} can't be read by this account, uid {os.getuid()}: run it as the one that owns BERTH_STATE_DIR, or give the "
-            "folder to it (chown; in a Pod fsGroup)"
+            f"{path} can't be read by this account, uid {os.getuid()}: run Berth as the owner of BERTH_STATE_DIR, or give the "
+            "folder to this account (chown; in a Pod fsGroup)"
         )
         raise ConfigurationError([message]) from error
     except (OSError, UnicodeDecodeError) as error:
@@ -520,7 +520,7 @@ def _kept_key(path: Path) -> str:
             _link_once(fresh, path)
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        message = f"BERTH_STATE_DIR={str(path.parent)!r} is not a directory that can be written: {error}"
+        message = f"BERTH_STATE_DIR={str(path.parent)!r} is not a writable directory: {error}"
         raise ConfigurationError([message]) from error
 
 

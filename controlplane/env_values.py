@@ -20,7 +20,7 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 GateLevel = Literal["off", "warning", "blocking"]
 
-# The checks of the gate, in the order in which people read their results, and the levels.
+# The checks of the gate with their default levels, in the order in which their results are shown.
 GATE_CHECKS: Mapping[str, GateLevel] = {
     "left-with-none": "warning",
     "refused": "warning",
@@ -61,13 +61,13 @@ _AUDIENCE = re.compile(r"\S+")
 _ACCOUNT = re.compile(r"[a-z0-9*][a-z0-9.*-]*/[a-z0-9*][a-z0-9.*-]*")
 # The roles that a ServiceAccount may have: an administrator has to be a person.
 _REVIEWED_ROLES = SIGN_IN_ROLES[:-1]
-# As a Host header has it, without its port. What the admin takes is Django's: with a dot in front all names below it, too. The
+# As in a Host header, without the port. The admin uses Django's ALLOWED_HOSTS: a leading dot includes all names below it. The
 # extender compares names as they are.
 _ALLOWED_HOST = re.compile(r"\*|\.?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 _EXTENDERS_HOST = re.compile(r"[^\s\[\]:@/?#*.]+(\.[^\s\[\]:@/?#*.]+)*")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 _PORTS = 65_536
-# As browsers say it; Django takes *. for all names below one.
+# As browsers send it; Django reads *. as all names below one.
 _ORIGIN = re.compile(r"https?://((\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
 _LOOPBACK = re.compile(r"127\.[0-9.]+|::1|localhost")
 
@@ -99,7 +99,7 @@ def _hosts(pattern: re.Pattern[str]) -> Callable[[str], tuple[str, ...]]:
         if pattern.fullmatch(name):
             return name
         address = name.removeprefix("[").removesuffix("]")
-        ipaddress.IPv6Address(address)  # ValueError, where it is none
+        ipaddress.IPv6Address(address)  # raises ValueError if it isn't one
         return f"[{address}]"
 
     def read(text: str) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def _account_roles(text: str) -> tuple[tuple[str, str], ...]:
 
 def _origins(text: str) -> tuple[str, ...]:
     origins = _names(text)
-    # Asked for, a wrong port is a ValueError; so is a wrong address in brackets.
+    # Reading a wrong port raises a ValueError; so does a wrong address in brackets.
     if not all(_ORIGIN.fullmatch(origin) and urlsplit(origin).port != 0 for origin in origins):
         raise ValueError(text)
     return origins
@@ -269,24 +269,26 @@ def _long_enough(text: str) -> str:
 
 
 def _written_out(text: str) -> str:
-    """Return the path of a folder that is made where it isn't there. A shell expands ~; systemd and Docker don't, and a folder of that name came to be."""
+    """Return the path of a folder that may be created. A shell expands ~, but systemd and Docker don't, and a folder named ~ would be created."""
     if text.startswith("~"):
         raise ValueError(text)
     return text
 
 
-_DIRECTORY = "a directory; ~ has to be written out"
-_ENCODED = "; in a password @, /, ?, # and % as %40, %2F, %3F, %23 and %25"
+_DIRECTORY = "a directory; write its path without ~"
+_ENCODED = "; in a password, encode @, /, ?, # and % as %40, %2F, %3F, %23 and %25"
 _DATABASE = (
     _database,
     f"sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR{_ENCODED}",
 )
-_HOSTS = "host names, by commas, without https:// and port"
-_PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
-# A hundred years, for people who mean for ever: with more, moments would be beyond what Python and databases can represent.
+_HOSTS = "host names, separated by commas, without https:// and port"
+_PATTERNS = (
+    f"none, or at most {_MOST_PATTERNS} names separated by commas, with * at the beginning or the end for any text"
+)
+# A hundred years, which is as good as for ever: longer times would be out of range for Python and databases.
 _MOST_DAYS = 36_500
 _DAYS = _whole("days", _MOST_DAYS)
-# What a process waits for.
+# The longest time that a process may wait.
 _MOST_WAITED = 86_400
 _WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST_WAITED:,}")
 # With less, a process would do nothing but poll the database.
@@ -300,12 +302,12 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "database_url": _DATABASE,
     "redis_url": (
         _redis,
-        f"redis://HOST:PORT/N or rediss://HOST:PORT/N, which may have ?ssl_ca_certs=/PATH and {', '.join(list(_REDIS_TLS)[1:])}{_ENCODED}",
+        f"redis://HOST:PORT/N or rediss://HOST:PORT/N, optionally with ?ssl_ca_certs=/PATH and {', '.join(list(_REDIS_TLS)[1:])}{_ENCODED}",
     ),
     "kubeconfig": (str, "a path"),
     "scheduler_config": (str, "a path"),
-    "allowed_hosts": (_hosts(_ALLOWED_HOST), f"{_HOSTS}; .example.org is that and all names below it"),
-    "trusted_origins": (_origins, "origins like https://berth.example.org, by commas"),
+    "allowed_hosts": (_hosts(_ALLOWED_HOST), f"{_HOSTS}; .example.org includes all names below it"),
+    "trusted_origins": (_origins, "origins like https://berth.example.org, separated by commas"),
     "behind_tls_proxy": (_boolean, "true or false"),
     "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
     "extender_bind": (_address, "an address HOST:PORT"),
@@ -313,7 +315,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_tls_cert_file": (str, "a path"),
     "extender_tls_key_file": (str, "a path"),
     "extender_client_ca_file": (str, "a path"),
-    "extender_clients": (_names, "names, by commas"),
+    "extender_clients": (_names, "names, separated by commas"),
     "extender_hosts": (_hosts(_EXTENDERS_HOST), _HOSTS),
     "extender_secret_path": (_matching(_SECRET_PATH), "32 to 128 letters, digits, - or _"),
     "extender_calls_per_second": (_positive(float), "a number of calls above 0"),
@@ -324,7 +326,10 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_deadline_seconds": _WAITED,
     "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
-    "scheduler_names": (_some_names, "names of schedulers, by commas, at least one, none of them kube-scheduler's"),
+    "scheduler_names": (
+        _some_names,
+        "names of schedulers, separated by commas; at least one, and not default-scheduler",
+    ),
     "scheduler_node_label": (_label, "a label KEY=VALUE"),
     "binder_bind": (_address, "an address HOST:PORT"),
     "worker_bind": (_address, "an address HOST:PORT"),
@@ -343,19 +348,19 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "gate_required": (_boolean, "true or false"),
     "gate_checks": (
         _gate_checks,
-        f"CHECK=LEVEL by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
+        f"CHECK=LEVEL separated by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
     ),
     "gate_max_age_seconds": _whole("seconds", _MOST_DAYS * 86_400),
     "rest_writes_per_minute": (_positive(int), "a whole number above 0"),
     "assignment_idle_days": _DAYS,
-    "oidc_issuer": (_issuer, "an https:// URL without query (http:// on loopback alone)"),
+    "oidc_issuer": (_issuer, "an https:// URL without query (http:// only on loopback)"),
     "oidc_client_id": (str, "a name"),
     "oidc_client_secret": (str, "a secret"),
     "oidc_name": (str, "a name"),
-    "oidc_scopes": (str, "scopes, by spaces"),
+    "oidc_scopes": (str, "scopes, separated by spaces"),
     "oidc_signing_algorithm": (_one_of(_SIGNING, str.upper), "one of " + ", ".join(_SIGNING)),
     "oidc_role_claim": (str, "the name of a claim"),
-    "oidc_roles": (_roles, f"VALUE=ROLE by commas; roles are {', '.join(SIGN_IN_ROLES)}"),
+    "oidc_roles": (_roles, f"VALUE=ROLE, separated by commas; roles are {', '.join(SIGN_IN_ROLES)}"),
     "sign_in_failures": (_positive(int), "a whole number above 0"),
     "lock_out_minutes": _whole("minutes", _MOST_DAYS * 1440),
     "session_hours": _whole("hours", _MOST_DAYS * 24),
@@ -364,7 +369,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "token_review_audience": (_matching(_AUDIENCE), "a name without spaces, such as berth"),
     "token_review_roles": (
         _account_roles,
-        f"NAMESPACE/NAME=ROLE by commas, * for any text; roles are {', '.join(_REVIEWED_ROLES)}",
+        f"NAMESPACE/NAME=ROLE, separated by commas, with * for any text; roles are {', '.join(_REVIEWED_ROLES)}",
     ),
     "retention_days": _DAYS,
     "retention_details_days": _DAYS,
@@ -374,9 +379,9 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "ledger_checkpoint_dir": (_written_out, _DIRECTORY),
     "ledger_webhook_url": (
         _server(_WEB, has_password=False),
-        "https://… or http://…, without user and password; behind a port @ in the path as %40",
+        "https://… or http://…, without user and password; after a port, encode @ in the path as %40",
     ),
-    "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),
+    "webhook_allow": (_networks, "networks like 10.1.0.0/16, separated by commas"),
     "webhook_ca_file": (str, "a path"),
     "webhook_seconds": (_at_most(30.0), "a number of seconds above 0, at most 30"),
     "notice_days": _DAYS,

@@ -293,7 +293,7 @@ class TestStart:
                 id="a part of TLS",
             ),
             pytest.param(
-                {"BERTH_EXTENDER_BIND": "0.0.0.0:1"}, (), "is reached from other machines", id="open by setting"
+                {"BERTH_EXTENDER_BIND": "0.0.0.0:1"}, (), "is reachable from other machines", id="open by setting"
             ),
             pytest.param({}, ("-b", "0.0.0.0:1"), "would listen for other machines without TLS", id="open by -b"),
             pytest.param(

@@ -301,7 +301,7 @@ def test_what_a_full_spool_does_is_one_of_two_things() -> None:
 
 @pytest.mark.parametrize("name", ["BERTH_STATE_DIR", "BERTH_LEDGER_CHECKPOINT_DIR"])
 def test_a_home_that_no_shell_has_expanded_is_refused(name: str) -> None:
-    assert _faults({name: "~/berth"}) == [f"{name}='~/berth' is not a directory; ~ has to be written out"]
+    assert _faults({name: "~/berth"}) == [f"{name}='~/berth' is not a directory; write its path without ~"]
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
@@ -317,7 +317,7 @@ def test_a_name_of_a_secrets_file_may_be_the_nearest() -> None:
 
 def test_details_are_kept_as_long_as_their_decision_at_most() -> None:
     assert _faults({"BERTH_RETENTION_DAYS": "30", "BERTH_RETENTION_DETAILS_DAYS": "31"}) == [
-        "BERTH_RETENTION_DETAILS_DAYS=31 is longer than BERTH_RETENTION_DAYS=30: details go with their Decision"
+        "BERTH_RETENTION_DETAILS_DAYS=31 is longer than BERTH_RETENTION_DAYS=30: details are deleted with their Decision"
     ]
     for forever_or_as_long in ({}, {"BERTH_RETENTION_DAYS": "30"}):
         assert decode({**forever_or_as_long, "BERTH_RETENTION_DETAILS_DAYS": "30"}).retention_details_days == 30
@@ -328,11 +328,13 @@ def test_details_are_kept_as_long_as_their_decision_at_most() -> None:
 )
 def test_tokens_of_kubernetes_need_an_audience_and_roles(alone: dict[str, str]) -> None:
     [fault] = _faults(alone)
-    assert "need each other: set both, or none" in fault
+    assert "belong together: set both, or neither" in fault
 
 
 def test_a_setting_that_was_renamed_is_refused_with_its_new_name() -> None:
-    assert _faults({"BERTH_WAKES_PER_SECOND": "7"}) == ["BERTH_WAKES_PER_SECOND is BERTH_REQUEUES_PER_SECOND now"]
+    assert _faults({"BERTH_WAKES_PER_SECOND": "7"}) == [
+        "BERTH_WAKES_PER_SECOND was renamed: use BERTH_REQUEUES_PER_SECOND"
+    ]
 
 
 def test_every_new_name_of_a_renamed_setting_is_one_and_no_former_name_is() -> None:
@@ -391,7 +393,7 @@ def test_redis_urls_in_the_accepted_forms_are_taken(url: str) -> None:
     assert decode({"BERTH_REDIS_URL": url}).redis_url == url
 
 
-HOSTS = "host names, by commas, without https:// and port"
+HOSTS = "host names, separated by commas, without https:// and port"
 NAMES_OF_NO_REQUEST = [
     *("https://berth.example.org", "berth.example.org:8443", "a,b/", "a b", " , ", "[::1]:80"),
     *("*.example.org", "berth.example.org.", "a..b"),
@@ -438,7 +440,7 @@ def test_a_request_that_names_an_allowed_host_is_taken(value: str, host: str) ->
 )  # fmt: skip
 def test_an_origin_that_no_browser_names_is_refused(value: str) -> None:
     assert _faults({"BERTH_TRUSTED_ORIGINS": f"https://h,{value}"}) == [
-        f"BERTH_TRUSTED_ORIGINS={f'https://h,{value}'!r} is not origins like https://berth.example.org, by commas"
+        f"BERTH_TRUSTED_ORIGINS={f'https://h,{value}'!r} is not origins like https://berth.example.org, separated by commas"
     ]
 
 
@@ -542,7 +544,7 @@ def test_of_two_processes_that_make_the_key_the_first_ones_counts(
 
 def test_a_state_folder_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="is not a directory that can be written"):
+    with pytest.raises(ConfigurationError, match="is not a writable directory"):
         read_environment({"BERTH_STATE_DIR": str(tmp_path / "file"), "BERTH_LOCAL": "true", "BERTH_ROLE": "admin"})
 
 
@@ -621,7 +623,7 @@ class TestListeners:
     @pytest.mark.parametrize("address", ["0.0.0.0:8010", "[::]:8010", "10.1.2.3:8010", "berth.example.org:8010"])
     def test_another_address_without_tls_is_refused_with_the_remedy(self, address: str) -> None:
         (fault,) = _faults({"BERTH_EXTENDER_BIND": address})
-        assert "reached from other machines" in fault
+        assert "reachable from other machines" in fault
         assert "or bind to 127.0.0.1" in fault
         assert all(name in fault for name in TLS)
 
@@ -640,7 +642,7 @@ class TestListeners:
 
     def test_tls_for_nobody_is_refused(self) -> None:
         (fault,) = _faults(TLS | {"BERTH_EXTENDER_CLIENTS": " , "})
-        assert "names nobody who may call" in fault
+        assert "names no allowed caller" in fault
 
 
 def test_masks_are_names_with_a_star_at_an_end_or_none() -> None:
@@ -654,7 +656,7 @@ def test_masks_are_names_with_a_star_at_an_end_or_none() -> None:
 @pytest.mark.parametrize("text", ["a*b", ",", "none,other x", "**", "a" * 400, ",".join(["a"] * 101)])
 def test_masks_of_another_form_are_refused(text: str) -> None:
     (fault,) = _faults({"BERTH_MASK_ENV": text})
-    assert "is not none, or at most 100 names by commas" in fault
+    assert "is not none, or at most 100 names separated by commas" in fault
 
 
 def test_what_the_command_berth_reads_may_stand_in_the_same_shell() -> None:
