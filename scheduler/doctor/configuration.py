@@ -47,7 +47,7 @@ _COMMENTS = {
     "weight": "One point of Berth's counts weight x 10; kube-scheduler's own scores reach 1,400 together by default.",
     "nodeCacheCapable": "Names only: with full nodes, kube-scheduler's own scores see every node as empty (kubernetes#141781).",
     "httpTimeout": "kube-scheduler asks about one Pod at a time: a call that hangs holds up all Pods this long.",
-    "ignorable": "true would place Pods without Berth's rules while Berth is away.",
+    "ignorable": "true would place Pods without Berth's rules while Berth is down.",
     "tlsConfig": "Files on kube-scheduler's machine. Berth lets in whom BERTH_EXTENDER_CLIENTS names.",
     "bindVerb": "Rules that count Pods are checked again when a Pod is bound.",
     "preemptVerb": "Rules may protect Pods from preemption.",

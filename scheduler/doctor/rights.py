@@ -51,8 +51,8 @@ _FOLLOW: Final = ("list", "watch")
 _CLUSTER: Final = tuple(
     Right("", resource, _FOLLOW, f"the Snapshot: {what}")
     for resource, what in (
-        ("nodes", "what Pods are placed on"),
-        ("pods", "what is on the nodes, and what waits"),
+        ("nodes", "the nodes to place Pods on"),
+        ("pods", "Pods on nodes, and Pending Pods"),
         ("namespaces", "labels that Assignments match"),
     )
 )
@@ -87,14 +87,14 @@ def _extender(read: Collection[str]) -> Iterator[Right]:
     yield from _reads(read)
     yield Right("", "pods", ("get",), "the bind verb: the Pod as it is now")
     yield Right("", "pods/binding", ("create",), "the bind verb")
-    yield from _lease("berth-binding", "replicas that bind take turns, so that limits hold")
+    yield from _lease("berth-binding", "replicas take turns to bind, so that limits hold")
 
 
 def _binder(_: Collection[str]) -> Iterator[Right]:
     yield from _CLUSTER
     # The default rule set, for Pods that no Assignment takes, reads all of them.
     yield from _reads(READABLE_KINDS)
-    yield Right("", "pods", ("get", "delete"), "what became of a binding; removing the victims of a preemption")
+    yield Right("", "pods", ("get", "delete"), "the outcome of a binding; deleting the victims of a preemption")
     yield Right("", "pods/binding", ("create",), "binding")
     yield Right("", "pods/status", ("patch",), "the condition PodScheduled and nominatedNodeName")
     yield Right("events.k8s.io", "events", ("create",), "Scheduled, FailedScheduling, Preempted")
@@ -113,12 +113,12 @@ def _worker(read: Collection[str]) -> Iterator[Right]:
         "scheduling.k8s.io",
         "priorityclasses",
         ("list", "watch", "create", "patch", "delete"),
-        "bringing published PriorityClasses into the cluster, and seeing what others do to them",
+        "applying published PriorityClasses to the cluster, and watching others' changes to them",
     )
 
 
 def _admin(read: Collection[str]) -> Iterator[Right]:
-    yield Right("", "pods", ("get",), "which Assignment takes this Pod; without it the Pod has to be pasted")
+    yield Right("", "pods", ("get",), "which Assignment matches a Pod; without it, users have to paste the Pod")
     yield Right("", "namespaces", ("get",), "labels that Assignments match, of that Pod's namespace")
     for resource in ("nodes", "pods", "namespaces"):
         yield Right("", resource, ("list",), "scenarios: the cluster as it is")
