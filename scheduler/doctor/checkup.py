@@ -179,7 +179,10 @@ def _database() -> Part:
         connection.close()
         says = f"{connection.vendor} can't be reached: {str(error).strip().splitlines()[0]}"
         return Part(
-            "database", "error", says, "Start it, or correct BERTH_DATABASE_URL. Pods go on by the last Revision."
+            "database",
+            "error",
+            says,
+            "Start it, or correct BERTH_DATABASE_URL. Pods are still scheduled by the last Revision.",
         )
     return Part("database", "ok", f"{connection.vendor} answers")
 
@@ -272,7 +275,7 @@ def _reporting(alive: list[Process], silent: int, *, is_asked: bool) -> Part:
         remedy = "Start it if kube-scheduler asks Berth: until then its Pods wait. Its log says why it doesn't run."
         return Part("extender", "error" if is_asked else "warning", f"none reports; {says}", remedy)
     if silent:
-        return Part("extender", "warning", says, "Were they killed? They leave the list after an hour.")
+        return Part("extender", "warning", says, "Were they killed? They are removed from the list after an hour.")
     return Part("extender", "ok", says)
 
 
@@ -283,9 +286,9 @@ def _revision(alive: list[Process], newest: int) -> Part:
         remedy = "The log of the process says why: berth.revisions. Can it reach the database?"
         return Part("Revision", "error", f"the newest is {newest}, but {names}", remedy)
     if not newest:
-        remedy = "Publish a rule set and an Assignment: until then every Pod is placed as if Berth weren't there."
+        remedy = "Publish a rule set and an Assignment: until then, Pods are placed without any rules."
         return Part("Revision", "warning", "nothing is published", remedy)
-    return Part("Revision", "ok", f"{newest} is served by all")
+    return Part("Revision", "ok", f"{newest} is served by all processes")
 
 
 def _snapshot(alive: list[Process]) -> Part:
@@ -307,8 +310,8 @@ def _snapshot(alive: list[Process]) -> Part:
 
 # The consequence if replicas of a role use Leases in different namespaces.
 _AGREED = {
-    "extender": "rules that count Pods may be passed by one",
-    "binder": "each of them schedules, and they bind to the same nodes",
+    "extender": "limits of rules that count Pods may be exceeded by one",
+    "binder": "each of them schedules, and both bind to the same nodes",
 }
 
 
@@ -327,7 +330,9 @@ def _leases() -> Iterator[Part]:
         says = "; ".join(
             f"{role}s look in {_in_words(namespaces)}: {_AGREED[role]}" for role, namespaces in apart.items()
         )
-        yield Part("Leases", "error", says, "Set BERTH_LEASE_NAMESPACE alike for all of a role, and restart them.")
+        yield Part(
+            "Leases", "error", says, "Set the same BERTH_LEASE_NAMESPACE for all processes of a role, and restart them."
+        )
 
 
 def _in_words(namespaces: dict[str, list[str]]) -> str:
@@ -342,12 +347,12 @@ def _last_call(calls: dict[str, list[LastCall]]) -> Part:
     seen = [verb for verb in VERBS if verb in calls]
     says = f"{newest.identity} called {newest.ago}; verbs seen: {', '.join(_seen(verb, calls[verb]) for verb in seen)}"
     if newest.is_old:
-        return Part("kube-scheduler", "unknown", f"{says}. Nothing says that it still would", _WOULD_IT_CALL)
+        return Part("kube-scheduler", "unknown", f"{says}. It isn't known whether it still calls Berth", _WOULD_IT_CALL)
     return Part("kube-scheduler", "ok", says)
 
 
 _WOULD_IT_CALL = (
-    "Run a canary (doctor wiring), which says whether it asks. Where no Pod was created since, nothing is wrong."
+    "Run a canary (doctor wiring), which shows whether it calls Berth. If no Pod was created since, nothing is wrong."
 )
 
 
@@ -368,9 +373,7 @@ def _replica() -> Iterator[Part]:
         remedy = "Bring it back, or take BERTH_HISTORY_DATABASE_URL out: pages read the database itself then."
         yield Part("replica", "warning", "can't be reached: pages show no history", remedy)
     elif behind := history_behind():
-        remedy = (
-            "Look at its replication: pages and REST miss what was recorded since. Nothing that places Pods reads it."
-        )
+        remedy = "Check its replication: pages and REST don't show newer records. Scheduling doesn't read the replica."
         yield Part("replica", "warning", f"is {behind} behind", remedy)
     else:
         yield Part("replica", "ok", "pages read the history from it")
@@ -393,11 +396,11 @@ def _changes() -> Part:
     overdue = list(scheduled_changes().filter(publish_at__lt=datetime.now(UTC) - _OVERDUE))
     if overdue:
         says = f"{_named(overdue)} should be live by now"
-        return Part("Changes", "error", says, "Do the worker and beat run? What was missed is caught up.")
+        return Part("Changes", "error", says, "Do the worker and beat run? They will catch up.")
     unapproved, held = Change.objects.filter(pk__in=unapproved_changes()), held_changes()
     waiting = [f"{_named(rows)} {what}" for rows, what in ((unapproved, _WITHOUT), (held, _HELD_BACK)) if rows]
     if waiting:
-        remedy = "Look at them under Changes: approve afterwards, roll back, or set another time."
+        remedy = "See Changes: approve them afterwards, roll them back, or set another time."
         return Part("Changes", "warning", "; ".join(waiting), remedy)
     return Part("Changes", "ok", "none was published without approval or held back at its time")
 
@@ -441,7 +444,7 @@ def _recorded() -> Part:
         return Part("Decisions", "ok", "none is lost")
     says = f"{lost['decisions']:,} {'is' if lost['decisions'] == 1 else 'are'} lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
     state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
-    return Part("Decisions", state, says, "The admin's page Decision gaps has their numbers, and why.")
+    return Part("Decisions", state, says, "The admin's page Decision gaps shows their numbers and the reasons.")
 
 
 def _ticks() -> Part:
@@ -449,10 +452,10 @@ def _ticks() -> Part:
     look = PendingLook.objects.first()
     newest = max((at for at in (look.looked_at, look.fault_at) if at), default=None) if look else None
     if newest is None:
-        return Part("beat", "unknown", "no tick has come to a worker yet", _NO_TICKS)
+        return Part("beat", "unknown", "no worker has received a tick yet", _NO_TICKS)
     if (silent := datetime.now(UTC) - newest) > _TICKS_STOPPED:
-        return Part("beat", "error", f"no tick has come to a worker since {newest:%Y-%m-%d %H:%M} UTC", _NO_TICKS)
-    return Part("beat", "ok", f"its ticks come; the last one {ago(max(silent.total_seconds(), 0.0))}")
+        return Part("beat", "error", f"no worker has received a tick since {newest:%Y-%m-%d %H:%M} UTC", _NO_TICKS)
+    return Part("beat", "ok", f"workers receive its ticks; the last one {ago(max(silent.total_seconds(), 0.0))}")
 
 
 _NO_TICKS = "Do beat and the worker run? Until then refused Pods aren't requeued, Changes with a time don't go live, and nothing is signed."
@@ -488,8 +491,8 @@ def _assignments() -> Part:
         says = f"each took a Pod, or changed, within {counted(days, 'day')}"
         return Part("Assignments", "ok", says if live_since(RevisionPart.Kind.ASSIGNMENT) else "none is published")
     names = ", ".join(each.name for each in found[:_NAMED]) + (", …" if len(found) > _NAMED else "")
-    remedy = "Which one takes this Pod? says for a Pod why not this one; remove what nobody needs."
-    return Part("Assignments", "warning", f"{len(found)} took no Pod for {counted(days, 'day')}: {names}", remedy)
+    remedy = "The page Which one takes this Pod? explains why an Assignment doesn't match a Pod; remove Assignments that nobody needs."
+    return Part("Assignments", "warning", f"{len(found)} matched no Pod for {counted(days, 'day')}: {names}", remedy)
 
 
 def _priority_classes() -> Part:
@@ -498,20 +501,20 @@ def _priority_classes() -> Part:
     look = PriorityClassLook.objects.first()
     if look is None:
         remedy = "Do the worker and beat run?"
-        return Part(name, "unknown", "nobody has looked at the cluster yet", remedy) if live else _none_published()
+        return Part(name, "unknown", "the cluster wasn't read yet", remedy) if live else _none_published()
     if look.error:
         remedy = "Is the API server up, and may the worker list them?"
-        return Part(name, "error", f"the cluster can't be asked: {look.error}", remedy)
+        return Part(name, "error", f"the cluster can't be read: {look.error}", remedy)
     under_way = PriorityClassReplacement.objects.filter(state=PriorityClassReplacement.State.UNDER_WAY)
     gone = ClusterPriorityClass.objects.filter(present=False, name__in=under_way.values("name"))
     if gone:
-        says = f"{', '.join(row.name for row in gone)}: deleted to be made anew, and not there"
-        remedy = "Berth tries again each second; what the API server says stands beside it in the admin."
+        says = f"{', '.join(row.name for row in gone)}: deleted in order to be created again, but not created yet"
+        remedy = "Berth retries every second; the admin shows the API server's answer beside it."
         return Part(name, "error", says, remedy)
     rows = ClusterPriorityClass.objects.filter(state__in=_LOOKED_AFTER, name__in=live)
     if rows:
         says = "; ".join(f"{row.name} is {row.state}" for row in rows)
-        remedy = "Its page in the admin shows both sides: put back what is published, or publish what the cluster has."
+        remedy = "Its page in the admin shows both sides: restore the published one, or publish the cluster's."
         return Part(name, "warning", says, remedy)
     return Part(name, "ok", f"{len(live)} in the cluster as published") if live else _none_published()
 
@@ -530,15 +533,15 @@ def _redis(refusal: str, policy: str) -> Part:
             "Give it memory (maxmemory) or room on its disk; of replicas, lead BERTH_REDIS_URL to the master. Decisions wait "
             "with the extender meanwhile, and tasks aren't run."
         )
-        return Part("Redis", "error", f"answers, and refuses writes: {refusal}", remedy)
+        return Part("Redis", "error", f"answers, but refuses writes: {refusal}", remedy)
     if policy in {"", "noeviction"}:
         return Part("Redis", "ok", "answers")
-    says = f"answers, and may throw records and tasks away: maxmemory-policy is {policy}"
+    says = f"answers, but may evict records and tasks: maxmemory-policy is {policy}"
     return Part(
         "Redis",
         "warning",
         says,
-        "Set maxmemory-policy noeviction. Decisions that it throws away are sent again from disk.",
+        "Set maxmemory-policy noeviction. Evicted Decisions are sent again from disk.",
     )
 
 
@@ -553,7 +556,10 @@ def _worker() -> Part:
             answers = app.control.ping(timeout=_PING_SECONDS, connection=broker)
         except (*broker.connection_errors, *broker.channel_errors) as error:
             return Part(
-                "worker", "error", f"can't be asked: {error}", "Is Redis up, and has it memory left (maxmemory)?"
+                "worker",
+                "error",
+                f"can't be reached: {error}",
+                "Is Redis up, and does it have free memory (maxmemory)?",
             )
     answers = [each for each in answers if not any(name.startswith(_BINDER) for name in each)]
     if not answers:
@@ -568,7 +574,7 @@ def _ingested(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
         time.sleep(_INGEST_LOOK_SECONDS)
         if (later := stream.length()) >= waiting:
             remedy = "Do the worker and beat run? Is the database up? See the worker's log."
-            return Part("history", "warning", f"{_waiting(later)} and don't get fewer", remedy)
+            return Part("history", "warning", f"{_waiting(later)} and their number doesn't decrease", remedy)
         waiting = later
     if waiting > WAITING_MANY:
         remedy = "Do the worker and beat run? A second worker helps."
@@ -596,7 +602,7 @@ def _spool() -> Part:
     says = f"{disk.free / 2**30:.1f} GiB free for state"
     says += f"; {size / 2**20:.1f} MiB of Decisions in {len(files)} files of the spool" if files else ""
     if disk.used / disk.total > _FULL_SHARE:
-        return Part("disk", "warning", says, "Make room: an extender that can't write gives Decisions up.")
+        return Part("disk", "warning", says, "Free disk space: an extender that can't write loses Decisions.")
     return Part("disk", "ok", says)
 
 
@@ -614,7 +620,7 @@ def _api_server(*, quick: bool) -> Iterator[Part]:
         if not quick:
             yield _rights(client)
     except (APIError, msgspec.DecodeError) as error:
-        remedy = "Is it up, and is BERTH_KUBECONFIG right? In a Pod it is left empty."
+        remedy = "Is it up, and is BERTH_KUBECONFIG right? In a Pod, leave BERTH_KUBECONFIG empty."
         yield Part("API server", "error", f"can't be reached: {error}", remedy)
 
 
@@ -636,7 +642,9 @@ def _rights(client: Client) -> Part:
     says = f"this account may not {', '.join(f'{verb} {resource}' for verb, resource in refused)}"
     if _NEEDED.intersection(refused):
         return Part("rights", "error", says, "Apply what manage.py doctor rbac prints.")
-    return Part("rights", "warning", says, "One of Berth's processes needs it: manage.py doctor rbac prints which.")
+    return Part(
+        "rights", "warning", says, "Berth's processes need these rights: manage.py doctor rbac prints the manifest."
+    )
 
 
 def _own_pods(linted: Linted | None) -> Iterator[Part]:
@@ -654,12 +662,12 @@ def _configuration(path: Path | None, known_rules: Known) -> tuple[Linted | None
     place = path or (Path(settings.BERTH.scheduler_config) if settings.BERTH.scheduler_config else None)
     if place is None:
         remedy = "Name kube-scheduler's file: --scheduler-config, or BERTH_SCHEDULER_CONFIG."
-        return None, [Part("configuration", "unknown", "was not looked at", remedy)]
+        return None, [Part("configuration", "unknown", "was not checked", remedy)]
     try:
         linted = lint(place.read_text(encoding="utf-8"), known_rules, source=str(place))
     except (OSError, UnicodeDecodeError) as error:
         says = f"{place} can't be read: {error}"
-        return None, [Part("configuration", "error", says, "Is it the file that kube-scheduler gets by --config?")]
+        return None, [Part("configuration", "error", says, "Is it the file of kube-scheduler's --config?")]
     return linted, [_part_of(linted.findings, place)]
 
 
@@ -697,11 +705,11 @@ def _certificate(path: Path, what: str) -> Part:
     except FileNotFoundError:
         return Part(name, "unknown", f"{path} isn't on this machine")
     except (OSError, CertificateError) as error:
-        return Part(name, "error", f"{path}: {error}", "Put a certificate in PEM there.")
+        return Part(name, "error", f"{path}: {error}", "The file must be a certificate in PEM format.")
     left = end - datetime.now(UTC)
     if left < timedelta():
-        return Part(name, "error", f"{path} ended at {end:%Y-%m-%d %H:%M} UTC", "Renew it: every call fails.")
-    says = f"{path} ends at {end:%Y-%m-%d}, in {counted(left.days, 'day')}"
+        return Part(name, "error", f"{path} expired at {end:%Y-%m-%d %H:%M} UTC", "Renew it: every call fails.")
+    says = f"{path} expires on {end:%Y-%m-%d}, in {counted(left.days, 'day')}"
     return Part(name, "warning", says, "Renew it.") if left < ENDS_SOON else Part(name, "ok", says)
 
 
@@ -732,12 +740,12 @@ def _called(url: str, tls: TLSConfig) -> Part:
     except urllib.error.HTTPError as error:
         with error:
             if error.code in {301, 302, 303, 307, 308}:
-                remedy = "Name the place that it redirects to: after a redirect kube-scheduler's call fails."
-                return Part("address", "error", f"{shown} answers by a redirect, {error.code}", remedy)
+                remedy = "Use the URL that it redirects to: kube-scheduler's call fails after a redirect."
+                return Part("address", "error", f"{shown} answers with a redirect, {error.code}", remedy)
         return Part("address", "ok", f"{shown} answers this machine, with {error.code}")
     except (urllib.error.URLError, OSError) as error:
         reason = getattr(error, "reason", error)
-        remedy = "Is the extender up there? Another machine may reach it all the same."
+        remedy = "Is the extender up there? Other machines may still reach it."
         return Part("address", "warning", f"{shown} can't be reached from this machine: {reason}", remedy)
 
 

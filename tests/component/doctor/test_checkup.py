@@ -309,7 +309,7 @@ class TestHistory:
         found = part(check(quick=True), "Redis")
         server.kill()
         assert (found.state, "maxmemory" in found.remedy) == ("error", True)
-        assert found.says == "answers, and refuses writes: command not allowed when used memory > 'maxmemory'."
+        assert found.says == "answers, but refuses writes: command not allowed when used memory > 'maxmemory'."
 
     @pytest.mark.usefixtures("healthy")
     def test_no_worker(self, workers: list[dict[str, Any]]) -> None:
@@ -340,7 +340,7 @@ class TestHistory:
     def test_decisions_that_do_not_move_are(self, waiting: list[int]) -> None:
         waiting[:] = [40, 40]
         found = part(check(), "history")
-        assert (found.state, "don't get fewer" in found.says) == ("warning", True)
+        assert (found.state, "doesn't decrease" in found.says) == ("warning", True)
 
     @pytest.mark.usefixtures("healthy")
     def test_very_many_are(self, waiting: list[int]) -> None:
@@ -578,11 +578,11 @@ def test_a_priority_class_that_is_gone_in_the_middle_of_its_replacement_is_an_er
         name="batch", version=2, value_before=1, value=2, uid="u", former="{}", started_at=now
     )
     found = part(check(), "PriorityClasses")
-    assert (found.state, found.says) == ("error", "batch: deleted to be made anew, and not there")
+    assert (found.state, found.says) == ("error", "batch: deleted in order to be created again, but not created yet")
 
 
 @pytest.mark.usefixtures("healthy")
 def test_a_cluster_whose_priority_classes_cant_be_read_is_an_error() -> None:
     now = datetime.now(UTC)
     PriorityClassLook.objects.create(held_until=now, next_at=now, error="403 Forbidden")
-    assert part(check(), "PriorityClasses").says == "the cluster can't be asked: 403 Forbidden"
+    assert part(check(), "PriorityClasses").says == "the cluster can't be read: 403 Forbidden"
