@@ -266,8 +266,8 @@ def _advice(
     message = _URL.sub(lambda found: without_secrets(found[0]), outcome.message)
     if outcome.is_gone:
         yield Advice(
-            "Somebody deleted the canary before it was seen.",
-            "Is there a policy that deletes such Pods? Name another namespace.",
+            "The canary was deleted before Berth saw it.",
+            "Does a policy delete such Pods? Use another namespace.",
         )
     if outcome.reason == "SchedulerError":
         remedy = next((remedy for part, remedy in _REMEDIES if part in message), "Look at kube-scheduler's log.")
@@ -281,23 +281,23 @@ def _advice(
     elif not first and outcome.node:
         yield Advice(
             f"{wish.scheduler_name} placed the Pod without asking Berth.",
-            "In this order: has kube-scheduler's file the extender, and was kube-scheduler started anew since? With several, "
-            "does the leader have it? Is ignorable true, so that a wrong URL or certificate is passed over? Is "
-            "managedResources set? manage.py doctor lint FILE looks at the file.",
+            "Check in this order: does kube-scheduler's file have the extender, and was kube-scheduler restarted since? With several replicas, "
+            "does the leader have it? Is ignorable true, so that a wrong URL or certificate is silently ignored? Is "
+            "managedResources set? manage.py doctor lint FILE checks the file.",
         )
     elif not first and outcome.reason == "Unschedulable":
         yield Advice(
             f"kube-scheduler's own filters refused every node: {message}",
-            "Nothing is proven. Name a namespace, or make a node free, that a Pod without tolerations can use.",
+            "The result says nothing about Berth. Use another namespace, or free a node that a Pod without tolerations can use.",
         )
     elif not first and not outcome.is_gone:
         yield Advice(
-            f"Nobody tried to schedule the Pod: no scheduler takes Pods with schedulerName {wish.scheduler_name}, or it is busy.",
-            "Does kube-scheduler run, and has it a profile of this name (--scheduler-name)?",
+            f"No scheduler tried to schedule the Pod: none has the schedulerName {wish.scheduler_name}, or it is busy.",
+            "Does kube-scheduler run, and does it have a profile of this name (--scheduler-name)?",
         )
     elif "prioritize" in missing:
         yield Advice(
-            "Berth was asked to filter, not for scores, although several nodes were left.",
+            "kube-scheduler called filter but not prioritize, although several nodes were left.",
             "Set prioritizeVerb: prioritize and a weight. kube-scheduler hides failures of scores: see "
             "berth_extender_calls_total for verb prioritize.",
         )
@@ -342,7 +342,7 @@ def run(client: API, wish: Wish, *, on_step: Callable[[str], None] = lambda _ste
 def _asks_nobody(wish: Wish) -> Report:
     advice = Advice(
         "A canary shows which of an extender's verbs are called.",
-        "Name a scheduler that has Berth as its extender. Whether Berth's own decides, the Decision of any of its Pods says.",
+        "Use a scheduler that has Berth as its extender. To check Berth's own scheduler, see the Decision about any of its Pods.",
     )
     return Report(
         ok=False, summary=f"{wish.scheduler_name} is Berth's own scheduler, which asks no extender: there was no canary.",
@@ -442,7 +442,7 @@ def _harmless(client: API, wish: Wish, collection: str, number: str) -> dict[str
     if not chosen:
         message = (
             "Pods of this namespace get a priority that can preempt, and there is no PriorityClass that can't: "
-            "a canary could have other Pods removed. Make a PriorityClass with preemptionPolicy: Never"
+            "a canary could preempt other Pods. Create a PriorityClass with preemptionPolicy: Never"
         )
         raise APIInvalidError(message)
     return pod_document(wish, number, chosen)
@@ -479,7 +479,7 @@ def _refused(wish: Wish, error: APIError) -> Report:
     remedy = {
         401: "Give Berth's account rights: create, get, list and delete Pods in the namespace.",
         403: "Give Berth's account the right to create, get, list and delete Pods in the namespace, or name another "
-        "namespace: what refuses may be a quota or a policy.",
+        "namespace: a quota or a policy may refuse the Pod.",
         404: "Make the namespace, or name another one.",
         None: "Is the API server up, and BERTH_KUBECONFIG right?",
     }.get(error.status, "Name another namespace: an admission policy of this one refuses the canary.")

@@ -78,16 +78,16 @@ def _part(
 def _own(pods: list[Pod]) -> Iterator[tuple[str, str]]:
     if pods:
         yield (
-            f"Berth's own scheduler is to place {_named(pods)}",
-            "Take schedulerName out of their templates, and the label berth/scheduler-name from their namespace.",
+            f"Berth's own scheduler has to place {_named(pods)}",
+            "Remove schedulerName from their templates, and the label berth/scheduler-name from their namespace.",
         )
 
 
 def _waiting(pods: list[Pod]) -> Iterator[tuple[str, str]]:
     if pods:
         yield (
-            f"kube-scheduler asks Berth about {_named(pods)}: made anew, they wait while no extender answers",
-            "Run the extender beside kube-scheduler (docs/kubernetes.md), or let a scheduler place them that doesn't ask Berth.",
+            f"kube-scheduler asks Berth about {_named(pods)}: when recreated, they wait while no extender answers",
+            "Run the extender beside kube-scheduler (docs/kubernetes.md), or use a scheduler for them that doesn't ask Berth.",
         )
 
 

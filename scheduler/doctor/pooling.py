@@ -19,8 +19,8 @@ class Fault(NamedTuple):
 
 
 POOLED = Fault(
-    "the pooler before PostgreSQL lends one session to several clients, and Berth's cursors and limits are of its session",
-    "Let it pool by session (PgBouncer: pool_mode=session for this database), or name PostgreSQL itself in BERTH_DATABASE_URL.",
+    "the pooler in front of PostgreSQL shares one session among several clients, but Berth's cursors and limits need a session of their own",
+    "Use session pooling (PgBouncer: pool_mode=session for this database), or connect directly to PostgreSQL in BERTH_DATABASE_URL.",
 )
 # On a busy pooler other clients may get the session in between, which hides the sharing; so several attempts are made.
 _LOOKS = 5

@@ -69,7 +69,7 @@ def test_everything_else_is_well_too(wired: Stack) -> None:
 def test_a_pod_that_nobody_schedules_is_said_to_be_nobodys(wired: Stack) -> None:
     report = wiring(wired, "--scheduler-name", "nobody", "--timeout", "3", code=1)
 
-    assert "no scheduler takes Pods with schedulerName nobody" in report["advice"][0]["happens"]
+    assert "none has the schedulerName nobody" in report["advice"][0]["happens"]
     eventually(lambda: not canaries(wired), what="the canary is gone")
 
 

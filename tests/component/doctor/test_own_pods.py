@@ -75,7 +75,7 @@ def test_pods_that_kube_scheduler_asks_about_are_a_warning() -> None:
     found = look(pod(), linted=file())
     assert found.state == "warning"
     assert found.says == (
-        "kube-scheduler asks Berth about berth/berth-extender-0: made anew, they wait while no extender answers"
+        "kube-scheduler asks Berth about berth/berth-extender-0: when recreated, they wait while no extender answers"
     )
     assert "beside kube-scheduler" in found.remedy
 
@@ -99,7 +99,7 @@ def test_a_decision_about_such_a_pod_is_proof_that_berth_is_asked(tmp_path: Path
 def test_pods_that_name_berths_own_scheduler_are_a_warning() -> None:
     found = look(*(pod(f"berth-{number}", "berth") for number in range(5)))
     assert found.state == "warning"
-    assert found.says == "Berth's own scheduler is to place berth/berth-0, berth/berth-1, berth/berth-2 and 2 more"
+    assert found.says == "Berth's own scheduler has to place berth/berth-0, berth/berth-1, berth/berth-2 and 2 more"
     assert "schedulerName" in found.remedy
 
 
