@@ -39,7 +39,7 @@ def make_hold(
         HoldError: the hold selects nothing, or has no reason.
     """
     if not reason.strip():
-        message = "Say why it is held: who lifts the hold will need to know."
+        message = "Give a reason: whoever lifts the hold needs to know it."
         raise HoldError(message)
     if said := fault_of_words(reason, pod_namespace, pod_name, pod_uid):
         raise HoldError(said)
@@ -47,7 +47,7 @@ def make_hold(
         message = "A Pod's name needs its namespace."
         raise HoldError(message)
     if not (pod_namespace or pod_uid or from_at or until_at):
-        message = "Say what is held: a namespace, a Pod, or a time."
+        message = "Give a namespace, a Pod, or a time."
         raise HoldError(message)
     if from_at and until_at and until_at <= from_at:
         message = "The time ends before it begins."
@@ -77,14 +77,14 @@ def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
         HoldError: there is no such active hold, or no reason.
     """
     if not reason.strip():
-        message = "Say why it is lifted."
+        message = "Give a reason for lifting the hold."
         raise HoldError(message)
     if said := fault_of_words(reason):
         raise HoldError(said)
     with transaction.atomic():
         rows = LegalHold.objects.filter(pk=number, lifted_at=None)
         if not rows.update(lifted_by=name_of(by), lifted_at=now, lift_reason=reason.strip()):
-            message = f"Legal hold {number} isn't there, or was lifted already."
+            message = f"Legal hold {number} doesn't exist, or was lifted already."
             raise HoldError(message)
         lifted = LegalHold.objects.get(pk=number)
         held = in_words(lifted)

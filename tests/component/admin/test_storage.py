@@ -135,7 +135,7 @@ def test_an_auditor_sees_holds_and_has_no_button(auditor: Client) -> None:
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"reason": "x"}, "Say what is held"),
+        ({"reason": "x"}, "Give a namespace, a Pod, or a time"),
         ({"reason": "x", "pod_name": "web-1"}, "needs its namespace"),
         ({"reason": "x", "from_at": "2026-11-03", "until_at": "2026-11-01"}, "ends before it begins"),
         ({"pod_namespace": "d"}, "This field is required"),
