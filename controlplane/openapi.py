@@ -7,7 +7,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call] # untyped
-    """Describes how a token is sent. drf-spectacular finds subclasses of its extension by itself, so nothing refers to this one."""
+    """Describes how a token is sent. drf-spectacular finds subclasses of its extension by itself, so nothing imports this one."""
 
     target_class = "controlplane.bearer.BearerAuthentication"
     name = "token"

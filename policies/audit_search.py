@@ -142,13 +142,13 @@ FILTERS: Final = (
     Filter("by", "Who", "The account's name, or the name of a command's user", partial(column_is, "by")),
     Filter("via", "Through", "A token's name, the schedule, the provider", partial(column_is, "via")),
     Filter("door", "Door", "admin, rest, command, beat or process", _door),
-    Filter("thing", "Thing", "Its kind and name: RuleSet/web, Account/ann, Revision/7", _thing),
-    Filter("change", "Change", "Its number", partial(number_is, "change")),
+    Filter("thing", "Thing", "The object's kind and name: RuleSet/web, Account/ann, Revision/7", _thing),
+    Filter("change", "Change", "The Change's number", partial(number_is, "change")),
     Filter("revision", "Revision", "The number of the Revision that was made", partial(number_is, "revision")),
-    Filter("request", "Request", "Its id, as the answer and the log have it", partial(column_is, "request_id")),
-    Filter("address", "Address", "Exactly as it is shown", partial(column_is, "address")),
-    Filter("from", "From", "A day or a moment, UTC", _since),
-    Filter("to", "To", "A day, with all of it, or a moment; UTC", _until),
+    Filter("request", "Request", "The request's ID, as in the response and the log", partial(column_is, "request_id")),
+    Filter("address", "Address", "The address, exactly as shown", partial(column_is, "address")),
+    Filter("from", "From", "The start: a day or a time, UTC", _since),
+    Filter("to", "To", "The end: a day, which is included whole, or a time; UTC", _until),
 )
 BY_NAME: Final = {each.name: each for each in FILTERS}
 _KINDS: Final = sorted([*map(str, Kind), *(f"change.{act}" for act in ChangeEvent.Act)])

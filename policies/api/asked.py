@@ -1,4 +1,4 @@
-"""What REST is asked with: bodies that say nothing unknown."""
+"""Request bodies of REST, in which unknown members are refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,10 @@ from rest_framework.exceptions import ValidationError
 
 
 class Asked(serializers.Serializer[Any]):
-    """A body, none of whose members is passed over: a slip in a name would change what is done."""
+    """A request body. Unknown members are refused, because a misspelt name would change what the request does."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return what is asked for.
+        """Return the validated members.
 
         Raises:
             ValidationError: with every fault.
@@ -20,12 +20,12 @@ class Asked(serializers.Serializer[Any]):
             unknown = [str(name)[:80] for name in data if name not in self.fields]
             if unknown:
                 takes = ", ".join(self.fields) or "none"
-                raise ValidationError(dict.fromkeys(unknown, f"is no member of this; it takes {takes}"))
+                raise ValidationError(dict.fromkeys(unknown, f"is not a known member; known members: {takes}"))
         return super().to_internal_value(data)
 
 
 def asked_of(serializer: type[serializers.Serializer[Any]], body: Any) -> dict[str, Any]:
-    """Return what a body asks for; nothing in a body is as an empty object.
+    """Return the validated members of a body; an empty body counts as an empty object.
 
     Raises:
         ValidationError: with every fault.

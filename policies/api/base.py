@@ -1,4 +1,4 @@
-"""What every door of REST has alike: who acts, what it takes in its URL, what was looked at, which fields are wanted."""
+"""The base of REST's views: the caller, the URL's parameters, conditional requests by ETag, and selected fields."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -21,44 +21,44 @@ from policies.publishing import By, OnBehalf
 from policies.scopes import READ
 
 FIELDS = OpenApiParameter(
-    "fields", str, description="Only these members of each object, by commas, such as `name,digest`."
+    "fields", str, description="Return only these members of each object, separated by commas, such as `name,digest`."
 )
 IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The ETag of what you looked at. 428 without it, 412 when it is another by now.",
+    description="The ETag of the state that you looked at. Without it the answer is 428; if the state has changed since, 412.",
 )
-# Of acts that go by no digest: one that is sent along holds, too.
+# For acts that don't require a digest: if one is sent, it is compared.
 MAY_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The ETag of what you looked at, where that is to be compared: 412 when it is another by now.",
+    description="Optional: the ETag of the state that you looked at. If the state has changed since, the answer is 412.",
 )
-# Of a PUT of what is to be new. Other values say nothing that If-Match doesn't.
+# For a PUT that creates an object. Other values add nothing to If-Match.
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match",
     str,
     OpenApiParameter.HEADER,
     enum=["*"],
-    description="`*` in place of If-Match: only where nothing of the name is live, else 412.",
+    description="`*`, instead of If-Match: create the object; if one of this name is live, the answer is 412.",
 )
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def by_of(request: Request) -> By:
-    """Return who acts: the account of the session, or what acts for one. Each door asks this, and nothing else."""
+    """Return the caller: the session's account, or the token that acts for an account. Every view uses this function."""
     if isinstance(request.auth, OnBehalf):
         return request.auth
     return cast("User", request.user)
 
 
 def expected_of(request: Request, digest: str) -> str:
-    """Return the digest of what was looked at: that of what is there, where If-Match names it among others.
+    """Return the digest that the caller looked at: the current digest if If-Match names it, else the first one in If-Match.
 
     Raises:
-        UnlookedError: If-Match names nothing.
+        UnlookedError: If-Match names no digest.
     """
     if found := tags_of(request):
         return digest if digest in found else found[0]
@@ -66,31 +66,31 @@ def expected_of(request: Request, digest: str) -> str:
 
 
 def tags_of(request: Request) -> list[str]:
-    """Return the digests that If-Match names. `*` and an empty one name nothing that anybody looked at."""
+    """Return the digests that If-Match names. `*` and an empty tag don't name a state."""
     return [str(found) for found in _TAG.findall(request.headers.get("If-Match", "")) if found]
 
 
 def is_for_new(request: Request) -> bool:
-    """Return whether it is to be done only where nothing is there yet: `If-None-Match: *`."""
+    """Return whether the object has to be new: `If-None-Match: *`."""
     return request.headers.get("If-None-Match", "").strip() == "*"
 
 
 def tagged(response: Response, digest: str) -> Response:
-    """Return an answer with the digest of what it shows, for If-Match; without one where there is none."""
+    """Return a response with the digest of its object as ETag, if there is a digest."""
     if digest:
         response["ETag"] = f'"{digest}"'
     return response
 
 
 def _lacks_reading(request: Request) -> str | None:
-    """Return why a token may not read: it lacks the scope that every answer takes. None for other tokens, and for people."""
+    """Return why a token may not read: it lacks the scope that every call needs. None for other tokens, and for sessions."""
     if not isinstance(request.auth, OnBehalf) or READ in request.auth.scopes:
         return None
-    return f"The {request.auth.via} hasn't the scope read, which each call takes beside others: answers show what was done."
+    return f"The {request.auth.via} lacks the scope read, which each call needs in addition to others, because the answer shows the result."
 
 
 class MayView(DjangoModelPermissions):
-    """Lets in who may view the model; what may be done with it, a verb of `publishing` decides."""
+    """Permits callers who may view the model; the functions of `publishing` check further permissions."""
 
     message: str | None = None
 
@@ -100,29 +100,29 @@ class MayView(DjangoModelPermissions):
     }
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Return whether the account has the right."""
+        """Return whether the account has the permission."""
         self.message = _lacks_reading(request)
         return super().has_permission(request, view)
 
 
 class MaySee(BasePermission):
-    """Lets in who has the rights that the view names, as each role has."""
+    """Permits callers with the permissions that the view names."""
 
     message: str | None = None
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Return whether the account has them."""
+        """Return whether the account has these permissions."""
         self.message = _lacks_reading(request)
         return bool(request.user and request.user.has_perms(getattr(view, "needs", ("policies.view_ruleset",))))
 
 
 class Door(APIView):
-    """A view that takes no parameter that it doesn't know.
+    """A view that refuses unknown parameters.
 
     Attributes:
-        parameters: what its URL and headers take, by action, or by method where it has no actions.
-        needs: rights of who may knock, for `MaySee`.
-        more_throttles: what counts beside what counts everywhere.
+        parameters: those of URL and headers, by action, or by method if the view has no actions.
+        needs: the permissions that `MaySee` checks.
+        more_throttles: throttles in addition to those of all views.
     """
 
     permission_classes = [MaySee]
@@ -131,62 +131,62 @@ class Door(APIView):
     more_throttles: Sequence[type[BaseThrottle]] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse what nobody would answer to.
+        """Refuse unknown and repeated parameters.
 
         Raises:
-            ValidationError: a parameter isn't known, or given twice: what stands in front of Berth may read the other one.
+            ValidationError: a parameter isn't known, or is repeated: a proxy in front of Berth may read the other value.
         """
         super().initial(request, *args, **kwargs)
         taken = [each for each in self.parameters_of(self.act_of(request)) if each.location == "query"]
         known = {each.name for each in taken}
         unknown = [name for name in request.query_params if name not in known]
         if unknown:
-            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
-            raise ValidationError({name[:80]: f"is no parameter of this; {takes}" for name in unknown})
+            takes = f"known parameters: {', '.join(sorted(known))}" if known else "there are none here"
+            raise ValidationError({name[:80]: f"is not a known parameter; {takes}" for name in unknown})
         lists = {each.name for each in taken if _is_list(each)}
         if twice := [name for name, values in request.query_params.lists() if len(values) > 1 and name not in lists]:
             raise ValidationError(dict.fromkeys(twice, "is given more than once"))
 
     def get_throttles(self) -> list[BaseThrottle]:
-        """Return what counts, of all doors and of this one."""
+        """Return the throttles of all views, and those of this view."""
         return [*super().get_throttles(), *(each() for each in self.more_throttles)]
 
     def act_of(self, request: Request) -> str:
-        """Return what is done here: the action, else the method."""
+        """Return the action of the request, or its method if the view has no actions."""
         method = "get" if request.method == "HEAD" else (request.method or "").lower()
         return getattr(self, "action", None) or method
 
     def parameters_of(self, act: str) -> list[OpenApiParameter]:
-        """Return what an act takes: for its check and for its description, so that both are one."""
+        """Return the parameters of an action. The check and the OpenAPI document both use them."""
         return list(self.parameters.get(act, ()))
 
 
 def _is_list(parameter: OpenApiParameter) -> bool:
-    """Return whether a parameter may come more than once: its schema is an array then."""
+    """Return whether a parameter may be repeated: then its schema is an array."""
     return isinstance(parameter.type, dict) and parameter.type.get("type") == "array"
 
 
 class ReadOnlyViewSet(Door, ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):
-    """A list and its items, for who may view them."""
+    """A list and its items, for callers who may view them."""
 
     permission_classes = [MayView]
     detail_serializer_class: type[BaseSerializer[Any]] | None = None
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
-        """Return more of one item than of each in a list."""
+        """Return the detailed serializer for a single item."""
         if self.action != "list" and self.detail_serializer_class is not None:
             return self.detail_serializer_class
         return super().get_serializer_class()
 
     def parameters_of(self, act: str) -> list[OpenApiParameter]:
-        """Add the pages of a list, and which fields are wanted."""
+        """Add the parameters of pages, and `fields`."""
         found = super().parameters_of(act)
         if act == "list":
             found += getattr(self.paginator, "parameters", [])
         return [*found, FIELDS] if act in {"list", "retrieve"} else found
 
     def get_serializer(self, *args: Any, **kwargs: Any) -> BaseSerializer[Any]:
-        """Return what writes the answer: with the fields that are wanted."""
+        """Return the serializer, with only the requested fields."""
         made = super().get_serializer(*args, **kwargs)
         wanted = self.request.query_params.get("fields") if self.request else None
         if wanted is not None:
@@ -196,13 +196,13 @@ class ReadOnlyViewSet(Door, ListModelMixin, RetrieveModelMixin, GenericViewSet[A
 
 
 def keep_fields(fields: Any, wanted: Collection[str]) -> None:
-    """Take all other fields out.
+    """Remove all other fields.
 
     Raises:
-        ValidationError: one isn't there.
+        ValidationError: a wanted field doesn't exist.
     """
     unknown = [name for name in wanted if name not in fields]
     if unknown:
-        raise ValidationError({"fields": f"{unknown[0][:80]!r} is none of them: {', '.join(fields)}"})
+        raise ValidationError({"fields": f"{unknown[0][:80]!r} is not a field; the fields are: {', '.join(fields)}"})
     for name in [name for name in fields if name not in wanted]:
         fields.pop(name)

@@ -1,4 +1,4 @@
-"""Shapes of Changes in REST: what one makes, how it stands, and what its acts take."""
+"""Serializers of Changes in REST: their edits, their state, and the bodies of their acts."""
 
 from collections import Counter
 from typing import Any
@@ -17,10 +17,10 @@ _MOST_TEXT = 2_000
 
 
 class _WholePage(serializers.ListSerializer[Any]):
-    """A page of Changes: what one of them needs of the database is asked for all of them at once."""
+    """A page of Changes, for which the database is queried once, not once for each Change."""
 
     def to_representation(self, data: Any) -> Any:
-        """Note which approvals no longer suffice."""
+        """Mark the Changes whose approvals no longer suffice."""
         rows = list(data)
         short = publishing.short_of_approvals(rows)
         for row in rows:
@@ -29,13 +29,13 @@ class _WholePage(serializers.ListSerializer[Any]):
 
 
 class ChangeSerializer(serializers.ModelSerializer[Change]):
-    """A Change without what it makes."""
+    """A Change without its edits."""
 
     is_short = serializers.SerializerMethodField(
-        help_text="whether it was approved, and isn't any more: who approved it may not approve now, or more approvals are asked for since"
+        help_text="true if it was approved, but the approvals no longer suffice: an approver has lost the permission, or more approvals are required now"
     )
     is_scheduled = serializers.SerializerMethodField(
-        help_text="whether it goes live by itself at `publish_at`: not where it was edited since that was set, nor where it was held back then"
+        help_text="true if it goes live by itself at `publish_at`: not if it was edited after that was set, or was held back at that time"
     )
     number = serializers.IntegerField(source="pk", read_only=True)
     revision = serializers.IntegerField(source="revision_id", read_only=True, allow_null=True)
@@ -67,13 +67,13 @@ class ChangeSerializer(serializers.ModelSerializer[Change]):
         return bool(publishing.short_of_approvals([row])) if noted is None else noted
 
     def get_is_scheduled(self, row: Change) -> bool:
-        """Return whether the clock publishes it."""
+        """Return whether it will be published by schedule."""
         waits = row.state in lifecycle.OPEN and row.publish_at is not None and not row.held
         return waits and publishing.holds_schedule(row)
 
 
 class ChangeEventSerializer(serializers.ModelSerializer[ChangeEvent]):
-    """What somebody did with a Change."""
+    """An event of a Change: an act, its author and its time."""
 
     class Meta:
         model = ChangeEvent
@@ -81,18 +81,18 @@ class ChangeEventSerializer(serializers.ModelSerializer[ChangeEvent]):
 
 
 class EditSerializer(serializers.Serializer[Any]):
-    """What a Change makes of one thing."""
+    """A Change's edit of one object."""
 
     kind = serializers.CharField()
     name = serializers.CharField()
     author = serializers.CharField()
     edited_at = serializers.DateTimeField()
-    document = serializers.JSONField(allow_null=True, help_text="its new content; null where it is removed")
-    changes = serializers.ListField(child=serializers.CharField(), help_text="in sentences")
+    document = serializers.JSONField(allow_null=True, help_text="the new content; null if the object is removed")
+    changes = serializers.ListField(child=serializers.CharField(), help_text="the differences, in sentences")
 
 
 class WaitingSerializer(serializers.Serializer[Any]):
-    """Whose review is asked for."""
+    """A reviewer whose review was requested."""
 
     name = serializers.CharField()
     asked_by = serializers.CharField()
@@ -100,18 +100,18 @@ class WaitingSerializer(serializers.Serializer[Any]):
 
 
 class ConflictSerializer(serializers.Serializer[Any]):
-    """Something that somebody else has published meanwhile."""
+    """An object that somebody else has published since the Change was made."""
 
     kind = serializers.CharField()
     name = serializers.CharField()
-    theirs = serializers.ListField(child=serializers.CharField(), help_text="what they changed, in sentences")
+    theirs = serializers.ListField(child=serializers.CharField(), help_text="their changes, in sentences")
     parts = serializers.ListField(
-        child=serializers.CharField(), help_text="of a rule set, what both sides changed: filters/team"
+        child=serializers.CharField(), help_text="the parts of a rule set that both sides changed, such as filters/team"
     )
 
 
 class ResultSerializer(serializers.Serializer[Any]):
-    """What one check of the gate found."""
+    """The result of one check of the gate."""
 
     check = serializers.CharField()
     verdict = serializers.CharField()
@@ -122,34 +122,40 @@ class ResultSerializer(serializers.Serializer[Any]):
 
 
 class GateSerializer(serializers.Serializer[Any]):
-    """How the gate stands to a Change."""
+    """The gate's state and results for a Change."""
 
-    state = serializers.CharField(allow_blank=True, help_text="of its newest run; empty where there was none")
+    state = serializers.CharField(allow_blank=True, help_text="state of the newest run; empty if there was none")
     phase = serializers.CharField(allow_blank=True)
     done = serializers.IntegerField()
     total = serializers.IntegerField()
     fault = serializers.CharField(allow_blank=True)
     results = ResultSerializer(many=True)
-    levels = serializers.DictField(child=serializers.CharField(), help_text="what comes of each check")
-    stale = serializers.CharField(allow_blank=True, help_text="why the results are no longer of what would happen now")
-    refusal = serializers.CharField(allow_blank=True, help_text="why it can't be published")
+    levels = serializers.DictField(
+        child=serializers.CharField(), help_text="the level of each check, which says what a finding leads to"
+    )
+    stale = serializers.CharField(allow_blank=True, help_text="why the results are out of date")
+    refusal = serializers.CharField(allow_blank=True, help_text="why the Change can't be published")
 
 
 class ChangeDetailSerializer(ChangeSerializer):
-    """A Change with what it makes, and how it stands."""
+    """A Change with its edits and its state."""
 
     edits = serializers.SerializerMethodField()
-    changes = serializers.SerializerMethodField(help_text="what it makes another, in sentences")
+    changes = serializers.SerializerMethodField(help_text="what it changes, in sentences")
     authors = serializers.SerializerMethodField()
-    approved_by = serializers.SerializerMethodField(help_text="whose approvals count")
-    missing = serializers.SerializerMethodField(help_text="which approvals are missing, a sentence each")
-    waiting = serializers.SerializerMethodField(help_text="whose review it waits for")
-    conflicts = serializers.SerializerMethodField(help_text="what moved since it was made: rebase it")
-    live = serializers.SerializerMethodField(help_text="the live Revision that conflicts are told by, for rebase")
-    ends = serializers.SerializerMethodField(
-        help_text="Pauses and Exemptions that end with what it removes, in sentences"
+    approved_by = serializers.SerializerMethodField(help_text="the approvers whose approvals count")
+    missing = serializers.SerializerMethodField(help_text="the missing approvals, one sentence each")
+    waiting = serializers.SerializerMethodField(help_text="the reviewers whose review was requested")
+    conflicts = serializers.SerializerMethodField(help_text="objects that changed since the Change was made: rebase it")
+    live = serializers.SerializerMethodField(
+        help_text="the live Revision with which the conflicts were found, for rebase"
     )
-    kept = serializers.SerializerMethodField(help_text="what of it a repository keeps, whose next apply undoes it")
+    ends = serializers.SerializerMethodField(
+        help_text="the Pauses and Exemptions that end because their objects are removed, in sentences"
+    )
+    kept = serializers.SerializerMethodField(
+        help_text="the edited objects that a repository owns: its next apply reverts the edits"
+    )
     gate = serializers.SerializerMethodField()
     events = ChangeEventSerializer(many=True, read_only=True)
 
@@ -174,7 +180,7 @@ class ChangeDetailSerializer(ChangeSerializer):
 
     @extend_schema_field(EditSerializer(many=True))
     def get_edits(self, row: Change) -> Any:
-        """Return what it makes of each thing."""
+        """Return the edits."""
         return EditSerializer(self._edits(row), many=True).data
 
     @staticmethod
@@ -194,16 +200,16 @@ class ChangeDetailSerializer(ChangeSerializer):
         ]
 
     def get_changes(self, row: Change) -> list[str]:
-        """Return what it makes another, and what of it would be over already."""
+        """Return what it changes, and the edits that would have ended already."""
         past = publishing.past_ends(publishing.edits_of(row)) if row.state in lifecycle.OPEN else []
         return [*(line for edit in self._edits(row) for line in edit["changes"]), *past]
 
     def get_authors(self, row: Change) -> list[str]:
-        """Return who has ever edited it."""
+        """Return everybody who edited it."""
         return sorted(self._standing(row).authors)
 
     def get_approved_by(self, row: Change) -> list[str]:
-        """Return whose approvals count."""
+        """Return the approvers whose approvals count."""
         return sorted(self._standing(row).counting)
 
     def get_missing(self, row: Change) -> list[str]:
@@ -213,12 +219,12 @@ class ChangeDetailSerializer(ChangeSerializer):
 
     @extend_schema_field(WaitingSerializer(many=True))
     def get_waiting(self, row: Change) -> Any:
-        """Return whose review it waits for."""
+        """Return the reviewers whose review was requested."""
         return WaitingSerializer(publishing.waiting_for(row), many=True).data
 
     @extend_schema_field(ConflictSerializer(many=True))
     def get_conflicts(self, row: Change) -> Any:
-        """Return what somebody else has published meanwhile."""
+        """Return the objects that somebody else has published since."""
         moved = publishing.moved_of(row) if row.state in lifecycle.OPEN else []
         found = [
             {
@@ -240,11 +246,11 @@ class ChangeDetailSerializer(ChangeSerializer):
         return publishing.current_revision().number
 
     def get_ends(self, row: Change) -> list[str]:
-        """Return what ends with it."""
+        """Return the Pauses and Exemptions that end with it."""
         return [wording.ending_sentence(each) for each in publishing.endings_of(row)]
 
     def get_kept(self, row: Change) -> list[str]:
-        """Return what of it a repository keeps."""
+        """Return which edited objects a repository owns."""
         keys = [each.key for each in row.edits.all()]
         return publishing.owner_notes(keys, row.owner) if row.state in lifecycle.OPEN else []
 
@@ -269,7 +275,7 @@ class ChangeDetailSerializer(ChangeSerializer):
         ).data
 
     def _standing(self, row: Change) -> lifecycle.Standing:
-        # Three members are of it, and it asks the database.
+        # Three members use it, and it queries the database.
         found: lifecycle.Standing | None = getattr(row, "_standing", None)
         if found is None:
             found = publishing.standing_of(row)
@@ -278,87 +284,87 @@ class ChangeDetailSerializer(ChangeSerializer):
 
 
 class NewChangeSerializer(Asked):
-    """What a Change is for."""
+    """The title and the reason of a new Change."""
 
     title = serializers.CharField(max_length=200)
     reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True, default="")
 
 
 class DescriptionSerializer(Asked):
-    """What a Change is for, in other words; what isn't there stays."""
+    """The new title or reason of a Change; a member that is absent stays the same."""
 
     title = serializers.CharField(max_length=200, required=False)
     reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True)
 
 
 class ReasonSerializer(Asked):
-    """Why it is done; kept with the Change."""
+    """The reason, which is stored with the Change."""
 
     reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True, default="")
 
 
 class CommentSerializer(Asked):
-    """What the others should know."""
+    """A comment."""
 
     comment = serializers.CharField(max_length=_MOST_TEXT)
 
 
 class AskingSerializer(ReasonSerializer):
-    """Whose review is wanted."""
+    """The requested reviewer."""
 
     whom = serializers.CharField(max_length=150, help_text="the account's name")
 
 
 class RebasedSideSerializer(Asked):
-    """What is to become of one thing that moved."""
+    """The choice for one object with a conflict."""
 
     kind = serializers.ChoiceField(choices=[*(str(kind) for kind in publishing.Kind), publishing.ORDER[0]])
     name = serializers.CharField(max_length=253)
     take = serializers.ChoiceField(
-        choices=["mine", "theirs", "merge"], help_text="merge puts rule sets together, rule by rule"
+        choices=["mine", "theirs", "merge"], help_text="merge combines rule sets, rule by rule"
     )
     parts = serializers.DictField(
         child=serializers.ChoiceField(choices=["mine", "theirs"]),
         required=False,
         default=dict,
-        help_text="of merge, whose is taken of each of the conflict's parts",
+        help_text="for merge: whose side is used for each conflicting part",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Take parts of what is put together alone: beside another choice they would be passed over, and with them an edit."""
+        """Accept parts only with merge: with another choice they would be ignored, and an edit would be lost."""
         if attrs["parts"] and attrs["take"] != "merge":
-            message = f"goes with take: merge; {attrs['take']} is of the whole"
+            message = f"needs take: merge; {attrs['take']} is for the whole object"
             raise serializers.ValidationError({"parts": message})
         return attrs
 
 
 class RebaseSerializer(Asked):
-    """What was looked at, and which side wins where both have changed. What isn't named stays as it is edited."""
+    """The Revision that was compared, and which side wins for each conflict. Objects that aren't named keep the Change's edit."""
 
     revision = serializers.IntegerField(
         min_value=0,
         required=False,
-        help_text="the live Revision that it was compared with; without it, whichever is live",
+        help_text="the live Revision that the Change was compared with; default: the current one",
     )
     sides = RebasedSideSerializer(many=True, required=False, default=list)
 
     def validate_sides(self, sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take one choice of each thing: of two, the one that was meant may be the other."""
+        """Accept only one choice for each object: of two, it isn't clear which one was meant."""
         named = Counter((each["kind"], each["name"]) for each in sides)
         for (kind, name), number in named.items():
             if number > 1:
-                message = f"{kind}/{name} stands here twice"
+                message = f"{kind}/{name} is given twice"
                 raise serializers.ValidationError(message)
         return sides
 
 
 class ScheduleSerializer(Asked):
-    """When it goes live by itself; null for when somebody publishes it."""
+    """The time at which the Change goes live by itself; null to publish it by hand."""
 
     publish_at = serializers.DateTimeField(allow_null=True)
 
 
 class ExpirySerializer(Asked):
-    """When what it touches goes back; null for never."""
+    """The time at which the Change's edits are reverted; null for never."""
 
     expires_at = serializers.DateTimeField(allow_null=True)

@@ -1,6 +1,6 @@
-"""REST over Changes: what waits to go live, its edits, and each act that moves it on.
+"""REST endpoints for Changes, their edits and their acts.
 
-Each act is one verb of `publishing`, which decides by `lifecycle` whether this account may do it now; nothing is decided here.
+Each act calls one function of `publishing`, which checks by `lifecycle` whether this account may do it now; nothing is checked here.
 """
 
 from typing import Any
@@ -28,12 +28,12 @@ from policies.publishing import Edit, Kind, lifecycle
 _KINDS = Kind.values
 _STATES = (*Change.State.values, "open")
 _FILTERS = [
-    OpenApiParameter("state", str, enum=_STATES, description="open: what can still go live"),
-    OpenApiParameter("author", str, description="who opened it"),
-    OpenApiParameter("thing", str, description="what it touches: a name, or KIND/NAME such as RuleSet/web"),
-    OpenApiParameter("waiting", str, description="whose review it was asked for and hasn't got yet: an account's name"),
+    OpenApiParameter("state", str, enum=_STATES, description="open: those that can still go live"),
+    OpenApiParameter("author", str, description="the account that opened it"),
+    OpenApiParameter("thing", str, description="an object that it edits: a name, or KIND/NAME such as RuleSet/web"),
+    OpenApiParameter("waiting", str, description="an account whose review was requested and isn't done yet"),
 ]
-# Acts that go by what was looked at: nobody approves, publishes or edits what they haven't seen.
+# Acts that require If-Match: nobody approves, publishes or edits a state that they haven't seen.
 _MATCHED = (
     "partial_update",
     "submit",
@@ -49,7 +49,7 @@ _MAY_BE_MATCHED = ("withdraw", "reopen", "comment", "request_review", "gate")
 
 
 class ChangeViewSet(ReadOnlyViewSet):
-    """Changes, newest first. The ETag of one names what it makes, as an approval does; comments don't change it."""
+    """Changes, newest first. The ETag of a Change is the digest of its edits, which approvals name; comments don't change it."""
 
     queryset = Change.objects.select_related("revision").prefetch_related("edits", "events")
     serializer_class = shapes.ChangeSerializer
@@ -65,12 +65,12 @@ class ChangeViewSet(ReadOnlyViewSet):
     has_etag = True
 
     def get_queryset(self) -> QuerySet[Change]:
-        """Narrow the list by what the URL says."""
+        """Filter the list by the URL's parameters."""
         found: QuerySet[Change] = super().get_queryset()
         return _narrowed(found, self.request.query_params.dict()) if self.action == "list" else found
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return one Change: what it makes, how it stands, and what was done with it."""
+        """Return one Change: its edits, its state and its events."""
         del args, kwargs
         change = self.get_object()
         return tagged(Response(self.get_serializer(change).data), change.digest)
@@ -85,7 +85,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         ],
     )
     def create(self, request: Request) -> Response:
-        """Open a Change that holds no edit yet."""
+        """Open a Change without edits."""
         asked = asked_of(shapes.NewChangeSerializer, request.data)
         change = publishing.begin_change(title=asked["title"], reason=asked["reason"], by=by_of(request))
         return answer(change, status.HTTP_201_CREATED)
@@ -96,7 +96,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         examples=[OpenApiExample("another title", value={"title": "Teams have nodes and disks"}, request_only=True)],
     )
     def partial_update(self, request: Request, number: int) -> Response:
-        """Change its title or its reason. What it makes stays the same, and so do its approvals and its ETag."""
+        """Change the title or the reason. The edits, the approvals and the ETag stay the same."""
         asked = asked_of(shapes.DescriptionSerializer, request.data)
         row, by = self.get_object(), by_of(request)
         digest = expected_of(request, row.digest)
@@ -105,7 +105,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def submit(self, request: Request, number: int) -> Response:
-        """Send it to review, once its documents are right."""
+        """Send the Change to review; its documents must have no faults."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
         return answer(publishing.submit_change(change=row, by=by, expected_digest=digest, text=said))
@@ -113,7 +113,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, number: int) -> Response:
-        """Approve what If-Match names."""
+        """Approve the state of the Change that If-Match names."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
         return answer(publishing.approve_change(change=row, by=by, expected_digest=digest, text=said))
@@ -121,7 +121,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, number: int) -> Response:
-        """Reject it, with a reason."""
+        """Reject the Change, with a reason."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
         return answer(publishing.reject_change(change=row, by=by, expected_digest=digest, text=said))
@@ -129,7 +129,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def publish(self, request: Request, number: int) -> Response:
-        """Make the next Revision with its edits."""
+        """Publish the Change: make the next Revision with its edits."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
         publishing.publish_change(change=row, by=by, expected_digest=digest, reason=said)
@@ -138,7 +138,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"], url_path="publish-urgently")
     def publish_urgently(self, request: Request, number: int) -> Response:
-        """Publish it without approvals, in an emergency, with a reason; somebody else approves it afterwards."""
+        """Publish the Change without approvals, in an emergency, with a reason; somebody else approves it afterwards."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
         publishing.publish_urgently(change=row, by=by, expected_digest=digest, reason=said)
@@ -147,14 +147,14 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, number: int) -> Response:
-        """Withdraw it: it never goes live."""
+        """Withdraw the Change: it never goes live."""
         row, by, said = self._asked(request)
         return answer(publishing.withdraw_change(change=row, by=by, expected_digest=_seen(row, request), text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def reopen(self, request: Request, number: int) -> Response:
-        """Make a draft of it again, where it was rejected."""
+        """Make a rejected Change a draft again."""
         row, by, said = self._asked(request)
         return answer(publishing.reopen_change(change=row, by=by, expected_digest=_seen(row, request), text=said))
 
@@ -168,7 +168,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.AskingSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"], url_path="request-review")
     def request_review(self, request: Request, number: int) -> Response:
-        """Ask somebody by name to review it."""
+        """Request somebody's review of the Change."""
         asked = asked_of(shapes.AskingSerializer, request.data)
         row, by = self._matched(request), by_of(request)
         return answer(publishing.ask_for_review(change=row, by=by, whom=asked["whom"], text=asked["reason"]))
@@ -176,7 +176,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=None, responses={202: shapes.ChangeDetailSerializer})
     @action(detail=True, methods=["post"])
     def gate(self, request: Request, number: int) -> Response:
-        """Ask for the gate to look at it; a worker does. What it finds is `gate` of the Change."""
+        """Request a run of the gate, which a worker carries out. The member `gate` of the Change has its results."""
         row = self._matched(request)
         publishing.run_gate(change=row, by=by_of(request))
         return answer(row, status.HTTP_202_ACCEPTED)
@@ -184,7 +184,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.RebaseSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def rebase(self, request: Request, number: int) -> Response:
-        """Put its edits on what is live now."""
+        """Rebase the edits on the live Revision."""
         asked = asked_of(shapes.RebaseSerializer, request.data)
         sides = {(each["kind"], each["name"]): each for each in asked["sides"]}
         row = self.get_object()
@@ -201,7 +201,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ScheduleSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def schedule(self, request: Request, number: int) -> Response:
-        """Let it go live by itself at a time, as it was looked at."""
+        """Schedule the Change to go live at a time, in the state that was looked at."""
         at = asked_of(shapes.ScheduleSerializer, request.data)["publish_at"]
         row, by = self.get_object(), by_of(request)
         digest = expected_of(request, row.digest)
@@ -210,7 +210,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     @extend_schema(request=shapes.ExpirySerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def expire(self, request: Request, number: int) -> Response:
-        """Let what it touches go back at a time: a part of what is approved."""
+        """Set the time at which the edits are reverted. It is part of the approved state."""
         at = asked_of(shapes.ExpirySerializer, request.data)["expires_at"]
         row, by = self.get_object(), by_of(request)
         digest = expected_of(request, row.digest)
@@ -221,7 +221,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         return self._matched(request), by_of(request), said
 
     def _matched(self, request: Request) -> Change:
-        """Return the Change; of acts that need no If-Match, one that is sent along holds, too."""
+        """Return the Change; for acts that don't require If-Match, one that is sent is compared, too."""
         change: Change = self.get_object()
         if (tags := tags_of(request)) and change.digest not in tags:
             message = f"{change} changed since you looked at it. Look at it again."
@@ -230,12 +230,12 @@ class ChangeViewSet(ReadOnlyViewSet):
 
 
 def _seen(matched: Change, request: Request) -> str:
-    """Return the digest of what was looked at, for the verb to compare once more under its lock; empty where nobody says."""
+    """Return the digest that was looked at, which `publishing` compares again under its lock; empty if the request names none."""
     return matched.digest if tags_of(request) else ""
 
 
 def answer(change: Change, code: int = status.HTTP_200_OK) -> Response:
-    """Return a Change as it stands now."""
+    """Return a response with the Change's present state."""
     row = ChangeViewSet.queryset.get(pk=change.pk)
     return tagged(Response(shapes.ChangeDetailSerializer(row).data, status=code), row.digest)
 
@@ -243,14 +243,14 @@ def answer(change: Change, code: int = status.HTTP_200_OK) -> Response:
 def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change]:
     if state := asked.get("state"):
         if state not in _STATES:
-            raise ValidationError({"state": f"is one of {', '.join(_STATES)}"})
+            raise ValidationError({"state": f"must be one of {', '.join(_STATES)}"})
         found = found.filter(state__in=lifecycle.OPEN if state == "open" else [state])
     if author := asked.get("author"):
         found = found.filter(opened_by=author)
     if thing := asked.get("thing"):
         kind, _, name = thing.rpartition("/")
         if kind and kind not in _KINDS:
-            raise ValidationError({"thing": f"{kind[:80]!r} is no kind: it is one of {', '.join(_KINDS)}"})
+            raise ValidationError({"thing": f"{kind[:80]!r} isn't a kind; the kinds are {', '.join(_KINDS)}"})
         edits = ChangeEdit.objects.filter(name=name, **({"kind": kind} if kind else {}))
         found = found.filter(pk__in=edits.values("change"))
     if waiting := asked.get("waiting"):
@@ -261,13 +261,13 @@ def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change
 SEEN = OpenApiParameter(
     "seen",
     str,
-    description="The ETag of the thing as you read it, from where it is live; empty where there was none. 412 when another is live by now. "
-    "Without it the edit is made on what is live at this moment.",
+    description="The ETag of the live object as you read it; empty if there was none. If the live object has changed since, the answer is 412. "
+    "Without this parameter, the edit is based on the object that is live now.",
 )
 
 
 class EditOfChangeView(Door):
-    """One thing of a Change: its whole document, put in, removed by an edit, or taken out again."""
+    """One edit of a Change: set a whole document, remove an object, or discard the edit."""
 
     permission_classes = [MayView]
     queryset = Change.objects.all()
@@ -285,13 +285,13 @@ class EditOfChangeView(Door):
 
 
 class PutEditView(EditOfChangeView):
-    """What becomes of one thing by a Change."""
+    """The edit of one object in a Change."""
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=shapes.ChangeDetailSerializer, examples=EXAMPLES)
     def put(self, request: Request, number: int, name: str) -> Response:
-        """Put a whole document into the Change, in place of what it made of this thing.
+        """Put a whole document into the Change. It replaces the Change's previous edit of this object.
 
-        Params of an Assignment have to be those of its rule set, where the Change or what is live holds it: put that in first.
+        An Assignment's params must be declared by its rule set, in the Change or live: put the rule set in first.
         """
         value = read_whole(request.data, self.kind, name)
         if faults := publishing.misfitting_params(get_object_or_404(Change, pk=number), value):
@@ -300,7 +300,7 @@ class PutEditView(EditOfChangeView):
 
     @extend_schema(request=None, responses={200: shapes.ChangeDetailSerializer})
     def delete(self, request: Request, number: int, name: str) -> Response:
-        """Let the Change remove this thing."""
+        """Remove this object by the Change."""
         change, key = get_object_or_404(Change, pk=number), (self.kind, name)
         is_live = key in publishing.values_of(publishing.current_revision())
         if not is_live and not change.edits.filter(kind=self.kind, name=name).exists():
@@ -310,11 +310,11 @@ class PutEditView(EditOfChangeView):
 
 
 class DiscardEditView(EditOfChangeView):
-    """What a Change no longer makes of one thing."""
+    """Discards the edit of one object."""
 
     @extend_schema(request=None, responses=shapes.ChangeDetailSerializer)
     def post(self, request: Request, number: int, name: str) -> Response:
-        """Take the edit of this thing out of the Change: it makes nothing of it any more."""
+        """Discard the edit of this object: the Change no longer changes it."""
         change = get_object_or_404(Change, pk=number)
         by, digest = by_of(request), expected_of(request, change.digest)
         key = (self.kind, name)

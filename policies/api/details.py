@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457) as they are written. Loads nothing of REST's framework: every process imports it."""
+"""Problem details (RFC 9457). Imports nothing of Django REST framework, because every process imports this module."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -10,11 +10,11 @@ MEDIA_TYPE = "application/problem+json"
 
 
 def problem_response(code: int, detail: str) -> HttpResponse:
-    """Return the answer to what never reaches a view: an unknown path, a body without its token of the session."""
+    """Return the response to a request that reaches no view: an unknown path, a missing CSRF token."""
     return JsonResponse(problem_of(code, detail), status=code, content_type=MEDIA_TYPE)
 
 
 def problem_of(code: int, detail: str, faults: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """Return why something wasn't done, and where it is wrong."""
+    """Return the problem details: why the request failed, and its faults."""
     title = HTTPStatus(code).phrase
     return {"type": "about:blank", "title": title, "status": code, "detail": detail, "faults": list(faults)}

@@ -1,4 +1,4 @@
-"""Whole documents in bodies: one of the kind and the name that the URL says."""
+"""Whole documents as request bodies, whose kind and name must agree with the URL."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,16 +18,16 @@ KINDS = {"rule-sets": Kind.RULE_SET, "assignments": Kind.ASSIGNMENT, "priority-c
 
 
 class MadeSerializer(serializers.Serializer[Any]):
-    """What came of a single act."""
+    """The result of an act that makes a Change of its own."""
 
-    changed = serializers.BooleanField(help_text="false where it was so already")
-    change = serializers.IntegerField(allow_null=True, help_text="the Change of its own that it made")
-    state = serializers.CharField(allow_blank=True, help_text="of that Change: published, or in_review")
-    revision = serializers.IntegerField(allow_null=True, help_text="the Revision, once it is published")
+    changed = serializers.BooleanField(help_text="false if there was nothing to change")
+    change = serializers.IntegerField(allow_null=True, help_text="the Change that the act made")
+    state = serializers.CharField(allow_blank=True, help_text="the state of that Change: published, or in_review")
+    revision = serializers.IntegerField(allow_null=True, help_text="the Revision, if the Change is published")
 
 
 def made_of(change: Change | None) -> dict[str, Any]:
-    """Return what came of a single act."""
+    """Return the result of an act that makes a Change of its own."""
     return {
         "changed": change is not None,
         "change": change.pk if change else None,
@@ -65,14 +65,14 @@ EXAMPLES = [
 
 
 def read_whole(body: Any, kind: str, name: str = "") -> Document:
-    """Return what a document says that is put under a URL.
+    """Return the document in the body of a PUT.
 
     Raises:
-        FaultsError: with every fault in it; or it is of another kind or name than the URL says.
+        FaultsError: with every fault in it; or its kind or name differs from the URL's.
     """
     faults = _misplaced(body, kind, name) if isinstance(body, dict) else []
     if faults and body.get("kind") not in (None, kind):
-        raise FaultsError(faults)  # its members are those of another kind
+        raise FaultsError(faults)  # the members of another kind would only give misleading faults
     try:
         value = checking.read_document({**body, "kind": str(kind)} if isinstance(body, dict) else body)
     except RuleSetError as error:
@@ -83,12 +83,12 @@ def read_whole(body: Any, kind: str, name: str = "") -> Document:
 
 
 def _misplaced(body: Mapping[str, Any], kind: str, name: str) -> list[Fault]:
-    """Return what of a document says something else than the URL."""
+    """Return where a document's kind or name differs from the URL's."""
     faults = []
     if body.get("kind") != kind:
-        faults.append(Fault("kind", f"must be {kind}: this URL takes no other"))
+        faults.append(Fault("kind", f"must be {kind} at this URL"))
     metadata = body.get("metadata")
     says = metadata.get("name") if isinstance(metadata, Mapping) else None
     if name and isinstance(says, str) and says != name:
-        faults.append(Fault("metadata.name", f"is {says[:80]}; the URL says {name}"))
+        faults.append(Fault("metadata.name", f"is {says[:80]}, but the URL has {name}"))
     return faults

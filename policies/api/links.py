@@ -1,17 +1,17 @@
-"""Links of the OpenAPI document: which operations may follow on an answer, and which of its members they take."""
+"""Links of the OpenAPI document: the operations that may follow a response, and the members that they use."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _CHANGE, _REVISION, _EXEMPTION = "/api/v1/changes/{number}", "/api/v1/revisions/{number}", "/api/v1/exemptions/{name}"
-# Which row an answer names, by the name of its schema, and by which of its members.
+# The object that a response names, by the response's schema, and the member with its id.
 _NAMED: Mapping[str, tuple[tuple[str, str], ...]] = {
     "Applied": ((_CHANGE, "change"), (_REVISION, "revision")),
     "Canary": (("/api/v1/canary-pods/{id}", "id"),),
     "ChangeDetail": ((_CHANGE, "number"),),
     "Made": ((_CHANGE, "change"), (_REVISION, "revision")),
 }
-# Which row a request makes whose answer doesn't name it.
+# The object that a request creates, if the response doesn't name it.
 _SENT = {
     "/api/v1/exemptions": (_EXEMPTION, {"name": "$request.body#/metadata/name"}),
     "/api/v1/pauses": ("/api/v1/pauses/{target}", {"target": "$request.body#/target"}),
@@ -19,7 +19,7 @@ _SENT = {
 
 
 def link_answers(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Link each answer that names a row to what may be done with it: spectacular's hook."""
+    """Link each response that names an object to the operations on it: a hook of drf-spectacular."""
     paths = result["paths"]
     for path, operations in paths.items():
         for method, operation in operations.items():
@@ -35,7 +35,7 @@ def _links_of(
     paths: Mapping[str, Any], path: str, method: str, answer: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for row, keys in _rows_of(path, method, answer):
-        # After an act only the row itself is at hand: linking each act to each would be a table of hundreds.
+        # After an act, link only the object itself: linking each act to each other would make hundreds of links.
         deep = path == row or row.rpartition("/")[0] == path
         for target, operations in paths.items():
             if target == row or (deep and target.startswith(f"{row}/")):

@@ -1,4 +1,4 @@
-"""What a door says of itself to OPTIONS."""
+"""The answer to OPTIONS."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from rest_framework.request import Request
 
 
 class Metadata(SimpleMetadata):
-    """Says what a door is for. What its bodies hold stands in the OpenAPI document; REST framework knows rows alone."""
+    """Describes a view, without its request bodies, which the OpenAPI document describes: Django REST framework knows only models."""
 
     def determine_actions(self, request: Request, view: Any) -> dict[str, Any]:
-        """Leave out the members of the row: no act takes them."""
+        """Return no actions: the model's fields aren't the members of request bodies."""
         del request, view
         return {}

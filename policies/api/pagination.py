@@ -1,4 +1,4 @@
-"""Pages of REST's lists: each begins behind a row, however many are in front of it, and has a bounded size."""
+"""Keyset pagination of REST's lists: a page starts after a row, and has a bounded size."""
 
 import base64
 import binascii
@@ -25,45 +25,45 @@ _URL = {"type": "string", "nullable": True, "format": "uri"}
 
 
 class KeyPages(BasePagination):
-    """Pages with the places of their neighbours, as keys of rows; nothing is counted.
+    """Pages with the keys of the next and the previous page; rows aren't counted.
 
     Attributes:
-        parameters: what the URL takes.
-        next_name: the parameter of the next page's key, and previous_name of the page before's.
+        parameters: the URL's parameters.
+        next_name, previous_name: the parameters for the keys of the next and the previous page.
     """
 
     parameters: Sequence[OpenApiParameter] = ()
     next_name = previous_name = "cursor"
-    next_help, previous_help = "the page behind this one", "the page in front of it"
+    next_help, previous_help = "the URL of the next page", "the URL of the previous page"
 
     def find(self, queryset: Any, request: Request) -> tuple[list[Any], object | None, object | None]:
-        """Return the rows that are asked for, the next page's key and the one's before; None where there is no such page."""
+        """Return the requested rows, and the keys of the next and the previous page; None if there is no such page."""
         raise NotImplementedError
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
-        """Return the page that is asked for."""
+        """Return the requested page."""
         del view
         self._url = request.build_absolute_uri()
         rows, self._next, self._previous = self.find(queryset, request)
         return rows
 
     def get_paginated_response(self, data: Any) -> Response:
-        """Return the rows, and where the next pages are."""
+        """Return the rows, and links to the next and the previous page."""
         return Response({**self.links(), **self.more(), "results": data})
 
     def links(self) -> dict[str, str | None]:
-        """Return where the next pages are."""
+        """Return links to the next and the previous page."""
         return {
             "next": self._link(self.next_name, self._next),
             "previous": self._link(self.previous_name, self._previous),
         }
 
     def more(self) -> dict[str, Any]:
-        """Return what else a page says."""
+        """Return further members of a page."""
         return {}
 
     def more_schema(self) -> dict[str, Any]:
-        """Describe it."""
+        """Return the schema of the further members."""
         return {}
 
     def _link(self, name: str, key: object | None) -> str | None:
@@ -73,7 +73,7 @@ class KeyPages(BasePagination):
         return str(replace_query_param(url, name, str(key)))
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Describe it."""
+        """Return the schema of a page."""
         properties = {
             "next": {**_URL, "description": self.next_help},
             "previous": {**_URL, "description": self.previous_help},
@@ -90,13 +90,13 @@ class RowPages(KeyPages):
         OpenApiParameter(
             "limit",
             {"type": "integer", "minimum": 1},
-            description=f"How many; more than {MAX_LIMIT} gives {MAX_LIMIT}.",
+            description=f"The most rows of a page; more than {MAX_LIMIT} counts as {MAX_LIMIT}.",
         ),
-        OpenApiParameter("cursor", str, description="Of a page: it stands in `next` and `previous`."),
+        OpenApiParameter("cursor", str, description="The page's cursor, from `next` or `previous`."),
     ]
 
     def find(self, queryset: QuerySet[Any], request: Request) -> tuple[list[Any], object | None, object | None]:
-        """Return the rows behind a row, or in front of it, or the first ones."""
+        """Return the rows after a row, or before it, or the first rows."""
         limit, order = _limit_of(request), _order_of(queryset)
         text = request.query_params.get("cursor")
         if text is None:
@@ -126,12 +126,12 @@ class RowPages(KeyPages):
 def _limit_of(request: Request) -> int:
     text = request.query_params.get("limit", str(_LIMIT))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):  # noqa: PLR2004
-        raise ValidationError({"limit": f"is a whole number from 1; more than {MAX_LIMIT} gives {MAX_LIMIT}"})
+        raise ValidationError({"limit": f"must be a whole number from 1; more than {MAX_LIMIT} counts as {MAX_LIMIT}"})
     return min(int(text), MAX_LIMIT)
 
 
 def _order_of(queryset: QuerySet[Any]) -> list[str]:
-    """Return by which columns the rows stand, the key last: no two stand in one place."""
+    """Return the columns by which rows are ordered, the key last: the order is total."""
     meta = queryset.model._meta  # noqa: SLF001 - Django's public name for it
     order = [str(name) for name in queryset.query.order_by or meta.ordering or ()]
     key = meta.pk.name
@@ -146,7 +146,7 @@ def _some(queryset: QuerySet[Any], order: Sequence[str], limit: int) -> tuple[li
 
 
 def _beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
-    """Return the condition of rows behind a place: the first columns alike, the next one behind."""
+    """Return the condition for rows after a position: the first columns equal, the next one greater."""
     found, alike = Q(), Q()
     for name, value in zip(order, values, strict=True):
         plain = name.removeprefix("-")
@@ -169,21 +169,21 @@ def _read_cursor(text: str, order: Sequence[str]) -> tuple[str, list[Any]]:
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
         raise _no_cursor() from error
     plain = all(isinstance(value, str | int) and "\0" not in str(value) for value in values)
-    # A tuple, not a set: `way` may be a list or an object, which no set can be asked about.
+    # A tuple, not a set: `way` may be a list or an object, which isn't hashable.
     if way not in ("b", "f") or len(values) != len(order) or not plain:
         raise _no_cursor()
     return way, values
 
 
 def _no_cursor() -> ValidationError:
-    return ValidationError({"cursor": "is none of this list's: take it from `next` or `previous`"})
+    return ValidationError({"cursor": "isn't a cursor of this list: use one from `next` or `previous`"})
 
 
-NAMED_PAGES = [RowPages.parameters[0], OpenApiParameter("cursor", str, description="Only those behind this name.")]
+NAMED_PAGES = [RowPages.parameters[0], OpenApiParameter("cursor", str, description="Return only names after this one.")]
 
 
 def page_of_named(found: Mapping[str, Any], request: Request, shown: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """Return a page of what is in memory, by name."""
+    """Return a page of objects in memory, ordered by name."""
     limit, behind = _limit_of(request), request.query_params.get("cursor", "")
     names = [name for name in sorted(found) if name > behind]
     url = request.build_absolute_uri()
@@ -196,22 +196,24 @@ def page_of_named(found: Mapping[str, Any], request: Request, shown: Callable[[A
 
 
 class EventPages(KeyPages):
-    """Pages of AuditEvents, newest first, narrowed by what the admin's list is narrowed by."""
+    """Pages of AuditEvents, newest first, with the filters of the admin's list."""
 
     parameters = [
         *(OpenApiParameter(each.name, str, description=each.help) for each in FILTERS),
-        OpenApiParameter("limit", int, description=f"how many; more than {MAX_LIMIT} gives {MAX_LIMIT}"),
-        OpenApiParameter("before", str, description="only older ones than this event"),
-        OpenApiParameter("after", str, description="only newer ones than this event"),
+        OpenApiParameter(
+            "limit", int, description=f"the most events of a page; more than {MAX_LIMIT} counts as {MAX_LIMIT}"
+        ),
+        OpenApiParameter("before", str, description="only events before this one"),
+        OpenApiParameter("after", str, description="only events after this one"),
     ]
     next_name, previous_name = "before", "after"
-    next_help, previous_help = "older ones", "newer ones"
+    next_help, previous_help = "the URL of older events", "the URL of newer events"
 
     def find(self, queryset: Any, request: Request) -> tuple[list[Any], object | None, object | None]:
-        """Return the page that is asked for.
+        """Return the requested page.
 
         Raises:
-            ValidationError: a value is none.
+            ValidationError: a value is invalid.
         """
         del queryset
         sees_addresses = bool(request.user and request.user.has_perm("policies.see_addresses"))

@@ -1,4 +1,4 @@
-"""JSON as REST takes it: a document that says one thing, to a depth that can be read."""
+"""REST's JSON parser: it refuses ambiguous and too deeply nested documents."""
 
 import json
 from collections import Counter
@@ -11,14 +11,14 @@ from rest_framework.parsers import JSONParser
 
 
 class StrictJSONParser(JSONParser):
-    """Refuses what JSON's readers differ about: a member that comes twice, numbers that aren't any, lone surrogates."""
+    """Refuses what JSON parsers read in different ways: duplicate members, NaN and Infinity, lone surrogates."""
 
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> Any:
         """Return the document.
 
         Raises:
             RequestDataTooBig: it is larger than DATA_UPLOAD_MAX_MEMORY_SIZE, which DRF's own parser reads past.
-            ParseError: it can't be read, or not in one way only; the text says why.
+            ParseError: it can't be read, or is ambiguous; the text says why.
         """
         del media_type, parser_context
         body = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
@@ -27,10 +27,10 @@ class StrictJSONParser(JSONParser):
         try:
             text = body.decode()
             found = json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant)
-            # Half a pair of UTF-16 is no character, and no database takes it.
+            # A lone UTF-16 surrogate isn't a character, and databases refuse it.
             json.dumps(found, ensure_ascii=False).encode()
         except RecursionError as error:
-            message = "JSON parse error - it is nested too deep"
+            message = "JSON parse error - it is nested too deeply"
             raise ParseError(message) from error
         except ValueError as error:
             message = f"JSON parse error - {error}"
@@ -42,11 +42,11 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        message = f"the member {twice[:80]!r} comes twice in one object: keep one of them"
+        message = f"the member {twice[:80]!r} appears twice in one object: keep one of them"
         raise ValueError(message)
     return made
 
 
 def _no_constant(name: str) -> Any:
-    message = f"{name} is no number of JSON"
+    message = f"{name} isn't a JSON number"
     raise ValueError(message)

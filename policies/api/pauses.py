@@ -1,4 +1,4 @@
-"""REST over what is out of force: Pauses and Exemptions, live ones, and the acts that make and end them."""
+"""REST endpoints for live Pauses and Exemptions, and the acts that create and end them."""
 
 from typing import Any
 
@@ -22,12 +22,14 @@ from policies.publishing import Kind, OvertakenError, Suspended
 
 _MOST_TEXT = 2_000
 REASON = OpenApiParameter(
-    "reason", str, description='why; kept with the Change. A DELETE takes it as its body, too: {"reason": …}'
+    "reason",
+    str,
+    description='the reason, stored with the Change. A DELETE may also have it in its body: {"reason": …}',
 )
 
 
 class SuspendedSerializer(serializers.Serializer[Any]):
-    """What is out of force, by whom, and until when."""
+    """A Pause or an Exemption: its target, its author and its end."""
 
     name = serializers.CharField()
     target = serializers.CharField(help_text="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE")
@@ -36,13 +38,13 @@ class SuspendedSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
     revision = serializers.IntegerField()
     ends_at = serializers.DateTimeField(allow_null=True)
-    has_ended = serializers.BooleanField(help_text="its end is past: it has nothing out of force any more")
-    digest = serializers.CharField(help_text="of its content, for the If-Match of what is to take its place")
+    has_ended = serializers.BooleanField(help_text="true if its end has passed: it no longer has an effect")
+    digest = serializers.CharField(help_text="digest of its content, for the If-Match of a request that replaces it")
     document = serializers.JSONField()
 
 
 class SuspendedPageSerializer(serializers.Serializer[Any]):
-    """A page of them, by name."""
+    """A page of Pauses or Exemptions, ordered by name."""
 
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
@@ -50,7 +52,7 @@ class SuspendedPageSerializer(serializers.Serializer[Any]):
 
 
 class PauseSerializer(Asked):
-    """What is to be out of force, why, and until when."""
+    """A new Pause: its target, its reason and its end."""
 
     target = serializers.CharField(
         max_length=800, help_text="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE"
@@ -61,18 +63,18 @@ class PauseSerializer(Asked):
         required=False,
         allow_blank=True,
         default="",
-        help_text="RFC 3339; without it until it is resumed",
+        help_text="the end in RFC 3339; default: until it is resumed",
     )
 
 
 class ReasonSerializer(Asked):
-    """Why something is ended."""
+    """The reason for ending it."""
 
     reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True)
 
 
 class SuspensionsView(Door):
-    """What both lists have alike."""
+    """The base of the lists of Pauses and of Exemptions."""
 
     needs = ("policies.view_revision",)
     parameters = {"get": NAMED_PAGES}
@@ -104,21 +106,21 @@ class PausesView(SuspensionsView):
         ],
     )
     def post(self, request: Request) -> Response:
-        """Take something out of force: at once, or sent to review where that is set so."""
+        """Pause a target: at once, or after review where Pauses need it."""
         asked = asked_of(PauseSerializer, request.data)
         made = publishing.pause(**asked, by=by_of(request))
         return Response(made_of(made), status=status.HTTP_201_CREATED)
 
 
 class PauseView(Door):
-    """One Pause, by what it is about."""
+    """One Pause, by its target."""
 
     needs = ("policies.view_revision",)
     parameters = {"delete": [REASON]}
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def delete(self, request: Request, target: str) -> Response:
-        """Put it back in force."""
+        """End the Pause."""
         if not any(each.target == target for each in publishing.current_revision().pauses):
             message = f"{target} isn't paused"
             raise NotFound(message)
@@ -138,7 +140,7 @@ class ExemptionsView(SuspensionsView):
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses={201: MadeSerializer})
     def post(self, request: Request) -> Response:
-        """Exempt some Pods from a rule, by a whole document; the Exemption of its name that If-Match is for becomes this one."""
+        """Exempt some Pods from a rule, by a whole document. With If-Match, it replaces the Exemption of this name."""
         value = read_whole(request.data, Kind.EXEMPTION)
         there, looked = publishing.digest_of_exemption(value.name), bool(tags_of(request))
         replaces = expected_of(request, there) if looked else ""
@@ -161,7 +163,7 @@ class ExemptionView(Door):
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def delete(self, request: Request, name: str) -> Response:
-        """End it: the rule holds for these Pods again."""
+        """End the Exemption: the rule applies to these Pods again."""
         if not any(each.name == name for each in publishing.current_revision().exemptions):
             message = f"there is no Exemption {name}"
             raise NotFound(message)
@@ -169,15 +171,15 @@ class ExemptionView(Door):
 
 
 def reason_of(request: Request) -> str:
-    """Return why something is done: the URL says it, or the body of a DELETE, which holds nothing else.
+    """Return the reason: from the URL, or from the body of a DELETE, which has no other member.
 
     Raises:
-        ValidationError: it is too long, both say it, or the body says more.
+        ValidationError: it is too long, both have it, or the body has other members.
     """
     in_url = {"reason": request.query_params["reason"]} if "reason" in request.query_params else {}
     in_body = asked_of(ReasonSerializer, request.data) if request.method == "DELETE" else {}
     if in_url and in_body:
-        raise ValidationError({"reason": "stands in the URL and in the body: give it once"})
+        raise ValidationError({"reason": "is in the URL and in the body: give it once"})
     return str(asked_of(ReasonSerializer, in_url or in_body).get("reason", ""))
 
 

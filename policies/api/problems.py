@@ -1,4 +1,4 @@
-"""What REST answers where it can't do what is asked: problem details (RFC 9457), for every error alike."""
+"""REST's error responses: problem details (RFC 9457), in the same form for every error."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,10 +19,10 @@ _OF_DOCUMENT = re.compile(r"([a-z0-9-]+): (.+)", re.DOTALL)
 
 
 class FaultsError(APIException):
-    """What was sent has faults; each says where."""
+    """The request's documents have faults, each with its path."""
 
     status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
-    default_detail = "What was sent has faults."
+    default_detail = "The document has faults."
 
     def __init__(self, faults: Iterable[Fault | Mapping[str, Any]], detail: str = "") -> None:
         super().__init__(detail or self.default_detail)
@@ -32,47 +32,47 @@ class FaultsError(APIException):
 
 
 class UnlookedError(APIException):
-    """Nobody said what they looked at before."""
+    """If-Match is missing."""
 
     status_code = status.HTTP_428_PRECONDITION_REQUIRED
-    default_detail = "Say what you looked at: If-Match with the ETag of the last answer about it, in its double quotes."
+    default_detail = "If-Match is missing: send the ETag of the state that you looked at, in double quotes."
 
 
 class OvertakenProblem(APIException):
-    """What was looked at is another by now."""
+    """The state has changed since the caller looked at it."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
 
 
 class ConflictProblem(APIException):
-    """As things stand it can't be done."""
+    """The present state doesn't allow the request."""
 
     status_code = status.HTTP_409_CONFLICT
 
 
 class AwayProblem(APIException):
-    """What has to be asked for it is away."""
+    """A service that the request needs is unavailable."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
 
 
 class TooLargeProblem(APIException):
-    """The body has more bytes than any form may have."""
+    """The body exceeds DATA_UPLOAD_MAX_MEMORY_SIZE."""
 
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     default_detail = f"The body has more than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes. Send it in several calls."
 
 
-# Django's words for an object that isn't there.
+# Django's message for a missing object.
 _UNFOUND = re.compile(r"No (\w+) matches the given query\.")
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return the answer to an error: DRF's own, and refusals of `publishing`; None for faults of Berth's own."""
+    """Return the response to an error of DRF or a refusal of `publishing`; None for internal errors of Berth."""
     if isinstance(error, PublishingError):
         return _refused(error)
     if isinstance(error, RequestDataTooBig):
-        # Django's own, which DRF leaves to it: a 400 without a word.
+        # DRF doesn't handle it, and Django answers 400 without a text.
         error = TooLargeProblem()
     response = exception_handler(error, context)
     if response is None:
@@ -84,7 +84,7 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
     else:
         detail = str(getattr(error, "detail", "") or response.data.get("detail", ""))
     if unfound := _UNFOUND.fullmatch(detail):
-        # What a path names first is what it is of.
+        # The first part of the path is the object's name.
         detail = f"There is no {unfound[1]} {next(iter(context['kwargs'].values()), '')}".rstrip() + "."
     response.data = problem_of(response.status_code, detail, faults)
     response.content_type = MEDIA_TYPE
@@ -92,7 +92,7 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
 
 
 def _refused(error: PublishingError) -> Response:
-    """Return the answer to a refusal: may not (403), moved (412), faults in a document (422), or not as it stands (409)."""
+    """Return the response to a refusal: forbidden (403), state changed (412), faults in a document (422), or a conflict (409)."""
     has_faults = any(fault.path for fault in error.faults)
     code: int = status.HTTP_422_UNPROCESSABLE_ENTITY if has_faults else status.HTTP_409_CONFLICT
     if isinstance(error, ForbiddenError):
@@ -100,7 +100,7 @@ def _refused(error: PublishingError) -> Response:
     elif isinstance(error, OvertakenError):
         code = status.HTTP_412_PRECONDITION_FAILED
     faults = [_told_of_document(each) for each in error.faults]
-    # A line each: of many things that a token doesn't reach, or another repository keeps, each is told.
+    # One line for each message: there may be several objects that a token doesn't reach or another repository owns.
     body = problem_of(code, "\n".join(error.messages), faults if has_faults else [])
     return Response(body, status=code, content_type=MEDIA_TYPE)
 
@@ -110,14 +110,14 @@ def _told(path: str, message: str, line: int) -> dict[str, Any]:
 
 
 def _told_of_document(fault: Fault) -> dict[str, Any]:
-    """Return a fault of one of the documents of a Change: which one stands before its path."""
+    """Return a fault in one of a Change's documents; the path begins with the document's name."""
     found = _OF_DOCUMENT.fullmatch(fault.path)
     document, path = found.groups() if found else ("", fault.path)
     return _told(path, fault.message, fault.line) | ({"file": document} if document else {})
 
 
 def _flat(detail: Any, path: str = "") -> Iterable[dict[str, Any]]:
-    """Iterate over what DRF found wrong, each with its path."""
+    """Iterate over DRF's validation errors, each with its path."""
     if isinstance(detail, dict):
         for name, found in detail.items():
             here = "" if name == "non_field_errors" else str(name)

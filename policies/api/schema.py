@@ -1,4 +1,4 @@
-"""The OpenAPI document: each operation with what it takes, and with every answer that it gives, errors among them."""
+"""The OpenAPI document: each operation with its parameters and all its responses, including errors."""
 
 from typing import Any
 
@@ -13,53 +13,59 @@ from policies.api.details import MEDIA_TYPE
 _REQUEST_ID = {
     "X-Request-Id": {
         "schema": {"type": "string"},
-        "description": "Of this request: what was sent along, else a new one. AuditEvents and lines of the log name it.",
+        "description": "The request's ID: the one that the request had, else a new one. AuditEvents and log lines have it, too.",
     }
 }
-_ETAG = {"ETag": {"schema": {"type": "string"}, "description": "Names what this shows; for If-Match."}}
+_ETAG = {
+    "ETag": {"schema": {"type": "string"}, "description": "Identifies the state that is shown; send it as If-Match."}
+}
 _ALWAYS = {
-    "400": "It can't be read, or a parameter isn't known.",
-    "401": "Nobody is signed in.",
-    "403": "Whoever asks may not.",
-    "404": "There is no such thing.",
-    "406": "It is answered in JSON alone.",
-    "429": "Too many requests a minute; Retry-After says when.",
-    "503": "Something that has to be asked is away, or the database took too long.",
+    "400": "The request can't be read, or a parameter is unknown.",
+    "401": "The request has no valid credentials.",
+    "403": "The account or its token lacks the permission.",
+    "404": "There is no such object.",
+    "406": "Accept has no type that this answer can have: JSON, for most operations.",
+    "429": "Too many requests a minute; Retry-After says when to try again.",
+    "503": "A service that the request needs is unavailable, or the database took too long.",
 }
 _WITH_A_BODY = {"413": "The body is too large.", "415": "The body isn't JSON."}
 _OF_WRITES = {
-    "409": "As things stand it can't be done; the text says why, and what to do.",
-    "422": "A document has faults; each says where.",
+    "409": "The present state doesn't allow the request; `detail` says why, and what to do.",
+    "422": "A document has faults; `faults` says where.",
 }
-_OVERTAKEN = {"412": "What you looked at is another by now."}
+_OVERTAKEN = {"412": "The state has changed since you looked at it."}
 _UNLOOKED = {"428": "If-Match is missing."}
 
 
 class FaultOfProblemSerializer(serializers.Serializer[Any]):
-    """Where something is wrong, and what."""
+    """A fault, and its place."""
 
-    path = serializers.CharField(allow_blank=True, help_text="in the document; empty for the whole")
+    path = serializers.CharField(
+        allow_blank=True, help_text="path in the document; empty if the fault is about the whole document"
+    )
     message = serializers.CharField()
-    line = serializers.IntegerField(required=False, help_text="of the file, from 1")
-    file = serializers.CharField(required=False, help_text="which file, or which document, of several")
-    text = serializers.CharField(required=False, help_text="all of it in a line, as editors read it")
+    line = serializers.IntegerField(required=False, help_text="line of the file, from 1")
+    file = serializers.CharField(required=False, help_text="the file or the document, if there are several")
+    text = serializers.CharField(
+        required=False, help_text="the whole fault in one line, in the format that editors read"
+    )
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
-    """Why it wasn't done (RFC 9457)."""
+    """Problem details (RFC 9457): why the request failed."""
 
     type = serializers.CharField()
     title = serializers.CharField()
     status = serializers.IntegerField()
-    detail = serializers.CharField(allow_blank=True, help_text="in sentences, with what to do")
+    detail = serializers.CharField(allow_blank=True, help_text="what is wrong and what to do, in sentences")
     faults = FaultOfProblemSerializer(many=True)
 
 
 class Schema(AutoSchema):
-    """Describes a door by what the door itself goes by."""
+    """Describes a view by the parameters and serializers that the view itself uses."""
 
     def get_override_parameters(self) -> list[Any]:
-        """Return what the door takes."""
+        """Return the view's parameters."""
         parameters_of = getattr(self.view, "parameters_of", None)
         if parameters_of is None:
             return []
@@ -77,7 +83,7 @@ class Schema(AutoSchema):
         bodies = super()._get_response_bodies(direction)
         told = dict(_ALWAYS)
         if self.method != "GET":
-            # A DELETE may say its reason in a body.
+            # A DELETE may have its reason in a body.
             told |= _WITH_A_BODY | _OF_WRITES
         takes = self.get_override_parameters()
         if IF_MATCH in takes or MAY_MATCH in takes:
@@ -95,7 +101,7 @@ class Schema(AutoSchema):
 
     def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:  # noqa: FBT001, FBT002 - spectacular's
         found = super()._map_serializer(serializer, direction, bypass_extensions)  # type: ignore[no-untyped-call]
-        # What `Asked` doesn't know it refuses.
+        # `Asked` refuses unknown members.
         return {**found, "additionalProperties": False} if isinstance(serializer, Asked) else found
 
     def _problem(self, text: str) -> dict[str, Any]:
@@ -104,7 +110,7 @@ class Schema(AutoSchema):
 
 
 def loosen_selected(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Let any member be absent from what `fields` narrows: spectacular's hook, at the end."""
+    """Make all members of responses optional where the parameter `fields` selects them: a hook of drf-spectacular."""
     schemas = result.get("components", {}).get("schemas", {})
     for path in result["paths"].values():
         operation = path.get("get", {})

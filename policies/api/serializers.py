@@ -1,4 +1,4 @@
-"""Shapes of what REST gives: documents as the engine has them, with what rows add."""
+"""Serializers of REST's responses: the engine's documents, with members from the database."""
 
 from collections import defaultdict
 from functools import cached_property
@@ -75,12 +75,12 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
 
 
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
-    """An AuditEvent in a sentence, in columns, and with what its record says besides."""
+    """An AuditEvent as a sentence, in columns, and with further members of its record."""
 
     sentence = serializers.SerializerMethodField()
-    address = serializers.SerializerMethodField(help_text="null for who may not see addresses")
+    address = serializers.SerializerMethodField(help_text="null without the permission to see addresses")
     more = serializers.SerializerMethodField()
-    is_as_written = serializers.SerializerMethodField(help_text="whether the columns say what the record says")
+    is_as_written = serializers.SerializerMethodField(help_text="true if the columns agree with the record")
 
     class Meta:
         model = AuditEvent
@@ -90,28 +90,28 @@ class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
         ]
 
     def get_sentence(self, row: AuditEvent) -> str:
-        """Return what was done, in words."""
+        """Return the event as a sentence."""
         return sentence_of(row, self.get_more(row))
 
     def get_address(self, row: AuditEvent) -> str | None:
-        """Return from where it was done, for who may see that."""
+        """Return the address, for callers who may see addresses."""
         return row.address if self.context["request"].user.has_perm("policies.see_addresses") else None
 
     @extend_schema_field(_DOCUMENT)
     def get_more(self, row: AuditEvent) -> dict[str, Any]:
-        """Return what the record says beside the columns; nothing where it can't be read."""
+        """Return the record's further members; none if the record can't be read."""
         try:
             return publishing.said_by(row).more
         except msgspec.DecodeError:
             return {}
 
     def get_is_as_written(self, row: AuditEvent) -> bool:
-        """Return whether the columns are what the record says."""
+        """Return whether the columns agree with the record."""
         return publishing.is_as_written(row)
 
 
 class HeldSerializer(serializers.Serializer[Any]):
-    """From which Revision to which a version was live, by whom and by which Change."""
+    """The Revisions in which a version was live, and the account and Change that published it."""
 
     since = serializers.IntegerField()
     until = serializers.IntegerField(allow_null=True)
@@ -146,7 +146,7 @@ class AssignmentDetailSerializer(AssignmentSerializer):
 
     @extend_schema_field(AssignmentVersionSerializer(many=True))
     def get_versions(self, row: Assignment) -> Any:
-        """Return what was published under this name."""
+        """Return the published versions of this name."""
         return AssignmentVersionSerializer(publishing.assignment_versions(row.name), many=True).data
 
 
@@ -170,21 +170,21 @@ class ClusterPriorityClassSerializer(serializers.ModelSerializer[ClusterPriority
 
 
 class KnownOfPriorityClasses:
-    """What is known of all classes, read once for an answer."""
+    """The state of all PriorityClasses, read once for a response."""
 
     @cached_property
     def live(self) -> dict[str, engine.PriorityClass]:
-        """Those of the live Revision."""
+        """The PriorityClasses of the live Revision."""
         return publishing.live_priority_classes()
 
     @cached_property
     def cluster(self) -> dict[str, ClusterPriorityClass]:
-        """Those of the cluster."""
+        """The PriorityClasses of the cluster."""
         return ClusterPriorityClass.objects.in_bulk()
 
     @cached_property
     def versions(self) -> defaultdict[str, list[PriorityClassVersion]]:
-        """What was published, the newest first."""
+        """The published versions by name, the newest first."""
         versions = defaultdict(list)
         for version in PriorityClassVersion.objects.all():
             versions[version.name].append(version)
@@ -192,7 +192,7 @@ class KnownOfPriorityClasses:
 
 
 class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
-    """A PriorityClass as its document, its versions, and what the cluster has. `state` is empty for one that isn't live."""
+    """A PriorityClass: its document, its versions, and its state in the cluster. `state` is empty if it isn't live."""
 
     document = serializers.SerializerMethodField()
     live_version = serializers.SerializerMethodField()
@@ -215,18 +215,18 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
         return live.version if live else None
 
     def get_state(self, row: PriorityClass) -> str:
-        """Return what became of the live version in the cluster."""
+        """Return the live version's state in the cluster."""
         live = self._known.live.get(row.name)
         return publishing.priority_class_state(live, self._known.cluster.get(row.name)).state if live else ""
 
     @extend_schema_field(PriorityClassVersionSerializer(many=True))
     def get_versions(self, row: PriorityClass) -> Any:
-        """Return what was published under this name."""
+        """Return the published versions of this name."""
         return PriorityClassVersionSerializer(self._known.versions[row.name], many=True).data
 
     @extend_schema_field(ClusterPriorityClassSerializer(allow_null=True))
     def get_cluster(self, row: PriorityClass) -> Any:
-        """Return what the cluster has; null before the first look."""
+        """Return the cluster's PriorityClass; null before the cluster was read."""
         found = self._known.cluster.get(row.name)
         return ClusterPriorityClassSerializer(found).data if found else None
 
@@ -245,7 +245,7 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 
 
 class RevisionDetailSerializer(RevisionSerializer):
-    """A Revision with its whole document, and the exact text that its digest is taken over."""
+    """A Revision with its whole document, and the exact text that its digest is computed from."""
 
     document = serializers.SerializerMethodField()
     digest_text = serializers.SerializerMethodField()
@@ -254,11 +254,11 @@ class RevisionDetailSerializer(RevisionSerializer):
         fields = [*RevisionSerializer.Meta.fields, "document", "digest_text"]
 
     def get_document(self, row: Revision) -> str:
-        """Return the document: canonical JSON, in a text."""
+        """Return the document: canonical JSON, as a string."""
         return publishing.document_text(row)
 
     def get_digest_text(self, row: Revision) -> str:
-        """Return the digests of the Revision's parts and of the Revision before; of an early Revision its document."""
+        """Return the digests of the Revision's parts and of the previous Revision; for an early Revision, its document."""
         return publishing.digest_text(row)
 
 
@@ -272,7 +272,7 @@ class FaultSerializer(serializers.Serializer[Any]):
 
 
 class ValidationSerializer(serializers.Serializer[Any]):
-    """What is wrong with a document; nothing when `ok`."""
+    """The faults of a document; none if `ok`."""
 
     ok = serializers.BooleanField()
     faults = FaultSerializer(many=True)

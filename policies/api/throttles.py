@@ -1,4 +1,4 @@
-"""How often anybody may ask, in each process."""
+"""Throttles of REST, which each process counts for itself."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ _READING = ("GET", "HEAD", "OPTIONS")
 
 
 class WriteThrottle(SimpleRateThrottle):
-    """So many writes a minute for the sessions of an account, and as many for all its tokens, in each process."""
+    """Limits writes a minute, in each process: separately for an account's sessions and for all its tokens."""
 
     scope = "write"
 
     def get_rate(self) -> str:
-        """Return what is set."""
+        """Return the configured rate."""
         return f"{settings.BERTH.rest_writes_per_minute}/min"
 
     def get_cache_key(self, request: Request, view: Any) -> str | None:
@@ -30,6 +30,6 @@ class WriteThrottle(SimpleRateThrottle):
 
 
 class CheckThrottle(UserRateThrottle):
-    """So many checks a minute for each account, in each process."""
+    """Limits checks a minute for each account, in each process."""
 
     scope = "check"

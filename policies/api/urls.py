@@ -1,4 +1,4 @@
-"""Paths of the REST API over what operators decide."""
+"""Paths of the REST API for Changes, Revisions, AuditEvents, Pauses and Exemptions."""
 
 from django.urls import path
 from rest_framework.routers import SimpleRouter

@@ -1,4 +1,4 @@
-"""REST over what operators decide: read it, and check a document."""
+"""REST endpoints that read rule sets, Assignments, PriorityClasses, Revisions and AuditEvents, and that check a document."""
 
 from typing import Any
 
@@ -41,13 +41,13 @@ class RuleSetViewSet(ReadOnlyViewSet):
     lookup_field = "name"
 
     def get_queryset(self) -> QuerySet[RuleSet]:
-        """Bring the versions along, with their rules where their documents are shown."""
+        """Prefetch the versions, with their rules if their documents are shown."""
         with_rules = ("versions__rules", "versions__rule_set")
         return super().get_queryset().prefetch_related(*(("versions",) if self.action == "list" else with_rules))
 
 
 class AssignmentViewSet(ReadOnlyViewSet):
-    """Assignments as their rows are, in the order in which they decide."""
+    """Assignments in the order in which they are evaluated."""
 
     queryset = Assignment.objects.select_related("rule_set")
     serializer_class = AssignmentSerializer
@@ -56,14 +56,14 @@ class AssignmentViewSet(ReadOnlyViewSet):
 
 
 class PriorityClassViewSet(ReadOnlyViewSet):
-    """PriorityClasses as their rows are, the highest value first, each with what the cluster has."""
+    """PriorityClasses, the highest value first, each with its state in the cluster."""
 
     queryset = PriorityClass.objects.all()
     serializer_class = PriorityClassSerializer
     lookup_field = "name"
 
     def get_serializer_context(self) -> dict[str, Any]:
-        """Bring what is known of all classes along."""
+        """Add the state of all PriorityClasses."""
         return {**super().get_serializer_context(), "known": KnownOfPriorityClasses()}
 
 
@@ -79,14 +79,14 @@ class RevisionViewSet(ReadOnlyViewSet):
     @extend_schema(request=ReasonSerializer, responses=MadeSerializer)
     @action(detail=True, methods=["post"])
     def rollback(self, request: Request, number: int) -> Response:
-        """Make the next Revision with the content of this one, or send that to review where it needs approvals."""
+        """Roll back: make the next Revision with the content of this one, or a Change in review if approvals are required."""
         reason = asked_of(ReasonSerializer, request.data)["reason"]
         made = publishing.bring_back(to_number=self.get_object().number, by=by_of(request), reason=reason)
         return Response(made_of(made))
 
 
 class AuditEventViewSet(ReadOnlyViewSet):
-    """AuditEvents, newest first, narrowed as the admin's list is. What isn't a filter is refused."""
+    """AuditEvents, newest first, with the filters of the admin's list. Unknown parameters are refused."""
 
     queryset = AuditEvent.objects.all()
     serializer_class = AuditEventSerializer
@@ -95,9 +95,9 @@ class AuditEventViewSet(ReadOnlyViewSet):
 
 
 class ValidateView(Door):
-    """Check a document of any kind without keeping it.
+    """Check a document of any kind, without storing it.
 
-    Who may see rule sets may: each role can. Checking takes up to seconds, so nobody asks for it without end.
+    Callers need the permission to view rule sets, which each role has. A check takes up to seconds, so calls are throttled.
     """
 
     more_throttles = (CheckThrottle,)

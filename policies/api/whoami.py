@@ -1,4 +1,4 @@
-"""REST's answer to who asks, and what they may do."""
+"""REST endpoint for the caller's account and permissions."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ from policies.publishing import OnBehalf
 
 
 class MaySerializer(serializers.Serializer[Any]):
-    """What this account may do, through what it came by."""
+    """The permissions of this account, with this session or token."""
 
-    read = serializers.BooleanField(help_text="which each call takes beside others")
+    read = serializers.BooleanField(help_text="needed for each call, in addition to others")
     edit = serializers.BooleanField()
     publish = serializers.BooleanField()
     approve = serializers.BooleanField()
@@ -24,23 +24,23 @@ class MaySerializer(serializers.Serializer[Any]):
 
 
 class WhoamiSerializer(serializers.Serializer[Any]):
-    """Who asks."""
+    """The caller."""
 
     account = serializers.CharField()
     roles = serializers.ListField(child=serializers.CharField())
-    token = serializers.CharField(allow_blank=True, help_text="its name; empty for a person's own session")
-    scopes = serializers.ListField(child=serializers.CharField(), help_text="of the token")
+    token = serializers.CharField(allow_blank=True, help_text="the token's name; empty for a session")
+    scopes = serializers.ListField(child=serializers.CharField(), help_text="the token's scopes")
     may = MaySerializer()
 
 
 class WhoamiView(Door):
-    """For whoever is signed in: those without a role see that they have none."""
+    """For every account, also one without a role."""
 
     permission_classes = [IsAuthenticated]
 
     @extend_schema(responses=WhoamiSerializer)
     def get(self, request: Request) -> Response:
-        """Return the account, the token that acts for it, and what both together may do."""
+        """Return the account, its token, and the permissions of both together."""
         by = by_of(request)
         actor = publishing.actor_of(by)
         shown = {

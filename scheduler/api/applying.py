@@ -1,4 +1,4 @@
-"""REST over whole files of documents: apply them by way of a Change, or say what that would change."""
+"""REST endpoints for files of documents: check them, apply them with a Change, or show what that would change."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,11 +28,11 @@ from scheduler.applying import (
     read_files,
 )
 
-# Within what gunicorn lets a request take.
+# Below gunicorn's time limit of a request.
 _DECIDING_SECONDS = 15.0
 _MOST_TEXT = 2_000
 _MOST_SCOPES = 100
-_NOTES = "what to know of the documents themselves"
+_NOTES = "notes on the documents themselves"
 
 
 class FileSerializer(Asked):
@@ -43,7 +43,7 @@ class FileSerializer(Asked):
 
 
 class DocumentsSerializer(Asked):
-    """Documents, read already or as files."""
+    """Documents, parsed or as files."""
 
     documents = serializers.ListField(child=serializers.DictField(), required=False, default=list)
     files = FileSerializer(many=True, required=False, default=list)
@@ -52,38 +52,40 @@ class DocumentsSerializer(Asked):
         required=False,
         default=list,
         max_length=_MOST_SCOPES,
-        help_text="remove what is live, isn't among them, and has such a name: team-a-*, or Assignment/team-a-* of one kind",
+        help_text="remove live objects that aren't in the documents and have such a name: team-a-*, or Assignment/team-a-* for one kind",
     )
-    asks_cluster = serializers.BooleanField(required=False, default=True, help_text="whether the cluster is looked at")
+    asks_cluster = serializers.BooleanField(required=False, default=True, help_text="whether the cluster is read")
 
     owner = serializers.CharField(
         max_length=100,
         required=False,
         allow_blank=True,
         default="",
-        help_text="the repository that keeps them: what it brings in is marked as its own, and prune removes nothing else",
+        help_text="the repository that holds the documents: applied objects are marked as its own, and prune removes only those",
     )
-    take_over = serializers.BooleanField(required=False, default=False, help_text="also what another owner keeps")
+    take_over = serializers.BooleanField(
+        required=False, default=False, help_text="also change objects of another owner"
+    )
 
 
 class LintSerializer(Asked):
-    """Files to be checked."""
+    """The files to check."""
 
     files = FileSerializer(many=True)
 
 
 class FileFaultSerializer(serializers.Serializer[Any]):
-    """A fault, and where it is."""
+    """A fault, and its place."""
 
     file = serializers.CharField()
-    path = serializers.CharField(help_text="inside the document; empty where it is of the whole")
+    path = serializers.CharField(help_text="path in the document; empty if the fault is about the whole document")
     message = serializers.CharField()
-    line = serializers.IntegerField(help_text="of the file, from 1")
-    text = serializers.CharField(help_text="all of it in a line, as editors read it")
+    line = serializers.IntegerField(help_text="line of the file, from 1")
+    text = serializers.CharField(help_text="the whole fault in one line, in the format that editors read")
 
 
 class LintedSerializer(serializers.Serializer[Any]):
-    """What is wrong with files."""
+    """The faults of files."""
 
     ok = serializers.BooleanField()
     faults = FileFaultSerializer(many=True)
@@ -91,63 +93,67 @@ class LintedSerializer(serializers.Serializer[Any]):
 
 
 class PlanSerializer(DocumentsSerializer):
-    """What would be applied."""
+    """The documents of a plan."""
 
-    gate = serializers.BooleanField(required=False, default=False, help_text="run the gate: documents, tests, Pods")
+    gate = serializers.BooleanField(
+        required=False, default=False, help_text="also run the gate: documents, tests, Pods"
+    )
 
 
 class ApplySerializer(DocumentsSerializer):
-    """What is to be applied, and how."""
+    """Documents to apply, and how to apply them."""
 
     title = serializers.CharField(max_length=200, required=False, default="apply")
     reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True, default="")
     publish = serializers.BooleanField(
-        required=False, default=False, help_text="make it live; refused where it needs approvals"
+        required=False, default=False, help_text="publish the Change; refused if approvals are required"
     )
     submit = serializers.BooleanField(
-        required=False, default=False, help_text="send it to review where it needs approvals, else make it live"
+        required=False, default=False, help_text="send the Change to review if approvals are required, else publish it"
     )
 
 
 class AppliedSerializer(serializers.Serializer[Any]):
-    """What came of documents; `change` is null where all of it is live already."""
+    """The result of apply; `change` is null if everything is live already."""
 
     ok = serializers.BooleanField()
     change = serializers.IntegerField(allow_null=True)
     is_new = serializers.BooleanField(
-        help_text="false where an open Change of yours makes the same already, which is `change`"
+        help_text="false if an open Change of yours already has the same edits; it is `change`"
     )
     revision = serializers.IntegerField(allow_null=True)
     changes = serializers.ListField(child=serializers.CharField())
     unchanged = serializers.ListField(child=serializers.CharField())
-    beside = serializers.ListField(child=serializers.CharField(), help_text="what others are about to do to them")
+    beside = serializers.ListField(
+        child=serializers.CharField(), help_text="what others are about to change in the same objects"
+    )
     drift = serializers.ListField(
         child=serializers.CharField(),
-        help_text="what was changed outside of the owner's files since it last brought them in",
+        help_text="what was changed outside of the owner's files since the owner last applied them",
     )
     notes = serializers.ListField(child=serializers.CharField(), help_text=_NOTES)
     gate = ResultSerializer(many=True)
 
 
 class DifferingSerializer(serializers.Serializer[Any]):
-    """A thing that would be another, as YAML."""
+    """An object that would change, as YAML."""
 
     kind = serializers.CharField()
     name = serializers.CharField()
-    live = serializers.CharField(allow_blank=True, help_text="empty where it is new")
-    files = serializers.CharField(allow_blank=True, help_text="empty where it would be removed")
+    live = serializers.CharField(allow_blank=True, help_text="the live document; empty if the object is new")
+    files = serializers.CharField(allow_blank=True, help_text="the new document; empty if the object would be removed")
 
 
 class PlannedSerializer(serializers.Serializer[Any]):
-    """What would be changed; members that say nothing are absent."""
+    """The result of a plan; empty members are absent."""
 
-    ok = serializers.BooleanField(help_text="false where the gate blocks it")
-    would_change = serializers.BooleanField(help_text="here or in the cluster")
-    revision = serializers.IntegerField(required=False, help_text="the number that it would have")
+    ok = serializers.BooleanField(help_text="false if the gate blocks publishing")
+    would_change = serializers.BooleanField(help_text="whether anything would change, in Berth or in the cluster")
+    revision = serializers.IntegerField(required=False, help_text="the number that the Revision would have")
     changes = serializers.ListField(child=serializers.CharField(), required=False)
     cluster = serializers.ListField(child=serializers.DictField(child=serializers.CharField()), required=False)
     users = serializers.ListField(child=serializers.DictField(), required=False)
-    error = serializers.CharField(required=False, help_text="why the cluster can't be asked")
+    error = serializers.CharField(required=False, help_text="why the cluster can't be read")
     gate = ResultSerializer(many=True, required=False)
     forecast = serializers.DictField(required=False)
     blocked = serializers.CharField(required=False)
@@ -162,20 +168,20 @@ _BODY = {"documents": [example.value for example in EXAMPLES], "title": "Teams h
 
 
 class LintView(Door):
-    """Files are checked, and nothing of them is kept. Checking takes up to seconds, so nobody asks for it without end."""
+    """Checks files, without storing them. A check takes up to seconds, so calls are throttled."""
 
     more_throttles = (CheckThrottle,)
 
     @extend_schema(request=LintSerializer, responses=LintedSerializer)
     def post(self, request: Request) -> Response:
-        """Check files of documents, and run the tests inside them: every fault of all of them, with file and line."""
+        """Check files of documents, and run the tests inside them. The answer has every fault of all files, with file and line."""
         asked = asked_of(LintSerializer, request.data)
         faults, notes = lint_files((each["name"], each["text"]) for each in asked["files"])
         return Response({"ok": not faults, "faults": msgspec.to_builtins(faults), "notes": notes})
 
 
 class ApplyView(Door):
-    """All documents of a call by one Change, or none."""
+    """Applies all documents of a call with one Change, or none of them."""
 
     @extend_schema(
         request=ApplySerializer,
@@ -183,7 +189,7 @@ class ApplyView(Door):
         examples=[OpenApiExample("published at once", value={**_BODY, "publish": True}, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """Open a Change with what these documents make another, and publish it where that is asked for. 201 where one was opened."""
+        """Open a Change with the differences between these documents and the live state; publish it if requested. 201 if a Change was opened."""
         asked = asked_of(ApplySerializer, request.data)
         documents = documents_of(asked)
         wish = Wish(title=asked["title"], reason=asked["reason"], publish=asked["publish"], submit=asked["submit"])
@@ -195,7 +201,7 @@ class ApplyView(Door):
 
 
 class PlanView(Door):
-    """A question: nothing of it is kept."""
+    """Plans changes, without storing anything."""
 
     @extend_schema(
         request=PlanSerializer,
@@ -203,7 +209,7 @@ class PlanView(Door):
         examples=[OpenApiExample("with the gate", value={**_BODY, "gate": True}, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """Return what `apply` with `publish` would change, here and in the cluster; nothing is changed."""
+        """Return what `apply` with `publish` would change in Berth and in the cluster, without changing anything."""
         asked = asked_of(PlanSerializer, request.data)
         planned = plan_documents(
             documents_of(asked),
@@ -219,11 +225,11 @@ def documents_of(asked: Mapping[str, Any]) -> Documents:
     """Return the documents of a body.
 
     Raises:
-        ValidationError: there are none, and nothing is to be pruned.
-        FaultsError: with every fault, each with its file or its place among the documents.
+        ValidationError: there are none, and `prune` is empty.
+        FaultsError: with every fault, each with its file or its index among the documents.
     """
     if not (asked["documents"] or asked["files"] or asked["prune"]):
-        raise ValidationError({"documents": "are missing: send documents, or files with name and text"})
+        raise ValidationError({"documents": "is missing: send documents, or files with name and text"})
     try:
         found = read_files([(each["name"], each["text"]) for each in asked["files"]], asked["documents"])
     except DocumentsError as error:

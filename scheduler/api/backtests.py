@@ -1,4 +1,4 @@
-"""REST over backtests: what was asked, how far it is, and what it found."""
+"""REST endpoints for backtests: their requests, progress and results."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _HIDDEN = ["edits", "planner", "planned_at"]
 
 
 class BacktestSerializer(serializers.ModelSerializer[Backtest]):
-    """A backtest without what it found."""
+    """A backtest without its result."""
 
     class Meta:
         model = Backtest
@@ -21,17 +21,17 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
 
 
 class BacktestDetailSerializer(serializers.ModelSerializer[Backtest]):
-    """A backtest with how far it is, and what it found; null before it has ended."""
+    """A backtest with its progress and its result, which is null until the backtest has ended."""
 
     done = serializers.SerializerMethodField()
     result = serializers.SerializerMethodField()
 
     def get_done(self, backtest: Backtest) -> int:
-        """Return how many Decisions are done."""
+        """Return the number of Decisions that are done."""
         return progress_of(backtest) if backtest.is_under_way else backtest.total
 
     def get_result(self, backtest: Backtest) -> dict[str, Any] | None:
-        """Return what was found: `manage.py backtest --output json` writes the same."""
+        """Return the result, as `manage.py backtest --output json` prints it."""
         result = result_of(backtest)
         return None if result is None else {**msgspec.to_builtins(result), "says": result.sentences}
 

@@ -1,4 +1,4 @@
-"""REST over canary Pods: what doctor runs to prove the wiring, asked for as in the admin."""
+"""REST endpoints for canary Pods, with which doctor checks that kube-scheduler calls Berth."""
 
 import re
 from typing import Any
@@ -23,9 +23,9 @@ _MAX_NAME = 253
 
 
 class CanarySerializer(serializers.ModelSerializer[CanaryRun]):
-    """A canary that somebody asked for, and what came of it."""
+    """A requested canary, and its report."""
 
-    report = serializers.JSONField(read_only=True, help_text="what `doctor wiring --output json` writes")
+    report = serializers.JSONField(read_only=True, help_text="the report, as `doctor wiring --output json` prints it")
 
     class Meta:
         model = CanaryRun
@@ -33,7 +33,7 @@ class CanarySerializer(serializers.ModelSerializer[CanaryRun]):
 
 
 class NewCanarySerializer(Asked):
-    """Which canary is wanted."""
+    """The namespace and the schedulerName of a new canary."""
 
     namespace = serializers.RegexField(_NAME, max_length=_MAX_NAME, default="default", required=False)
     scheduler_name = serializers.RegexField(_NAME, max_length=_MAX_NAME, default="default-scheduler", required=False)
@@ -52,7 +52,7 @@ class CanaryViewSet(ReadOnlyViewSet):
         examples=[OpenApiExample("in default", value={"namespace": "default"}, request_only=True)],
     )
     def create(self, request: Request) -> Response:
-        """Ask for a canary Pod: a worker makes it, follows it, and takes it away again."""
+        """Request a canary Pod: a worker creates it, follows it, and deletes it again."""
         by = by_of(request)
         if not publishing.may(by, "scheduler.run_canary"):
             message = f"{publishing.name_of(by)} may not run a canary Pod; an Operator may."
@@ -64,12 +64,14 @@ class CanaryViewSet(ReadOnlyViewSet):
         try:
             row = ask(by=by, **asked)
         except CanaryBusyError as error:
-            message = "A canary is under way: look at its result first."
+            message = "A canary is running: wait for its result first."
             raise ConflictProblem(message) from error
         try:
             run_canary.apply_async(kwargs={"number": str(row.pk)}, retry=False, expires=LONGEST.total_seconds())
         except OperationalError as error:
             give_up(row)
-            message = "The canary couldn't be asked for: Redis can't be reached. Bring it back, then try again."
+            message = (
+                "The canary couldn't be requested, because Redis can't be reached. Bring Redis back, then try again."
+            )
             raise AwayProblem(message) from error
         return Response(CanarySerializer(row).data, status=status.HTTP_202_ACCEPTED)

@@ -1,4 +1,4 @@
-"""Pages of Decisions over REST: what the admin's list shows, without a count."""
+"""Pages of Decisions over REST: those of the admin's list, without a count."""
 
 from typing import Any
 
@@ -12,14 +12,16 @@ from policies.parameters import MAX_LIMIT, SearchError
 from scheduler.decisions.search import FILTERS, SPANS, parse_search
 
 _PLACES = (
-    OpenApiParameter("span", str, enum=list(SPANS), description="The last quarter of an hour, hour, day, …"),
-    OpenApiParameter("from", str, description="A day or a moment, in UTC: 2026-11-22, 2026-11-22T21:30."),
-    OpenApiParameter("to", str, description="The same; a day is taken whole."),
-    OpenApiParameter("before", str, description="Older ones than this place; see `next`."),
-    OpenApiParameter("after", str, description="Newer ones; see `previous`."),
-    OpenApiParameter("limit", int, description=f"How many a page has, 1 to {MAX_LIMIT}; more gives {MAX_LIMIT}."),
+    OpenApiParameter("span", str, enum=list(SPANS), description="Only the last quarter of an hour, hour, day, …"),
+    OpenApiParameter("from", str, description="The start, a day or a time in UTC: 2026-11-22, 2026-11-22T21:30."),
+    OpenApiParameter("to", str, description="The end, a day or a time in UTC; a day is included whole."),
+    OpenApiParameter("before", str, description="Only Decisions before this position, from `next`."),
+    OpenApiParameter("after", str, description="Only Decisions after this position, from `previous`."),
+    OpenApiParameter(
+        "limit", int, description=f"The most Decisions of a page, from 1; more than {MAX_LIMIT} counts as {MAX_LIMIT}."
+    ),
 )
-# What a list takes, for the schema.
+# The parameters of a list, for the OpenAPI document.
 PARAMETERS = [
     *(
         OpenApiParameter(
@@ -36,13 +38,13 @@ class DecisionPages(KeyPages):
 
     parameters = PARAMETERS
     next_name, previous_name = "before", "after"
-    next_help, previous_help = "older ones", "newer ones"
+    next_help, previous_help = "the URL of older Decisions", "the URL of newer Decisions"
 
     def find(self, queryset: Any, request: Request) -> tuple[list[Any], object | None, object | None]:
-        """Return the page that is asked for.
+        """Return the requested page.
 
         Raises:
-            ValidationError: a value is none.
+            ValidationError: a value is invalid.
         """
         del queryset
         try:
@@ -53,10 +55,10 @@ class DecisionPages(KeyPages):
         return page.rows, page.older, page.newer
 
     def more(self) -> dict[str, Any]:
-        """Return how far rows were looked at."""
+        """Return how far back rows were searched."""
         return {"looked_until": self._looked_until}
 
     def more_schema(self) -> dict[str, Any]:
-        """Describe it."""
-        text = "How far rows were looked at that no index leads to; `next` looks further."
+        """Return the schema of that member."""
+        text = "How far back rows were searched, if no index covers the search; `next` continues it."
         return {"looked_until": {"type": "string", "nullable": True, "format": "date-time", "description": text}}

@@ -1,4 +1,4 @@
-"""REST's answer to which Pods have no node, and why: what the page of Pending Pods shows."""
+"""REST endpoint for Pods without a node, and why they wait: the content of the page of Pending Pods."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ from scheduler.pending.listing import (
 )
 
 MOST_GROUPS = 100
-# Names of parameters, and the columns that they narrow by.
+# Names of parameters, and the columns that they filter.
 _NARROWS = {
     "namespace": "namespace",
     "scheduler": "scheduler_name",
@@ -37,26 +37,26 @@ _NARROWS = {
     "owner_name": "owner_name",
 }
 _PARAMETERS = [
-    *(OpenApiParameter(name, str, description="Only Pods of which this is so, whole.") for name in _NARROWS),
-    OpenApiParameter("by", str, enum=["reason", "owner"], description="What groups are of."),
+    *(OpenApiParameter(name, str, description="Only Pods with exactly this value.") for name in _NARROWS),
+    OpenApiParameter("by", str, enum=["reason", "owner"], description="Group Pods by this."),
     OpenApiParameter(
         "limit",
         {"type": "integer", "minimum": 0},
-        description=f"Pods of a page, 100 unless it is said; 0 for groups alone, more than {MAX_LIMIT} gives {MAX_LIMIT}.",
+        description=f"The most Pods of a page, 100 by default; 0 returns only groups, more than {MAX_LIMIT} counts as {MAX_LIMIT}.",
     ),
     RowPages.parameters[1],
 ]
 
 
 class PendingView(Door):
-    """How many Pods have no node, what holds most of them, the groups of them, and a page of the Pods themselves."""
+    """The number of Pods without a node, the main reason, groups of them, and a page of the Pods."""
 
     needs = ("scheduler.view_decision",)
     parameters = {"get": _PARAMETERS}
 
     @extend_schema(responses={200: OpenApiTypes.OBJECT})
     def get(self, request: Request) -> Response:
-        """Return it as a worker last saw the cluster, without the Pods whose outcome was seen since."""
+        """Return the Pending Pods of the cluster when a worker last listed them, without Pods whose outcome was seen since."""
         asked = request.query_params.dict()
         now = timezone.now()
         rows = pending(**{column: asked[name] for name, column in _NARROWS.items() if name in asked})
@@ -83,14 +83,14 @@ class PendingView(Door):
 
 
 def _page(rows: QuerySet[PendingPod], request: Request) -> tuple[list[PendingPod], dict[str, str | None]]:
-    """Return the Pods of the page that is asked for, and where its neighbours are.
+    """Return the Pods of the requested page, and links to the next and the previous page.
 
     Raises:
-        ValidationError: with every value that is none.
+        ValidationError: with every invalid value.
     """
     faults: dict[str, Any] = {}
     if request.query_params.get("by", "reason") not in {"reason", "owner"}:
-        faults["by"] = "is reason or owner"
+        faults["by"] = "must be reason or owner"
     pages = RowPages()
     page: list[PendingPod] = []
     links: dict[str, str | None] = {"next": None, "previous": None}

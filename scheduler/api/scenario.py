@@ -1,4 +1,4 @@
-"""REST's answer to where Pods would land. Nothing is touched, and nothing is kept."""
+"""REST endpoint that computes where Pods would be placed, without changing or storing anything."""
 
 from typing import Any
 
@@ -31,18 +31,25 @@ _LARGEST = 2**31 - 1
 
 
 class ScenarioSerializer(Asked):
-    """What is to be placed, how many of it, and by which rules: a Pod of the cluster or a manifest, one of both."""
+    """The Pods to place, their number, and the rules: either a Pod in the cluster or a manifest."""
 
-    pod = serializers.CharField(max_length=510, required=False, default="", help_text="NAMESPACE/NAME of the cluster's")
-    manifest = serializers.DictField(required=False, help_text="of a Pod, a Deployment or the like")
-    pods = serializers.IntegerField(min_value=1, max_value=_LARGEST, required=False, default=1, help_text="how many")
+    pod = serializers.CharField(
+        max_length=510, required=False, default="", help_text="NAMESPACE/NAME of a Pod in the cluster"
+    )
+    manifest = serializers.DictField(required=False, help_text="manifest of a Pod, a Deployment or the like")
+    pods = serializers.IntegerField(
+        min_value=1, max_value=_LARGEST, required=False, default=1, help_text="the number of Pods"
+    )
     change = serializers.IntegerField(
-        min_value=1, max_value=_LARGEST, required=False, help_text="also by what this Change would make live"
+        min_value=1,
+        max_value=_LARGEST,
+        required=False,
+        help_text="also evaluate the rules that this Change would make live",
     )
 
 
 class SpreadSerializer(serializers.Serializer[Any]):
-    """How evenly nodes are used: the share of a resource that is requested."""
+    """How evenly nodes are used: the requested share of a resource."""
 
     min = serializers.FloatField()
     max = serializers.FloatField()
@@ -50,14 +57,14 @@ class SpreadSerializer(serializers.Serializer[Any]):
 
 
 class BalanceSerializer(serializers.Serializer[Any]):
-    """How evenly nodes are used of what Pods ask for most."""
+    """How evenly the nodes' CPU and memory are used."""
 
     cpu = SpreadSerializer()
     memory = SpreadSerializer()
 
 
 class RefusalSerializer(serializers.Serializer[Any]):
-    """On how many nodes a rule refuses a Pod, and in which words."""
+    """A rule's refusals: the reason, and the number of nodes."""
 
     rule = serializers.CharField()
     reason = serializers.CharField(allow_blank=True)
@@ -65,36 +72,36 @@ class RefusalSerializer(serializers.Serializer[Any]):
 
 
 class StopSerializer(serializers.Serializer[Any]):
-    """What keeps the next Pod from a node."""
+    """Why no node accepts the next Pod."""
 
-    pod = serializers.IntegerField(help_text="which one it would be, from 1")
+    pod = serializers.IntegerField(help_text="the Pod's number, from 1")
     refusals = RefusalSerializer(many=True)
-    sentence = serializers.CharField(help_text="for one of the nodes")
+    sentence = serializers.CharField(help_text="the reason on one of the nodes, as a sentence")
 
 
 class SideSerializer(serializers.Serializer[Any]):
-    """Where they land by one set of rules."""
+    """Where the Pods would be placed by one set of rules."""
 
-    ruleSet = serializers.CharField(allow_blank=True, help_text="of the first Pod; empty for the default set")  # noqa: N815
-    decided = serializers.DictField(child=serializers.IntegerField(), help_text="how many, by rule set")
+    ruleSet = serializers.CharField(allow_blank=True, help_text="the first Pod's rule set; empty for the default set")  # noqa: N815
+    decided = serializers.DictField(child=serializers.IntegerField(), help_text="number of Pods by rule set")
     asked = serializers.IntegerField()
     fits = serializers.IntegerField()
-    nodes = serializers.DictField(child=serializers.IntegerField(), help_text="how many, by node")
-    landed = serializers.ListField(child=serializers.CharField(), help_text="each one's node, in order")
+    nodes = serializers.DictField(child=serializers.IntegerField(), help_text="number of Pods by node")
+    landed = serializers.ListField(child=serializers.CharField(), help_text="the node of each Pod, in order")
     before = BalanceSerializer()
     after = BalanceSerializer()
-    stop = StopSerializer(allow_null=True, help_text="null where all got a node")
+    stop = StopSerializer(allow_null=True, help_text="null if all Pods got a node")
 
 
 class ScenarioAnswerSerializer(serializers.Serializer[Any]):
-    """What becomes of the Pods; `drafted` is null where no Change was asked about."""
+    """The result of a scenario; `drafted` is null if the request named no Change."""
 
-    says = serializers.ListField(child=serializers.CharField(), help_text="in sentences")
+    says = serializers.ListField(child=serializers.CharField(), help_text="the result in sentences")
     pods = serializers.IntegerField()
-    running = serializers.IntegerField(help_text="of the template's, with a node already")
+    running = serializers.IntegerField(help_text="Pods of the template that have a node already")
     snapshotAt = serializers.DateTimeField()  # noqa: N815
     unknown = serializers.ListField(
-        child=serializers.CharField(), help_text="kinds that rules read and nobody recorded"
+        child=serializers.CharField(), help_text="kinds that rules read, but that weren't recorded"
     )
     revision = serializers.IntegerField()
     change = serializers.IntegerField(allow_null=True)
@@ -106,7 +113,7 @@ _EXAMPLE = {"manifest": {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"c
 
 
 class ScenarioView(Door):
-    """Pods are placed one after another, as Berth's own scheduler would. That takes up to seconds, so nobody asks for it without end."""
+    """Places Pods one after another, as Berth's own scheduler would. That takes up to seconds, so calls are throttled."""
 
     needs = ("policies.view_ruleset", "scheduler.view_decision")
     more_throttles = (CheckThrottle,)
@@ -117,10 +124,10 @@ class ScenarioView(Door):
         examples=[OpenApiExample("three Pods of a manifest", value=_EXAMPLE, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """Return where Pods would land on the cluster as it is now."""
+        """Return where Pods would be placed on the cluster as it is now."""
         asked = asked_of(ScenarioSerializer, request.data)
         if bool(asked["pod"]) == ("manifest" in asked):
-            raise ValidationError({"pod": "name a Pod of the cluster, or give a manifest"})
+            raise ValidationError({"pod": "name a Pod in the cluster, or give a manifest"})
         try:
             rules = rules_of(asked.get("change"))
             return Response(_shown(_found(asked, rules)))

@@ -1,4 +1,4 @@
-"""REST over how Berth stands: what is live, who serves it, what waits, what was lost; and documents of what is live."""
+"""REST endpoints for Berth's status (live Revision, processes, Pending Pods, lost Decisions), and for the live documents."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ _DIGITS = 9
 
 
 class LiveSerializer(serializers.Serializer[Any]):
-    """The Revision that is live; number 0 and no digest before the first one."""
+    """The live Revision; before the first one, number 0 and no digest."""
 
     number = serializers.IntegerField()
     digest = serializers.CharField(allow_blank=True)
@@ -34,44 +34,44 @@ class LiveSerializer(serializers.Serializer[Any]):
 
 
 class ServingSerializer(serializers.Serializer[Any]):
-    """A process, and what it serves."""
+    """A process, and the Revision that it serves."""
 
     id = serializers.CharField()
     role = serializers.CharField()
     host = serializers.CharField()
-    revision = serializers.IntegerField(help_text="0 for none")
+    revision = serializers.IntegerField(help_text="the Revision that it serves; 0 for none")
     snapshot_age_seconds = serializers.FloatField(allow_null=True)
     heartbeat_at = serializers.DateTimeField()
-    is_silent = serializers.BooleanField(help_text="whether it hasn't reported lately")
+    is_silent = serializers.BooleanField(help_text="true if it has sent no heartbeat lately")
 
 
 class PendingSerializer(serializers.Serializer[Any]):
-    """Pods without a node, of any scheduler, as the cluster's last list had them."""
+    """Pods without a node, of all schedulers, when a worker last listed them."""
 
     pods = serializers.IntegerField()
     looked_at = serializers.DateTimeField(allow_null=True)
-    fault = serializers.CharField(allow_blank=True, help_text="why the cluster couldn't be asked")
+    fault = serializers.CharField(allow_blank=True, help_text="why the cluster couldn't be read")
 
 
 class StatusSerializer(serializers.Serializer[Any]):
-    """How Berth stands."""
+    """Berth's status."""
 
     revision = LiveSerializer()
     processes = ServingSerializer(many=True)
     pending = PendingSerializer()
     open_changes = serializers.IntegerField()
-    lost_decisions = serializers.IntegerField(help_text="that were answered, and are in no history")
-    paused = serializers.ListField(child=serializers.CharField(), help_text="what is out of force")
+    lost_decisions = serializers.IntegerField(help_text="Decisions that were answered, but aren't in the history")
+    paused = serializers.ListField(child=serializers.CharField(), help_text="the targets of Pauses")
 
 
 class StatusView(Door):
-    """What a person looks at first."""
+    """An overview of Berth's status."""
 
     needs = ("policies.view_revision", "scheduler.view_process", "scheduler.view_decision")
 
     @extend_schema(responses=StatusSerializer)
     def get(self, request: Request) -> Response:
-        """Return what is live, which process serves what, what waits, and what was lost."""
+        """Return the live Revision, each process with its Revision, Pending Pods, and the number of lost Decisions."""
         del request
         now, live = timezone.now(), publishing.current_revision()
         made = Revision.objects.filter(number=live.number).first()
@@ -108,40 +108,42 @@ class StatusView(Door):
 
 
 class YAMLRenderer(JSONRenderer):
-    """For an answer that is YAML already; problems are JSON, whatever was asked for."""
+    """For responses that are YAML already; problem details are always JSON."""
 
     media_type = "application/yaml"
     format = "yaml"
 
 
 class ExportView(Door):
-    """What is live, taken along; an AuditEvent says so."""
+    """Exports live documents; an AuditEvent records each export."""
 
     needs = ("policies.view_rulesetversion", "policies.view_assignment", "policies.view_priorityclass")
     renderer_classes = [YAMLRenderer, JSONRenderer]
     parameters = {
         "get": [
-            OpenApiParameter("kind", str, enum=[str(kind) for kind in Kind], description="only this kind"),
+            OpenApiParameter("kind", str, enum=[str(kind) for kind in Kind], description="Export only this kind."),
             OpenApiParameter(
                 "name",
                 {"type": "array", "items": {"type": "string"}},
-                description="only these; may come more than once",
+                description="Export only these names; may be repeated.",
             ),
-            OpenApiParameter("change", int, description="what this Change makes of things, not what is live"),
+            OpenApiParameter(
+                "change", int, description="Export what this Change would make live, not what is live now."
+            ),
         ]
     }
 
     @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponse:
-        """Return documents as YAML that `apply` reads: the bytes that `manage.py export` prints."""
+        """Return documents as YAML that `apply` reads: the same bytes as `manage.py export` prints."""
         kind, number = request.query_params.get("kind", ""), request.query_params.get("change", "")
         if kind not in {"", *map(str, Kind)}:
-            raise ValidationError({"kind": f"is one of {', '.join(map(str, Kind))}"})
+            raise ValidationError({"kind": f"must be one of {', '.join(map(str, Kind))}"})
         if number and not (number.isascii() and number.isdigit() and len(number) <= _DIGITS):
-            raise ValidationError({"change": "is the number of a Change"})
+            raise ValidationError({"change": "must be the number of a Change"})
         names = request.query_params.getlist("name")
         if len(names) > _MOST_NAMES:
-            raise ValidationError({"name": f"comes {_MOST_NAMES} times at most"})
+            raise ValidationError({"name": f"may be given {_MOST_NAMES} times at most"})
         try:
             text = publishing.export(by=by_of(request), kind=kind, names=names, change=int(number) if number else None)
         except publishing.PublishingError as error:

@@ -1,4 +1,4 @@
-"""REST's answer to what became of a Pod, and why."""
+"""REST endpoint for a Pod's story: its attempts, its outcome, and the reasons."""
 
 from typing import Any
 
@@ -19,18 +19,16 @@ from scheduler.pending.telling import story_without_decisions, told
 
 
 class StoryView(Door):
-    """Each attempt to place a Pod, what changed between two, what became of it, who answers for the rules, and what would help."""
+    """The attempts to place a Pod, what changed between them, the outcome, who published and approved the rules, and what would let the Pod run."""
 
     needs = ("scheduler.view_decision",)
-    parameters = {
-        "get": [OpenApiParameter("uid", str, description="Of the Pod that is meant, where several had the name.")]
-    }
+    parameters = {"get": [OpenApiParameter("uid", str, description="The Pod's UID, if several Pods had the name.")]}
 
     @extend_schema(
         responses={200: OpenApiTypes.OBJECT},
     )
     def get(self, request: Request, namespace: str, name: str) -> Response:
-        """Return it as it is recorded; what made a difference is decided anew for the newest few."""
+        """Return the recorded story; the reasons for differences are computed again for the newest attempts."""
         known = told(namespace, name, request.query_params.get("uid", ""), with_causes=True)
         story = known.story
         if story is None and known.waiting is not None:
@@ -47,7 +45,7 @@ class StoryView(Door):
 
 
 def _remedies(story: Story) -> dict[str, Any] | None:
-    """Return what would let the Pod run; None where it may use a node, or its end is known."""
+    """Return what would let the Pod run; None if it may use a node, or its outcome is known."""
     newest = story.attempts[0] if story.attempts and not story.ends else None
     row = recorded().filter(pk=newest.id).first() if newest and not newest.feasible else None
     return msgspec.to_builtins(remedies_of(row)) if row else None

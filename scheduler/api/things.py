@@ -1,4 +1,4 @@
-"""REST over single things that are live: a whole document put in place of one, or one removed, by a Change of its own."""
+"""REST endpoints for single live objects: PUT a whole document, or DELETE an object, each with a Change of its own."""
 
 import re
 from fnmatch import fnmatchcase
@@ -21,45 +21,47 @@ from policies.engine.errors import Fault
 from policies.publishing import Key, Kind, OvertakenError
 from scheduler.applying import Documents, Wish, apply, examine_documents, unknown_rule_sets
 
-_NAMED = OpenApiParameter("name", str, description="Only those of this name; * stands for any characters: `team-a-*`.")
+_NAMED = OpenApiParameter(
+    "name", str, description="Return only objects of this name; * matches any characters: `team-a-*`."
+)
 _PATTERN = re.compile(r"[a-z0-9*-]{0,63}")
 _PATTERN_OF_CLASSES = re.compile(r"[a-z0-9.*-]{0,253}")
 
 
 class ThingViewSet(ReadOnlyViewSet):
-    """Things of a kind; each with the ETag of what is live of it."""
+    """Objects of a kind, each with the digest of its live content as ETag."""
 
     kind = Kind.RULE_SET
     has_etag = True
     parameters = {"list": [_NAMED], "update": [IF_MATCH, IF_NONE_MATCH, REASON], "destroy": [IF_MATCH, REASON]}
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Narrow a list by what the names are like.
+        """Filter a list by a pattern of names.
 
         Raises:
-            ValidationError: no name is like that.
+            ValidationError: no name can match the pattern.
         """
         pattern = self.request.query_params.get("name", "") if self.action == "list" else ""
         names = _PATTERN_OF_CLASSES if self.kind == Kind.PRIORITY_CLASS else _PATTERN
         if not names.fullmatch(pattern):
-            raise ValidationError({"name": "is a name, or the like of one with *, such as team-a-*"})
+            raise ValidationError({"name": "must be a name, or a pattern with * such as team-a-*"})
         return _like(queryset, pattern) if pattern else queryset
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return one of them."""
+        """Return one object."""
         response = super().retrieve(request, *args, **kwargs)
         return tagged(response, live_digest((self.kind, kwargs["name"])))
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=MadeSerializer, examples=EXAMPLES)
     def update(self, request: Request, name: str) -> Response:
-        """Make a whole document live, at once or sent to review. The same again makes nothing; If-Match is for what is there."""
+        """Make a whole document live: at once, or after review if approvals are required. An identical document changes nothing. To replace a live object, send If-Match."""
         value = read_whole(request.data, self.kind, name)
         documents = Documents()
         documents.of_kind(value)[name] = value
         if unknown := [Fault(each.path, each.message) for each in unknown_rule_sets(documents)]:
             raise FaultsError(unknown)
         key, has_tags = (self.kind, name), bool(tags_of(request))
-        # Who says that it is to be new has looked, too, and saw nothing there.
+        # A caller with If-None-Match has looked, too, and saw no object.
         looked = has_tags or is_for_new(request)
         try:
             expected = expected_of(request, live_digest(key)) if has_tags else ""
@@ -71,7 +73,7 @@ class ThingViewSet(ReadOnlyViewSet):
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def destroy(self, request: Request, name: str) -> Response:
-        """Remove it from what is live, at once or sent to review; its versions stay."""
+        """Remove the live object: at once, or after review if approvals are required. Its versions stay."""
         key = (self.kind, name)
         if key not in publishing.values_of(publishing.current_revision()):
             message = f"No {self.kind} {name} is live."
@@ -88,19 +90,19 @@ class ThingViewSet(ReadOnlyViewSet):
 
 
 def _like(queryset: QuerySet[Any], pattern: str) -> QuerySet[Any]:
-    """Return the rows whose names are like a pattern."""
+    """Return the rows whose names match a pattern."""
     begins, star, _ = pattern.partition("*")
     if not star:
         return queryset.filter(name=pattern)
     found = queryset.filter(name__startswith=begins)
-    # Not by a regular expression of the database: SQLite's is Python's, which tries all ways in which stars can share out a name,
-    # and nothing ends it. fnmatch takes the first.
+    # Not by a regular expression in the database: SQLite uses Python's, which tries all ways in which the stars can match a name,
+    # without a time limit. fnmatch doesn't backtrack like that.
     names = found.order_by().values_list("name", flat=True)
     return found.filter(name__in=[name for name in names if fnmatchcase(name, pattern)])
 
 
 def live_digest(key: Key) -> str:
-    """Return the digest of what is live of a thing; empty where nothing is."""
+    """Return the digest of an object's live content; empty if it isn't live."""
     return publishing.content_digest(publishing.values_of(publishing.current_revision()).get(key))
 
 
@@ -109,12 +111,12 @@ class RuleSetDoor(ThingViewSet, views.RuleSetViewSet):
 
 
 class AssignmentDoor(ThingViewSet, views.AssignmentViewSet):
-    """Assignments as their rows are, in the order in which they decide."""
+    """Assignments in the order in which they are evaluated."""
 
     kind = Kind.ASSIGNMENT
 
 
 class PriorityClassDoor(ThingViewSet, views.PriorityClassViewSet):
-    """PriorityClasses as their rows are, the highest value first, each with what the cluster has."""
+    """PriorityClasses, the highest value first, each with its state in the cluster."""
 
     kind = Kind.PRIORITY_CLASS

@@ -1,4 +1,4 @@
-"""Paths of the REST API over what happened to Pods."""
+"""Paths of the REST API for documents, Decisions, Pods and the scheduler."""
 
 from django.urls import path
 from rest_framework.routers import SimpleRouter
@@ -27,7 +27,7 @@ router.register("scheduler/queue", QueueViewSet, basename="queue")
 _assignment = AssignmentDoor.as_view({"get": "retrieve", "put": "update", "delete": "destroy"})
 
 urlpatterns = [
-    # First: the router takes it for the name of an Assignment, which it may be, too.
+    # First: the router would read `which` as the name of an Assignment, which it may be, too.
     path("assignments/which", WhichView.as_view(named=_assignment), name="assignment-which"),
     *router.urls,
     path("scenario", ScenarioView.as_view(), name="scenario_api"),

@@ -1,4 +1,4 @@
-"""REST over what happened to Pods: Decisions, and what shadows would have done; over what waits for Berth's own scheduler."""
+"""REST endpoints for Decisions, shadows, and the queue of Berth's own scheduler."""
 
 from typing import Any
 
@@ -35,9 +35,9 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
 
 
 class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
-    """A Decision with all that was asked and said."""
+    """A Decision with its body: the request and the answer."""
 
-    body = serializers.SerializerMethodField()
+    body = serializers.SerializerMethodField(help_text="the recorded request and answer")
 
     def get_body(self, decision: Decision) -> dict[str, Any]:
         """Return the body: see scheduler.decisions.reading.
@@ -48,7 +48,7 @@ class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
         try:
             return body_of(decision)
         except ValueError as error:
-            message = f"What Decision {decision.pk} holds is damaged: {error}. The list has its columns; `manage.py verify` says more."
+            message = f"The body of Decision {decision.pk} is damaged: {error}. The list has its columns; `manage.py verify` says more."
             raise ConflictProblem(message) from error
 
     class Meta:
@@ -57,7 +57,7 @@ class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
 
 
 class BinderStateSerializer(serializers.ModelSerializer[BinderState]):
-    """What a process that schedules last said of its queue."""
+    """The queue of a binder, as the process last reported it."""
 
     class Meta:
         model = BinderState
@@ -65,14 +65,14 @@ class BinderStateSerializer(serializers.ModelSerializer[BinderState]):
 
 
 class QueueViewSet(ReadOnlyViewSet):
-    """The queue of Berth's own scheduler, as each process last wrote it; the one that leads first."""
+    """The queue of Berth's own scheduler, as each process last reported it, the leader first."""
 
     queryset = BinderState.objects.all()
     serializer_class = BinderStateSerializer
 
 
 class ShadowCountSerializer(serializers.ModelSerializer[ShadowCount]):
-    """How often a shadow diverged so from what was answered."""
+    """The number of times that a shadow differed in this way from the answer."""
 
     class Meta:
         model = ShadowCount
@@ -80,7 +80,7 @@ class ShadowCountSerializer(serializers.ModelSerializer[ShadowCount]):
 
 
 class ShadowViewSet(ReadOnlyViewSet):
-    """What shadows would have done, counted by Assignment, Revision, rule set version and verb; filtered by equality."""
+    """Divergences of shadows, counted by Assignment, Revision, rule set version and verb; filters match exact values."""
 
     parameters = {
         "list": [
@@ -94,16 +94,16 @@ class ShadowViewSet(ReadOnlyViewSet):
         """Filter by the query's parameters.
 
         Raises:
-            ValidationError: shadows don't diverge so.
+            ValidationError: `divergence` has an unknown value.
         """
         query = self.request.query_params
         if query.get("divergence", DROPPED) not in _DIVERGENCES:
-            raise ValidationError({"divergence": f"is one of {', '.join(_DIVERGENCES)}"})
+            raise ValidationError({"divergence": f"must be one of {', '.join(_DIVERGENCES)}"})
         return super().get_queryset().filter(**{name: query[name] for name in _SHADOW_TEXTS if name in query})
 
 
 class DecisionViewSet(ReadOnlyViewSet):
-    """Decisions, newest first, narrowed as the admin's list is. What isn't a filter is refused."""
+    """Decisions, newest first, with the filters of the admin's list. Unknown parameters are refused."""
 
     queryset = Decision.objects.all()
     serializer_class = DecisionSerializer
@@ -112,13 +112,13 @@ class DecisionViewSet(ReadOnlyViewSet):
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Decision]:
-        """Read from where the history is read."""
+        """Read from the history's database."""
         return super().get_queryset().using(settings.HISTORY_DATABASE)
 
     @extend_schema(responses={200: OpenApiTypes.OBJECT})
     @action(detail=True)
     def sides(self, request: Request, **keys: Any) -> Response:
-        """Return what stands beside an answer: its shadows, and what the other side of each canary would have said, decided anew."""
+        """Return what belongs to a Decision: its shadows, and the answer of each canary's other side, evaluated again."""
         del request, keys
         row = self.get_object()
         is_shadow = row.mode == "shadow"

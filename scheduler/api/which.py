@@ -1,4 +1,4 @@
-"""REST's answer to which Assignment takes a Pod, and why not those before it."""
+"""REST endpoint for which Assignment matches a Pod, and why earlier ones don't."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,56 +22,60 @@ from scheduler.which import AskedError, ClusterAwayError, UnknownPodError, which
 
 
 class PassedOverSerializer(serializers.Serializer[Any]):
-    """An Assignment that doesn't take the Pod, and why."""
+    """An Assignment that doesn't match the Pod, and why."""
 
     name = serializers.CharField()
     why = serializers.ListField(child=serializers.CharField())
 
 
 class WhichSerializer(serializers.Serializer[Any]):
-    """What applies to a Pod; `assignment` and `rule_set` are empty where no Assignment takes it."""
+    """What applies to a Pod; `assignment` and `rule_set` are empty if no Assignment matches."""
 
     pod = serializers.CharField(help_text="namespace/name")
-    revision = serializers.IntegerField(help_text="which is live")
+    revision = serializers.IntegerField(help_text="the live Revision")
     assignment = serializers.CharField(allow_blank=True)
     rule_set = serializers.CharField(allow_blank=True)
-    params = serializers.DictField(help_text="those that the Assignment gives")
+    params = serializers.DictField(help_text="the params that the Assignment sets")
     because = serializers.ListField(
-        child=serializers.CharField(), help_text="why a canary takes it, what is out of force"
+        child=serializers.CharField(), help_text="why a canary applies, and which rules are paused or exempted"
     )
-    shadows = serializers.ListField(child=serializers.CharField(), help_text="evaluated beside it")
+    shadows = serializers.ListField(
+        child=serializers.CharField(), help_text="Assignments that are also evaluated, as shadows"
+    )
     passed_over = PassedOverSerializer(many=True)
-    hidden = serializers.ListField(child=serializers.CharField(), help_text="would take it, and stand behind")
+    hidden = serializers.ListField(
+        child=serializers.CharField(), help_text="Assignments that would match, too, but come later"
+    )
 
 
 _EXAMPLE = {
     "pod": {"metadata": {"name": "web-1", "namespace": "shop", "labels": {"team": "web"}}},
     "namespace_labels": {"env": "live"},
 }
-# An Assignment may be called so, too.
+# An Assignment may have this name, too.
 _NAME = "which"
 
 
 class WhichView(Door):
-    """Which live Assignment takes a Pod, and why not those before it. Nothing is kept of the Pod."""
+    """Which live Assignment matches a Pod, and why earlier ones don't. The Pod isn't stored."""
 
-    # The door of single Assignments.
+    # The view of single Assignments.
     named: Callable[..., HttpResponseBase] | None = None
     needs = ("policies.view_assignment",)
     parameters = {
-        "get": [OpenApiParameter("pod", str, required=True, description="NAMESPACE/NAME of a Pod of the cluster")]
+        "get": [OpenApiParameter("pod", str, required=True, description="NAMESPACE/NAME of a Pod in the cluster")]
     }
     more_throttles = (CheckThrottle,)
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Leave to the other door what is about the Assignment that has this path for its own."""
+        """Pass requests about the Assignment with this path to the view of Assignments."""
         if self.named is not None and _is_about_assignment(request):
             return self.named(request, name=_NAME)
         return super().dispatch(request, *args, **kwargs)
 
     @extend_schema(responses=WhichSerializer)
     def get(self, request: Request) -> Response:
-        """Ask about a Pod of the cluster, as it is now. Without `pod` it is the Assignment called which, where there is one."""
+        """Evaluate a Pod in the cluster, as it is now. Without `pod`, return the Assignment named which, if there is one."""
         try:
             return _answer(which_of_cluster(request.query_params.get("pod", "")))
         except UnknownPodError as error:
@@ -87,13 +91,13 @@ class WhichView(Door):
         examples=[OpenApiExample("with the labels of its namespace", value=_EXAMPLE, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """Ask about the Pod in the body: the Pod itself, or {"pod": …, "namespace_labels": {…}}. It needn't be in the cluster."""
+        """Evaluate the Pod in the body: the Pod itself, or {"pod": …, "namespace_labels": {…}}. It needn't be in the cluster."""
         given = request.data
         labels: object = {}
         if isinstance(given, dict) and isinstance(given.get("pod"), dict):
             given, labels = given["pod"], given.get("namespace_labels") or {}
         if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
-            raise ValidationError({"namespace_labels": "must be an object of texts"})
+            raise ValidationError({"namespace_labels": "must be an object whose values are strings"})
         try:
             return _answer(which_of_document(given, labels))
         except AskedError as error:
@@ -101,7 +105,7 @@ class WhichView(Door):
 
 
 def _is_about_assignment(request: HttpRequest) -> bool:
-    """Return whether a request puts, removes or reads the Assignment of this name, and asks about no Pod."""
+    """Return whether a request puts, removes or reads the Assignment of this name, and isn't about a Pod."""
     if request.method in {"GET", "HEAD"}:
         return "pod" not in request.GET and Assignment.objects.filter(name=_NAME).exists()
     return request.method in {"PUT", "DELETE"}

@@ -54,7 +54,7 @@ def test_a_token_reads_what_its_owner_may_read(ann: User) -> None:
 def test_without_the_scope_read_nothing_is_read(ann: User, path: str) -> None:
     refused = asked(secret_of(ann, ["edit", "review", "publish"]), path)
     assert refused.status_code == 403
-    assert "hasn't the scope read, which each call takes" in refused.json()["detail"]
+    assert "lacks the scope read, which each call needs" in refused.json()["detail"]
 
 
 def test_a_token_has_no_right_that_its_owner_lacks() -> None:

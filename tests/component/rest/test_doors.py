@@ -62,7 +62,7 @@ def test_options_says_what_an_act_is_for_and_nothing_of_a_row_that_it_does_not_t
     assert found.headers["Allow"] == "POST, OPTIONS"
     assert found.json() == {
         "name": "Approve",
-        "description": "Approve what If-Match names.",
+        "description": "Approve the state of the Change that If-Match names.",
         "renders": ["application/json"],
         "parses": ["application/json"],
     }

@@ -63,7 +63,7 @@ def test_a_limit_beyond_the_largest_page_gives_the_largest_and_the_refusal_says_
     told(ask(auditor, "get", "/pauses?limit=1001"))
     for path in ("/revisions", "/pauses"):
         problem = told(ask(auditor, "get", f"{path}?limit=0"), 400)
-        assert problem["faults"][0]["message"] == "is a whole number from 1; more than 1000 gives 1000"
+        assert problem["faults"][0]["message"] == "must be a whole number from 1; more than 1000 counts as 1000"
 
 
 @pytest.mark.parametrize("way", [[], {}, None, 1, "x"])
@@ -84,7 +84,7 @@ def test_fields_that_are_wanted_come_alone(auditor: Client, classes: list[str]) 
     assert [set(each) for each in page["results"]] == [{"name", "value"}]
     assert set(told(ask(auditor, "get", f"/priority-classes/{classes[0]}?fields=value"))) == {"value"}
     unknown = told(ask(auditor, "get", "/priority-classes?fields=name,colour"), 400)
-    assert "'colour' is none of them" in unknown["faults"][0]["message"]
+    assert "'colour' is not a field" in unknown["faults"][0]["message"]
 
 
 def test_the_request_that_the_docs_name_has_the_members_that_it_asks_for(auditor: Client) -> None:

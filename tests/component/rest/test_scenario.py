@@ -55,8 +55,8 @@ def test_the_schema_names_each_member_of_the_answer_and_how_refusals_are_written
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
-        ({}, 400, "name a Pod of the cluster, or give a manifest"),
-        ({"pod": "shop/web-1", "manifest": POD}, 400, "name a Pod of the cluster, or give a manifest"),
+        ({}, 400, "name a Pod in the cluster, or give a manifest"),
+        ({"pod": "shop/web-1", "manifest": POD}, 400, "name a Pod in the cluster, or give a manifest"),
         ({"pod": "shop/nobody"}, 409, "Pod shop/nobody can't be had"),
         ({"pod": "a/b/c"}, 409, "name a Pod as NAMESPACE/NAME"),
         ({"pod": "shop/web-1", "change": 2**31 - 1}, 409, "Change"),

@@ -203,7 +203,7 @@ def test_a_text_that_no_database_stores_is_a_fault_with_its_path(operator: Clien
 
 def test_a_document_without_a_kind_is_read_as_what_the_url_takes(operator: Client) -> None:
     faults = {each["path"]: each["message"] for each in told(ask(operator, "post", "/exemptions", {}), 422)["faults"]}
-    assert faults["kind"] == "must be Exemption: this URL takes no other"
+    assert faults["kind"] == "must be Exemption at this URL"
     assert {"spec.target", "spec.until", "spec.pods"} <= faults.keys()
 
 
