@@ -125,13 +125,13 @@ def test_a_repositorys_last_thing_goes_by_a_file_that_says_that_it_holds_nothing
 
     file.unlink()
     refused = run(operator, "berth", "apply", *asked, "--prune", code=1, folder=tmp_path)
-    assert "if it is to hold nothing, put one there with {apiVersion: v1, kind: List, items: []}" in refused
+    assert "if it should hold nothing, put a file there with {apiVersion: v1, kind: List, items: []}" in refused
     file.write_text("apiVersion: v1\nkind: List\nitems: []\n")
 
     assert run(operator, "berth", "lint", "rules", folder=tmp_path) == "no faults\n"
     kept = run(operator, "berth", "apply", *asked, folder=tmp_path)
     assert "! The files hold nothing, and nothing is pruned: nothing is removed.\nNothing to publish" in kept
-    assert "**To know of the files**" in run(operator, "berth", "plan", *asked, "--markdown", folder=tmp_path)
+    assert "**Notes on the files**" in run(operator, "berth", "plan", *asked, "--markdown", folder=tmp_path)
     assert "- name: web" not in run(operator, "berth", "diff", *asked, folder=tmp_path)
     planned = run(operator, "berth", "plan", *asked, "--prune", code=2, folder=tmp_path)
     assert "  rule set web archived" in planned

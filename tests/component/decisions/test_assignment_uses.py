@@ -94,7 +94,7 @@ class TestWhereItIsShown:
 
     def test_doctor_names_those_that_take_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = _assignments()
-        assert (found.state, found.says) == ("warning", "1 took no Pod for 30 days: left-over")
+        assert (found.state, found.says) == ("warning", "1 matched no Pod for 30 days: left-over")
         assert "Which one takes this Pod?" in found.remedy
         changed = msgspec.structs.replace(settings.BERTH, assignment_idle_days=60)
         monkeypatch.setattr(settings, "BERTH", changed)

@@ -86,6 +86,6 @@ def test_a_fault_of_a_file_does_not_end_the_shipper(tmp_path: Path, caplog: pyte
     real_history.recorder.record(make_entry())
     eventually(lambda: real_history.stream.entries, what="the record is shipped")
     shipper.stop(20)
-    assert "records can't be shipped, tried again" in caplog.text
+    assert "can't be shipped; Berth tries again" in caplog.text
     assert len(real_history.stream.entries) == 1
     real_history.spool.close()
