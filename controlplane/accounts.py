@@ -166,7 +166,7 @@ def _keep_history(instance: Any, **_: Any) -> None:
     """
     entries: set[Model] = set(LogEntry.objects.filter(user=instance)[:1])
     if entries:
-        message = f"{instance} is named in the log of what was done: make the account inactive in place of deleting it"
+        message = f"{instance} is named in the audit trail: deactivate the account instead of deleting it"
         raise ProtectedError(message, entries)
 
 

@@ -37,7 +37,7 @@ _NOT_TYPED = re.compile(
 # The URL of a webhook is a secret, too.
 _SECRET = re.compile(r"password|secret|url", re.IGNORECASE)
 _ANOTHER_HOST = (
-    "Berth doesn't answer for the host name that was asked for: who runs it names it in BERTH_ALLOWED_HOSTS."
+    "Berth doesn't accept requests for this host name: whoever runs Berth can add it to BERTH_ALLOWED_HOSTS."
 )
 
 
@@ -47,20 +47,20 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
         # No page: its links would lead to that host. This type is also the detail of a REST answer.
         return HttpResponse(_ANOTHER_HOST, status=400, content_type="text/plain")
     if isinstance(exception, DisallowedModelAdminLookup):
-        text = f"This list can't be narrowed by {_refused_filter(request, exception)}."
-        return _page(request, 400, "That can't be asked", text, "Take it out of the address, or choose on the page.")
+        text = f"This list can't be filtered by {_refused_filter(request, exception)}."
+        return _page(request, 400, "Invalid request", text, "Remove it from the URL, or choose a filter on the page.")
     if isinstance(exception, BadRequest):
-        return _page(request, 400, "That can't be asked", str(exception), "Go back, and ask for less.")
-    text = "The link or the form that led here asks for something that can't be: a number that is none, a column that isn't there."
-    return _page(request, 400, "That can't be asked", text, "Go back, and ask anew from the page itself.")
+        return _page(request, 400, "Invalid request", str(exception), "Go back, and request less.")
+    text = "The link or the form that led here asks for something invalid, such as a malformed number or an unknown column."
+    return _page(request, 400, "Invalid request", text, "Go back, and try again from the page itself.")
 
 
 def _refused_filter(request: HttpRequest, exception: Exception) -> str:
     """Return the parameter that Django's message names, with its value. Invisible and reordering characters are escaped."""
     found = [name for name in request.GET if f" {name} " in str(exception)]
     return (
-        " or ".join(f"{name[:80]!r}, which the address sets to {request.GET[name][:80]!r}" for name in found)
-        or "what its address asks for"
+        " or ".join(f"{name[:80]!r}, which the URL sets to {request.GET[name][:80]!r}" for name in found)
+        or "the filter in its URL"
     )
 
 
@@ -69,24 +69,22 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
     refused = getattr(request.user, REFUSED, "") if hasattr(request, "user") else ""
     said = str(exception or "")
     text = said or f"Your account may not do this{_whose(request)}."
-    return _page(request, 403, "That isn't yours to do", text, _who_may(refused))
+    return _page(request, 403, "Permission denied", text, _who_may(refused))
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Answer an unknown URL."""
     del exception
-    text = (
-        "Nothing has this address: it was never there, it was deleted, or it was pruned with the history of its time."
-    )
+    text = "There is nothing at this URL: it never existed, was deleted, or was pruned with the history of its time."
     behind = history_behind() if request.path.startswith(_HISTORY) else ""
     if behind:
-        text += f" Or it isn't there yet: the database that the history is read from is {behind} behind."
+        text += f" Or it isn't there yet: the history database is {behind} behind."
     return _page(request, 404, "Not found", text, "Look for it by its name or its number: press Ctrl-K, or go to Home.")
 
 
 def not_a_page(request: HttpRequest) -> HttpResponse:
     """Answer a GET of a URL that only accepts POST: the result of a form was reloaded, or opened after signing in."""
-    text = "This address takes what a form sends, and has no page of its own. Opening it has done nothing."
+    text = "This URL only accepts a submitted form. Opening it has changed nothing."
     return _page(
         request, 405, "There is no page here", text, "Go to the page that has the form.", above=_above(request.path)
     )
@@ -112,10 +110,10 @@ def _of_database(error: BaseException | None) -> tuple[str, str] | None:
     code = getattr(error.__cause__, "sqlstate", None) or ""
     name = getattr(error.__cause__, "sqlite_errorname", "")
     if code == "53100" or name == "SQLITE_FULL":
-        return "The database has no room", "Nothing can be written until its disk has room again."
+        return "The database's disk is full", "Nothing can be written until its disk has room again."
     if code == "25006" or name == "SQLITE_READONLY":
         return (
-            "The database takes no writes",
+            "The database is read-only",
             "It is a standby, or was made read-only: manage.py doctor says what to do.",
         )
     # No code: the connection failed or was lost. 57P: the server is shutting down or starting.
@@ -127,10 +125,10 @@ def _of_database(error: BaseException | None) -> tuple[str, str] | None:
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer a form of another session: usually it was open while somebody signed in again."""
     title, text = (
-        "The form is too old",
-        "The form was made for another session: it stood open while you signed in anew, or it came from another site.",
+        "The form has expired",
+        "The form belongs to another session: you signed in again while it was open, or it came from another site.",
     )
-    remedy = "Nothing was changed. Open the form anew, put in what you typed, and send it."
+    remedy = "Nothing was changed. Open the form again, enter your input, and submit it."
     is_own = request.headers.get("Sec-Fetch-Site") == "same-origin"
     if is_own and reason.startswith(_BAD_ORIGIN):
         # The browser sent the form from this site: a proxy in between forwards to another address than it is called by.
@@ -138,8 +136,8 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
         title = "A proxy changes Berth's address"
         text = f"The browser is at {origin}, and Berth was asked for {request.scheme}://{request.get_host()}."
         remedy = (
-            "Nothing was changed. Let the proxy pass Host on as it comes, with its port, and set X-Forwarded-Proto; "
-            f"or name {origin} in BERTH_TRUSTED_ORIGINS."
+            "Nothing was changed. Make the proxy pass on the Host header unchanged, with its port, and set X-Forwarded-Proto; "
+            f"or add {origin} to BERTH_TRUSTED_ORIGINS."
         )
     # Values that another site made somebody send aren't shown as theirs.
     typed = _typed(request) if is_own else []
@@ -253,5 +251,5 @@ def _who_may(permission: str) -> str:
     found = set(Group.objects.filter(holds).values_list("name", flat=True)) if permission else set()
     names = [*(name for name in ROLES if name in found), *sorted(found - ROLES.keys())]
     if not names:
-        return "An administrator may, or can say who does."
-    return f"Who has the role {listed(names)} may: ask one of them, or an administrator for the role."
+        return "An administrator can do it, or knows who can."
+    return f"People with the role {listed(names)} can do it: ask one of them, or ask an administrator for the role."

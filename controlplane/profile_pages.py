@@ -82,17 +82,17 @@ def change_password(request: HttpRequest) -> HttpResponseBase:
 def _ended(request: HttpRequest, number: int) -> HttpResponse:
     if number:
         which = "1 session is" if number == 1 else f"{number} sessions are"
-        messages.success(request, f"{which} ended: whoever has it is asked to sign in again.")
+        messages.success(request, f"{which} ended. Whoever used it has to sign in again.")
     else:
-        messages.warning(request, "No other session was there to end.")
+        messages.warning(request, "There was no other session to end.")
     return HttpResponseRedirect(reverse("profile"))
 
 
 def _how(request: HttpRequest, user: User) -> str:
     """Return the method by which somebody signed in."""
     if "provider" in request.session.get(BACKEND_SESSION_KEY, "") and hasattr(user, "identity"):
-        return f"at {settings.BERTH.oidc_name} ({user.identity.issuer}), which says your name and roles"
-    return "by a password of this Berth"
+        return f"at {settings.BERTH.oidc_name} ({user.identity.issuer}), which provides your name and roles"
+    return "with a password stored in Berth"
 
 
 def _has_password(user: User) -> bool:
@@ -107,6 +107,6 @@ def _roles(user: User) -> list[dict[str, Any]]:
     ]
     if user.is_superuser:
         found.insert(
-            0, {"name": "Administrator", "may": ["do everything that any role may", "make accounts and roles"]}
+            0, {"name": "Administrator", "may": ["do everything that any role may do", "create accounts and roles"]}
         )
     return found

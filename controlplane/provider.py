@@ -53,8 +53,10 @@ _ENDPOINTS = {
     "OIDC_OP_USER_ENDPOINT": "userinfo_endpoint",
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
-_FAILED = "{} let nobody in: either you aren't known there, or you have none of Berth's roles. The log says which."
-_AWAY = "{} can't be asked now: {}. An administrator's own account signs in without it."
+_FAILED = (
+    "Sign-in with {} failed: either it doesn't know you, or it gave you none of Berth's roles. The log says which."
+)
+_AWAY = "{} can't be reached now: {}. An administrator with a Berth account can sign in without it."
 _FAULTS = (requests.RequestException, SuspiciousOperation, jwt.PyJWTError)
 
 

@@ -40,18 +40,18 @@ def _make_roles() -> None:
 
 # Permissions in words, in the order in which people look for them.
 _WORDS = {
-    "change_ruleset": "edit rule sets, Assignments and PriorityClasses, by way of Changes; withdraw Changes; pause, resume, exempt Pods",
+    "change_ruleset": "edit rule sets, Assignments and PriorityClasses in Changes; withdraw Changes; pause, resume, exempt Pods",
     "approve": "approve and reject Changes, but none that they edited",
     "publish": "publish Changes and roll back",
     "break_glass": "publish without approvals in an emergency, with a reason",
     "run_backtest": "start backtests and scenarios",
     "run_canary": "run canary Pods",
-    "wake_pod": "have waiting Pods of Berth's own scheduler tried at once",
-    "make_legalhold": "make legal holds",
+    "wake_pod": "make Berth's own scheduler retry waiting Pods at once",
+    "make_legalhold": "place legal holds",
     "lift_legalhold": "lift legal holds",
-    "see_addresses": "see from which addresses people came",
-    "manage_webhook": "make and change webhooks",
-    "export_evidence": "make archives of evidence, and download them",
+    "see_addresses": "see the IP addresses of people",
+    "manage_webhook": "create and change webhooks",
+    "export_evidence": "create and download archives of evidence",
 }
 
 

@@ -19,10 +19,8 @@ from controlplane.accounts import counted_address
 # threads: half of them are kept for other requests. The limit per minute is for the wrong passwords of one address (IPv6: a /64).
 AT_ONCE, OF_ADDRESS = 4, 30
 # The same message for a wrong name, a wrong password and an inactive account, so that nobody learns which accounts exist.
-_WRONG = (
-    "This name and password don't open an account; capitals count. Whoever manages accounts can set a new password."
-)
-_TOO_MANY = "Too many passwords are being tried. Try again in some seconds; in a minute, where you have tried many."
+_WRONG = "No account has this name and password; both are case-sensitive. An administrator can set a new password."
+_TOO_MANY = "Too many sign-in attempts. Try again in a few seconds, or in a minute after many attempts."
 
 
 class Turns:

@@ -39,24 +39,24 @@ class TokenForm(forms.Form):
         max_length=50, widget=UnfoldAdminTextInputWidget(), help_text="What the token is for, such as a pipeline."
     )
     scopes = forms.MultipleChoiceField(
-        label="It may", choices=_SCOPES, widget=UnfoldAdminCheckboxSelectMultipleWidget(), initial=[READ]
+        label="Scopes", choices=_SCOPES, widget=UnfoldAdminCheckboxSelectMultipleWidget(), initial=[READ]
     )
     rule_sets = forms.CharField(
-        label="Names that it reaches",
+        label="Limit to names",
         required=False,
         max_length=4000,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="Of rule sets and Assignments, separated by commas: team-a-*. Empty: all names.",
+        help_text="Names of rule sets and Assignments, separated by commas: team-a-*. Empty: all names.",
     )
     namespaces = forms.CharField(
-        label="Namespaces that it reaches",
+        label="Limit to namespaces",
         required=False,
         max_length=4000,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="Separated by commas. A token with names and no namespaces can't touch Assignments.",
+        help_text="Separated by commas. A token that is limited to names and has no namespaces can't change Assignments.",
     )
     days = forms.IntegerField(
-        label="For how many days", initial=DEFAULT_DAYS, min_value=1, widget=UnfoldAdminIntegerFieldWidget()
+        label="Valid for (days)", initial=DEFAULT_DAYS, min_value=1, widget=UnfoldAdminIntegerFieldWidget()
     )
 
     def clean_rule_sets(self) -> list[str]:
@@ -104,9 +104,9 @@ def revoke(request: HttpRequest, number: int) -> HttpResponse:
     if token is None:
         raise Http404
     if revoke_token(token=token, by=person(request), now=timezone.now()):
-        messages.success(request, f"The token {token} is revoked: it is refused from now on.")
+        messages.success(request, f"The token {token} is revoked and no longer accepted.")
     else:
-        messages.warning(request, f"The token {token} was revoked before.")
+        messages.warning(request, f"The token {token} was already revoked.")
     return HttpResponseRedirect(reverse("tokens"))
 
 

@@ -138,11 +138,11 @@ def _moment(text: str, *, ends: bool) -> datetime:
 
 
 FILTERS: Final = (
-    Filter("kind", "What", "A kind, such as change.publish; change. for all acts on Changes", _kind),
+    Filter("kind", "What", "A kind, such as change.publish; change. for all events about Changes", _kind),
     Filter("by", "Who", "The account's name, or the name of a command's user", partial(column_is, "by")),
     Filter("via", "Through", "A token's name, the schedule, the provider", partial(column_is, "via")),
-    Filter("door", "Door", "admin, rest, command, beat or process", _door),
-    Filter("thing", "Thing", "The object's kind and name: RuleSet/web, Account/ann, Revision/7", _thing),
+    Filter("door", "Interface", "admin, rest, command, beat or process", _door),
+    Filter("thing", "Object", "The object's kind and name: RuleSet/web, Account/ann, Revision/7", _thing),
     Filter("change", "Change", "The Change's number", partial(number_is, "change")),
     Filter("revision", "Revision", "The number of the Revision that was made", partial(number_is, "revision")),
     Filter("request", "Request", "The request's ID, as in the response and the log", partial(column_is, "request_id")),

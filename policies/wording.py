@@ -12,7 +12,7 @@ from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
 # First characters with which spreadsheets read a cell as a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _FAILURES = {
-    "deadline": "time is up",
+    "deadline": "the deadline has passed",
     "stale_snapshot": "the watch has been silent for more than {seconds} s",
     "database": "the database can't be reached",
     "redis": "Redis can't be reached",
@@ -23,7 +23,7 @@ _ALIKE = str.maketrans({"I": "l", "1": "l", "0": "o", "O": "o", "m": "rn"})
 # How many letters of a text a line names; ten are enough to notice.
 _MAX_ODD = 10
 _DELETIONS = {"Keep": "it stays in the cluster", "Delete": "deleted from the cluster, if Berth made it"}
-_CHOICES = {"lastKnown": "decide by what was known last", "pass": "let nodes pass", "refuse": "refuse nodes"}
+_CHOICES = {"lastKnown": "decide by the last known state", "pass": "let nodes pass", "refuse": "refuse nodes"}
 
 AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 
@@ -150,9 +150,9 @@ def _test_changes(old: Mapping[str, engine.RuleSetTest], new: Mapping[str, engin
             if getattr(was, field) != getattr(test, field)
         ]
         said = [f"expects “{_expected(was.expect)}” → “{_expected(test.expect)}”"] if was.expect != test.expect else []
-        lines.append(f"test {name} changed: {', '.join([*said, *(f'another {field}' for field in others)])}")
+        lines.append(f"test {name} changed: {', '.join([*said, *(f'different {field}' for field in others)])}")
     if [*old] != [*new] and not lines:
-        lines.append(f"tests are in another order: {', '.join(new)}")
+        lines.append(f"tests reordered: {', '.join(new)}")
     return lines
 
 
@@ -330,7 +330,7 @@ def _rule_changes(
         if key in old and old[key] != rule
     ]
     if [key for key in old if key in new] != [key for key in new if key in old]:
-        lines.append(f"{kind}s are in another order: {', '.join(new)}")
+        lines.append(f"{kind}s reordered: {', '.join(new)}")
     return lines
 
 
@@ -383,8 +383,8 @@ def _rule_set_head(was: engine.RuleSet | None, now: engine.RuleSet) -> str:
 def _beside_an_edit(was: engine.RuleSet | engine.PriorityClass, now: engine.RuleSet | engine.PriorityClass) -> str:
     """Return which version is compared with a Change's edit, which gets its number when it goes live."""
     if now.version:
-        return f"version {now.version}, against an edit that isn't live"
-    return f"changed, against version {was.version}" if was.version else "changed, against another edit"
+        return f"version {now.version}, compared with an edit that isn't live"
+    return f"changed, compared with version {was.version}" if was.version else "changed, compared with another edit"
 
 
 def _assignments_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
@@ -490,7 +490,7 @@ def _has_target(revision: engine.Revision, text: str) -> bool:
 def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
     """Return the line about a Pause or an Exemption that ends because its target is removed."""
     kind, what = type(suspension).__name__, target_in_words(suspension.target)
-    return f"! {kind} {suspension.name} ends with it: {what} would be gone, and is in force if it comes back"
+    return f"! {kind} {suspension.name} ends with it: {what} would be gone, and takes effect again if it comes back"
 
 
 def not_paused(target: str) -> str:
@@ -539,7 +539,7 @@ def exempt_pods_sentence(entry: engine.ExemptPods) -> str:
 def _changed(was: engine.PriorityClass, now: engine.PriorityClass) -> str:
     same = msgspec.structs.replace(was, version=now.version)
     fixed = (was.value, was.preemption_policy) != (now.value, now.preemption_policy)
-    note = "; the cluster's class is deleted and made anew for it" if fixed else ""
+    note = "; the cluster's class is deleted and re-created for it" if fixed else ""
     return f"{_fields_changed(same, now)}{note}" if same != now else "nothing changed"
 
 
@@ -549,9 +549,9 @@ def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
     if priority_class.global_default:
         parts.append("for all Pods that name no class")
     if priority_class.preemption_policy == "Never":
-        parts.append("never has other Pods removed")
+        parts.append("never preempts other Pods")
     if priority_class.adopt:
-        parts.append("takes over a class of this name in the cluster")
+        parts.append("takes over a class with this name in the cluster")
     if priority_class.deletion_policy == "Delete":
         parts.append("deleted from the cluster when it is removed here")
     return ", ".join(parts)
@@ -559,18 +559,18 @@ def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
 
 def priority_class_sentences(priority_class: engine.PriorityClass) -> list[str]:
     """Return all fields of a PriorityClass, including defaults, in sentences."""
-    removes = "never have other Pods removed" if priority_class.preemption_policy == "Never" else _MAY_REMOVE
-    takes = "is taken over" if priority_class.adopt else "is left as it is, and this one isn't made"
-    stays = "is deleted, too" if priority_class.deletion_policy == "Delete" else "stays"
+    removes = "never preempt other Pods" if priority_class.preemption_policy == "Never" else _MAY_REMOVE
+    takes = "is taken over" if priority_class.adopt else "is left as it is, and this one isn't created"
+    stays = "is deleted too" if priority_class.deletion_policy == "Delete" else "stays"
     return [
         f"Pods that name it have priority {priority_class.value:,}, and {removes}.",
         *(["New Pods that name no class get it."] if priority_class.global_default else []),
-        f"A class of this name that others made in the cluster {takes}.",
+        f"A class with this name that Berth didn't create in the cluster {takes}.",
         f"When it is removed here, the class in the cluster {stays}.",
     ]
 
 
-_MAY_REMOVE = "may have Pods of lower priority removed to make room"
+_MAY_REMOVE = "may preempt Pods of lower priority"
 
 
 def assignment_sentence(assignment: engine.Assignment) -> str:

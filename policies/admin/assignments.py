@@ -45,10 +45,10 @@ _FIELDS = {
 _LIST = "admin:policies_assignment_changelist"
 # How many of the Assignments that take precedence over one the list names.
 _MOST_CONFLICTS = 3
-_ANOTHER_ORDER = "Somebody else has published other Assignments since you looked. What you moved is kept: look at the whole order again."
+_ANOTHER_ORDER = "Somebody else has published Assignments since you opened this page. Your order is kept: review the whole order again."
 # The field loads names while one types; without JavaScript it offers none.
 _WITHOUT_SCRIPTS = SafeString(
-    "<noscript>Without JavaScript another one can't be chosen here: bring the Assignment as YAML, by Import… above the rule sets.</noscript>"
+    "<noscript>Without JavaScript you can't choose another one here: import the Assignment as YAML, with Import… above the rule sets.</noscript>"
 )
 # Rows on a page of the order; rows of other pages keep their places.
 _ON_A_PAGE = 200
@@ -88,12 +88,10 @@ class AssignmentForm(RowForm):
     )
     priority_class_names = NamesField(label="PriorityClasses", help_text="Separated by commas. Empty: any.")
     owner_kinds = NamesField(
-        label="Kinds of owner",
+        label="Owner kinds",
         help_text="The Pod's controller, separated by commas: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, none. Empty: any.",
     )
-    params = YAMLField(
-        empty={}, label="Params", help_text="Override the rule set's params of the same names, as YAML: team: shop."
-    )
+    params = YAMLField(empty={}, label="Params", help_text="Overrides params of the rule set, as YAML: team: shop.")
 
     class Meta:
         model = Assignment
@@ -146,7 +144,7 @@ class AssignmentAdmin(RowAdmin):
     fieldsets = (
         (None, {"fields": ("name", "description", ("order", "mode", "percent"), "rule_set", "params")}),
         (
-            "Which Pods: all that is given must hold",
+            "Which Pods: all filled-in conditions must match",
             {
                 "fields": (
                     ("scheduler_names", "priority_class_names"),
@@ -158,8 +156,8 @@ class AssignmentAdmin(RowAdmin):
     )
     empty_title = "No Assignment yet"
     empty_text = (
-        "An Assignment says which Pods get which rule set. kube-scheduler places Pods that none matches as if "
-        "Berth were not there. Publish a rule set first, then add an Assignment for it."
+        "An Assignment says which Pods get which rule set. kube-scheduler places Pods that match no "
+        "Assignment as if Berth weren't there. Publish a rule set first, then add an Assignment for it."
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Assignment]:
@@ -191,7 +189,7 @@ class AssignmentAdmin(RowAdmin):
             except publishing.PublishingError as error:
                 faults = error.messages
             else:
-                messages.success(request, f"The order is in {made}. Nothing of it is live until that is published.")
+                messages.success(request, f"The order is in {made}. It isn't live until that Change is published.")
                 return HttpResponseRedirect(change_url(made.pk))
         names = _moved(names, request.POST.get("move", ""))
         return TemplateResponse(

@@ -29,7 +29,11 @@ from policies.parameters import SearchError
 SEE, SEE_ADDRESSES = "policies.view_auditevent", "policies.see_addresses"
 _BADLY_ASKED = 400
 # Groups of kinds that people look for together.
-_GROUPS = {"change.": "any act on a Change", "account.": "any change of an account", "role.": "any change of a role"}
+_GROUPS = {
+    "change.": "any event about a Change",
+    "account.": "any change of an account",
+    "role.": "any change of a role",
+}
 # How many of a Change's things are shown; the record has all of them.
 _MOST_THINGS = 200
 _WITHOUT_FIELD = frozenset({"from", "to"})
@@ -55,7 +59,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "narrowing": Narrowing(
             id="audit-search",
             label="Audit",
-            summary="Narrow by who, what, thing, Change and more",
+            summary="Filter by person, event, object, Change and more",
             faults=faults,
             fields=_fields(request.GET, sees_addresses=sees_addresses),
             chips=[
@@ -181,17 +185,17 @@ def _panel(kind: str, name: str, text: str) -> SafeString:
 
 def register_panels() -> None:
     """Link the events of a thing from its page."""
-    add_panel(Change, lambda row, _: _panel("Change", str(row.pk), "Who did what with this Change"))
+    add_panel(Change, lambda row, _: _panel("Change", str(row.pk), "Audit trail of this Change"))
     add_panel(Revision, _panel_of_revision)
     for model in (RuleSet, Assignment, PriorityClass):
-        add_panel(model, lambda row, _: _panel(type(row).__name__, row.name, f"Who did what with {row.name}"))
+        add_panel(model, lambda row, _: _panel(type(row).__name__, row.name, f"Audit trail of {row.name}"))
 
 
 def _panel_of_revision(row: Revision, _: HttpRequest) -> SafeString:
     made = Change.objects.filter(revision=row).values_list("pk", flat=True).first()
     url = audit_url(change=str(made)) if made else audit_url(revision=str(row.number))
     return format_html(
-        '<p class="berth-panel"><a class="berth-link" href="{}">Who did what to make this Revision</a></p>', url
+        '<p class="berth-panel"><a class="berth-link" href="{}">Audit trail of this Revision</a></p>', url
     )
 
 

@@ -168,7 +168,7 @@ def _going_back_page(
     current = publishing.current_revision()
     page = Confirmation(
         title=f"Go back to {version}",
-        effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes; open Changes stay.",
+        effect=f"Makes Revision {current.number + 1} with {version} as it was. Nothing else changes, and open Changes stay as they are.",
         button="Go back",
         back=back,
         digest=publishing.digest_of_shown(current.number),
@@ -182,7 +182,7 @@ def _going_back_page(
     classes = [edit.value] if isinstance(edit.value, PriorityClassDocument) else []
     changes = wording.part_changes(publishing.values_of(current).get(edit.key), edit.value)
     page.changes = [*changes, *publishing.replaced_in_cluster(classes)] if changes else []
-    page.faults = [] if changes else [f"Nothing to go back to: {version} is live."]
+    page.faults = [] if changes else [f"Nothing to do: {version} is already live."]
     page.is_reviewed, page.is_gated = publishing.needs_review([edit]), publishing.needs_gate([edit])
     page.edits = [edit]
     return page
@@ -204,7 +204,7 @@ def _say_what_came(request: HttpRequest, made: Revision | Change | None, done: s
         messages.success(request, done)
         return ""
     if made is None:
-        messages.info(request, "Nothing was published: this is what is live already.")
+        messages.info(request, "Nothing was published: this is already live.")
         return ""
     if isinstance(made, Change):
         messages.success(request, f"{made} is in review. It goes live once {publishing.way_to_live(made)}.")

@@ -58,12 +58,12 @@ class ActForm(forms.Form):
         label="Reason or comment",
         required=False,
         max_length=2000,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "What should the others know?"}),
-        help_text="Kept with the Change; auditors read it. A rejection and a comment need it.",
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "What should others know?"}),
+        help_text="Kept with the Change; auditors read it. Required for rejections and comments.",
     )
     whom = forms.CharField(required=False, max_length=150)
-    publish_at = forms.DateTimeField(label="Goes live by itself at", required=False)
-    expires_at = forms.DateTimeField(label="Goes back to what was live before at", required=False)
+    publish_at = forms.DateTimeField(label="Goes live at", required=False)
+    expires_at = forms.DateTimeField(label="Expires at", required=False)
     digest = forms.CharField(widget=forms.HiddenInput)
     revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
 
@@ -72,7 +72,7 @@ def _unread(form: ActForm) -> list[str]:
     """Return the faults of the fields that people fill in, else the message that the form isn't this page's."""
     wrong = [(form[name], errors) for name, errors in form.errors.items() if name in form.fields]
     said = [f"{field.label}: {error}" for field, errors in wrong if not field.is_hidden for error in errors]
-    return said or ["The form was incomplete. Load the page again."]
+    return said or ["The form was incomplete. Reload the page."]
 
 
 class Button(msgspec.Struct, frozen=True):
@@ -207,9 +207,9 @@ class ChangeAdmin(ReadOnlyAdmin):
     list_display_links = ("number", "title")
     list_filter = (StateFilter, ("state", admin.ChoicesFieldListFilter))
     search_fields = ("title", "opened_by")
-    search_help_text = "Title, who opened or edited it, what it touches"
+    search_help_text = "Title, who opened or edited it, or what it changes"
     empty_title = "No Change yet"
-    empty_text = "Begin one here; saving a rule set, an Assignment or a PriorityClass opens one, too, and so does manage.py apply FILE…."
+    empty_text = "Open one here. Saving a rule set, an Assignment or a PriorityClass also opens one, and so does manage.py apply FILE…."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Change]:
         """Add the number of things that each touches, and its events."""
@@ -269,7 +269,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             except PublishingError as error:
                 faults = list(error.messages)
             else:
-                messages.success(request, f"{made} was begun. Nothing is in it yet: say what is to be edited.")
+                messages.success(request, f"{made} was opened. It has no edits yet: choose what to edit.")
                 return HttpResponseRedirect(f"{change_url(made.pk)}#edit-into")
         context = {
             **self.admin_site.each_context(request),
@@ -406,20 +406,20 @@ class ChangeAdmin(ReadOnlyAdmin):
             return ""
         return format_html('<span class="berth-nowrap">{} {}</span>', _GATE_MARKS[overview.gate], overview.gate)
 
-    @display(description="Waits for")
+    @display(description="Waiting for")
     def waits(self, row: Any) -> str:
         """Return what it waits for: a reviewer, an approval afterwards, its time, or somebody to act after it was held back."""
         if row.held:
-            return "! somebody: held back at its time"
+            return "! somebody: its scheduled publish was held back"
         if row.overview and row.overview.moved and row.state != lifecycle.DRAFT:
             return "! an author, to rebase it"  # until then nobody can approve or publish it
         if waiting := publishing.waiting_for(row, row.reviewers):
             return ", ".join(each.name for each in waiting)
         if publishing.waits_for_approval_afterwards(row):
-            return "! an approval afterwards"
+            return "! an approval after the fact"
         if row.state in lifecycle.OPEN and row.publish_at:
             is_set = publishing.holds_schedule(row)
-            return publishing.said_at(row.publish_at) if is_set else "! somebody: edited since its time was set"
+            return publishing.said_at(row.publish_at) if is_set else "! somebody: edited since it was scheduled"
         if row.state == lifecycle.IN_REVIEW and row.overview and not row.overview.approvals:
             return "somebody to publish it"
         return "anybody who may approve" if row.state == lifecycle.IN_REVIEW or row.is_short else ""
@@ -439,7 +439,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Return the things that it touches, or how many, and how many of them somebody else has published meanwhile."""
         if row.state == lifecycle.PUBLISHED and not row.edit_count:
             return "see its Revision"
-        moved = f", ! {row.overview.moved} moved" if row.overview and row.overview.moved else ""
+        moved = f", ! {row.overview.moved} changed meanwhile" if row.overview and row.overview.moved else ""
         return format_html("<span>{}{}</span>", row.touched or counted(row.edit_count, "thing"), moved)
 
 
@@ -556,7 +556,7 @@ def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]
         if act == "urgent" and not (standing.missing or standing.gate):
             continue
         if act == "withdraw" and standing.state == lifecycle.DRAFT:
-            text = "Discard the draft"  # noqa: PLW2901 - the same act, by its usual name
+            text = "Discard draft"  # noqa: PLW2901 - the same act, by its usual name
         buttons.append(Button(act, text, style, lifecycle.refusal(act, actor, standing)))
     return buttons
 
@@ -566,9 +566,9 @@ _BUTTONS = (
     ("approve", "Approve", "primary"),
     ("submit", "Send to review", "primary"),
     ("rebase", "Rebase", "primary"),
-    ("gate", "Run the gate", ""),
+    ("gate", "Run gate", ""),
     ("comment", "Comment", ""),
-    ("reopen", "Open again", ""),
+    ("reopen", "Reopen", ""),
     ("reject", "Reject", "danger"),
     ("withdraw", "Withdraw", "danger"),
     ("urgent", "Publish without approval", "danger"),
@@ -604,19 +604,19 @@ def _urgent(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 def _approve(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.approve_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
     if row.state == lifecycle.PUBLISHED:
-        return "Your approval is noted, of what was published in an emergency."
-    return "Your approval is noted. It holds for what you saw: an edit drops it, and so does whoever publishes over it."
+        return "Your approval of the emergency publish is recorded."
+    return "Your approval is recorded. It applies to what you saw: any edit drops it, and so does another publish of the same objects."
 
 
 def _submit(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.submit_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "It is in review."
+    return "The Change is in review."
 
 
 def _gate(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     del typed
     publishing.run_gate(change=row, by=person(request))
-    return "The gate looks at it as soon as a worker is free."
+    return "The gate runs as soon as a worker is free."
 
 
 def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
@@ -629,7 +629,7 @@ def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
         take_theirs=[key for key, side in (chosen | _order_chosen(request)).items() if side == "theirs"],
         merge={key: _parts_chosen(request, key) for key, side in chosen.items() if side == "merge"},
     )
-    return "It stands on what is live now. Approvals from before are dropped."
+    return "The Change is now based on the live Revision. Earlier approvals are dropped."
 
 
 def _order_chosen(request: HttpRequest) -> dict[publishing.Key, str]:
@@ -645,36 +645,38 @@ def _parts_chosen(request: HttpRequest, key: publishing.Key) -> dict[str, str]:
 
 def _ask(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.ask_for_review(change=row, by=person(request), whom=typed["whom"], text=typed["text"])
-    return f"It waits for {typed['whom']} now."
+    return f"{typed['whom']} was asked for a review."
 
 
 def _schedule(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     at = typed["publish_at"]
     publishing.schedule_change(change=row, by=person(request), publish_at=at, expected_digest=typed["digest"])
     return (
-        f"It goes live at {publishing.said_at(at)}, as it is now." if at else "It goes live when somebody publishes it."
+        f"The Change goes live at {publishing.said_at(at)}, as it is now."
+        if at
+        else "The Change goes live when somebody publishes it."
     )
 
 
 def _expire(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     at = typed["expires_at"]
     publishing.set_expiry(change=row, by=person(request), expires_at=at, expected_digest=typed["digest"])
-    return f"What it touches goes back at {publishing.said_at(at)}." if at else "It stays live."
+    return f"The Change expires at {publishing.said_at(at)}." if at else "The Change doesn't expire."
 
 
 def _comment(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.comment_on_change(change=row, by=person(request), text=typed["text"])
-    return "Your comment is kept."
+    return "Your comment was added."
 
 
 def _reject(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.reject_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "It is rejected."
+    return "The Change is rejected."
 
 
 def _reopen(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.reopen_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "It is a draft again."
+    return "The Change is a draft again."
 
 
 def _discard(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
@@ -685,7 +687,7 @@ def _discard(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 def _withdraw(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.withdraw_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "It is withdrawn."
+    return "The Change is withdrawn."
 
 
 _ACTS: dict[str, _Act] = {

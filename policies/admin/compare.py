@@ -57,7 +57,7 @@ def page(request: HttpRequest) -> HttpResponse:
     except AskedError as error:
         fault = str(error)
     except (PublishingError, RuleSetError) as error:
-        fault = f"One of them can't be read: {error}"
+        fault = f"One of the two can't be read: {error}"
     last = -(-found.number // _PER_PAGE)
     context = {
         **admin.site.each_context(request),
@@ -83,10 +83,10 @@ def _found(asked: dict[str, str], start: int, stop: int) -> _Found:
     kind, name = asked["kind"], asked["name"]
     numbers = [number_in(asked[side]) for side in ("before", "after")]
     if kind not in {_REVISION, _CHANGE, *_WORDS}:
-        message = f"Say what to compare: {', '.join([_REVISION, _CHANGE, *_WORDS])}."
+        message = f"Choose what to compare: {', '.join([_REVISION, _CHANGE, *_WORDS])}."
         raise AskedError(message)
     if None in numbers:
-        message = "Say which two, by their numbers."
+        message = "Enter two numbers."
         raise AskedError(message)
     before, after = (number for number in numbers if number is not None)
     if kind == _REVISION:

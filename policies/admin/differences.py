@@ -20,7 +20,7 @@ def whole(before: engine.Document | None, after: engine.Document | None) -> Safe
         return SafeString("")
     numbers = {kind: sum(line.kind == kind for line in lines) for kind in _TAGS}
     return format_html(
-        '<details class="berth-details berth-diff"><summary>Whole YAML compared: {}</summary>{}</details>',
+        '<details class="berth-details berth-diff"><summary>Full YAML diff: {}</summary>{}</details>',
         f"{counted(numbers['added'], 'line')} added, {numbers['removed']} removed",
         shown_lines(lines),
     )

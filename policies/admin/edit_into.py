@@ -28,10 +28,10 @@ class BeginForm(forms.Form):
     """The form of a new Change: its title. Its edits are added later."""
 
     title = forms.CharField(
-        label="What it is for, in a line",
+        label="Purpose, in one line",
         max_length=_LONGEST_TITLE,
         widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}),
-        help_text="Its title in all lists.",
+        help_text="The title of the Change in all lists.",
     )
     reason = LinesField(
         label="Why",
@@ -82,13 +82,13 @@ class Offer:
 
     def _fault(self, asked: str, found: list[Key]) -> str:
         if not asked:
-            return "Say what to edit: the name of a rule set, an Assignment or a PriorityClass."
+            return "Enter what to edit: the name of a rule set, an Assignment or a PriorityClass."
         if found:
-            return f"More than one thing is called {asked}: {', '.join('/'.join(key) for key in found)}. Say which."
+            return f"More than one thing is called {asked}: {', '.join('/'.join(key) for key in found)}. Add the kind."
         names = {f"{kind}/{name}" if "/" in asked else name: f"{kind}/{name}" for kind, name in self._things}
         close = [names[each] for each in get_close_matches(asked, names, n=_CLOSE)]
         meant = f" Did you mean {' or '.join(close)}?" if close else ""
-        return f"No rule set, Assignment or PriorityClass that is live, or in this Change, is called {asked}.{meant}"
+        return f"There is no rule set, Assignment or PriorityClass called {asked}, live or in this Change.{meant}"
 
 
 def begun(form: BeginForm, by: Any) -> Change:

@@ -35,16 +35,16 @@ from policies.publishing import Key, PublishingError, Value, lifecycle
 _SAVED = "berth.saved_in"
 # In the notice of open edits; the list of open Changes has them all.
 MOST_EDITS_SHOWN = 10
-_ADVICE = "Nothing is saved yet, and what was typed is below. Save again to replace theirs by it; or open theirs in another tab."
+_ADVICE = "Nothing is saved yet, and your input is below. Save again to overwrite their edit, or open it in another tab first."
 
 
 def say_saved(request: HttpRequest, key: Key, saved: Change) -> None:
     """Add messages: which Change an edit is in, and which others edit the same thing."""
     name = key[1]
-    messages.success(request, f"{name} is in {saved}. Nothing of it is live until that is published.")
+    messages.success(request, f"{name} is in {saved}. It isn't live until that Change is published.")
     for number in publishing.open_changes_of([key]):
         if number != saved.pk:
-            said = f"Change {number} edits {name} too: whoever publishes second has to look at both, and rebase."
+            said = f"Change {number} also edits {name}: whoever publishes second has to compare both and rebase."
             messages.warning(request, said)
 
 
@@ -68,15 +68,15 @@ class EditForm(ModelForm):
         label="Goes into",
         required=False,
         widget=UnfoldAdminSelectWidget,
-        help_text="A Change is reviewed as a whole, and goes live as one Revision. An edit drops approvals that it has.",
-        error_messages={"invalid_choice": "This Change can't be edited any more. Choose another, or a new one."},
+        help_text="A Change is reviewed as a whole and goes live as one Revision. An edit drops its approvals.",
+        error_messages={"invalid_choice": "This Change can no longer be edited. Choose another one, or a new one."},
     )
     new_title = forms.CharField(
-        label="A new Change is for",
+        label="Title of the new Change",
         required=False,
         max_length=200,
-        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "What it is for, in a line"}),
-        help_text="Its title. Without one it is named after what is edited.",
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "Purpose, in one line"}),
+        help_text="Empty: it is named after what is edited.",
     )
     # The digest of the content when the page was loaded: a save over somebody else's edit is refused.
     loaded_digest = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -263,11 +263,11 @@ class EditingAdmin(ModelAdmin):
         ended = publishing.ended_with(publishing.current_revision(), [removal])
         return Confirmation(
             title=f"Remove {self._kind_in_words()} {key[1]}",
-            effect=f"Puts its removal into {change or 'a new Change'}. Nothing is removed until that is published.",
+            effect=f"Adds the removal to {change or 'a new Change'}. Nothing is removed until that Change is published.",
             changes=[*wording.part_changes(held, None), *map(wording.ending_sentence, ended)],
             edits=[removal],
-            faults=[] if held else [f"{key[1]} is removed already."],
-            button="Put the removal into the Change" if change else "Put the removal into a Change",
+            faults=[] if held else [f"{key[1]} is already removed."],
+            button="Remove in the Change" if change else "Remove in a Change",
             back=edit_url(self.kind, key[1], change),
             digest=publishing.seen_of(change, key),
             danger=True,
@@ -309,7 +309,7 @@ class EditingAdmin(ModelAdmin):
     def _after_saving(self, request: HttpRequest, name: str) -> HttpResponse:
         saved, is_new = request.META[_SAVED]
         if saved is None:
-            messages.info(request, f"{name} is as it is live: there was nothing to save.")
+            messages.info(request, f"{name} equals what is live: there was nothing to save.")
             return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
         if f"{self.opts.app_label}_{self.opts.model_name}_save_and_publish" in request.POST and is_new:
             return self._publish(request, saved)
@@ -323,7 +323,7 @@ class EditingAdmin(ModelAdmin):
         try:
             made = publishing.publish_change(change=saved, by=person(request), expected_digest=saved.digest)
         except PublishingError as error:
-            messages.warning(request, f"It is saved in {saved}, but not published: {' '.join(error.messages)}")
+            messages.warning(request, f"The edit is saved in {saved}, but not published: {' '.join(error.messages)}")
         else:
             messages.success(request, f"{made} was made.")
         return HttpResponseRedirect(change_url(saved.pk))
@@ -384,7 +384,7 @@ class RowAdmin(EditingAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Add the choice of the Change, where the thing can be edited."""
         may = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
-        where = [("Where it goes", {"fields": (("goes_into", "new_title"), "loaded_digest")})] if may else []
+        where = [("Save into", {"fields": (("goes_into", "new_title"), "loaded_digest")})] if may else []
         return [*super().get_fieldsets(request, obj), *where]
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:

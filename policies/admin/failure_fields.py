@@ -28,21 +28,25 @@ def _choice(label: str, choices: list[tuple[str, str]], help_text: str) -> forms
 class FailureFields(forms.Form):
     """A choice for each dependency that may be unavailable. If several are, the strictest choice wins: refuse, pass."""
 
-    deadline = _choice("Time is up", _DEADLINE, "Before every rule was evaluated on every node.")
+    deadline = _choice(
+        "Deadline exceeded", _DEADLINE, "The deadline passed before every rule was evaluated on every node."
+    )
     stale_snapshot = _choice(
-        "Silent watch", _OUTAGE, "For longer than the seconds beside: Berth's view of the cluster may be old."
+        "Silent watch",
+        _OUTAGE,
+        "No watch event for longer than the number of seconds set here: Berth's view of the cluster may be outdated.",
     )
     stale_after_seconds = forms.IntegerField(
         label="Silent for, seconds",
         required=False,
         min_value=STALE_AFTER_SECONDS[0],
         max_value=STALE_AFTER_SECONDS[1],
-        help_text=f"At least {STALE_AFTER_SECONDS[0]}: a watch where nothing changes is silent for up to 90 s.",
+        help_text=f"At least {STALE_AFTER_SECONDS[0]}: a watch is silent for up to 90 s while nothing changes.",
         widget=UnfoldAdminIntegerFieldWidget,
     )
-    api_server = _choice("API server away", _OUTAGE, "From the first moment, before the watch counts as silent.")
-    database = _choice("Database away", _OUTAGE, "A newer Revision may have been published meanwhile.")
-    redis = _choice("Redis away", _OUTAGE, "Decisions wait on disk meanwhile.")
+    api_server = _choice("API server unreachable", _OUTAGE, "Applies at once, before the watch counts as silent.")
+    database = _choice("Database unreachable", _OUTAGE, "A newer Revision may have been published meanwhile.")
+    redis = _choice("Redis unreachable", _OUTAGE, "Meanwhile Decisions are kept on disk.")
 
     instance: RuleSetVersion
 

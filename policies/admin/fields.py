@@ -129,7 +129,7 @@ class NamesField(forms.CharField):
         """
         names = [name for name in re.split(r"[\s,]+", value or "") if name]
         if len(names) > _MOST_NAMES:
-            message = f"{len(names):,} names; at most {_MOST_NAMES:,} are taken"
+            message = f"{len(names):,} names; at most {_MOST_NAMES:,} are accepted"
             raise ValidationError(message)
         return names
 

@@ -111,7 +111,7 @@ def refuse_many_words(text: str) -> None:
         BadRequest: it has too many; conditions are nested in each other, which takes seconds for a thousand.
     """
     if len(text.split()) > MOST_WORDS:
-        message = f"A search has {MOST_WORDS} words at most."
+        message = f"A search can have at most {MOST_WORDS} words."
         raise BadRequest(message)
 
 

@@ -48,7 +48,7 @@ def shown(change: Change, gate: Gate) -> Shown:
     return Shown(
         says=_says(gate, timezone.now(), is_open=is_open),
         found=[Found(_mark(each, gate), _sentence(each.says), each.lines) for each in results],
-        warning=f"This is of before: {gate.stale}. Run it again." if gate.stale and is_open else "",
+        warning=f"This result is outdated: {gate.stale}. Run the gate again." if gate.stale and is_open else "",
         refusal=gate.refusal if is_open else "",
         moves=gate.run is not None and gate.run.is_under_way,
     )
@@ -58,34 +58,32 @@ def _says(gate: Gate, now: datetime, *, is_open: bool) -> str:
     run = gate.run
     if run is None:
         if not is_open:
-            return "The gate didn't look at this."
+            return "The gate hasn't run for this."
         must = (
-            "It has to, before this goes live."
+            "It has to run before this goes live."
             if settings.BERTH.gate_required
-            else "Run it to see whom this would touch."
+            else "Run it to see which Pods this would affect."
         )
-        return f"The gate hasn't looked at what this makes now. {must}"
+        return f"The gate hasn't run for the current state of this Change. {must}"
     if run.state == _State.QUEUED:
         return _waits(run, now)
     if run.state == _State.RUNNING:
         many = f": {run.done:,} of {run.total:,}" if run.total else f": {run.done:,}" if run.done else ""
-        return f"The gate is looking: {run.phase or 'it begins'}{many}."
+        return f"The gate is running: {run.phase or 'starting'}{many}."
     if run.state == _State.FAILED:
-        return f"The gate came to no end: {run.fault}"
+        return f"The gate failed: {run.fault}"
     if gate.result is None:
-        return (
-            "The gate was cancelled. Run it again." if is_open else "The gate had come to no end when this was decided."
-        )
-    cluster = f", and on the cluster of {_at(gate.result.snapshot_at)}" if gate.result.snapshot_at else ""
+        return "The gate was cancelled. Run it again." if is_open else "The gate hadn't finished when this was decided."
+    cluster = f", with the cluster as of {_at(gate.result.snapshot_at)}" if gate.result.snapshot_at else ""
     return f"The gate looked at {_at(gate.result.ended_at)}, on Revision {gate.result.revision}{cluster}; {gate.result.asked_by} had asked."
 
 
 def _waits(run: GateRun, now: datetime) -> str:
     if now - run.asked_at < publishing.WAITS_LONG:
-        return "It waits for a worker."
+        return "Waiting for a worker."
     return (
-        f"No worker has taken it up since {_at(run.asked_at)}: they look at other Changes, or none runs, or Redis is away. "
-        f"It begins when one is back; manage.py gate {run.change_id} runs it at once."
+        f"No worker has picked it up since {_at(run.asked_at)}: the workers are busy, none is running, or Redis is unreachable. "
+        f"It starts when a worker is free; manage.py gate {run.change_id} runs it at once."
     )
 
 

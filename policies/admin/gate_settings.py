@@ -24,13 +24,13 @@ _WORDS: dict[str, str] = {
 class GateSettingForm(SettingForm):
     """The form of a gate setting."""
 
-    rule_set = forms.ChoiceField(label="Changes that touch", widget=UnfoldAdminSelectWidget)
+    rule_set = forms.ChoiceField(label="Changes that edit", widget=UnfoldAdminSelectWidget)
     check_name = forms.ChoiceField(label="Check", widget=UnfoldAdminSelectWidget)
 
     class Meta:
         model = GateSetting
         fields = ("rule_set", "check_name", "level", "reason")
-        labels = {"level": "What comes of it"}
+        labels = {"level": "Effect"}
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -49,7 +49,9 @@ class GateSettingAdmin(SettingAdmin):
     shown = ("scope_link", "check_name", "comes_of_it", "stands", "set_by_when", "why")
     search_fields = ("rule_set", "check_name", "set_by", "reason")
     empty_title = "No gate setting yet"
-    empty_text = "The environment's levels hold (BERTH_GATE_CHECKS). A setting here asks for more, of Changes that touch a rule set."
+    empty_text = (
+        "The levels in BERTH_GATE_CHECKS apply. A setting here can require more for Changes that edit a rule set."
+    )
 
     def save_model(self, request: HttpRequest, obj: GateSetting, form: Any, change: Any) -> None:
         """Save it through `policies.publishing`, which makes all changes of state."""
@@ -65,10 +67,10 @@ class GateSettingAdmin(SettingAdmin):
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there
 
-    @display(description="What comes of it")
+    @display(description="Effect")
     def comes_of_it(self, row: GateSetting) -> str:
         """Return the consequence of the check's findings; the installation's setting may be stricter than the row."""
         installed = settings.BERTH.gate_checks.get(row.check_name)
         if (row.level, installed) == (GateSetting.Level.WARNING, GateSetting.Level.BLOCKING):
-            return "a warning; BERTH_GATE_CHECKS asks for more: it isn't published"
+            return "a warning; BERTH_GATE_CHECKS is stricter: it isn't published"
         return _WORDS[row.level]

@@ -59,7 +59,7 @@ class _WhyForm(forms.Form):
         label="Reason",
         max_length=1000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "Why now? A ticket number helps."}),
-        help_text="Kept with the Revision, and shown to everybody while it holds.",
+        help_text="Kept with the Revision, and shown to everybody while the Pause lasts.",
     )
     digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -73,7 +73,7 @@ class _PauseForm(_WhyForm):
     """The reason, and the duration of a Pause."""
 
     until = _until(
-        label="Until (UTC)", required=False, help_text="When it ends by itself. Empty: until somebody resumes."
+        label="Until (UTC)", required=False, help_text="When the Pause ends by itself. Empty: when somebody resumes."
     )
 
 
@@ -85,7 +85,7 @@ class _ExemptionForm(_WhyForm):
         label="Owner",
         max_length=200,
         widget=UnfoldAdminTextInputWidget,
-        help_text="The person or team responsible, to be asked when it ends.",
+        help_text="The person or team responsible, to contact when it ends.",
     )
     target = forms.CharField(
         label="Exempt from",
@@ -95,7 +95,7 @@ class _ExemptionForm(_WhyForm):
     pods = forms.CharField(
         label="Which Pods",
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "class": "berth-code", "spellcheck": "false"}),
-        help_text="One line each: shop/cart-0 for a Pod, shop/Deployment/cart for a workload, shop team=web for labels.",
+        help_text="One per line: shop/cart-0 for a Pod, shop/Deployment/cart for a workload, shop team=web for labels.",
     )
     until = _until(label="Until (UTC)", help_text="Every Exemption ends.")
 
@@ -156,7 +156,7 @@ def _entry(line: str) -> dict[str, Any]:
     if labels.strip():
         entry["selector"] = parse_selector(labels)
     if len(entry) == 1:
-        message = f"“{line.strip()}” names no Pods: write NAMESPACE/POD, NAMESPACE/KIND/NAME or NAMESPACE LABELS"
+        message = f"“{line.strip()}” doesn't select Pods: write NAMESPACE/POD, NAMESPACE/KIND/NAME or NAMESPACE LABELS"
         raise ValidationError(message)
     return entry
 
@@ -201,10 +201,10 @@ def pause(request: HttpRequest) -> HttpResponse:
         return publishing.pause(target=target, until=_text(until) if until else "", by=person(request), **_why(form))
 
     says = (
-        "From now on no rule, score or Assignment of Berth decides: kube-scheduler places Pods by its own rules, and Berth's own "
+        "Berth's rules, scores and Assignments stop having any effect: kube-scheduler places Pods by its own rules, and Berth's own "
         "scheduler by the classic default set."
         if target == EVERYTHING
-        else f"Within seconds it is out of force, in every process: {_means(target)}."
+        else f"It stops having any effect within a few seconds, in every process: {_means(target)}."
     )
     title = f"Pause {wording.target_in_words(target)}"
     return _ask(request, _PauseForm, act, title=title, says=says, button="Pause")
@@ -229,9 +229,9 @@ def resume(request: HttpRequest) -> HttpResponse:
         _WhyForm,
         lambda form: publishing.resume(target=target, by=person(request), **_why(form)),
         title=f"Resume {wording.target_in_words(target)}",
-        says="It decides again, as it is live now.",
+        says="It takes effect again, in its live version.",
         about=[each for each in _live(engine.Pause) if each.value.target == target],
-        gone=f"{wording.not_paused(target)} Somebody may have resumed it meanwhile.",
+        gone=f"{wording.not_paused(target)} Somebody may have resumed it in the meantime.",
         button="Resume",
     )
 
@@ -247,7 +247,7 @@ def exempt(request: HttpRequest) -> HttpResponse:
         seen = {"expected_digest": typed["digest"], "replaces": typed["replaces"]}
         return publishing.exempt(name=typed["name"], spec=spec, by=person(request), **seen)
 
-    says = "The rule passes over these Pods: it refuses them no node and gives them no score, until the Exemption ends."
+    says = "The rule skips these Pods until the Exemption ends: it refuses no node for them and gives no scores."
     initial = {"target": request.GET.get("target", "")}
     return _ask(request, _ExemptionForm, act, title="Add an Exemption", says=says, button="Add", initial=initial)
 
@@ -262,12 +262,12 @@ def end_exemption(request: HttpRequest) -> HttpResponse:
         _WhyForm,
         lambda form: publishing.end_exemption(name=name, by=person(request), **_why(form)),
         title=f"End Exemption {name}",
-        says="The rule decides about these Pods again.",
+        says="The rule applies to these Pods again.",
         about=[each for each in _live(engine.Exemption) if each.value.name == name],
         gone=f"There is no Exemption {name}: somebody may have ended it."
         if name
-        else "The address names no Exemption.",
-        button="End it",
+        else "The URL doesn't name an Exemption.",
+        button="End Exemption",
     )
 
 
@@ -313,7 +313,7 @@ def _seen() -> str:
 
 def _say(request: HttpRequest, change: Change) -> str:
     if change.revision is None:
-        messages.success(request, f"{change} is in review. It is in force once {publishing.way_to_live(change)}.")
+        messages.success(request, f"{change} is in review. It takes effect once {publishing.way_to_live(change)}.")
         return change_url(change.pk)
     messages.success(request, f"{change.revision} was made by {change}: {change.title}.")
     return reverse("pauses")

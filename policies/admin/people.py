@@ -46,9 +46,9 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 
 def _about(account: User | None) -> str:
     if account is None:
-        return "No account has this name now: it was deleted or renamed, or is the user of a command."
+        return "There is no account of this name: it was deleted or renamed, or it is the user of a command."
     roles = ", ".join(sorted(group.name for group in account.groups.all()))
-    state = "An account" if account.is_active else "An account that is switched off"
+    state = "An account" if account.is_active else "An inactive account"
     role = f", {'roles' if ',' in roles else 'role'} {roles}" if roles else ", without a role"
     return f"{state}{role}{', a superuser' * account.is_superuser}."
 

@@ -104,20 +104,20 @@ class PriorityClassAdmin(RowAdmin):
     actions_detail = ("put_back",)
     fieldsets = (
         (None, {"fields": ("name", "description", ("value", "preemption_policy"), "global_default")}),
-        ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")}),
+        ("Existing and deleted classes in the cluster", {"fields": ("adopt", "deletion_policy")}),
     )
     list_before_template = "policies/priority_class_ladder.html"
     empty_title = "No PriorityClass of Berth's yet"
     empty_text = (
-        "A PriorityClass gives Pods their priority: who goes first in the queue, and who may have others removed. Add "
-        "one and publish; Berth then makes it in the cluster. Classes that are there already stand above."
+        "A PriorityClass sets the priority of Pods: their place in the queue, and which Pods they may preempt. Add one "
+        "and publish it; Berth then creates it in the cluster. Classes that already exist are listed above."
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
         """Return the form, or sentences for users who may not change it, and below it the present state of the class."""
         if obj is None:
             return super().get_fieldsets(request, obj)
-        shown = ("What is there", {"fields": _SHOWN})
+        shown = ("Existing classes", {"fields": _SHOWN})
         if not self.has_change_permission(request, obj):
             return [(None, {"fields": ("name", "description", "in_words")}), shown]
         return [*super().get_fieldsets(request, obj), shown]
@@ -159,7 +159,7 @@ class PriorityClassAdmin(RowAdmin):
         def look() -> Confirmation:
             return Confirmation(
                 title=f"Put {row} back",
-                effect=f"Gives the cluster's {row} what is live of it here. No Revision is made; Pods keep their priority.",
+                effect=f"Overwrites the cluster's {row} with the version published here. No Revision is made; Pods keep their priority.",
                 button="Put back",
                 back=back,
                 changes=[found.message],
@@ -171,7 +171,7 @@ class PriorityClassAdmin(RowAdmin):
             publishing.put_back(name=row.name, by=person(request), reason=reason, expected_digest=digest)
             ModelAdmin.log_change(self, request, row, f"Put back in the cluster: {reason}")
 
-        return confirm(self, request, look, act, done=f"{row} is put back within a few seconds.")
+        return confirm(self, request, look, act, done=f"{row} will be put back within a few seconds.")
 
     @display(description="Value", ordering="value")
     def value_shown(self, row: PriorityClass) -> str:
@@ -210,7 +210,7 @@ class PriorityClassAdmin(RowAdmin):
         live = publishing.live_priority_classes().get(row.name)
         state = _state(live, ClusterPriorityClass.objects.filter(pk=row.name).first())
         if live is None or state is None:
-            return "Not live. Publish it, then Berth makes it in the cluster."
+            return "Not live. Publish it, and Berth creates it in the cluster."
         words = wording.priority_class_sentence(live)
         return format_html("Version {}: {}<br>{} {}", live.version, words, signed(state.state), state.message)
 
@@ -220,12 +220,13 @@ class PriorityClassAdmin(RowAdmin):
         """Return the class as last read from the API server."""
         found = ClusterPriorityClass.objects.filter(pk=row.name).first()
         look = PriorityClassLook.objects.first()
-        fault = f"! The cluster can't be asked now: {look.error}" if look and look.error else ""
+        fault = f"! The cluster can't be reached now: {look.error}" if look and look.error else ""
         page = link(
-            reverse("cluster_priority_class", args=[quote(row.name)]), "Beside what is published, and who uses it"
+            reverse("cluster_priority_class", args=[quote(row.name)]),
+            "Compare with the published version, and see which Pods use it",
         )
         if found is None or not found.present:
-            return format_html("{}{} {}", fault, "" if fault else "There is no class of this name.", page)
+            return format_html("{}{} {}", fault, "" if fault else "There is no class with this name.", page)
         facts = [
             ("value", f"{found.value:,}"),
             ("preemptionPolicy", found.preemption_policy),
@@ -263,4 +264,4 @@ class PriorityClassAdmin(RowAdmin):
 def _manager(found: ClusterPriorityClass) -> str:
     if not found.managed:
         return "others"
-    return "Berth, which made it" if found.made_by_berth else "Berth, which took it over"
+    return "Berth, which created it" if found.made_by_berth else "Berth, which took it over"

@@ -37,7 +37,7 @@ class ReviewSettingForm(SettingForm):
         """Refuse requirements that can't be met."""
         cleaned: dict[str, Any] = super().clean() or {}
         if cleaned.get("group") and not cleaned.get("approvals"):
-            self.add_error("approvals", "Say how many people of this group have to approve.")
+            self.add_error("approvals", "Enter how many people of this group have to approve.")
         return cleaned
 
 
@@ -49,10 +49,10 @@ class ReviewSettingAdmin(SettingAdmin):
     list_display = ("scope", "asks_for", "holds", "setter", "set_at", "reason")
     newest_of = ("rule_set",)
     shown = ("scope_link", "asks_for", "stands", "set_by_when", "why")
-    every = "every rule set, and all else"
+    every = "everything"
     search_fields = ("rule_set", "set_by", "reason")
     empty_title = "No review setting yet"
-    empty_text = "The environment's settings hold (BERTH_REVIEW_REQUIRED). A setting here asks for more, of every Change or of a rule set's."
+    empty_text = "BERTH_REVIEW_REQUIRED applies. A setting here can require more approvals, for all Changes or for those of one rule set."
 
     def save_model(self, request: HttpRequest, obj: ReviewSetting, form: Any, change: Any) -> None:
         """Save it through `policies.publishing`, which makes all changes of state."""
@@ -62,9 +62,9 @@ class ReviewSettingAdmin(SettingAdmin):
         obj._state.adding = False  # noqa: SLF001 - the row is there
         need = Need(made.rule_set, made.approvals, made.group, able=publishing.number_able(made.group))
         if made.group and need.note:
-            self.message_user(request, f"It can't be met as things are.{need.note}", messages.WARNING)
+            self.message_user(request, f"Too few people can approve.{need.note}", messages.WARNING)
 
-    @display(description="Have to be approved by")
+    @display(description="Required approvals")
     def asks_for(self, row: ReviewSetting) -> str:
         """Return the approvals that it requires."""
         return publishing.sentence_of(row)

@@ -96,7 +96,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     readonly_fields = _SHOWN
     actions_detail = ("roll_back",)
     empty_title = "Nothing is published yet"
-    empty_text = "Publishing a Change makes Revision 1. Until then kube-scheduler decides alone."
+    empty_text = "Publishing a Change makes Revision 1. Until then kube-scheduler decides on its own."
 
     def has_roll_back_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         """Return whether this person may publish, and this Revision isn't the live one."""
@@ -214,9 +214,9 @@ class RevisionAdmin(ReadOnlyAdmin):
         """Return the checkpoint of the ledger that signs it."""
         change = getattr(row, "change", None)
         return (
-            row.words.get(change.pk, "nowhere: made before there was a ledger")
+            row.words.get(change.pk, "none: made before the ledger existed")
             if change
-            else "nowhere: made before there were Changes"
+            else "none: made before Changes existed"
         )
 
     def get_changelist(self, request: HttpRequest, **_: Any) -> type[ChangeList]:
@@ -233,9 +233,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     def made_by_change(self, row: Revision) -> SafeString | str:
         """Link to the Change that made it; Revisions of older versions of Berth have none."""
         found: Change | None = getattr(row, "change", None)
-        return (
-            link(change_url(found.pk), f"{found}: {found.title}") if found else "none: made before there were Changes"
-        )
+        return link(change_url(found.pk), f"{found}: {found.title}") if found else "none: made before Changes existed"
 
     @display(description="Who and when")
     def who(self, row: Revision) -> SafeString:
@@ -402,7 +400,9 @@ def _roll_back_page(row: Revision) -> Confirmation:
         ),
         changes=changes,
         edits=edits,
-        faults=[] if changes else [f"Nothing to roll back: what is live has the content of Revision {row.number}."],
+        faults=[]
+        if changes
+        else [f"Nothing to roll back: the live Revision has the same content as Revision {row.number}."],
         button="Roll back",
         back=revision_url(row.number),
         digest=publishing.digest_of_shown(current.number),

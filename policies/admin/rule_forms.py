@@ -59,7 +59,7 @@ class RuleSetForm(FailureFields, EditForm):
         empty=[],
         rows=12,
         label="Tests",
-        help_text="Run before publishing. YAML, like spec.tests of a document: name, pod, nodes, expect.",
+        help_text="Run before each publish. YAML, like spec.tests of a document: name, pod, nodes, expect.",
     )
 
     class Meta:
@@ -104,7 +104,7 @@ class RuleForm(ModelForm):
     position = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     builtin = forms.ChoiceField(required=False, label="Built-in", widget=QuickSelect)
     arguments = YAMLField(
-        empty={}, rows=2, label="Arguments", help_text="Arguments of the built-in, as YAML; most need none."
+        empty={}, rows=2, label="Arguments", help_text="Arguments of the built-in, as YAML; most built-ins need none."
     )
     expression = forms.CharField(
         required=False,
@@ -116,7 +116,7 @@ class RuleForm(ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "builtin" in self.fields:
-            choices = [("", "none: the expression below"), *((name, self._label(name)) for name in self.builtins)]
+            choices = [("", "none: use the expression below"), *((name, self._label(name)) for name in self.builtins)]
             cast("forms.ChoiceField", self.fields["builtin"]).choices = choices
 
     def show_chips(self) -> None:
@@ -153,14 +153,14 @@ class FilterForm(RuleForm):
             *("on_error", "preemption_helps", "mode", "position"),
         ]
         help_texts = {
-            "name": "Decisions and tests call the rule by it. An expression needs one.",
+            "name": "Decisions and tests refer to the rule by this name. Required for an expression.",
             "reason": (
-                f"Constant text of a refusal, one line, at most {MAX_REASON_LENGTH} characters, no percent sign: "
+                f"Constant reason for a refusal: one line, at most {MAX_REASON_LENGTH} characters, no percent sign: "
                 "kube-scheduler groups nodes by it and shows it in the Pod's events."
             ),
-            "on_error": "What an evaluation that fails means for the node.",
+            "on_error": "What a failed evaluation means for the node.",
             "preemption_helps": "Could removing Pods from the node change the answer?",
-            "mode": "Shadow: evaluated and recorded, but nothing is refused.",
+            "mode": "Shadow: evaluated and recorded, but refuses nothing.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -168,7 +168,7 @@ class FilterForm(RuleForm):
         if "expression" in self.fields:
             self.fields[
                 "expression"
-            ].help_text = "CEL that is true where the Pod may run. It sees pod, requests, namespaceObject, node, usage, params and now."
+            ].help_text = "CEL that is true for nodes where the Pod may run. Variables: pod, requests, namespaceObject, node, usage, params and now."
         self.show_chips()
 
 
@@ -186,11 +186,11 @@ class ScoreForm(RuleForm):
         ]
         labels = {"bounds_low": "Lower bound", "bounds_high": "Upper bound"}
         help_texts = {
-            "name": "Decisions and tests call the rule by it. An expression needs one.",
-            "weight": "How much the score counts against the others.",
+            "name": "Decisions and tests refer to the rule by this name. Required for an expression.",
+            "weight": "The weight of this score relative to the others.",
             "bounds_low": "The expression's value that gives 0. Without bounds the worst node gets 0.",
             "bounds_high": "The value that gives 10. Without bounds the best node gets 10.",
-            "mode": "Shadow: evaluated and recorded, but not counted.",
+            "mode": "Shadow: evaluated and recorded, but doesn't count.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -198,7 +198,7 @@ class ScoreForm(RuleForm):
         if "expression" in self.fields:
             self.fields[
                 "expression"
-            ].help_text = "CEL that gives a number, higher for a better node. It sees pod, requests, namespaceObject, node, usage, params and now."
+            ].help_text = "CEL that returns a number, higher for a better node. Variables: pod, requests, namespaceObject, node, usage, params and now."
         self.show_chips()
 
     def clean(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class ScoreForm(RuleForm):
         cleaned = super().clean() or self.cleaned_data
         low, high = cleaned.get("bounds_low"), cleaned.get("bounds_high")
         if (low is None) != (high is None):
-            self.add_error("bounds_low" if low is None else "bounds_high", "Give both bounds or none.")
+            self.add_error("bounds_low" if low is None else "bounds_high", "Set both bounds or none.")
         return cleaned
 
 
@@ -223,10 +223,10 @@ class VictimForm(RuleForm):
         model = Rule
         fields = ["name", "expression", "reason", "on_error", "mode", "position"]
         help_texts = {
-            "name": "Decisions call the rule by it.",
-            "reason": f"Constant text of a protection, one line, at most {MAX_REASON_LENGTH} characters, no percent sign.",
-            "on_error": "What an evaluation that fails means. Reject: the Pod is protected. Pass: it isn't.",
-            "mode": "Shadow: evaluated and recorded, but nothing is protected.",
+            "name": "Decisions refer to the rule by this name.",
+            "reason": f"Constant reason for the protection: one line, at most {MAX_REASON_LENGTH} characters, no percent sign.",
+            "on_error": "What a failed evaluation means. Reject: the Pod is protected. Pass: it isn't.",
+            "mode": "Shadow: evaluated and recorded, but protects nothing.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -234,12 +234,12 @@ class VictimForm(RuleForm):
         if "on_error" in self.fields:
             cast("forms.ChoiceField", self.fields["on_error"]).choices = [
                 ("reject", "reject: protect the Pod"),
-                ("pass", "pass: go on as if the rule weren't there"),
+                ("pass", "pass: continue as if the rule didn't exist"),
             ]
         if "expression" in self.fields:
             self.fields["expression"].help_text = (
-                "CEL that is true for a Pod that preemption may remove. It sees victim (that Pod, on its node), pod (the "
-                "one that finds no room), node, params and now: victim.metadata.?labels.env.orValue('') != 'prod'"
+                "CEL that is true for a Pod that preemption may remove. Variables: victim (that Pod, on its node), pod (the "
+                "Pod that needs room), node, params and now: victim.metadata.?labels.env.orValue('') != 'prod'"
             )
         self.show_chips()
 
@@ -419,7 +419,7 @@ class VictimInline(_RuleInline):
     form = VictimForm
     formset = VictimFormSet
     verbose_name = "victims rule"
-    verbose_name_plural = "Victims: which Pods preemption may remove for a Pod"
+    verbose_name_plural = "Victims: which Pods preemption may remove"
     fieldsets = ((None, {"fields": (("name", "mode"), "expression", ("reason", "on_error"), "position")}),)
 
 

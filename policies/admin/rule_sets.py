@@ -92,7 +92,7 @@ class EditedFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
         del request, model_admin
-        return [("live", "live"), ("draft", "in an open Change"), ("new", "in an open Change alone")]
+        return [("live", "live"), ("draft", "in an open Change"), ("new", "only in an open Change")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
         """Return the rule sets of the choice."""
@@ -194,7 +194,7 @@ def version_url(version: RuleSetVersion) -> str:
 def _not_live(*, has_versions: bool, edits: bool) -> str:
     """Return a sentence about a rule set that isn't live: what can be done with it."""
     back = ", or go back to one of its versions" * has_versions
-    return f"Nothing of it is live. {'Edit it' if edits else 'An Operator can edit it'}{back}."
+    return f"It isn't live. {'Edit it' if edits else 'An Operator can edit it'}{back}."
 
 
 @admin.register(RuleSet)
@@ -213,13 +213,13 @@ class RuleSetAdmin(EditingAdmin):
     list_filter = (ArchivedFilter, EditedFilter, OwnerFilter, BuiltinFilter)
     actions_submit_line = ()
     search_fields = ("name", "description")
-    search_help_text = "Name, description; expression or built-in of what is live"
+    search_help_text = "Name, description, or an expression or built-in of the live version"
     actions_detail = ("edit", "duplicate", "bring_back", "archive")
     change_form_outer_before_template = "policies/rule_set_ways.html"
     empty_title = "No rule set yet"
     empty_text = (
-        "A rule set says which nodes a Pod may use and which are best. Add one, write its rules, publish it; "
-        "then an Assignment says which Pods get it."
+        "A rule set says which nodes a Pod may use and which are best. Add one, write its rules and publish it; "
+        "then assign it to Pods with an Assignment."
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RuleSet]:
@@ -343,7 +343,7 @@ class RuleSetAdmin(EditingAdmin):
             ),
         )
 
-    @display(description="What it is for")
+    @display(description="Purpose")
     def what_for(self, row: RuleSet) -> str:
         """Return the description."""
         return row.description or "no description"
@@ -354,7 +354,7 @@ class RuleSetAdmin(EditingAdmin):
         live = _live(row)
         return ("live", f"live, version {live.version}") if live else ("not live", "not live")
 
-    @display(description="What it is for")
+    @display(description="Purpose")
     def about(self, row: RuleSet) -> SafeString:
         """Return the description, cut to a line, and how many rules of each kind are live."""
         words = self.what_for(row)
@@ -449,7 +449,7 @@ class RuleSetAdmin(EditingAdmin):
             for version in row.versions.all()
         ]
         if not lines:
-            return "None yet: publishing a Change that edits it makes the first."
+            return "None yet: publishing a Change with this rule set makes the first."
         return table(("Version", "State", "Author", "Published first", "Why"), lines)
 
     @display(description="")
@@ -463,7 +463,7 @@ class RuleSetAdmin(EditingAdmin):
         if lines:
             return table(("Assignment", "Order", "Mode"), lines)
         if not getattr(row, "is_assigned_by_reader", False):
-            return "No Pods get it yet: no Assignment gives it to them. An Operator can add one."
+            return "No Pods get it yet, because no Assignment names it. An Operator can add one."
         add = f"{reverse('admin:policies_assignment_add')}?rule_set={row.pk}"
         return format_html("No Pods get it yet. {}", link(add, "Add an Assignment"))
 
@@ -480,10 +480,10 @@ def _archiving_page(rule_set: RuleSet) -> Confirmation:
     ended = [wording.ending_sentence(each) for each in publishing.ended_with(current, edits)]
     return Confirmation(
         title=f"Archive {rule_set}",
-        effect=f"Makes Revision {current.number + 1} without {rule_set}. Its versions stay, and it can be brought back.",
+        effect=f"Makes Revision {current.number + 1} without {rule_set}. Its versions are kept, and you can bring it back.",
         changes=[*wording.part_changes(held, None), *ended],
         edits=edits,
-        faults=[f"Assignments name it: {naming}. Give them another rule set first."] if naming else [],
+        faults=[f"These Assignments use it: {naming}. Give them another rule set first."] if naming else [],
         button="Archive",
         back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
         digest=publishing.digest_of_shown(current.number),

@@ -28,7 +28,7 @@ class Results(msgspec.Struct, frozen=True):
     def heading(self) -> str:
         """The counts, in words."""
         if self.unknown:
-            return "Tests: not run to the end"
+            return "Tests: didn't finish"
         return f"Tests: {self.passed} passed, {self.failed} failed" if self.passed or self.failed else "Tests: none yet"
 
 

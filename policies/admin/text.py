@@ -88,9 +88,7 @@ def _read(text: str, name: str) -> engine.RuleSet:
     except RuleSetError as error:
         raise _FaultyError([_of_syntax(fault.message) for fault in error.faults]) from error
     if len(documents) != 1:
-        message = (
-            f"one document is wanted, this has {len(documents)}; several at once: Import, on the list of rule sets"
-        )
+        message = f"this has {len(documents)} documents, but one is expected; to load several at once, use Import on the list of rule sets"
         raise _FaultyError([FieldFault(_FIELD, "line 1", message, 1)])
     (located,) = documents
     try:
@@ -98,7 +96,7 @@ def _read(text: str, name: str) -> engine.RuleSet:
     except RuleSetError as error:
         raise _FaultyError([_at(located.line_of(fault.path), str(fault)) for fault in error.faults]) from error
     if found.name != name:
-        message = f"metadata.name: this is the text of {name}; another name is another rule set: duplicate it"
+        message = f"metadata.name: this is the text of {name} and can't be renamed; to use another name, duplicate the rule set"
         raise _FaultyError([_at(located.line_of("metadata.name"), message)])
     return found
 
@@ -171,7 +169,7 @@ def _saved(request: HttpRequest, form: TextForm) -> HttpResponse:
     )
     say_results(request, results_of(form.rule_set))
     if saved is None:
-        messages.info(request, f"{name} is as it is live: there was nothing to save.")
+        messages.info(request, f"{name} equals what is live: there was nothing to save.")
         return HttpResponseRedirect(reverse("rule_set_text", args=[name]))
     say_saved(request, form.key(), saved)
     if "_continue" in request.POST:

@@ -52,7 +52,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     change_form_before_template = "policies/open_edits.html"
     change_form_template = "policies/rule_set_fields.html"
     empty_title = "No version yet"
-    empty_text = "A rule set has its first version once a Change with it is published."
+    empty_text = "A rule set gets its first version when a Change with it is published."
 
     class Media:
         js = ("berth/rules.js", "berth/codemirror.js", "berth/editor.js", "berth/faults.js")
@@ -178,7 +178,7 @@ class RuleSetVersionAdmin(EditingAdmin):
             ("In an outage", {"fields": FAILURE_FIELDSET, "classes": ("collapse",)}),
             ("Params", {"fields": ("params",), "classes": ("collapse",)}),
             (_results(obj).heading, {"fields": ("tests",), "classes": ("collapse",)}),
-            ("Where it goes", {"fields": (("goes_into", "new_title"), "loaded_digest")}),
+            ("Save into", {"fields": (("goes_into", "new_title"), "loaded_digest")}),
         )
 
     def get_readonly_fields(self, request: HttpRequest, obj: RuleSetVersion | None = None) -> Any:

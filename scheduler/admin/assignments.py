@@ -76,7 +76,7 @@ def _warnings(row: Assignment) -> list[str]:
     try:
         value = read_assignment(compiler.assignment_document(row))
     except RuleSetError as error:
-        return [f"It is faulty: {error}"]
+        return [f"It is invalid: {error}"]
     return warnings_of(value, publishing.current_revision(), timezone.now())
 
 
@@ -89,7 +89,7 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
     context: dict[str, Any] = {"url": _takes_url(number)}
     if not form.is_valid():
         faults = [f"{_label(form, name)}: {' '.join(map(str, said))}" for name, said in form.errors.items()]
-        return {**context, "fault": f"Mend the form first. {' '.join(faults)}"}
+        return {**context, "fault": f"Correct the form first. {' '.join(faults)}"}
     value = read_assignment(compiler.assignment_document(form.instance))
     live, chosen = publishing.current_revision(), form.chosen()
     edits = publishing.edits_of(chosen) if chosen else []
@@ -105,7 +105,7 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
         return {**context, "fault": " ".join(error.messages)}
     except APIError as error:
         after, found = live, None
-        context["fault"] = f"The cluster can't be asked: {error}"
+        context["fault"] = f"The cluster can't be reached: {error}"
     groups = [_shown(each) for each in found.groups] if found else []
     return {
         **context,
@@ -155,7 +155,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         context = _takes_page(form, number)
         if request.headers.get("HX-Request"):
             return TemplateResponse(request, "scheduler/assignment_takes.html", context)
-        whole = {**self.admin_site.each_context(request), "title": "What it takes", "opts": self.opts, **context}
+        whole = {**self.admin_site.each_context(request), "title": "Pods that it takes", "opts": self.opts, **context}
         return TemplateResponse(request, "scheduler/assignment_takes_page.html", whole)
 
     def render_change_form(
@@ -175,7 +175,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         del request
         return HttpResponseRedirect(reverse("which"))
 
-    @action(description="Change their order", permissions=["change"], url_path="to-order", icon="swap_vert")
+    @action(description="Reorder", permissions=["change"], url_path="to-order", icon="swap_vert")
     def to_order(self, request: HttpRequest) -> HttpResponse:
         """Redirect to the page of the order."""
         del request
@@ -186,7 +186,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         """Return its share of the Pods since midnight UTC, or in the newest Decisions."""
         return str(getattr(row, "share", "none"))
 
-    @display(description="Last took a Pod", label={"idle": "warning", "in use": "success", "none": "info"})
+    @display(description="Last used", label={"idle": "warning", "in use": "success", "none": "info"})
     def last_taken(self, row: Assignment) -> tuple[str, str]:
         """Return how long ago it took a Pod, with a warning if that is long ago."""
         found: tuple[str, str] = getattr(row, "taken", ("none", "not yet"))

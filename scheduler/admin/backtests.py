@@ -59,13 +59,13 @@ class BacktestForm(forms.Form):
         label="Change, or rule set",
         max_length=300,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="A Change's number; or the name of a rule set that one open Change edits, to ask about that edit alone.",
+        help_text="The number of a Change; or the name of a rule set that one open Change edits, to test only that edit.",
     )
     since = forms.DateTimeField(
         label="Decisions from (UTC)",
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "berth-input"}),
-        help_text="Empty: from the first that is kept.",
+        help_text="Empty: from the oldest one kept.",
     )
     until = forms.DateTimeField(
         label="Decisions before (UTC)",
@@ -74,12 +74,12 @@ class BacktestForm(forms.Form):
         help_text="Empty: up to now.",
     )
     namespaces = forms.CharField(
-        label="Only of Pods in namespaces", required=False, max_length=2000, widget=UnfoldAdminTextInputWidget(),
-        help_text="By commas; empty for all.",
+        label="Only Pods in namespaces", required=False, max_length=2000, widget=UnfoldAdminTextInputWidget(),
+        help_text="Separated by commas. Empty: all.",
     )  # fmt: skip
     rule_sets = forms.CharField(
-        label="Only those that rule sets answered", required=False, max_length=2000, widget=UnfoldAdminTextInputWidget(),
-        help_text="By commas; empty for all.",
+        label="Only Decisions of rule sets", required=False, max_length=2000, widget=UnfoldAdminTextInputWidget(),
+        help_text="Separated by commas. Empty: all.",
     )  # fmt: skip
 
     def span(self) -> Span:
@@ -178,7 +178,7 @@ def cancel(request: HttpRequest, number: int) -> HttpResponse:
     except BacktestError as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, "It is cancelled." if done else "It had ended.")
+        messages.success(request, "The backtest is cancelled." if done else "The backtest had already ended.")
     return HttpResponseRedirect(reverse("backtest", args=[row.pk]))
 
 
@@ -250,29 +250,29 @@ def _says(row: Backtest) -> str:
     match row.state:
         case Backtest.State.QUEUED:
             if (first := before(row)) is not None:
-                return f"It waits for backtest {first.pk}, which workers run first."
+                return f"Queued behind backtest {first.pk}."
             if timezone.now() - row.asked_at < WAITS_LONG:
-                return "It waits for a worker."
+                return "Waiting for a worker."
             return (
-                f"No worker has taken it up since {row.asked_at:%Y-%m-%d %H:%M:%S} UTC: none runs, Redis is away, or its machine is "
-                "busy, for backtests go behind all else there. "
-                f"It begins when one is back, or has time; manage.py backtest --resume {row.pk} runs it at once."
+                f"No worker has picked it up since {row.asked_at:%Y-%m-%d %H:%M:%S} UTC: no worker is running, Redis is unreachable, "
+                "or the worker's machine is busy, because backtests have the lowest priority there. "
+                f"It starts when a worker is free; manage.py backtest --resume {row.pk} runs it at once."
             )
         case Backtest.State.RUNNING:
-            done = f"It decides: {progress_of(row):,} of {row.total:,} Decisions are done."
+            done = f"Running: {progress_of(row):,} of {row.total:,} Decisions are done."
             shown = shown_at(row)
             if shown is None or timezone.now() - shown < STANDS_STILL:
                 return done
             return (
-                f"{done} Nothing has come since {shown:%Y-%m-%d %H:%M:%S} UTC: no worker runs, Redis is away, or its machine is busy. "
-                f"It goes on when one is back, or has time; manage.py backtest --resume {row.pk} goes on at once."
+                f"{done} No progress since {shown:%Y-%m-%d %H:%M:%S} UTC: no worker is running, Redis is unreachable, or the worker's "
+                f"machine is busy. It continues when a worker is free; manage.py backtest --resume {row.pk} continues it at once."
             )
         case Backtest.State.FAILED:
-            return f"It came to no end: {row.fault}"
+            return f"The backtest failed: {row.fault}"
         case Backtest.State.CANCELLED:
-            return f"{row.ended_by} cancelled it."
+            return f"{row.ended_by} cancelled the backtest."
         case _:
-            return "It has ended."
+            return "The backtest has finished."
 
 
 def _span(row: Backtest) -> str:

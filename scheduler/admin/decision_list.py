@@ -89,7 +89,7 @@ def _above(query: QueryDict, search: Search, faults: Mapping[str, str]) -> dict[
             fields=fields_of(FILTERS, query, {each.name: each.choices for each in FILTERS}, {"q", *_WITHOUT_FIELD}),
             chips=_chips(query, search),
             given=given_of(query),
-            summary="Narrow by owner, node, rule, reason and more",
+            summary="Filter by owner, node, rule, reason and more",
             finds="any part of its name, or a UID",
             hidden=[(name, str(value)) for name, value in query.items() if name in _HIDDEN and value],
         ),

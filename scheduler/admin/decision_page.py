@@ -102,13 +102,13 @@ def replay_page(request: HttpRequest, key: UUID) -> HttpResponse:
     try:
         found = replay(row, TimeLimit())
     except ReplayError as error:
-        replayed = {"mark": "!", "kind": "bad", "says": f"It can't be decided anew: {error}."}
+        replayed = {"mark": "!", "kind": "bad", "says": f"The Decision can't be replayed: {error}."}
     else:
         differences = list(found.differences)
         replayed = (
-            {"mark": "✓", "kind": "good", "says": "Decided anew, the answer is the same, byte for byte."}
+            {"mark": "✓", "kind": "good", "says": "Replayed: the answer is the same, byte for byte."}
             if found.ok
-            else {"mark": "✗", "kind": "bad", "says": "Decided anew, the answer differs.", "lines": differences}
+            else {"mark": "✗", "kind": "bad", "says": "Replayed: the answer differs.", "lines": differences}
         )
     return decision_page(request, row, replayed=replayed)
 
@@ -165,7 +165,7 @@ def _names_page(request: HttpRequest, names: Sequence[str], more: dict[str, Any]
     page = Paginator(names, _NAMES).get_page(request.GET.get("p"))
     context = {
         **admin.site.each_context(request),
-        "title": f"Nodes treated as {asked}" if names else "Nobody asked about that node",
+        "title": f"Nodes treated as {asked}" if names else "Berth wasn't asked about that node",
         "asked": asked,
         "page": page,
         "names": [(name, node_url(name), decision_url(more["decision"], name)) for name in page],
@@ -187,7 +187,7 @@ def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
     differing = sum(len(group.nodes) for group in groups if group.differs)
     context = {
         **admin.site.each_context(request),
-        "title": "Two Decisions side by side",
+        "title": "Compare two Decisions",
         "sides": [{"row": row, "url": decision_url(row.pk), "answer": answer_of(row)} for row in rows],
         "differing": differing,
         "groups": [{"group": group, "url": node_url(group.nodes[0]), "more": len(group.nodes) - 1} for group in page],
@@ -206,7 +206,7 @@ def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair
         for side, each in sides
     ]  # fmt: skip
     lead = f"Of {len(names):,} node{'s' if len(names) > 1 else ''} both said the same." if pair else ""
-    back = ("Both side by side", reverse("decision_beside", args=[row.pk for row in rows]))
+    back = ("Compare both", reverse("decision_beside", args=[row.pk for row in rows]))
     return _names_page(request, names, {"lead": lead, "said": said, "decision": rows[0].pk, "back": back})
 
 
@@ -236,17 +236,20 @@ def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
     try:
         found = explain_decision(row, node)
     except ValueError as error:
-        return {"says": f"It can't be explained: {error}"}
+        return {"says": f"The Decision can't be explained: {error}"}
     of_node = found.get("node")
     rules = [rule["sentence"] for rule in (of_node["rules"] if of_node else found["rules"])]
     if node in read.names or node in read.unknown:
         return {"rules": rules, "url": node_url(node), "is_whole": bool(of_node), "fault": found.get("nodeFault")}
-    unasked = f"Nobody asked about {node}: the scheduler's own filters had refused it"
+    unasked = f"Berth wasn't asked about {node}: the scheduler's own filters had refused it"
     if fault := found.get("nodeFault"):
-        return {"says": f"{unasked}. What Berth's rules would have said isn't worked out: {fault}."}
+        return {"says": f"{unasked}. What Berth's rules would have decided couldn't be computed: {fault}."}
     if of_node is None:
-        return {"says": f"{unasked}, or it wasn't there. kubectl describe pod says more."}
-    return {"unasked": f"{unasked}; kubectl describe pod has its words. Berth's rules would have said:", "rules": rules}
+        return {"says": f"{unasked}, or it didn't exist. kubectl describe pod says more."}
+    return {
+        "unasked": f"{unasked}; kubectl describe pod shows its reason. Berth's rules would have decided:",
+        "rules": rules,
+    }
 
 
 def _may_be_helped(row: Decision) -> bool:
@@ -372,7 +375,7 @@ def outcome_of(row: Decision) -> str:
     """Return the final node or outcome of a Pod."""
     if not row.placed_on:
         return (
-            f"the Pod is gone, and nobody saw it on a node; found {row.placed_at:%Y-%m-%d %H:%M:%S} UTC"
+            f"the Pod is gone and was never seen on a node; noticed {row.placed_at:%Y-%m-%d %H:%M:%S} UTC"
             if row.placed_at
             else "not known yet"
         )

@@ -45,7 +45,7 @@ class DecisionGapAdmin(ReadOnlyAdmin):
     fields = list_display
     readonly_fields = fields
     empty_title = "No Decision was lost"
-    empty_text = "Each process numbers its Decisions; a number that is missing would stand here, with the reason."
+    empty_text = "Each process numbers its Decisions. Missing numbers would be listed here, with the reason."
 
     @display(description="When", ordering="at")
     def found(self, row: DecisionGap) -> str:
@@ -66,7 +66,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     fields = list_display
     readonly_fields = fields
     empty_title = "Every record could be read"
-    empty_text = "A record that is damaged, or that the database refuses, is kept here as it came."
+    empty_text = "A record that is damaged, or that the database rejects, is kept here unchanged."
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Return the rows without their bytes."""
@@ -94,4 +94,4 @@ def lost_sentence() -> str:
     said = f"{many} not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
     if not gone.may_return:
         return said
-    return f"{said} {gone.may_return} of them may still come: their process is gone. See Decision gaps."
+    return f"{said} {gone.may_return} of them may still arrive: their process is gone. See Decision gaps."

@@ -88,14 +88,14 @@ def _ask(request: HttpRequest, form: CanaryForm) -> None:
     try:
         row = ask(by=str(person(request)), **form.cleaned_data)
     except CanaryBusyError:
-        messages.warning(request, "A canary is under way: its result comes up below.")
+        messages.warning(request, "A canary is running: its result will appear below.")
         return
     try:
         run_canary.apply_async(kwargs={"number": str(row.pk)}, retry=False, expires=LONGEST.total_seconds())
     except OperationalError:
         give_up(row)
         messages.error(
-            request, "The canary couldn't be asked for: Redis can't be reached. Bring it back, then try again."
+            request, "The canary couldn't be started: Redis can't be reached. Restore Redis, then try again."
         )
 
 
@@ -110,7 +110,7 @@ def configuration(request: HttpRequest) -> HttpResponse:
         text = to_yaml(answers)
         findings = lint(text, known((answers.url_prefix,))).findings
         context |= {"text": copyable(text), **_findings(findings)}
-    return _page(request, "configuration", "Doctor: make a configuration", context)
+    return _page(request, "configuration", "Doctor: generate a configuration", context)
 
 
 @admin.site.admin_view
@@ -139,7 +139,7 @@ def _configured() -> str:
 
 
 def _page(request: HttpRequest, name: str, title: str, context: dict[str, Any]) -> HttpResponse:
-    tabs = [("Wiring", "doctor", "wiring"), ("Make a configuration", "doctor_configuration", "configuration")]
+    tabs = [("Wiring", "doctor", "wiring"), ("Generate a configuration", "doctor_configuration", "configuration")]
     tabs.append(("Lint a configuration", "doctor_lint", "lint"))
     whole = {
         **admin.site.each_context(request),

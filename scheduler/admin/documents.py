@@ -38,17 +38,17 @@ class ImportForm(forms.Form):
         strip=False,
         max_length=_LONGEST,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 16, "class": "berth-code", "spellcheck": "false"}),
-        help_text="YAML or JSON, several documents divided by ---: rule sets, Assignments, PriorityClasses, Pauses, Exemptions; or one file of kube-scheduler's: a classic Policy, or a KubeSchedulerConfiguration.",
+        help_text="YAML or JSON; separate documents by ---: rule sets, Assignments, PriorityClasses, Pauses, Exemptions; or one kube-scheduler file: a classic Policy or a KubeSchedulerConfiguration.",
     )
     name = forms.CharField(
-        label="Name of the rule set of a file of kube-scheduler's",
+        label="Name for the rule set from a kube-scheduler file",
         required=False,
         validators=[validate_name],
         widget=UnfoldAdminTextInputWidget(),
-        help_text="Such a file has none of its own. Of several profiles each adds its scheduler's.",
+        help_text="Such a file doesn't name one. With several profiles, each one's scheduler name is appended.",
     )
     title = forms.CharField(
-        label="The Change is for",
+        label="Title of the Change",
         max_length=200,
         initial="Import",
         widget=UnfoldAdminTextInputWidget(),
@@ -88,7 +88,7 @@ class ExportForm(forms.Form):
         label="As",
         choices=[
             ("yaml", "YAML, as apply reads it"),
-            ("policy", "classic Policy: of one rule set that says nothing else"),
+            ("policy", "classic Policy: for one rule set that uses nothing else"),
         ],
         widget=UnfoldAdminSelectWidget,
     )
@@ -119,13 +119,13 @@ class ExportForm(forms.Form):
 
     def _policy(self, rule_set: engine.RuleSet | None) -> str:
         if rule_set is None:
-            self.add_error("what", "A classic Policy is one rule set: choose it.")
+            self.add_error("what", "A classic Policy holds one rule set: choose one.")
             return ""
         try:
             return manifests.to_json(export_policy(rule_set))
         except RuleSetError as error:
             for fault in error.faults:
-                self.add_error(None, f"A classic Policy can't say {fault}")
+                self.add_error(None, f"A classic Policy can't express {fault}")
             return ""
 
 
@@ -136,16 +136,16 @@ def take_in(request: HttpRequest) -> HttpResponse:
     form = ImportForm(request.POST or None)
     made = form.take_in(person(request)) if form.is_bound and form.is_valid() else None
     if made is None:
-        says = "Documents become a Change, which is reviewed and published like any other. What they don't name stays."
-        return _page(request, form, "Import", says, "Open a Change with them")
+        says = "The documents go into a Change, which is reviewed and published like any other. Objects that they don't name stay as they are."
+        return _page(request, form, "Import", says, "Open a Change")
     for said in made.notes:
         messages.info(request, said)
     if made.change is None:
-        messages.info(request, "All of it is live as it is: there was nothing to change.")
+        messages.info(request, "Everything in it is already live: there was nothing to change.")
         return HttpResponseRedirect(reverse("admin:policies_ruleset_changelist"))
     for said in made.beside:
         messages.warning(request, f"{said}.")
-    messages.success(request, f"{made.heading}. Nothing of it is live until that is published.")
+    messages.success(request, f"{made.heading}. It isn't live until that Change is published.")
     return HttpResponseRedirect(change_url(made.change.pk))
 
 
@@ -157,7 +157,11 @@ def give_out(request: HttpRequest) -> HttpResponse:
     if form.is_bound and form.is_valid() and (sent := form.written(person(request))):
         return sent
     return _page(
-        request, form, "Export", "What is live, as documents. The audit trail says who took them along.", "Export"
+        request,
+        form,
+        "Export",
+        "Exports what is live, as documents. The audit trail records who exported them.",
+        "Export",
     )
 
 

@@ -39,10 +39,10 @@ def _moment(label: str, help_text: str) -> forms.DateTimeField:
 class CaseForm(forms.Form):
     """The period and the case."""
 
-    first = _moment("From (UTC)", "Empty: from the first that is kept.")
+    first = _moment("From (UTC)", "Empty: from the oldest one kept.")
     until = _moment("Before (UTC)", "Empty: up to now.")
-    pod_namespace = _text("Namespace", 253, help_text="Of Pods; empty for all.")
-    pod_name = _text("Pod", 253, help_text="Its name, whole; empty for all.")
+    pod_namespace = _text("Namespace", 253, help_text="Of the Pods. Empty: all.")
+    pod_name = _text("Pod", 253, help_text="The exact name. Empty: all.")
     pod_uid = _text("UID", 100)
     change = forms.IntegerField(
         label="Change",
@@ -50,7 +50,7 @@ class CaseForm(forms.Form):
         min_value=1,
         max_value=2**31 - 1,
         widget=UnfoldAdminTextInputWidget(attrs={"inputmode": "numeric"}),
-        help_text="Its number: what was done to it, and decided by what it made.",
+        help_text="Its number: exports its events, and the Decisions of the Revision that it made.",
     )
 
     def clean(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class CaseForm(forms.Form):
         given = super().clean() or {}
         first, until = given.get("first"), given.get("until")
         if first and until and until <= first:
-            self.add_error("until", "The time ends before it begins.")
+            self.add_error("until", "The end is before the start.")
         return given
 
     def case(self) -> Case:
@@ -96,7 +96,7 @@ def start(request: HttpRequest) -> HttpResponse:
         except EvidenceError as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, "It is being made. The audit trail says that you asked for it.")
+            messages.success(request, "The archive is being made. The audit trail records that you requested it.")
             return HttpResponseRedirect(reverse("evidence"))
     return _page(request, form)
 
@@ -152,10 +152,10 @@ def _says(row: EvidenceExport, *, is_kept: bool) -> str:
     written = f"{row.rows:,} rows, {size_in_words(row.bytes)}"
     match row.state:
         case EvidenceExport.State.QUEUED:
-            return "waits for a worker"
+            return "waiting for a worker"
         case EvidenceExport.State.RUNNING:
-            return f"being written: {written} so far"
+            return f"in progress: {written} so far"
         case EvidenceExport.State.FAILED:
-            return f"not made: {row.fault}"
+            return f"failed: {row.fault}"
         case _:
-            return written if is_kept else f"{written}; not kept any more"
+            return written if is_kept else f"{written}; no longer kept"

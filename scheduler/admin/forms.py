@@ -50,7 +50,7 @@ class CanaryForm(forms.Form):
         cleaned = super().clean() or {}
         for name in ("namespace", "scheduler_name"):
             if name in cleaned and not _NAME.fullmatch(cleaned[name]):
-                self.add_error(name, "A name of Kubernetes has small letters, digits, - and . only.")
+                self.add_error(name, "A Kubernetes name has only lower-case letters, digits, - and .")
         return cleaned
 
 
@@ -66,7 +66,7 @@ class ManagedField(forms.Field):
         made: list[Managed] = []
         parts = [each.strip() for each in (value or "").split(",") if each.strip()]
         if len(parts) > _MOST_NAMES:
-            message = f"{len(parts):,} names; at most {_MOST_NAMES:,} are taken."
+            message = f"{len(parts):,} names; at most {_MOST_NAMES:,} are accepted."
             raise ValidationError(message)
         for part in parts:
             name, _, word = part.partition(":")
@@ -80,48 +80,52 @@ class ManagedField(forms.Field):
 class AnswersForm(forms.Form):
     """The answers for a configuration."""
 
-    url_prefix = _text("Where kube-scheduler reaches Berth", required=True, help_text="https://HOST:PORT, no path")
+    url_prefix = _text(
+        "URL at which kube-scheduler reaches Berth", required=True, help_text="https://HOST:PORT, no path"
+    )
     verbs = forms.MultipleChoiceField(
-        label="What Berth is asked",
+        label="Extender verbs",
         choices=_VERB_CHOICES,
         required=False,
         widget=UnfoldAdminCheckboxSelectMultipleWidget(),
     )
     weight = forms.IntegerField(
-        label="Weight of a point",
+        label="Weight of Berth's scores",
         widget=UnfoldAdminIntegerFieldWidget(),
-        help_text="141 and more outvote all of kube-scheduler's default scores",
+        help_text="141 or more outweighs all of kube-scheduler's default scores",
     )
     http_timeout_seconds = forms.FloatField(
-        label="Seconds before a call is given up",
+        label="Timeout of a call, in seconds",
         min_value=0.001,
         max_value=600,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="While Berth hangs, all Pods wait this long for each call",
+        help_text="If Berth hangs, every Pod waits this long for each call",
     )
     ignorable = forms.BooleanField(
-        label="Place Pods without the rules while Berth is away", required=False, widget=UnfoldBooleanWidget()
+        label="Place Pods without Berth's rules while Berth is unreachable",
+        required=False,
+        widget=UnfoldBooleanWidget(),
     )
     node_cache_capable = forms.BooleanField(
-        label="Send names of nodes only", required=False, widget=UnfoldBooleanWidget(),
-        help_text="Without it kube-scheduler's own scores are wrong",
+        label="Send only the names of nodes", required=False, widget=UnfoldBooleanWidget(),
+        help_text="Otherwise kube-scheduler's own scores are wrong",
     )  # fmt: skip
     ca_file = _text("CA of Berth's certificate", help_text="A file on kube-scheduler's machine. Empty: plain HTTP")
     cert_file = _text("Client certificate", help_text="A file on kube-scheduler's machine")
-    key_file = _text("Its key", help_text="A file on kube-scheduler's machine")
-    server_name = _text("Name in Berth's certificate", help_text="Empty: the host of the address")
+    key_file = _text("Client key", help_text="A file on kube-scheduler's machine")
+    server_name = _text("Host name in Berth's certificate", help_text="Empty: the host of the URL")
     scheduler_name = _text("schedulerName of the Pods", required=True)
     percentage_of_nodes_to_score = forms.IntegerField(
         label="Percentage of nodes to score", min_value=0, max_value=100, widget=UnfoldAdminIntegerFieldWidget(),
         help_text="100: kube-scheduler asks about all nodes",
     )  # fmt: skip
     managed_resources = ManagedField(
-        label="Ask only about Pods with these resources",
+        label="Only for Pods that request these resources",
         required=False,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="By commas; NAME:ignored where kube-scheduler shall not check it. Empty: about all Pods",
+        help_text="Separated by commas; NAME:ignored if kube-scheduler shouldn't check the resource. Empty: all Pods",
     )
-    kubeconfig = _text("kube-scheduler's kubeconfig", help_text="Empty inside a Pod")
+    kubeconfig = _text("kube-scheduler's kubeconfig", help_text="Empty if kube-scheduler runs in a Pod")
 
     _SELDOM = ("server_name", "node_cache_capable", "percentage_of_nodes_to_score", "managed_resources", "kubeconfig")
 
@@ -164,9 +168,9 @@ class LintForm(forms.Form):
                 "placeholder": "apiVersion: kubescheduler.config.k8s.io/v1",
             }
         ),
-        help_text="Paste the file that kube-scheduler gets by --config. It isn't kept.",
+        help_text="Paste the file that you pass to kube-scheduler with --config. Berth doesn't store it.",
     )
-    berth_url = _text("Berth's address", help_text="Only where the file has several extenders")
+    berth_url = _text("Berth's URL", help_text="Only if the file has several extenders")
 
 
 CANARY_DEFAULTS = {"namespace": "default", "scheduler_name": DEFAULT_SCHEDULER}

@@ -24,11 +24,11 @@ _MOST_AT_ONCE = 200
 _LARGEST = 2**63 - 1
 # What appears in the inbox, for users whose inbox is empty.
 _COMES = (
-    "Changes that somebody sent to review, if you may approve them, and those that you were asked for by name",
-    "your own Changes, once somebody else approved, rejected or published them",
-    "roll-backs and Pauses of others, PriorityClasses that drift, and what ends soon, if you may publish",
-    "shadows that would have done something else, if you may edit",
-    "Decisions that are lost",
+    "Changes sent to review, if you may approve them, and reviews that you were asked for by name",
+    "your own Changes, when somebody else approves, rejects or publishes them",
+    "rollbacks and Pauses by others, PriorityClasses that drift, and whatever ends soon, if you may publish",
+    "shadows that would have decided differently, if you may edit",
+    "lost Decisions",
 )
 
 
@@ -69,7 +69,7 @@ def read(request: HttpRequest) -> HttpResponse:
     until = _number(request.POST.get("until", ""))
     number = mark_all_read(user, until, now) if until else mark_read(user, _numbers(request), now)
     if until:
-        messages.success(request, f"{number} marked as read." if number else "Nothing was unread.")
+        messages.success(request, f"{number} marked as read." if number else "There was nothing unread.")
     return HttpResponseRedirect(_back(request))
 
 

@@ -31,7 +31,7 @@ from scheduler.models import Verification
 
 # Users who may see archives may see their proofs.
 SEE, EXPORT = "scheduler.view_evidenceexport", "scheduler.export_evidence"
-_KINDS = {DECISIONS: "Decision", OUTCOMES: "Outcome of a Pod", EVENTS: "Act, of the audit trail"}
+_KINDS = {DECISIONS: "Decision", OUTCOMES: "Outcome of a Pod", EVENTS: "Event of the audit trail"}
 
 
 class RowForm(forms.Form):
@@ -39,10 +39,10 @@ class RowForm(forms.Form):
 
     log = forms.ChoiceField(label="What", choices=list(_KINDS.items()), widget=UnfoldAdminSelectWidget())
     key = forms.CharField(
-        label="Its id",
+        label="ID",
         max_length=64,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="Of a Decision: the end of its page's URL.",
+        help_text="For a Decision: the last part of its page's URL.",
     )
 
 
@@ -83,7 +83,7 @@ def verify(request: HttpRequest) -> HttpResponse:
     try:
         ask(by=person(request), now=timezone.now())
     except UnderWayError:
-        messages.warning(request, "It is being verified already: the result comes up below.")
+        messages.warning(request, "A verification is already running: its result will appear below.")
     return HttpResponseRedirect(f"{reverse('ledger')}#verification")
 
 
@@ -116,7 +116,7 @@ def _words_of(found: Signing) -> str:
         return "! its digest isn't the one that was recorded"
     if found.size is None or found.at is None:
         return "not yet"
-    return f"✓ with {found.size:,} acts, {found.at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"✓ with {found.size:,} events, {found.at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _signed_panel(revision: Revision, request: HttpRequest) -> SafeString:
@@ -125,7 +125,7 @@ def _signed_panel(revision: Revision, request: HttpRequest) -> SafeString:
     found = signings({change.pk: revision.digest}).get(change.pk) if change else None
     proof = f"{reverse('ledger')}?{urlencode({'log': EVENTS, 'key': found.act})}" if found and found.size else ""
     context = {
-        "words": _words_of(found) if found else "nowhere: it was made before there was a ledger",
+        "words": _words_of(found) if found else "none: it was made before the ledger existed",
         "is_waiting": bool(found and found.is_as_recorded and found.size is None),
         "proof": proof if request.user.has_perm(SEE) else "",
     }
@@ -146,7 +146,7 @@ def _keys() -> tuple[list[Verifier], str]:
         return found, ""
     return (
         [],
-        "No public key is known to this process, so that no signature is checked here: give it BERTH_LEDGER_KEY_FILE with FILE.pub beside.",
+        "This process knows no public key, so it can't check signatures: set BERTH_LEDGER_KEY_FILE, with FILE.pub beside the file.",
     )
 
 
@@ -155,7 +155,7 @@ def _prove(form: RowForm, verifiers: list[Verifier]) -> tuple[Proof | None, str]
         return None, ""
     given: dict[str, Any] = form.cleaned_data
     if not verifiers:
-        return None, "Nothing is proved without a public key."
+        return None, "Nothing can be proved without a public key."
     try:
         return prove(given["log"], given["key"].strip(), verifiers), ""
     except UnprovedError as error:

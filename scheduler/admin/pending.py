@@ -49,8 +49,8 @@ _BADLY_ASKED = 400
 _LONGEST = 500
 # Reasons that no scheduler gives, as the end of "held by".
 _SAID_BY_NOBODY = {
-    GATES_LEFT: "scheduling gates that are not taken off",
-    NOT_TRIED: "nothing known: no scheduler has tried yet",
+    GATES_LEFT: "scheduling gates that haven't been removed",
+    NOT_TRIED: "an unknown reason: no scheduler has tried yet",
 }
 
 
@@ -123,10 +123,12 @@ def _said_of(woken: Woken) -> str:
     said = []
     if woken.pods:
         one = woken.pods == 1
-        when = "within a second" if has_leader() else "as soon as a process schedules: none leads now, see Queue"
-        said.append(f"{woken.pods:,} Pod{'' if one else 's'} {'is' if one else 'are'} tried {when}.")
+        when = (
+            "within a second" if has_leader() else "as soon as a scheduler becomes leader: there is none now, see Queue"
+        )
+        said.append(f"{woken.pods:,} Pod{'' if one else 's'} {'is' if one else 'are'} retried {when}.")
     said += [f"{number:,} can't be woken: {why}." for why, number in woken.left.items()]
-    return " ".join(said) or "Nothing to wake: none of these Pods is Pending any more."
+    return " ".join(said) or "Nothing to wake: none of these Pods is still Pending."
 
 
 def _asked(given: Mapping[str, str]) -> dict[str, str]:
@@ -148,7 +150,7 @@ def says_of_pending(now: datetime) -> Says:
 
 def _lead(summary: Summary, now: datetime) -> str:
     if summary.looked_at is None:
-        return "Which Pods are Pending isn't known yet: no worker has listed the cluster."
+        return "It isn't known yet which Pods are Pending: no worker has listed the cluster's Pods."
     if not summary.total or summary.since is None:
         return "No Pod is Pending."
     waits = f"{duration((now - summary.since).total_seconds())}"
@@ -180,11 +182,9 @@ def _as_of(summary: Summary, now: datetime) -> str:
         seen = f"{summary.looked_at:%Y-%m-%d %H:%M:%S} UTC" if summary.looked_at else "never"
         return f"The cluster can't be listed ({summary.fault}); it was last seen: {seen}."
     if summary.looked_at is None:
-        return (
-            "A worker lists it every few seconds: look whether one runs, on the page Processes or by manage.py doctor."
-        )
+        return "A worker lists them every few seconds: check that one is running, on the page Processes or with manage.py doctor."
     said = f"As of {ago((now - summary.looked_at).total_seconds())}."
-    return f"{said} That is long ago: look whether a worker runs, on the page Doctor." if summary.is_old else said
+    return f"{said} That is outdated: check on the page Doctor that a worker is running." if summary.is_old else said
 
 
 def _of_group(group: Group) -> str:
@@ -278,7 +278,7 @@ def _undecided(row: PendingPod) -> str:
     if not row.message or row.condition == GATED:
         return "not yet"
     # The API server's condition is visible at once; a Decision first passes through spool and stream.
-    why = "its Decision is on its way into the history" if _is_ours(row) else "Berth wasn't asked"
+    why = "its Decision hasn't reached the history yet" if _is_ours(row) else "Berth wasn't asked"
     return f"by {_whose(row)}; {why}"
 
 

@@ -56,9 +56,9 @@ class PreviewForm(forms.Form):
 
     rule_set = forms.CharField(max_length=63, widget=forms.HiddenInput)
     change = forms.IntegerField(required=False, min_value=1, max_value=_LARGEST, widget=forms.HiddenInput)
-    pending = forms.ChoiceField(label="A Pod that waits for a node", required=False, widget=UnfoldAdminSelectWidget)
+    pending = forms.ChoiceField(label="A pending Pod", required=False, widget=UnfoldAdminSelectWidget)
     pod = forms.CharField(
-        label="Or another Pod of the cluster",
+        label="Or another Pod in the cluster",
         required=False,
         max_length=600,
         widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "namespace/name"}),
@@ -66,11 +66,14 @@ class PreviewForm(forms.Form):
     decision = forms.UUIDField(
         label="Or the Pod of a Decision",
         required=False,
-        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "its id"}),
-        help_text="The Pod as it was then; the nodes are those of now.",
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "its ID"}),
+        help_text="The Pod as it was then, with the nodes as they are now.",
     )
     document = YAMLField(
-        empty={}, rows=8, label="Or a Pod as YAML", help_text="It needn't be in the cluster; nothing of it is kept."
+        empty={},
+        rows=8,
+        label="Or a Pod as YAML",
+        help_text="The Pod doesn't have to exist in the cluster; Berth doesn't store it.",
     )
 
     why = forms.CharField(label="Node", required=False, max_length=253)
@@ -84,7 +87,7 @@ class PreviewForm(forms.Form):
             waiting, self.away = [], str(error)
         sent = str(self.data.get("pending", ""))
         named = [sent] if sent and sent not in waiting else []
-        nobody = "not known" if self.away else "none" if waiting else "no Pod waits"
+        nobody = "not known" if self.away else "none" if waiting else "no Pod is pending"
         choices = [("", nobody), *((each, each) for each in [*waiting, *named])]
         self.fields["pending"].choices = choices  # type: ignore[attr-defined] # as declared
 
@@ -93,13 +96,13 @@ class PreviewForm(forms.Form):
         cleaned = super().clean() or {}
         given = [name for name in ("pending", "pod", "decision", "document") if cleaned.get(name)]
         if not self.errors and len(given) != 1:
-            self.add_error(None, "Choose one Pod: one that waits, another one, one of a Decision, or one as YAML.")
+            self.add_error(None, "Choose one Pod: a pending one, another one, the Pod of a Decision, or one as YAML.")
         return cleaned
 
     def work_out(self) -> Preview | None:
         """Return the preview; None if it fails, with the fault above the form."""
         if not _one_at_a_time.acquire(blocking=False):
-            self.add_error(None, "Another preview is being worked out. Try again in a few seconds.")
+            self.add_error(None, "Another preview is running. Try again in a few seconds.")
             return None
         try:
             rules = rules_of(self.cleaned_data["change"])
@@ -133,7 +136,7 @@ class TestForm(forms.Form):
         label="The test",
         max_length=_LONGEST_TEST,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 16, "class": "berth-code", "spellcheck": "false"}),
-        help_text="What the draft says of these nodes is what the test expects. Change it to what should come out.",
+        help_text="The test expects the draft's current results. Change them to the results that you want.",
     )
 
 
@@ -252,7 +255,7 @@ def save_test(request: HttpRequest) -> HttpResponse:
     form = TestForm(request.POST)
     change = _open_change(request.POST.get("change"))
     if change is None:
-        messages.error(request, "That Change can't be edited any more: nothing was saved.")
+        messages.error(request, "That Change can no longer be edited: nothing was saved.")
         return HttpResponseRedirect(reverse("admin:policies_change_changelist"))
     if form.is_valid() and _saved(request, form, change):
         return HttpResponseRedirect(edit_url(Kind.RULE_SET, form.cleaned_data["rule_set"], change))

@@ -83,7 +83,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 def count(request: HttpRequest, name: str) -> HttpResponse:
     """Request a count of the classes' users, and redirect to its result."""
     publishing.ask_for_users()
-    messages.success(request, "Who uses it is being counted. Load the page again in a few seconds.")
+    messages.success(request, "Its Pods are being counted. Reload the page in a few seconds.")
     return HttpResponseRedirect(f"{_url(unquote(name))}#users")
 
 
@@ -188,7 +188,7 @@ def put_back(request: HttpRequest, name: str) -> HttpResponse:
     def look() -> Confirmation:
         return Confirmation(
             title=f"Put {name} back",
-            effect=f"Makes the cluster's {name} as it is published. No Revision is made; Pods keep their priority.",
+            effect=f"Overwrites the cluster's {name} with the published version. No Revision is made; Pods keep their priority.",
             button="Put back",
             back=_url(name),
             changes=[found.message] if found.message else [],
@@ -199,7 +199,7 @@ def put_back(request: HttpRequest, name: str) -> HttpResponse:
     def act(reason: str, digest: str) -> None:
         publishing.put_back(name=name, by=person(request), reason=reason, expected_digest=digest)
 
-    return _confirm(request, look, act, done=f"{name} is put back within a few seconds.")
+    return _confirm(request, look, act, done=f"{name} will be put back within a few seconds.")
 
 
 @admin.site.admin_view
@@ -223,8 +223,8 @@ def adopt(request: HttpRequest) -> HttpResponse:
         confirmation = Confirmation(
             title=f"Take over {names[0]}" if len(names) == 1 else "Take over PriorityClasses of the cluster",
             effect=(
-                f"Makes Revision {publishing.current_revision().number + 1} with what the cluster has. Berth then looks after "
-                "them, and never deletes one that it didn't make."
+                f"Makes Revision {publishing.current_revision().number + 1} with the cluster's classes. Berth then manages them, "
+                "and never deletes one that it didn't create."
             ),
             button="Take over",
             back=_url(named[0]) if len(named) == 1 else reverse("admin:policies_priorityclass_changelist"),
@@ -239,7 +239,7 @@ def adopt(request: HttpRequest) -> HttpResponse:
         confirmation.is_gated = publishing.needs_gate(confirmation.edits)
         confirmation.digest = publishing.digest_of_shown(wanted)
         if not wanted:
-            confirmation.faults = ["The cluster has no class that isn't published here."]
+            confirmation.faults = ["All classes of the cluster are already published here."]
         return confirmation
 
     return _confirm(

@@ -42,7 +42,9 @@ class ProcessAdmin(ReadOnlyAdmin):
     fields = ("role", "host_pid", "state", "serves", "snapshot", "spool", "started", "heartbeat")
     readonly_fields = fields
     empty_title = "No process has reported"
-    empty_text = "Processes of Berth report once a second. Start them with make up, or see the Deployment's Pods."
+    empty_text = (
+        "Berth's processes report once a second. Start them with make up, or check the Pods of the Deployments."
+    )
 
     @display(description="Host")
     def host_pid(self, row: Process) -> str:
@@ -71,7 +73,7 @@ class ProcessAdmin(ReadOnlyAdmin):
     def spool(self, row: Process) -> str:
         """Return the number of its unsent records, and the bytes on disk of these and of all records not yet in the database."""
         if row.spool_records is None:
-            return "not said"
+            return "unknown"
         on_disk = filesizeformat(row.spool_bytes or 0).replace("\xa0", " ")
         return f"{row.spool_records:,} to send, {on_disk}"
 

@@ -42,41 +42,41 @@ class ScenarioForm(forms.Form):
     """The template, the number of Pods, the rules, and the cluster."""
 
     deployment = forms.CharField(
-        label="Deployment of the cluster",
+        label="Deployment in the cluster",
         required=False,
         max_length=600,
         widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "namespace/name"}),
-        help_text="Scaled to the number below: as many Pods are placed as are missing.",
+        help_text="Scaled to the number below: places as many Pods as are missing.",
     )
     document = YAMLField(
         empty={},
         rows=12,
         label="Or a manifest as YAML",
-        help_text="Of a Pod, a Deployment or the like; nothing of it is kept.",
+        help_text="Of a Pod, a Deployment or another workload; Berth doesn't store it.",
     )
     pods = forms.IntegerField(
         label="Pods", min_value=1, max_value=_LARGEST, initial=10, widget=UnfoldAdminTextInputWidget()
     )
     change = forms.IntegerField(
         label="Change", required=False, min_value=1, max_value=_LARGEST, widget=UnfoldAdminTextInputWidget(),
-        help_text="Also by what it would make live; empty for what is live alone.",
+        help_text="Also compares with this Change. Empty: only the live rules.",
     )  # fmt: skip
     decision = forms.UUIDField(
-        label="On the Snapshot of a Decision", required=False, widget=UnfoldAdminTextInputWidget(),
-        help_text="Its id; empty for the cluster as it is now.",
+        label="Snapshot of a Decision", required=False, widget=UnfoldAdminTextInputWidget(),
+        help_text="The ID of the Decision. Empty: the cluster as it is now.",
     )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
         """Check that exactly one template is given."""
         cleaned = super().clean() or {}
         if not self.errors and bool(cleaned.get("deployment")) == bool(cleaned.get("document")):
-            self.add_error(None, "Name a Deployment of the cluster, or paste a manifest.")
+            self.add_error(None, "Name a Deployment in the cluster, or paste a manifest.")
         return cleaned
 
     def work_out(self) -> Scenario | None:
         """Return the scenario; None if it fails, with the fault above the form."""
         if not _one_at_a_time.acquire(blocking=False):
-            self.add_error(None, "Another scenario is being worked out. Try again in a few seconds.")
+            self.add_error(None, "Another scenario is running. Try again in a few seconds.")
             return None
         try:
             return self._work_out()

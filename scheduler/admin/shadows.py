@@ -44,11 +44,11 @@ COLUMNS = (
 )
 _WITHOUT_DECISION = (DROPPED, FAILED)
 _SENTENCES = {
-    Divergence.AGREED: "It agrees: the Pod could have had what it got.",
+    Divergence.AGREED: "It agrees with the outcome for the Pod.",
     Divergence.REFUSED_NODE: "It would have refused the node that the Pod got.",
     Divergence.REFUSED_ALL: "It would have refused all nodes, though the Pod had some.",
     Divergence.ANOTHER_NODE: "It would have chosen another node.",
-    Divergence.LET_PASS: "It would have let pass a Pod that had no node.",
+    Divergence.LET_PASS: "It would have allowed a node for a Pod that got none.",
     Divergence.OPEN: "It depends on the node that the Pod gets, which isn't known yet.",
 }
 
@@ -160,7 +160,7 @@ def change_panel(change: Change, _: HttpRequest) -> SafeString:
     brought = RevisionPart.objects.filter(since=change.revision, part__document__contains=_IN_SHADOW)
     if change.revision is None or not (counts.exists() or brought.exists()):
         return SafeString("")
-    return _panel(counts, f"?change={change.pk}", "What its shadows would have done since")
+    return _panel(counts, f"?change={change.pk}", "Results of its shadows since")
 
 
 def assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
@@ -170,7 +170,7 @@ def assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
         return SafeString("")
     asked = QueryDict(mutable=True)
     asked["assignment"] = assignment.name
-    return _panel(counts, f"?{asked.urlencode()}", "What it would have done in shadow")
+    return _panel(counts, f"?{asked.urlencode()}", "Its results in shadow mode")
 
 
 def _panel(counts: QuerySet[ShadowCount], query: str, title: str) -> SafeString:

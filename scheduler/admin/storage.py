@@ -31,13 +31,13 @@ class HoldForm(forms.Form):
     """The selection to hold, and why."""
 
     reason = forms.CharField(
-        max_length=2000, widget=UnfoldAdminTextInputWidget(), help_text="Who lifts it will need it."
+        max_length=2000, widget=UnfoldAdminTextInputWidget(), help_text="Whoever lifts the hold needs to know it."
     )
     pod_namespace = forms.CharField(
         label="Namespace", max_length=253, required=False, widget=UnfoldAdminTextInputWidget()
     )
     pod_name = forms.CharField(
-        label="Pod", max_length=253, required=False, widget=UnfoldAdminTextInputWidget(), help_text="Its name, whole."
+        label="Pod", max_length=253, required=False, widget=UnfoldAdminTextInputWidget(), help_text="The exact name."
     )
     pod_uid = forms.CharField(label="UID", max_length=100, required=False, widget=UnfoldAdminTextInputWidget())
     from_at = forms.DateField(
@@ -47,7 +47,10 @@ class HoldForm(forms.Form):
         help_text="A day, in UTC.",
     )
     until_at = forms.DateField(
-        label="To", required=False, widget=UnfoldAdminTextInputWidget(attrs={"type": "date"}), help_text="The last day."
+        label="To",
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"type": "date"}),
+        help_text="The last day, inclusive.",
     )
 
     def what(self) -> dict[str, Any]:
@@ -76,7 +79,7 @@ def storage(request: HttpRequest) -> HttpResponse:
         "title": "Storage",
         "sample": newest,
         "sizes": [
-            ("Decisions and what became of Pods", size_in_words(newest.decision_bytes)),
+            ("Decisions and outcomes of Pods", size_in_words(newest.decision_bytes)),
             ("Snapshots and names of nodes", size_in_words(newest.journal_bytes)),
         ]
         if newest
@@ -115,7 +118,7 @@ def make(request: HttpRequest) -> HttpResponse:
         except HoldError as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, f"Held from now on: {in_words(made)}.")
+            messages.success(request, f"Legal hold placed: {in_words(made)}.")
             return HttpResponseRedirect(reverse("legal_holds"))
     return _holds(request, form)
 
@@ -130,7 +133,7 @@ def lift(request: HttpRequest, number: int) -> HttpResponse:
     except HoldError as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"Not held any more: {in_words(lifted)}. It is pruned in its time.")
+        messages.success(request, f"Legal hold lifted: {in_words(lifted)}. Normal retention applies again.")
     return HttpResponseRedirect(reverse("legal_holds"))
 
 

@@ -33,19 +33,19 @@ class WebhookForm(forms.Form):
         label="URL",
         max_length=2000,
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
-        help_text="https://… Kept encrypted, and not shown again.",
+        help_text="https://… Stored encrypted, and not shown again.",
     )
     format = forms.ChoiceField(
         choices=Webhook.Format.choices,
         widget=forms.Select(attrs={"class": "berth-input"}),
-        help_text="JSON for programs; Slack and Teams as their incoming webhooks take it.",
+        help_text="JSON for programs; Slack or Teams for their incoming webhooks.",
     )
     kinds = forms.MultipleChoiceField(
-        label="What is sent",
+        label="Notices to send",
         choices=[(str(key), words) for key, words in WORDS.items()],
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="None chosen: all of them, and those that come with later versions.",
+        help_text="None selected: all kinds, including those added in later versions.",
     )
     is_active = forms.BooleanField(label="On", required=False, initial=True)
 
@@ -62,7 +62,7 @@ class ChangeForm(WebhookForm):
         max_length=2000,
         required=False,
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
-        help_text="Empty: it keeps the one that it has.",
+        help_text="Empty: keep the current URL.",
     )
 
 
@@ -117,7 +117,7 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
         except keeping.WebhookError as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, f"Webhook {row.name} is changed.")
+            messages.success(request, f"Webhook {row.name} was changed.")
             return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
     before = request.GET.get("before", "")
     log = row.deliveries.select_related("notice").order_by("-pk")
@@ -153,7 +153,7 @@ def test(request: HttpRequest, number: int) -> HttpResponse:
     """Queue a test."""
     row = get_object_or_404(Webhook, pk=number)
     made = keeping.send_test(row, by=person(request), now=timezone.now())
-    _tell_of(request, made, f"Delivery {made.pk} is on its way: the log below says what comes of it.")
+    _tell_of(request, made, f"Delivery {made.pk} was queued: the log below shows its result.")
     return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
 
 
@@ -164,7 +164,7 @@ def delete(request: HttpRequest, number: int) -> HttpResponse:
     """Delete a webhook."""
     row = get_object_or_404(Webhook, pk=number)
     keeping.delete_webhook(row, by=person(request))
-    messages.success(request, f"Webhook {row.name} is removed.")
+    messages.success(request, f"Webhook {row.name} was removed.")
     return HttpResponseRedirect(reverse("webhooks"))
 
 
@@ -184,7 +184,7 @@ def _tell_of(request: HttpRequest, made: Delivery, words: str) -> None:
     if made.webhook.is_active:
         messages.success(request, words)
     else:
-        messages.warning(request, f"Delivery {made.pk} waits: {made.webhook.name} is off.")
+        messages.warning(request, f"Delivery {made.pk} is queued: {made.webhook.name} is off.")
 
 
 def _secret(request: HttpRequest, row: Webhook, secret: str) -> HttpResponse:

@@ -27,18 +27,21 @@ class WhichForm(forms.Form):
     """A Pod of the cluster by its name, or a pasted one."""
 
     pod = forms.CharField(
-        label="Pod of the cluster",
+        label="Pod in the cluster",
         required=False,
         max_length=600,
         widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "namespace/name"}),
-        help_text="As it is now. Without a namespace: default.",
+        help_text="As it is now. The namespace defaults to default.",
     )
     document = YAMLField(
-        empty={}, rows=12, label="Or a Pod as YAML", help_text="It needn't be in the cluster; nothing of it is kept."
+        empty={},
+        rows=12,
+        label="Or a Pod as YAML",
+        help_text="The Pod doesn't have to exist in the cluster; Berth doesn't store it.",
     )
     namespace_labels = SelectorField(
         label="Labels of its namespace",
-        help_text="For a Pod as YAML, where Assignments match by them: env=live, team=web",
+        help_text="For a Pod as YAML, if Assignments match by them: env=live, team=web",
     )
 
     def clean_namespace_labels(self) -> Mapping[str, str]:
@@ -49,7 +52,7 @@ class WhichForm(forms.Form):
         """
         given: dict[str, Any] = self.cleaned_data["namespace_labels"]
         if "matchExpressions" in given:
-            message = "Write labels as name=value, by commas."
+            message = "Write labels as name=value, separated by commas."
             raise ValidationError(message)
         labels: dict[str, str] = given.get("matchLabels", {})
         return labels
@@ -58,7 +61,7 @@ class WhichForm(forms.Form):
         """Check that exactly one Pod is given."""
         cleaned = super().clean() or {}
         if not self.errors and bool(cleaned.get("pod")) == bool(cleaned.get("document")):
-            self.add_error(None, "Name a Pod of the cluster, or paste one.")
+            self.add_error(None, "Name a Pod in the cluster, or paste one.")
         return cleaned
 
     def ask(self) -> Which | None:

@@ -22,14 +22,14 @@ SEE = "scheduler.view_decision"
 _MOST_WAITING = 200
 # The labels of ends. "open" is for Pods that got an answer and weren't seen anywhere since.
 _ENDS = {
-    "bound": "bound, and gone since",
+    "bound": "bound, and since deleted",
     "preempted": "preempted",
     "evicted": "evicted",
     "deleted": "deleted",
-    "ended": "ran to their end, or deleted at once",
+    "ended": "completed, or deleted at once",
     "unbound": "deleted without a node",
-    "gone": "gone, and nobody saw whether it had a node",
-    "open": "answered about; what became of it isn't known",
+    "gone": "gone, and it isn't known whether they had a node",
+    "open": "decided about, with an unknown outcome",
 }
 
 
@@ -83,9 +83,7 @@ def _says(waiting: int, story: WorkloadStory) -> str:
         f"{waiting} of its Pods {'is' if waiting == 1 else 'are'} Pending" if waiting else "None of its Pods is Pending"
     )
     runs = f"{running} {'is' if running == 1 else 'are'} on {counted(len(story.nodes), 'node')}"
-    return (
-        f"{waits}, {runs}, as far as Berth saw them bound." if running else f"{waits}; Berth knows of none on a node."
-    )
+    return f"{waits}, {runs}, as far as Berth knows." if running else f"{waits}; none is known to be on a node."
 
 
 def _rules(story: WorkloadStory) -> dict[str, Any]:

@@ -368,7 +368,7 @@ FILTERS = (
            condition=partial(_contains, "top_reason")),
     Filter(name="answer", title="answer", help="The number of nodes that the Pod may use.", condition=_answer, choices=ANSWERS,
            leads=3, leads_for=("none", "error"), leads_by=_seldom_answer),
-    Filter(name="missed", title="best missed", help="Whether the Pod got another node than one of the best.",
+    Filter(name="missed", title="best missed", help="Whether the Pod got a node that wasn't one of the best.",
            condition=_missed, choices=_YES_NO, leads=3, leads_for=("true",)),
     Filter(name="verb", title="verb", help="The verb of the call.", condition=partial(_choice_is, "verb", VERBS),
            choices=_named(VERBS), leads=9),

@@ -56,12 +56,12 @@ def test_a_configuration_is_made_from_answers_and_copied(page: Page) -> None:
     page.goto(f"{DOCTOR}configuration/")
     page.fill("#id_url_prefix", "https://berth.scheduling.svc:8010")
     page.fill("#id_ca_file", "/etc/kubernetes/berth/ca.crt")
-    page.get_by_role("button", name="Make the configuration").click()
+    page.get_by_role("button", name="Generate configuration").click()
     expect(page.locator(".berth-made")).to_contain_text("tls-no-client-certificate")
 
     page.fill("#id_cert_file", "/etc/kubernetes/berth/tls.crt")
     page.fill("#id_key_file", "/etc/kubernetes/berth/tls.key")
-    page.get_by_role("button", name="Make the configuration").click()
+    page.get_by_role("button", name="Generate configuration").click()
     expect(page.locator(".berth-made")).not_to_contain_text("tls-no-client-certificate")
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
@@ -70,7 +70,7 @@ def test_a_configuration_is_made_from_answers_and_copied(page: Page) -> None:
     assert copied.startswith("# kube-scheduler with Berth")
     shoot(page, "doctor-configuration")
     page.emulate_media(color_scheme="dark")
-    page.get_by_role("button", name="Make the configuration").click()
+    page.get_by_role("button", name="Generate configuration").click()
     expect(page.get_by_role("button", name="Copy")).to_be_visible()
     shoot(page, "dark-doctor-configuration")
 

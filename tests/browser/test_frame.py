@@ -173,11 +173,11 @@ def test_moved_assignments_show_their_new_places_and_moved_back_they_are_as_live
     page.click(f"button[aria-label='Move {began[0]} down']")
     assert names_in_order(page) != began
     assert places.all_text_contents() == ["1", "2", "3"]
-    expect(said).to_have_text("Another order than the live one. It is kept by the button below.")
+    expect(said).to_have_text("This order differs from the live one. Save it with the button below.")
     page.click(f"button[aria-label='Move {began[0]} up']")
     assert names_in_order(page) == began
     assert places.all_text_contents() == ["1", "2", "3"]
-    expect(said).to_have_text("As it is live.")
+    expect(said).to_have_text("This is the live order.")
 
 
 @pytest.mark.timeout(600)
@@ -194,7 +194,7 @@ def test_assignments_are_put_in_order_by_dragging_and_by_keys(operator: Page) ->
     # The button goes along: pressed again, it moves it on.
     page.keyboard.press(" ")
     assert names_in_order(page) == ["middle", "all-web", "early"]
-    expect(page.locator("#order-moved")).to_contain_text("Another order than the live one")
+    expect(page.locator("#order-moved")).to_contain_text("This order differs from the live one")
     tab_to(page, "#order-reason")
     page.keyboard.type("the middle one decides first")
     tab_to(page, "button[name=save]")
@@ -225,7 +225,7 @@ def test_enter_in_a_changes_time_sets_it_and_does_none_of_the_other_acts(operato
     page.on("request", lambda request: sent.append(request.post_data or "") if request.method == "POST" else None)
     page.fill("#id_expires_at", "2036-01-01T09:00")
     page.press("#id_expires_at", "Enter")
-    expect(page.locator("body")).to_contain_text("What it touches goes back at 2036-01-01 09:00")
+    expect(page.locator("body")).to_contain_text("The Change expires at 2036-01-01 09:00")
     assert [re.findall(r"act=(\w+)", each) for each in sent] == [["expire"]]
 
 

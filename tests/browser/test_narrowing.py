@@ -41,10 +41,10 @@ def auditor(browser: Browser, lived_in_admin: Admin, seen: dict[str, Any]) -> It
 
 
 def look_back_until(page: Page, name: str) -> None:
-    """Look further back, as a page offers that came to no more in its time, until it shows a Decision about a Pod."""
+    """Search further back, as a page offers that came to no more in its time, until it shows a Decision about a Pod."""
     while not page.locator("#result_list", has_text=name).count():
         with page.expect_navigation():
-            page.get_by_role("link", name="Look further back").click()
+            page.get_by_role("link", name="Search further back").click()
 
 
 @pytest.mark.timeout(600)
@@ -65,10 +65,10 @@ def test_20_000_decisions_are_narrowed_to_yesterday_one_node_and_one_rule(audito
     shoot_everywhere(page, "narrowed")
 
     # What was narrowed by can be taken away, one by one.
-    page.get_by_role("link", name="Take time away").click()
+    page.get_by_role("link", name="Remove filter: time").click()
     expect(chips).to_have_count(2)
     look_back_until(page, "asked-for-today")
     look_back_until(page, "asked-for-before")
-    page.get_by_role("link", name="Take node away").click()
+    page.get_by_role("link", name="Remove filter: node").click()
     expect(page.locator("#result_list")).to_contain_text("job-7")
     expect(chips).to_have_count(1)

@@ -47,7 +47,7 @@ def test_an_operator_writes_a_rule_publishes_it_and_sees_the_decision_of_the_nex
     page.click(".select2-results__option:has-text('team-nodes')")
     page.fill("#id_pod_selector", "team")
     page.click("button[name=_save]")
-    expect(page.locator("body")).to_contain_text("Nothing of it is live until that is published")
+    expect(page.locator("body")).to_contain_text("It isn't live until that Change is published")
     shoot(page, "assignment-in-a-change")
     page.fill("#id_text", "teams asked for it")
     page.click("button[name=act][value=publish]")

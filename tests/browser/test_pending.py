@@ -73,7 +73,7 @@ def test_ops_find_in_two_clicks_from_home_why_a_pod_is_pending_and_what_would_le
     expect(page.locator("#remedies")).to_contain_text("Without rule gpu", timeout=30_000)
     shoot(page, "pending-pod")
     page.fill("#why-node", "n2")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Explain").click()
     expect(page.locator("#why-said")).to_contain_text('filter gpu refused n2: "node has no GPU"')
 
     page.emulate_media(color_scheme="dark")

@@ -106,7 +106,7 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
     alice.fill("#id_filters-0-reason", only("n1")["reason"])
     alice.fill("#id_new_title", "Try web Pods on n1")
     alice.click("button[name=_save]")
-    says(alice, "Nothing of it is live until that is published")
+    says(alice, "It isn't live until that Change is published")
     change = number_of(alice)
     page_of_change = alice.url
     alice.goto("/admin/policies/assignment/")
@@ -130,7 +130,7 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
     says(carol, "Try web Pods on n1")
     says(carol, "only n1 for now")
     press(carol, "approve", "looks right")
-    says(carol, "Your approval is noted")
+    says(carol, "Your approval is recorded")
     shoot(carol, "change-approved")
 
     # Bob's Change of another rule of the same rule set is faster.
@@ -148,11 +148,11 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
 
     # The base has moved: Alice puts both together, which drops the approval.
     alice.goto(page_of_change)
-    says(alice, "What is live has moved")
+    says(alice, "The live state has changed")
     says(alice, "Publish: Somebody else has published another RuleSet trial since")
     shoot(alice, "change-moved")
     press(alice, "rebase")
-    says(alice, "It stands on what is live now")
+    says(alice, "The Change is now based on the live Revision")
     says(alice, "0 of 1 approval")
     look_at_the_gate(carol, page_of_change)
     press(carol, "approve", "still right")
@@ -171,7 +171,7 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
     eventually(lambda: (reviewed.sql(counted)[0][0] or 0) >= 2, what="the shadow is counted")
     carol.goto(page_of_change)
     panel = carol.locator("#shadow-panel")
-    expect(panel).to_contain_text("What its shadows would have done since")
+    expect(panel).to_contain_text("Results of its shadows since")
     expect(panel.locator("tbody tr").first).to_contain_text(re.compile(r"trial\s*trial v3\s*filter"))
     shoot(carol, "change-divergence")
     panel.get_by_role("link", name="2", exact=True).first.click()
@@ -182,7 +182,7 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
     listed.locator("tbody a").first.click()
     says(carol, r"It would have refused the node that the Pod got\.")
     shoot(carol, "shadow-decision")
-    carol.get_by_role("link", name="See what was answered").click()
+    carol.get_by_role("link", name="See the enforced answer").click()
     expect(carol.locator("#beside")).to_contain_text("trial v3, by Assignment trial", timeout=60_000)
     carol.goto("/admin/scheduler/shadows/?assignment=trial")
     says(carol, "of Assignment trial")
@@ -263,7 +263,7 @@ def test_of_two_people_at_one_assignment_the_second_is_told_and_keeps_what_was_t
     alice.fill("#id_order", "71")
     alice.fill("#id_new_title", "Later than it was")
     alice.click("button[name=_save]")
-    says(alice, "Nothing of it is live until that is published")
+    says(alice, "It isn't live until that Change is published")
     change = number_of(alice)
 
     # Bob saves beside her: he is told that she is at it, and his form says so from now on.
@@ -281,7 +281,7 @@ def test_of_two_people_at_one_assignment_the_second_is_told_and_keeps_what_was_t
         expect(page.locator("#id_order")).to_have_value("71")
     alice.fill("#id_order", "72")
     alice.click("button[name=_save]")
-    says(alice, "Nothing of it is live until that is published")
+    says(alice, "It isn't live until that Change is published")
     bob.fill("#id_order", "5")
     bob.click("button[name=_save]")
     says(bob, "Somebody was faster: alice edited it in")

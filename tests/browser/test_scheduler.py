@@ -69,7 +69,7 @@ def test_a_pod_that_is_woken_is_tried_at_once(page: Page, stack: Stack) -> None:
     before = len(stack.sql(tried))
     page.goto(f"/admin/scheduler/pods/default/sleeper/?uid={uid}")
     page.get_by_role("button", name="Wake").click()
-    expect(page.locator("body")).to_contain_text("1 Pod is tried within a second.")
+    expect(page.locator("body")).to_contain_text("1 Pod is retried within a second.")
     shoot_everywhere(page, "woken")
     eventually(lambda: len(stack.sql(tried)) > before, seconds=20, what="it was tried once more")
     page.goto("/admin/policies/audit/")

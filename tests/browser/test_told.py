@@ -90,7 +90,7 @@ def test_a_review_is_told_and_a_webhook_survives_an_ill_receiver(
     shoot(root, "webhook-add")
     root.get_by_role("button", name="Add", exact=True).click()
     expect(root.locator("#webhook-secret")).to_have_text(re.compile("whsec_.{40,}"))
-    root.get_by_role("link", name="I have kept it").click()
+    root.get_by_role("link", name="I have saved it").click()
     send(root, root.locator("#webhook-test"))
     comes(root, "I am ill")
     expect(root.locator("#webhook-health")).to_contain_text("The last attempt failed")

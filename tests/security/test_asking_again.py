@@ -117,7 +117,7 @@ class TestOfADecision:
         row = decided(pod_of(None, **LARGE))
         read.clear()
         said = text_of(auditor.get(change_url("decision", row.pk), {"why": "n1"}))
-        assert f"What would change it isn't worked out: {TOO_LONG}." in said
+        assert f"What would change the result couldn't be computed: {TOO_LONG}." in said
         assert "node(s) didn't match Pod's node affinity/selector" in said
         assert len(read) < AT_MOST
 
@@ -134,7 +134,7 @@ class TestOfADecision:
         row = decided(pod_of(None, **LARGE))
         read.clear()
         said = text_of(auditor.post(f"/admin/scheduler/decision/{row.pk}/replay/"))
-        assert f"It can't be decided anew: {TOO_LONG}." in said
+        assert f"The Decision can't be replayed: {TOO_LONG}." in said
         assert len(read) < AT_MOST
 
     def test_what_made_the_difference_to_the_one_before(

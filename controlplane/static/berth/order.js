@@ -19,7 +19,7 @@
       row.querySelector("[data-label=Place]").textContent = first + index + 1;
     });
     const isAsLoaded = field.value === loaded.order;
-    said.textContent = isAsLoaded ? loaded.says : "Another order than the live one. It is kept by the button below.";
+    said.textContent = isAsLoaded ? loaded.says : "This order differs from the live one. Save it with the button below.";
   }
 
   form.addEventListener("click", (event) => {

@@ -41,8 +41,8 @@
   function offerActs() {
     document.querySelectorAll(".form-group > .form-row > h3").forEach((title) => {
       if (title.querySelector("[data-berth-row]")) return;
-      offer(title, "up", "Up", "Move this rule before the one above");
-      offer(title, "down", "Down", "Move this rule behind the one below");
+      offer(title, "up", "Up", "Move this rule above the previous one");
+      offer(title, "down", "Down", "Move this rule below the next one");
       offer(title, "duplicate", "Duplicate", "Add a rule with the same fields");
     });
   }

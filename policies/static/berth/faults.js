@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   const pause = 700;
-  const signedOut = "You are signed out, or signed in anew in another tab: copy what you have typed, then reload the page.";
+  const signedOut = "You are signed out, or signed in again in another tab: copy what you have typed, then reload the page.";
   let timer = 0;
   let asked = null;
 

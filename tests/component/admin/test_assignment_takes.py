@@ -43,7 +43,7 @@ def test_it_says_who_takes_them_now_and_what_stands_in_its_way_and_writes_nothin
     data = form_data(get(operator, page)) | {"order": "3", "namespaces": ""}
     answer = operator.post(page.replace("change/", "takes/"), data, HTTP_HX_REQUEST="true")
     text = text_of(answer)
-    assert "Of 9 Pods that are there now it would take 3, and leave 4" in text
+    assert "Of the 9 Pods now in the cluster it would take 3, and give up 4" in text
     assert "none: kube-scheduler decides alone 2 shop/a" in text
     assert 'href="/admin/scheduler/pods/shop/a/">shop/a</a>' in answer.content.decode()
     assert "this one already 1 shop/b" in text
@@ -61,14 +61,14 @@ def test_a_shadow_says_that_it_takes_none_and_what_it_would_take_if_it_were_enfo
     data = form_data(get(operator, page)) | {"mode": "shadow"}
     text = text_of(operator.post(page.replace("change/", "takes/"), data))
     assert "In mode shadow it takes no Pod" in text
-    assert "If it were enforced: Of 9 Pods that are there now it would take 3" in text
+    assert "If it were enforced: Of the 9 Pods now in the cluster it would take 3" in text
     assert [each.mode for each in asked[0][2].assignments] == ["enforce"]
 
 
 def test_a_new_one_is_asked_about_and_a_faulty_form_says_so(operator: Client, asked: list[Any]) -> None:
     data = form_data(get(operator, ADD)) | {"name": "new", "order": "10"}
     url = "/admin/policies/assignment/takes/"
-    assert "Mend the form first. Rule set: This field is required." in text_of(operator.post(url, data))
+    assert "Correct the form first. Rule set: This field is required." in text_of(operator.post(url, data))
     data["rule_set"] = Assignment.objects.get().rule_set_id
     text = text_of(operator.post(url, data))
     assert "Order 10 is that of gives, too" in text
@@ -86,7 +86,7 @@ def test_without_the_cluster_what_it_says_alone_is_still_said(
     page = page_of("gives")
     data = form_data(get(operator, page)) | {"namespaces": ""}
     text = text_of(operator.post(page.replace("change/", "takes/"), data))
-    assert "The cluster can't be asked: nobody answers" in text
+    assert "The cluster can't be reached: nobody answers" in text
     assert "Its match is empty" in text
     assert auditor.post(page.replace("change/", "takes/"), data).status_code == 403
     assert "takes-now" not in get(auditor, page).content.decode()

@@ -65,7 +65,7 @@ def test_what_others_changed_is_put_back_by_a_person(operator: Client, server: P
     look_now(server)
     server.have("batch", description="theirs")
     look_now(server)
-    assert "is put back within a few seconds" in confirmed(operator, f"{PAGE}put-back/", "not agreed")
+    assert "will be put back within a few seconds" in confirmed(operator, f"{PAGE}put-back/", "not agreed")
     look(server)
     assert server.classes["batch"]["description"] == "ours"
 
@@ -148,7 +148,7 @@ def test_who_uses_it_is_counted_when_somebody_looks(operator: Client, server: Pr
     said = text_of(get(operator, PAGE))
     assert "Used by 4 Pods of 1 workload in 1 namespace" in said
     assert "shop Job web 3 1,000" in said
-    assert "! 1 Pod with another number than new ones get" in said
+    assert "! 1 Pod with an outdated priority" in said
     assert "shop Job web 7 1: old" in said
     assert 'workloads/shop/Job/web/"' in get(operator, PAGE).content.decode()
 

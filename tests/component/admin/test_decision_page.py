@@ -78,7 +78,7 @@ def test_refused_groups_come_first_and_the_chosen_node_has_a_row_of_its_own(audi
     assert (best.nodes, best.placed) == ([row.best], True)
     text = text_of(page)
     assert "refused, " in text
-    assert "1 rule let every node pass that was asked about: nobody." in text
+    assert "1 rule passed every node: nobody." in text
     assert "nobody" not in page.context["columns"]
     assert "nobody" in get(auditor, f"{change_url('decision', row.pk)}?columns=all").context["columns"]
     assert "other nodes have" in page.context["ties"]
@@ -106,7 +106,9 @@ def test_names_of_equal_nodes_unfold_in_pages(auditor: Client) -> None:
     page = get(auditor, f"/admin/scheduler/decision/{row.pk}/nodes/?node=n0003&p=2")
     assert "500 nodes were treated alike by every rule: refused." in text_of(page)
     assert len(page.context["names"]) == 200
-    assert "Nobody asked about nope" in text_of(get(auditor, f"/admin/scheduler/decision/{row.pk}/nodes/?node=nope"))
+    assert "Berth wasn't asked about nope" in text_of(
+        get(auditor, f"/admin/scheduler/decision/{row.pk}/nodes/?node=nope")
+    )
 
 
 def test_names_of_nodes_that_two_decisions_treat_alike_unfold_in_pages(auditor: Client) -> None:
@@ -118,8 +120,8 @@ def test_names_of_nodes_that_two_decisions_treat_alike_unfold_in_pages(auditor: 
     names = get(auditor, f"{url}?node=n0000&p=3")
     assert "Of 500 nodes both said the same. Left: team: node belongs to another team Right: team:" in text_of(names)
     assert len(names.context["names"]) == 100
-    assert "Both side by side" in text_of(names)
-    assert "Nobody asked about nope" in text_of(get(auditor, f"{url}?node=nope"))
+    assert "Compare both" in text_of(names)
+    assert "Berth wasn't asked about nope" in text_of(get(auditor, f"{url}?node=nope"))
 
 
 def test_a_node_that_one_of_two_decisions_was_not_asked_about_is_not_said_to_pass(auditor: Client) -> None:
@@ -134,7 +136,7 @@ def test_why_not_a_node_is_answered_for_any(auditor: Client) -> None:
     row = decided(10)
     said = text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n0000"))
     assert 'filter team (version 1) refused n0000: "node belongs to another team"' in said
-    assert "Nobody asked about n99" in text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n99"))
+    assert "Berth wasn't asked about n99" in text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n99"))
 
 
 def test_a_node_that_berth_had_not_seen_yet_is_not_said_to_be_one_that_nobody_asked_about(auditor: Client) -> None:
@@ -149,7 +151,7 @@ def test_a_node_that_berth_had_not_seen_yet_is_not_said_to_be_one_that_nobody_as
     page = text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n9"))
     said = 'Berth hadn\'t seen n9 yet when it was asked, and refused it: "node is not known to Berth yet".'
     assert page.count(said) == 2
-    assert "Nobody asked about" not in page
+    assert "Berth wasn't asked about" not in page
     assert "n9 yet" in text_of(get(auditor, f"/admin/scheduler/decision/{row.pk}/remedies/"))
     told = io.StringIO()
     call_command("explain", "default/web-1", "--node", "n9", stdout=told)
@@ -163,7 +165,7 @@ def test_a_decision_is_decided_anew_by_a_button_that_changes_nothing(auditor: Cl
     before = list(Decision.objects.values())
     page = auditor.post(url)
     assert page.status_code == 200
-    assert "It can't be decided anew: the Decision refers to no Snapshot." in text_of(page)
+    assert "The Decision can't be replayed: the Decision refers to no Snapshot." in text_of(page)
     assert list(Decision.objects.values()) == before
 
 
@@ -220,8 +222,8 @@ def test_a_node_says_what_it_was_for_pods(auditor: Client) -> None:
     assert "1 time by team : “node belongs to another team”, the last time for default/web-1" in said
     said = text_of(get(auditor, "/admin/scheduler/nodes/n0002/"))
     assert "1 allowed n0002, 0 refused it" in said
-    assert f"Pods that went there default/web-1 {AT:%Y-%m-%d %H:%M:%S} UTC" in said
-    assert "0 refused it, and 1 wasn't about it" in text_of(get(auditor, "/admin/scheduler/nodes/elsewhere/"))
+    assert f"Pods placed on it default/web-1 {AT:%Y-%m-%d %H:%M:%S} UTC" in said
+    assert "0 refused it, and 1 wasn't asked about it" in text_of(get(auditor, "/admin/scheduler/nodes/elsewhere/"))
     assert "No Decision in this time" in text_of(get(auditor, "/admin/scheduler/nodes/n0002/?span=day"))
     assert auditor.get("/admin/scheduler/nodes/n0002/?span=never").status_code == 400
     assert "n0000" in get(auditor, change_url("decision", row.pk)).content.decode()

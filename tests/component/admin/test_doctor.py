@@ -144,7 +144,7 @@ class TestCanary:
         make_run(state="running")
         operator.post(f"{HOME}canary/", WISH)
         assert not sent
-        assert "A canary is under way" in text_of(get(operator, HOME))
+        assert "A canary is running" in text_of(get(operator, HOME))
 
     @pytest.mark.parametrize("name", ["../secrets", "Default", "", "a b"])
     def test_a_name_that_is_none_is_refused(self, operator: Client, sent: list[dict[str, Any]], name: str) -> None:
@@ -161,7 +161,7 @@ class TestCanary:
         monkeypatch.setattr(run_canary, "apply_async", away)
         operator.post(f"{HOME}canary/", WISH)
         page = text_of(get(operator, HOME))
-        assert "The canary couldn't be asked for: Redis can't be reached" in page
+        assert "The canary couldn't be started: Redis can't be reached" in page
         assert "There was no canary: Redis, by which workers are told, can't be reached." in page
         operator.post(f"{HOME}canary/", WISH)
         assert [row.state for row in CanaryRun.objects.all()] == ["done", "done"]
@@ -175,7 +175,7 @@ class TestCanary:
     def test_one_that_never_ended_says_so_and_the_page_stands_still(self, auditor: Client) -> None:
         make_run(asked_at=datetime.now(UTC) - LONGEST)
         page = get(auditor, HOME)
-        assert "✗ It never ended" in text_of(page)
+        assert "✗ It never finished" in text_of(page)
         assert 'http-equiv="refresh"' not in page.content.decode()
 
     def test_what_came_of_it_stays(self, auditor: Client) -> None:
@@ -282,7 +282,7 @@ class TestMakingAConfiguration:
         data["managed_resources"] = "example.com/gpu:ignored, example.com/fpga"
         said = text_of(auditor.post(self.PAGE, data))
         assert "urlPrefix: http://berth.example" in said
-        assert "prioritizeVerb" not in said.partition("What kube-scheduler will do")[0].partition("apiVersion")[2]
+        assert "prioritizeVerb" not in said.partition("How kube-scheduler will behave")[0].partition("apiVersion")[2]
         assert {"plain-http", "node-cache-capable-false", "managed-resources-interest"} <= set(said.split())
 
     @pytest.mark.parametrize(

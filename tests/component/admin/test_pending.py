@@ -74,7 +74,7 @@ def test_home_begins_with_what_is_pending_though_300_other_pods_were_placed_sinc
 
 
 def test_home_says_so_when_no_pod_is_pending_and_when_nobody_has_looked(auditor: Client) -> None:
-    assert "Which Pods are Pending isn't known yet" in text(auditor, "/admin/")
+    assert "It isn't known yet which Pods are Pending" in text(auditor, "/admin/")
     assert "No Pod is Pending" not in text(auditor, "/admin/scheduler/pending/")
     Cluster().follow(datetime.now(UTC))
     assert "✓ No Pod is Pending." in text(auditor, "/admin/")
@@ -87,7 +87,7 @@ def test_pods_are_grouped_by_what_holds_them_and_a_group_unfolds(auditor: Client
     assert "2 Pods the scheduler: “Insufficient cpu”" in shown
     assert "1 Pod rule team : “another team”" in shown
     unfolded = get(auditor, f"{PAGE}?rule=team&reason={quote('another team')}")
-    assert "1 Pod, the longest waiting first" in text_of(unfolded)
+    assert "1 Pod, longest waiting first" in text_of(unfolded)
     assert "default/web-1" in text_of(unfolded)
     assert f"/admin/scheduler/decision/{waiting}/change/" in unfolded.content.decode()
     assert "0 of 3 nodes" in text_of(unfolded)
@@ -109,7 +109,7 @@ def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(audi
     assert waiting
     shown = get(auditor, f"{PAGE}?by=owner")
     assert "/admin/scheduler/workloads/default/Job/night/" in shown.content.decode()
-    assert "default: Pods by themselves" in text_of(shown)
+    assert "default: Pods without an owner" in text_of(shown)
     berths = text(auditor, f"{PAGE}?scheduler_name=berth")
     assert "scheduler: berth ×" in berths
     assert "another team" not in berths.partition("Pods Held by")[2]
@@ -214,14 +214,14 @@ def test_when_a_pod_is_tried_next_is_taken_from_the_queue_and_from_what_is_reque
     WaitingPod.objects.create(uid="uid-big", namespace="default", name="big", created_at=AT, cause="revision")
     shown = text(auditor, f"{PAGE}?rule=&reason={quote('Insufficient cpu')}")
     assert "at once: Berth asks for it, because of a new Revision" in shown
-    assert re.search(r"into the history in \d+ s\b", shown)
+    assert re.search(r"history yet in \d+ s\b", shown)
 
 
 def test_a_page_says_when_the_cluster_was_last_seen_and_why_not_since(auditor: Client) -> None:
     cluster = Cluster()
     cluster.add("a", CPU)
     cluster.follow(datetime.now(UTC) - timedelta(hours=2))
-    assert "As of 2 h ago. That is long ago: look whether a worker runs" in text(auditor, PAGE)
+    assert "As of 2 h ago. That is outdated: check on the page Doctor that a worker is running" in text(auditor, PAGE)
     cluster.away = True
     cluster.follow(datetime.now(UTC))
     assert "The cluster can't be listed (connection refused)" in text(auditor, PAGE)
@@ -250,7 +250,7 @@ def test_a_pod_that_berth_was_not_asked_about_has_a_page_as_long_as_it_waits(aud
     assert "Its scheduler says: 0/2 nodes are available: 2 Insufficient cpu." in shown
     assert "No Decision about it is recorded" in shown
     assert "held by its scheduler: “Insufficient cpu”" in shown
-    assert "Tried last: by its scheduler; Berth wasn't asked." in shown
+    assert "Last attempt: by its scheduler; Berth wasn't asked." in shown
     assert auditor.get("/admin/scheduler/pods/default/nobody/").status_code == 404
 
 
@@ -260,7 +260,7 @@ def test_a_pod_that_has_the_name_of_one_that_is_gone_is_told_and_not_that_one(au
     row_of_pending("u2", name="web-1", scheduler_name="default-scheduler", condition=GATED, reason=GATES_LEFT)
     shown = get(auditor, "/admin/scheduler/pods/default/web-1/")
     said = text_of(shown)
-    assert "held by scheduling gates that are not taken off" in said
+    assert "held by scheduling gates that haven't been removed" in said
     assert "No Decision about it is recorded" in said
     assert "3 refused by team" not in said
     assert 'href="/admin/scheduler/pods/default/web-1/?uid=u1"' in shown.content.decode()
@@ -285,7 +285,7 @@ def test_a_pod_of_berths_own_scheduler_is_not_said_to_be_another_ones(auditor: C
     assert waiting
     shown = text(auditor, "/admin/scheduler/pods/default/mine/")
     assert "held by Berth's own scheduler: “Insufficient cpu”" in shown
-    assert "Tried last: by Berth's own scheduler; its Decision is on its way into the history." in shown
+    assert "Last attempt: by Berth's own scheduler; its Decision hasn't reached the history yet." in shown
     assert "No Decision about it is recorded yet." in shown
     assert "Berth wasn't asked" not in shown
     assert "Berth wasn't asked" not in text(auditor, GROUP).partition("default/mine")[2].partition("default/")[0]
@@ -297,8 +297,8 @@ def test_a_pod_of_berths_own_scheduler_is_not_said_to_be_another_ones(auditor: C
     [
         (CPU, "berth", "Unschedulable", "the scheduler: “Insufficient cpu”", "no Decision is in the history yet"),
         (CPU, "other", "Unschedulable", "the scheduler: “Insufficient cpu”", "Berth wasn't asked"),
-        ("", "other", "", "nothing known: no scheduler has tried yet", "not yet"),
-        ("is blocked", "other", "SchedulingGated", "scheduling gates that are not taken off", "not yet"),
+        ("", "other", "", "an unknown reason: no scheduler has tried yet", "not yet"),
+        ("is blocked", "other", "SchedulingGated", "scheduling gates that haven't been removed", "not yet"),
     ],
     ids=["of Berth's own scheduler", "of another one", "not tried", "gated"],
 )
@@ -311,7 +311,7 @@ def test_a_group_without_a_decision_says_what_is_known_of_its_tries(
         each["reason"] = condition
     cluster.follow(datetime.now(UTC))
     page = html.unescape(get(auditor, f"{PAGE}?by={by}").content.decode())
-    cells = re.findall(r'data-label="(?:Held by|Tried last)">(.*?)</td>', page)
+    cells = re.findall(r'data-label="(?:Held by|Last attempt)">(.*?)</td>', page)
     assert [re.sub(r"<[^>]+>", "", cell) for cell in cells] == [held, tried]
 
 
@@ -342,8 +342,8 @@ def test_any_node_is_answered_for_also_one_that_nobody_asked_about(auditor: Clie
     key = Asking(history).filter(pod(), snapshot(n1="web", n2="ops"))
     history.settle()
     said = text(auditor, f"/admin/scheduler/decision/{key}/change/?why=n2")
-    assert "What was said of n2 , and what would change it" in said
-    assert "Nobody asked about n9" in text(auditor, f"/admin/scheduler/decision/{key}/change/?why=n9")
+    assert "Results for n2 , and what would change them" in said
+    assert "Berth wasn't asked about n9" in text(auditor, f"/admin/scheduler/decision/{key}/change/?why=n9")
 
 
 def test_a_workload_has_its_pods_by_state_where_they_run_its_rules_and_todays_refusals(
@@ -357,7 +357,7 @@ def test_a_workload_has_its_pods_by_state_where_they_run_its_rules_and_todays_re
     PlacedPod.objects.create(uid="u2", namespace="default", name="web-2", node_name="n3", bound_at=now)
     with django_assert_max_num_queries(20):
         shown = text(auditor, "/admin/scheduler/workloads/default/Job/night/")
-    assert "1 of its Pods is Pending, 1 is on 1 node, as far as Berth saw them bound." in shown
+    assert "1 of its Pods is Pending, 1 is on 1 node, as far as Berth knows." in shown
     assert "1 of 2 answers since midnight UTC allowed no node." in shown
     assert "1 time, mostly because: no room" in shown
     assert "rule set web v1 , by Assignment all" in shown
@@ -462,7 +462,7 @@ def test_an_operator_wakes_a_group_and_is_told_which_pods_cannot_be_woken_and_wh
     page = get(operator, GROUP).content
     assert page.index(b'id="wake"') < page.index(b'id="pending-pods-table"')
     said = wake_by(operator, GROUP)
-    assert "1 Pod is tried within a second." in said
+    assert "1 Pod is retried within a second." in said
     assert "1 can't be woken: default-scheduler keeps a queue of its own" in said
     assert "at once: somebody asked for it" in said
     assert list(Wake.objects.values_list("uid", flat=True)) == [mine.uid]
@@ -479,14 +479,14 @@ def test_waking_is_an_act_that_the_audit_trail_has_once_with_what_was_woken(oper
         "rule none, reason Insufficient cpu",
     )
     assert said.more == {"pods": 1, "first": ["default/mine"]}
-    assert sentence_of(event, said.more) == "operator had Pods rule none, reason Insufficient cpu tried at once"
+    assert sentence_of(event, said.more) == "operator had Pods rule none, reason Insufficient cpu retried at once"
 
 
 def test_a_pod_is_woken_from_its_own_page(operator: Client, waiting: str) -> None:
     assert waiting
     said = wake_by(operator, "/admin/scheduler/pods/default/mine/")
-    assert "1 Pod is tried as soon as a process schedules: none leads now, see Queue." in said
-    assert "Tried next: at once: somebody asked for it" in said
+    assert "1 Pod is retried as soon as a scheduler becomes leader: there is none now, see Queue." in said
+    assert "Next attempt: at once: somebody asked for it" in said
 
 
 def test_a_pod_of_kube_scheduler_has_no_such_button_and_its_page_says_why(operator: Client, waiting: str) -> None:
@@ -532,4 +532,4 @@ def test_who_may_not_wake_has_no_button_and_is_refused(role: str, waiting: str, 
 
 def test_pods_that_are_placed_by_now_are_nothing_to_wake(operator: Client) -> None:
     said = text_of(operator.post(f"{PAGE}wake/", {"rule": "team"}, follow=True))
-    assert "Nothing to wake: none of these Pods is Pending any more." in said
+    assert "Nothing to wake: none of these Pods is still Pending." in said

@@ -53,10 +53,10 @@ def test_the_page_shows_each_pod_that_waits_with_its_state_reason_and_nominated_
     shown = text(auditor)
 
     assert "shop/web-1" in shown
-    assert "backoff, again in 8 h" in shown
+    assert "backoff, retry in 8 h" in shown
     assert "0/3 nodes are available: 3 Insufficient cpu." in shown
     assert 'href="/admin/scheduler/nodes/n7/">n7</a>' in shown
-    assert "3 more wait." in shown
+    assert "3 more are waiting." in shown
     assert "berth-binder@h:1 schedules the Pods of berth" in shown
     # On a phone each number says what it counts.
     assert '<td data-label="overcommits found">' in shown
@@ -67,8 +67,8 @@ def test_the_page_says_when_nobody_schedules(auditor: Client) -> None:
 
     shown = text(auditor)
 
-    assert "Nobody schedules" in shown
-    assert "stands by; the Lease is someone-else" in shown
+    assert "No scheduler is active" in shown
+    assert "on standby; the Lease is held by someone-else" in shown
 
 
 def test_a_leader_that_is_silent_counts_as_none(auditor: Client) -> None:
@@ -76,14 +76,14 @@ def test_a_leader_that_is_silent_counts_as_none(auditor: Client) -> None:
 
     shown = text(auditor)
 
-    assert "Nobody schedules" in shown
-    assert "last heard of 1 min ago" in shown
+    assert "No scheduler is active" in shown
+    assert "last heartbeat 1 min ago" in shown
 
 
 def test_the_page_names_overcommitted_nodes(auditor: Client) -> None:
     state(overcommitted=["n1", "n2"], overcommits=5)
 
-    assert "n1, n2. Another scheduler bound to the same nodes" in text(auditor)
+    assert "n1, n2. Another scheduler bound Pods to the same nodes" in text(auditor)
 
 
 def test_nobody_sees_the_queue_without_an_account(client: Client) -> None:

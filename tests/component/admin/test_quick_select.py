@@ -5,7 +5,7 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from policies.admin.fields import QuickSelect
 
-CHOICES = [("", "none: the expression below"), ("a", 'A: <less> & "more"'), ('b"<', "B"), (3, "a number")]
+CHOICES = [("", "none: use the expression below"), ("a", 'A: <less> & "more"'), ('b"<', "B"), (3, "a number")]
 
 
 def plain(html: str) -> str:

@@ -42,7 +42,7 @@ def test_who_has_taken_it_up_is_named_with_when(auditor: Client) -> None:
     process("binder", 2)
     process("worker", 0)
     text = shown(auditor)
-    assert "✓ Every process has taken it up." in text
+    assert "✓ Every process serves it." in text
     assert f"extender on a, pid 1</a>, since {TAKEN:%Y-%m-%d %H:%M:%S} UTC" in text
     assert "worker" not in text
 
@@ -51,13 +51,13 @@ def test_who_has_not_yet_comes_first(auditor: Client) -> None:
     process("extender", 2)
     process("binder", 1)
     text = shown(auditor)
-    assert "! Not taken up by all yet." in text
-    assert text.index("binder on a, pid 1</a> serves Revision 1 still") < text.index("extender on a")
+    assert "! Some processes don't serve it yet." in text
+    assert text.index("binder on a, pid 1</a> still serves Revision 1") < text.index("extender on a")
 
 
 def test_of_a_former_revision_nobody_serves_anything(auditor: Client) -> None:
     process("extender", 2)
-    assert "No process serves it any more." in shown(auditor, 1)
+    assert "No process serves it any longer." in shown(auditor, 1)
 
 
 def test_who_is_silent_does_not_count(auditor: Client) -> None:
@@ -66,7 +66,7 @@ def test_who_is_silent_does_not_count(auditor: Client) -> None:
 
 
 def test_the_first_decisions_by_it_are_linked(auditor: Client) -> None:
-    assert "No Pod was decided about by it yet" in shown(auditor)
+    assert "It has no Decisions yet" in shown(auditor)
     now = timezone.now()
     for number, revision in enumerate((1, 2, 2)):
         row = Decision(process="a", sequence=number, verb="filter", revision=revision, nodes=10, feasible=number)
@@ -86,7 +86,7 @@ def test_it_says_how_many_waiting_pods_were_woken_for_it(auditor: Client) -> Non
     Requeue.objects.create(cause="revision", revision=2, requeued_at=TAKEN, looked_at=12, pods=1)
     Requeue.objects.create(cause="time", revision=2, requeued_at=TAKEN, looked_at=0, pods=40)
     text = shown(auditor)
-    assert "12 refusals of Pods that wait for kube-scheduler were judged anew by it, and 1 Pod woken." in text
+    assert "12 refusals of Pods waiting for kube-scheduler were re-evaluated with it, and 1 Pod woken." in text
 
 
 def test_the_page_looks_again_by_itself_while_the_revision_is_new(auditor: Client) -> None:
@@ -94,6 +94,6 @@ def test_the_page_looks_again_by_itself_while_the_revision_is_new(auditor: Clien
     assert 'hx-trigger="every 2s"' in shown(auditor)
     piece = auditor.get("/admin/scheduler/revisions/2/progress/").content.decode()
     assert piece.strip().startswith("<section")
-    assert "serves Revision 1 still" in piece
+    assert "still serves Revision 1" in piece
     Process.objects.update(revision=3)
     assert 'hx-trigger="every 2s"' not in shown(auditor)

@@ -146,7 +146,7 @@ class TestOtherPages:
 
     def test_the_change_that_brought_a_shadow_shows_what_came_of_it(self, auditor: Client, change: Change) -> None:
         page = f"/admin/policies/change/{change.pk}/change/"
-        assert "What its shadows would have done since" in text_of(auditor.get(page))
+        assert "Results of its shadows since" in text_of(auditor.get(page))
         assert change.revision is not None
         add({(subject(revision=change.revision.number), Divergence.REFUSED_ALL): 3})
         shown = auditor.get(page).content.decode()
@@ -163,7 +163,7 @@ class TestOtherPages:
         count(agreed=8)
         row = Assignment.objects.get(name="try")
         shown = text_of(auditor.get(change_url("assignment", row.pk)))
-        assert "What it would have done in shadow" in shown
+        assert "Its results in shadow mode" in shown
         assert "8 100.0%" in shown
 
     def test_one_that_was_never_in_shadow_shows_none(self, auditor: Client) -> None:

@@ -178,6 +178,6 @@ def test_what_holds_is_shown_however_many_newer_holds_were_lifted(
         LegalHold.objects.create(reason=name, pod_namespace="a", made_by="ops", made_at=made_at, lifted_at=lifted_at)
     shown = text(operator, HOLDS)
     assert [name in shown for name in ("holding", "lifted-0", "lifted-1", "lifted-2")] == [True, True, True, False]
-    assert "Older ones that were lifted aren't shown" in shown
+    assert "Older lifted holds aren't shown" in shown
     LegalHold.objects.exclude(lifted_at=None).first().delete()  # type: ignore[union-attr] # there are three
-    assert "Older ones" not in text(operator, HOLDS)
+    assert "Older lifted holds" not in text(operator, HOLDS)

@@ -48,7 +48,7 @@ def test_it_leads_to_just_the_decisions_by_it_and_each_leads_back(
     assert len(set(_KEY.findall(panel))) == 5
     assert "next-version" not in panel
     mine = {f"web-{number}" for number in range(4)} | {"none", "tried"}
-    assert names(client, link(panel, "All of them")) == mine
+    assert names(client, link(panel, "All of its Decisions")) == mine
     assert names(client, link(panel, "those without a node")) == {"none"}
     assert names(client, link(panel, "those in shadow")) == {"tried"}
     assert names(client, link(panel, "refused by room")) == {"none"}
@@ -62,7 +62,7 @@ def test_it_leads_to_just_the_decisions_by_it_and_each_leads_back(
 def test_a_version_that_decided_nothing_says_so(auditor: Client) -> None:
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
     page = auditor.get(reverse("admin:policies_rulesetversion_change", args=[RuleSetVersion.objects.get().pk]))
-    assert "No Pod was decided about by this version yet" in text_of(page)
+    assert "This version has no Decisions yet" in text_of(page)
 
 
 def test_one_that_ended_in_an_error_says_so_and_not_how_many_nodes_it_had(auditor: Client) -> None:

@@ -49,7 +49,7 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
     row = Backtest.objects.get()
     path = f"/admin/scheduler/backtest/{row.pk}/"
     assert (started.status_code, started["Location"]) == (302, path)
-    assert "It waits for a worker." in text_of(auditor.get(path))
+    assert "Waiting for a worker." in text_of(auditor.get(path))
     piece = auditor.get(f"{path}progress/").content.decode()
     assert "hx-get" in piece
     # How long ago is said where it is asked for anew: elsewhere it would stand still beside the progress.
@@ -78,9 +78,9 @@ def test_one_that_waits_says_for_which_other_one_or_why_none_takes_it_up(operato
     Backtest.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
     second, first = Backtest.objects.all()
     shown = text_of(operator.get(f"/admin/scheduler/backtest/{second.pk}/"))
-    assert f"It waits for backtest {first.pk}, which workers run first." in shown
+    assert f"Queued behind backtest {first.pk}." in shown
     shown = text_of(operator.get(f"/admin/scheduler/backtest/{first.pk}/"))
-    assert "none runs, Redis is away, or its machine is busy" in shown
+    assert "no worker is running, Redis is unreachable, or the worker's machine is busy" in shown
 
 
 def test_one_that_nobody_goes_on_with_says_since_when(operator: Client, change: Any) -> None:
@@ -89,26 +89,26 @@ def test_one_that_nobody_goes_on_with_says_since_when(operator: Client, change: 
     path = f"/admin/scheduler/backtest/{row.pk}/"
     assert plan(row)
     row.refresh_from_db()
-    assert text_of(operator.get(path)).count("Nothing has come") == 0
+    assert text_of(operator.get(path)).count("No progress") == 0
     left = timezone.now() - timedelta(minutes=3)
     Backtest.objects.update(planned_at=left - timedelta(minutes=1))
     BacktestChunk.objects.update(state=BacktestChunk.State.RUNNING, heartbeat_at=left)
     text = text_of(operator.get(path))
-    assert f"Nothing has come since {left:%Y-%m-%d %H:%M:%S} UTC: no worker runs" in text
-    assert f"manage.py backtest --resume {row.pk} goes on at once" in text
+    assert f"No progress since {left:%Y-%m-%d %H:%M:%S} UTC: no worker is running" in text
+    assert f"manage.py backtest --resume {row.pk} continues it at once" in text
     Worker().work()
-    assert "Nothing has come" not in text_of(operator.get(path))
+    assert "No progress" not in text_of(operator.get(path))
 
 
 def test_what_was_found_before_the_change_was_edited_is_said_to_be_of_before(operator: Client, change: Any) -> None:
     operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
     Worker().work()
     pages = (f"/admin/scheduler/backtest/{Backtest.objects.get().pk}/", f"/admin/policies/change/{change.pk}/change/")
-    assert not [page for page in pages if "was edited since" in text_of(operator.get(page))]
+    assert not [page for page in pages if "has been edited since" in text_of(operator.get(page))]
     edit = change.edits.get()
     edit.document = edit.document.replace("it is marked", "it has a mark")
     edit.save()
-    assert [page for page in pages if "The Change was edited since" in text_of(operator.get(page))] == [*pages]
+    assert [page for page in pages if "The Change has been edited since" in text_of(operator.get(page))] == [*pages]
 
 
 def test_an_auditor_starts_and_cancels_none(operator: Client, auditor: Client, change: Any) -> None:
@@ -155,14 +155,14 @@ def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypat
     assert 'href="/admin/scheduler/nodes/n0/"' in page
     assert f'href="{change_url("change", change.pk)}"' in page
     text = text_of(shown)
-    assert "What comes of 6 Pods" in text
+    assert "Result for 6 Pods" in text
     assert f"By Change {change.pk} (rule set web), 6 of 6 fit, on 4 nodes" in text
     assert "cpu live 0.0% 0.0% 0.0% 50.0% 100.0%" in text
-    assert "Name a Deployment of the cluster, or paste a manifest." in text_of(
+    assert "Name a Deployment in the cluster, or paste a manifest." in text_of(
         operator.post("/admin/scheduler/scenario/", {"pods": 6})
     )
 
 
 def test_an_auditor_asks_for_no_scenario(auditor: Client) -> None:
-    assert "Operators ask." in text_of(auditor.get("/admin/scheduler/scenario/"))
+    assert "Only Operators can run this." in text_of(auditor.get("/admin/scheduler/scenario/"))
     assert auditor.post("/admin/scheduler/scenario/", {"document": "kind: Pod", "pods": 6}).status_code == 403

@@ -62,18 +62,18 @@ def test_who_may_not_is_told_who_may(auditor: Client) -> None:
     page = auditor.get("/admin/policies/ruleset/add/")
     assert page.status_code == 403
     assert "as Auditor" in text_of(page)
-    assert "Who has the role Operator may" in text_of(page)
+    assert "People with the role Operator can do it" in text_of(page)
     assert b'id="nav-sidebar"' in page.content
 
 
 def test_several_roles_that_may_are_all_named(auditor: Client) -> None:
     number = publish(make_rule_set(filters=[TEAM_FILTER])).pk
     page = auditor.get(f"/admin/policies/revision/{number}/roll_back/")
-    assert "Operator, Approver and Emergency may" in text_of(page)
+    assert "People with the role Operator, Approver and Emergency can do it" in text_of(page)
 
 
 def test_what_no_role_may_is_an_administrators(operator: Client) -> None:
-    assert "An administrator may" in text_of(operator.get("/admin/auth/user/"))
+    assert "An administrator can do it" in text_of(operator.get("/admin/auth/user/"))
 
 
 def test_an_account_without_a_role_is_told_that_it_has_none(client: Client) -> None:
@@ -92,9 +92,8 @@ def test_an_address_that_nothing_has_is_a_page_with_a_way_on(operator: Client, p
 def test_what_cannot_be_asked_is_a_page_with_a_way_on(operator: Client) -> None:
     page = operator.get("/admin/policies/revision/?created_at__regex=x")
     assert page.status_code == 400
-    assert (
-        "can't be narrowed by 'created_at__regex', which the address sets to 'x'. Take it out of the address"
-        in text_of(page)
+    assert "can't be filtered by 'created_at__regex', which the URL sets to 'x'. Remove it from the URL" in text_of(
+        page
     )
 
 
@@ -102,7 +101,7 @@ def test_a_form_of_too_many_fields_is_a_page_with_a_way_on(operator: Client) -> 
     fields = {f"field-{number}": "" for number in range(settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 1)}
     page = operator.post("/admin/policies/ruleset/add/", fields)
     assert page.status_code == 400
-    assert "ask anew from the page itself" in text_of(page)
+    assert "try again from the page itself" in text_of(page)
 
 
 @pytest.mark.parametrize("path", ["/admin/login/", "/admin/policies/ruleset/add/"])
@@ -132,7 +131,7 @@ def test_an_address_that_only_takes_a_form_is_a_page_that_leads_to_the_form(
     path, above = path.format(key), above.format(key)
     page = operator.get(path)
     assert (page.status_code, page["Allow"]) == (405, "POST")
-    assert "Opening it has done nothing" in text_of(page)
+    assert "Opening it has changed nothing" in text_of(page)
     assert f'href="{above}"' in page.content.decode()
     assert operator.get(above, follow=True).status_code == 200
 
@@ -142,8 +141,8 @@ def test_a_form_of_another_session_is_told_to_be_too_old(operator: Client) -> No
     strict.cookies = operator.cookies
     page = strict.post("/admin/policies/ruleset/add/", {})
     assert page.status_code == 403
-    assert "The form is too old" in text_of(page)
-    assert "To the page" not in text_of(page)
+    assert "The form has expired" in text_of(page)
+    assert "Go to the page" not in text_of(page)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_a_form_that_is_too_old_leads_to_the_page_that_has_it_anew(operator: Cli
     headers = {"Host": "testserver", "Referer": referer, "Sec-Fetch-Site": "same-origin"}
     page = strict.post("/admin/policies/pauses/pause/", {"reason": "INC-1"}, headers=headers).content.decode()
     assert ('href="/admin/policies/pauses/pause/?target=everything" target="_blank"' in page) == leads
-    assert ("To the page" in page) == leads
+    assert ("Go to the page" in page) == leads
 
 
 def test_what_was_typed_into_a_form_that_is_too_old_is_shown_to_who_sent_it_and_not_what_another_site_sent(
@@ -228,7 +227,7 @@ def test_who_signs_in_for_a_page_that_leads_to_the_sign_in_is_signed_in(operator
     assert operator.get("/admin/").status_code == 200
     strict = type(operator)(enforce_csrf_checks=True)
     old = strict.post("/admin/login/?next=/admin/", typed, headers={"Sec-Fetch-Site": "same-origin"})
-    assert "The form is too old" in text_of(old)
+    assert "The form has expired" in text_of(old)
 
 
 def test_a_fault_is_a_page_that_asks_no_database(django_assert_num_queries: Any) -> None:

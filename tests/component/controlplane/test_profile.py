@@ -71,7 +71,7 @@ def test_a_session_that_is_ended_lets_nobody_in_and_is_written_down(ann: User) -
     assert get(mine, PAGE).status_code == 200
     event = AuditEvent.objects.get(kind="session.end")
     assert (event.by, event.thing_name) == ("ann", "ann")
-    assert "No other session was there to end." in text_of(mine.post(end, follow=True))
+    assert "There was no other session to end." in text_of(mine.post(end, follow=True))
     assert AuditEvent.objects.filter(kind="session.end").count() == 1
 
 
@@ -133,7 +133,7 @@ def test_a_role_is_said_to_withdraw_changes_where_it_may(role: str) -> None:
 
 def test_an_account_without_a_role_reads_who_gives_them() -> None:
     User.objects.create_user("new", password=PASSWORD, is_staff=True)
-    assert "An administrator gives roles" in text_of(get(signed_in("new", address="10.0.0.1"), PAGE))
+    assert "An administrator can assign roles" in text_of(get(signed_in("new", address="10.0.0.1"), PAGE))
 
 
 def test_an_account_of_a_provider_has_no_password_here(operator: Client, settings: Any) -> None:
@@ -144,12 +144,12 @@ def test_an_account_of_a_provider_has_no_password_here(operator: Client, setting
     Identity.objects.create(user=user, issuer="https://id.example.org", subject="1")
     operator.force_login(user, backend="controlplane.provider.Provider")
     page = get(operator, PAGE)
-    assert "None here: change it where you sign in." in text_of(page)
+    assert "Berth has none for you: change it at your sign-in provider." in text_of(page)
     assert "https://id.example.org" in text_of(page)
 
 
 def test_it_counts_tokens_and_is_in_the_menu_of_each_page(operator: Client) -> None:
-    assert "None lets a program act for you." in text_of(get(operator, PAGE))
+    assert "No token lets a program act for you." in text_of(get(operator, PAGE))
     secret_of(User.objects.get(username="operator"))
     assert "1 lets programs act for you." in text_of(get(operator, PAGE))
     assert get(operator, "/admin/").content.decode().count(f'href="{PAGE}"') >= 2

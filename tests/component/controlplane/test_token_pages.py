@@ -34,7 +34,7 @@ def shown_secret(answer: Any) -> str:
 
 
 def test_a_token_is_made_for_who_asks_and_shown_once(operator: Client) -> None:
-    assert "There is no token." in text_of(get(operator, PAGE))
+    assert "There are no tokens." in text_of(get(operator, PAGE))
     answer = operator.post(MAKE, WANTED)
     secret = shown_secret(answer)
     assert "no-store" in answer["Cache-Control"]
@@ -58,11 +58,11 @@ def test_one_that_lets_somebody_in_is_shown_however_many_others_are_newer(
     for client in (operator, root):
         said = text_of(get(client, PAGE))
         assert [name in said for name in ("kept", "over-0", "over-1", "over-2")] == [True, False, True, True]
-        assert "Older ones that let nobody in any more aren't shown" in said
+        assert "Older tokens that have expired or were revoked aren't shown" in said
     operator.post(f"/admin/tokens/{Token.objects.get(name='kept').pk}/revoke/")
-    assert "Older ones" in text_of(get(operator, PAGE))
+    assert "Older tokens" in text_of(get(operator, PAGE))
     Token.objects.filter(name__startswith="over").delete()
-    assert "Older ones" not in text_of(get(operator, PAGE))
+    assert "Older tokens" not in text_of(get(operator, PAGE))
 
 
 def test_what_is_wrong_is_said_beside_the_form(operator: Client) -> None:
@@ -81,10 +81,10 @@ def test_people_see_and_revoke_their_own_and_an_administrator_all(
     assert approver.post(f"/admin/tokens/{row.pk}/revoke/").status_code == 404
     assert row.prefix in get(root, PAGE).content.decode()
     said = text_of(root.post(f"/admin/tokens/{row.pk}/revoke/", follow=True))
-    assert f"The token {row} is revoked: it is refused from now on." in said
+    assert f"The token {row} is revoked and no longer accepted." in said
     assert "revoked by root" in said
     assert HTTPSClient().get("/api/v1/rule-sets", headers=bearer(secret)).status_code == 401
-    assert "was revoked before" in text_of(operator.post(f"/admin/tokens/{row.pk}/revoke/", follow=True))
+    assert "was already revoked" in text_of(operator.post(f"/admin/tokens/{row.pk}/revoke/", follow=True))
 
 
 def test_the_way_to_it_is_in_everybodys_navigation(auditor: Client) -> None:

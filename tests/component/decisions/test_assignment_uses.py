@@ -88,7 +88,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestWhereItIsShown:
     def test_the_list_says_when_each_took_a_pod(self, operator: Client) -> None:
         said = text_of(get(operator, "/admin/policies/assignment/"))
-        assert "Last took a Pod" in said
+        assert "Last used" in said
         assert re.search(r"busy every Pod web enforce .*\d s ago .*left-over every Pod .*web enforce ", said)
         assert "never, in 31 d" in said
 

@@ -63,7 +63,7 @@ def test_a_writer_that_vanished_with_its_folder_leaves_a_gap(history: History) -
     assert metrics() == {"berth_decisions_lost_total": 0, "berth_decisions_missing": 49, "berth_dead_letters": 0}
     assert lost_sentence() == (
         "49 Decisions were answered and are not in the history, the last on 2026-05-01 12:00:00 UTC. "
-        "49 of them may still come: their process is gone. See Decision gaps."
+        "49 of them may still arrive: their process is gone. See Decision gaps."
     )
 
 

@@ -36,7 +36,7 @@ LIKES_N1, LIKES_N2 = (
     for name in ("n1", "n2")
 )
 BY_NEXT = "Had canary next taken the Pod, by next v1, Assignment next:"
-BY_NOW = "Had canary next passed the Pod over, by now v1, Assignment now:"
+BY_NOW = "Had canary next skipped the Pod, by now v1, Assignment now:"
 
 
 def a_pod(*, taken: bool, **fields: Any) -> Pod:
@@ -107,7 +107,7 @@ def test_a_canary_that_was_passed_over_would_have_refused_the_node(
     ("next_rules", "now_rules", "verb", "says"),
     [
         (ALL, NONE, "filter", "It would have refused all nodes, though the Pod had some."),
-        (NONE, ALL, "filter", "It would have let pass a Pod that had no node."),
+        (NONE, ALL, "filter", "It would have allowed a node for a Pod that got none."),
         (LIKES_N1, LIKES_N2, "prioritize", "It would have chosen another node."),
         (ALL, ONLY_N1, "filter", "It depends on the node that the Pod gets, which isn't known yet."),
     ],
@@ -122,9 +122,9 @@ def test_of_a_pod_that_the_canary_took_the_next_assignment_is_asked(
 def test_where_nothing_stands_behind_the_canary_every_node_would_have_passed(history: History, auditor: Client) -> None:
     publish_canary(NONE, None)
     said = shown(auditor, asked(history, taken=True))
-    assert "Had canary next passed the Pod over, by no rule set, Assignment none: It would have let pass" in said
+    assert "Had canary next skipped the Pod, by no rule set, Assignment none: It would have allowed a node" in said
     said = shown(auditor, asked(history, taken=True, verb="schedule"))
-    assert "Assignment none: It would have let pass a Pod that had no node." in said
+    assert "Assignment none: It would have allowed a node for a Pod that got none." in said
 
 
 def test_the_two_sides_of_each_canary_are_said(history: History, auditor: Client) -> None:

@@ -157,7 +157,7 @@ def test_of_a_pod_that_is_gone_nothing_is_guessed(cluster: Cluster) -> None:
     assert look(cluster) == 1
     assert outcome("web") == {("", LATER)}
     decision.refresh_from_db()
-    assert outcome_of(decision) == "the Pod is gone, and nobody saw it on a node; found 2026-05-01 12:01:00 UTC"
+    assert outcome_of(decision) == "the Pod is gone and was never seen on a node; noticed 2026-05-01 12:01:00 UTC"
 
 
 def test_a_pod_made_again_under_the_same_name_is_another_one(cluster: Cluster) -> None:

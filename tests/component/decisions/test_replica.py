@@ -154,7 +154,7 @@ def test_pages_that_say_more_than_the_history_say_the_rest_while_the_replica_is_
         "/admin/policies/ruleset/": "team",
         "/admin/policies/assignment/": "team",
         f"/admin/policies/rulesetversion/{version.pk}/change/": "node",
-        f"/admin/policies/revision/{revision.pk}/change/": "Who serves it",
+        f"/admin/policies/revision/{revision.pk}/change/": "Processes that serve it",
     }
     for path, rest in pages.items():
         text = text_of(superuser.get(path))
@@ -206,7 +206,7 @@ def test_what_is_not_found_may_be_newer_than_a_replica_that_lags(
     auditor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = "/admin/scheduler/decision/0190a5c3-0000-7000-8000-000000000001/change/"
-    said = "Or it isn't there yet: the database that the history is read from is 2 min behind."
+    said = "Or it isn't there yet: the history database is 2 min behind."
     assert said not in text_of(auditor.get(path))
     monkeypatch.setattr(replica, "_seconds_behind", lambda: 120.0)
     assert said in text_of(auditor.get(path))

@@ -207,7 +207,7 @@ def test_what_is_no_filter_and_no_value_is_refused_by_name(given: dict[str, str]
     assert (answer.status_code, {each["path"] for each in answer.json()["faults"]}) == (400, set(given))
     page = auditor.get(LIST, given)
     assert page.status_code == 400
-    assert "This can't be looked for" in text_of(page)
+    assert "Not a valid search" in text_of(page)
     # That there is none isn't known, and the field with the fault stands in sight.
     assert "No Decision yet" not in text_of(page)
     assert '<details class="berth-details" open>' in page.content.decode()
@@ -296,7 +296,7 @@ def test_what_no_index_leads_to_is_looked_for_in_steps(auditor: Client, monkeypa
     found = [key for page in walk(auditor, first["next"], "next") for key in page]
     assert found == [str(Decision.objects.get(at=NOW - timedelta(minutes=34)).pk)]
     page = auditor.get(f"{LIST}?q=wanted")
-    assert "Look further back" in text_of(page)
+    assert "Search further back" in text_of(page)
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

@@ -317,8 +317,8 @@ def test_an_attempt_is_pinned_and_each_other_one_stands_beside_it(
         (False, f"/admin/scheduler/decision/{first}/beside/{second}/"),
         (True, ""),
     ]
-    assert "Take the pin away" in text_of(page)
-    assert "Take the pin away" not in text_of(get(auditor, f"{PAGE}?pin=none"))
+    assert "Unpin it" in text_of(page)
+    assert "Unpin it" not in text_of(get(auditor, f"{PAGE}?pin=none"))
 
 
 def approved(value: RuleSet) -> Change:
@@ -370,7 +370,7 @@ def test_who_paused_the_rules_answers_for_a_pod_that_got_its_node_meanwhile(hist
     assert [(each.kind, each.name, each.published_by) for each in story.provenance] == [("Pause", "storm", "erin")]
     text = text_of(get(auditor, PAGE))
     assert "Pause storm: live since Revision" in text
-    assert "No rules of Berth's" not in text
+    assert "None of Berth's rules applied" not in text
 
 
 def ended(*ends: tuple[str, int]) -> list[str]:

@@ -56,7 +56,7 @@ def test_an_auditor_asks_for_an_archive_takes_it_and_berth_verify_proves_it(
     ledger: Ledgered, auditor: Client, tmp_path: Path
 ) -> None:
     row = asked(auditor)
-    assert "waits for a worker" in auditor.get(ROWS).content.decode()
+    assert "waiting for a worker" in auditor.get(ROWS).content.decode()
     assert taken(auditor, row).status_code == 302
     run_waiting()
     row.refresh_from_db()
@@ -115,7 +115,7 @@ def test_nobody_but_auditors_exports(
     run_waiting()
     other = request.getfixturevalue(role)
     page = other.get(PAGE).content.decode()
-    assert "Auditors export" in page
+    assert "Only Auditors can export" in page
     assert "evidence-form" not in page
     assert "Download" not in page
     assert other.post(START).status_code == 403
@@ -126,7 +126,7 @@ def test_nobody_but_auditors_exports(
 @pytest.mark.parametrize(
     ("case", "says"),
     [
-        ({"first": "2026-01-02T00:00", "until": "2026-01-01T00:00"}, "The time ends before it begins."),
+        ({"first": "2026-01-02T00:00", "until": "2026-01-01T00:00"}, "The end is before the start."),
         ({"first": "2999-01-01T00:00"}, "The time begins in the future: it is 20"),
         ({"change": "0"}, "greater than or equal to 1"),
         ({"change": "99"}, "There is no Change 99."),
@@ -261,7 +261,7 @@ def test_an_archive_is_kept_for_a_week(ledger: Ledgered, auditor: Client) -> Non
     row = asked(auditor)
     run_waiting()
     EvidenceExport.objects.update(ended_at=timezone.now() - timedelta(days=8))
-    assert "not kept any more" in auditor.get(PAGE).content.decode()
+    assert "no longer kept" in auditor.get(PAGE).content.decode()
     run_waiting()
     assert not EvidencePiece.objects.exists()
     assert taken(auditor, row).status_code == 302

@@ -60,7 +60,9 @@ def test_the_trees_are_checked_when_somebody_asks(ledgered: Ledgered, auditor: C
     ledgered.record(300)
     ledgered.sign()
     ledgered.record(20)
-    assert "Each log continues what was signed last" in shown(auditor, "?check=1").content.decode()
+    assert (
+        "Each log is a consistent continuation of its last signed tree" in shown(auditor, "?check=1").content.decode()
+    )
     LedgerHead.objects.filter(log="decisions").update(root=bytes(32))
     assert "the checkpoint of 300 leaves" in shown(auditor, "?check=1").content.decode()
 
@@ -167,7 +169,7 @@ def test_an_id_that_nothing_has_is_answered_in_a_sentence(
 
 def test_missing_decisions_are_counted_beside_it(ledgered: Ledgered, auditor: Client) -> None:
     DecisionGap.objects.create(process="extender@a", first=7, last=9, reason="x", at=AT)
-    assert "3 Decisions were numbered and never came" in shown(auditor).content.decode()
+    assert "3 Decisions were numbered but never arrived" in shown(auditor).content.decode()
 
 
 def test_without_a_public_key_nothing_is_called_right(
@@ -177,7 +179,7 @@ def test_without_a_public_key_nothing_is_called_right(
     ledgered.sign()
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, ledger_key_file="", local=False))
     text = shown(auditor, "?check=1").content.decode()
-    assert "No public key is known to this process" in text
+    assert "This process knows no public key" in text
     assert "✓" not in text.partition('id="ledger-lead"')[2].partition("</section>")[0]
     assert shown(auditor, asked("decisions", Decision.objects.get().pk)).context["proof"] is None
 
@@ -199,14 +201,14 @@ def test_a_revision_says_in_which_checkpoint_it_is_signed_and_leads_to_the_proof
 ) -> None:
     publish_all(make_rule_set("web"))
     assert "not yet" in text_of(get(auditor, REVISIONS))
-    assert signed_section(auditor).startswith("Not yet: the worker signs each minute.")
+    assert signed_section(auditor).startswith("Not yet: the worker signs once a minute.")
     append_events(AT)
     ledgered.sign()
     size = LedgerHead.objects.get(log="events").size
     audit.record_event("export", by="anna")
     append_events(AT)
     ledgered.sign()
-    said = f"✓ with {size} acts, {AT:%Y-%m-%d %H:%M:%S} UTC"
+    said = f"✓ with {size} events, {AT:%Y-%m-%d %H:%M:%S} UTC"
     assert said in text_of(get(auditor, REVISIONS))
     assert said in signed_section(auditor)
     page = auditor.get(f"{REVISIONS}1/change/").content.decode()

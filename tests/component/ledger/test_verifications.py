@@ -48,10 +48,10 @@ def test_whoever_sees_the_ledger_has_it_verified_and_is_told_what_was_found(
     ledgered.record(30)
     ledgered.sign()
     client = request.getfixturevalue(role)
-    assert "All of it was never verified from here." in text_of(get(client, PAGE))
-    assert f"Asked for by {role} 0 s ago ; it waits for a worker." in press(client)
+    assert "The whole ledger has never been verified from here." in text_of(get(client, PAGE))
+    assert f"Requested by {role} 0 s ago ; waiting for a worker." in press(client)
     run_waiting()
-    assert f"as {role} asked: nothing was changed, inserted, removed or cut off. 40 rows proved" in said(client)
+    assert f"requested by {role} : nothing was changed, inserted, removed or truncated. 40 rows proved" in said(client)
     assert AuditEvent.objects.filter(kind="verify", by=role).count() == 1
 
 
@@ -64,7 +64,7 @@ def test_it_finds_what_the_command_finds(ledgered: Ledgered, auditor: Client) ->
     run_waiting()
     row = Verification.objects.get()
     assert row.is_sound is False
-    assert "the history is not what was recorded" in said(auditor)
+    assert "the history differs from what was recorded" in said(auditor)
     faults = [fault for report in ledgered.verify() for fault in report.faults]
     assert faults
     assert [fault for report in row.reports for fault in report["faults"]] == faults
@@ -154,7 +154,7 @@ def test_who_was_taken_for_dead_writes_nothing_any_more(
 
 def test_a_second_one_is_not_begun_while_one_is_under_way(sliced: Ledgered, auditor: Client) -> None:
     press(auditor)
-    assert "It is being verified already" in press(auditor)
+    assert "A verification is already running" in press(auditor)
     assert Verification.objects.count() == 1
 
 

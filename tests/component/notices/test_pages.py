@@ -49,7 +49,7 @@ def shown(client: Client, query: str = "") -> list[int]:
 def test_an_empty_inbox_says_what_will_come(page: Client) -> None:
     said = text_of(get(page, INBOX))
     assert "Your inbox is empty" in said
-    assert "Decisions that are lost" in said
+    assert "lost Decisions" in said
 
 
 def test_the_newest_stands_first_with_why_and_a_way_to_it(page: Client, carol: User) -> None:
@@ -71,7 +71,7 @@ def test_it_is_narrowed_to_a_kind_and_to_what_is_unread(page: Client, carol: Use
     page.post(READ, {"number": "2"})
     assert shown(page, "?kind=drift") == [3]
     assert shown(page, "?unread=1") == [3, 1]
-    assert "No Notice of yours fits" in text_of(get(page, f"{INBOX}?kind=paused"))
+    assert "None of your Notices matches these filters" in text_of(get(page, f"{INBOX}?kind=paused"))
 
 
 def test_a_kind_that_there_is_none_of_is_refused_with_those_that_there_are(page: Client, carol: User) -> None:

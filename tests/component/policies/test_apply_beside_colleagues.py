@@ -66,7 +66,7 @@ class TestChanges:
         said = run("apply", file, "--reason", "the pipeline ran once more")
         change = Change.objects.exclude(state="published").get()
         assert f"Change {change.pk} is open already, and makes the same: apply mine.yaml" in said
-        assert "rule set web changed, against version 1" in said
+        assert "rule set web changed, compared with version 1" in said
         assert "edits rule set web as well" not in said
         run("apply", write(rule_set_document(**MINE), rule_set_document("other")))
         assert Change.objects.exclude(state="published").count() == 2

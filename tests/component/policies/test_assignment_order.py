@@ -64,7 +64,7 @@ def test_who_moves_after_somebody_elses_order_is_told_before_they_save_it(operat
     publish_all(make_assignment("three", order=5), by="bob")
     page = operator.post(PAGE, {**looked, "move": "up two"})
     assert page.context["names"] == "two one three"
-    assert "Somebody else has published other Assignments since you looked" in text_of(page)
+    assert "Somebody else has published Assignments since you opened this page" in text_of(page)
     page = operator.post(PAGE, {**typed(page), "move": "down two"})
     assert "Somebody else" not in text_of(page)
 

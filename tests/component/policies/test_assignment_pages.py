@@ -70,7 +70,7 @@ def test_who_may_not_pause_is_not_led_to_a_page_that_refuses(operator: Client, a
         assert "Pause…" in text_of(get(operator, url))
         text = text_of(get(auditor, url))
         assert "Pause…" not in text
-        assert "Operators pause and resume it." in text
+        assert "Only Operators can pause and resume it." in text
 
 
 def test_who_may_not_change_it_reads_a_sentence_and_has_no_button(approver: Client) -> None:

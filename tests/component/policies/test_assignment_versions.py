@@ -98,11 +98,11 @@ class TestThePage:
         assert said in text_of(get(auditor, f"{PAGE}{query}"))
 
     def test_goes_back_after_it_was_confirmed(self, operator: Client) -> None:
-        assert "Go back to this one" in text_of(get(operator, PAGE))
+        assert "Go back to this version" in text_of(get(operator, PAGE))
         confirmed(operator, f"{PAGE}1/go-back/", "3 was wrong")
         assert publishing.assignment_versions("shop")[0].is_live
         assert Assignment.objects.get(name="shop").order == 1
-        assert "Nothing to go back to" in text_of(get(operator, f"{PAGE}1/go-back/"))
+        assert "Nothing to do" in text_of(get(operator, f"{PAGE}1/go-back/"))
 
     def test_opens_a_change_where_review_is_required(self, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         reviewed = msgspec.structs.replace(settings.BERTH, review_required=True)
@@ -120,7 +120,7 @@ class TestThePage:
     def test_is_reached_from_the_page_of_the_assignment(self, auditor: Client) -> None:
         page = get(auditor, change_url("assignment", Assignment.objects.get(name="shop").pk))
         assert PAGE in page.content.decode()
-        assert "3 versions: compare two, go back to one" in text_of(page)
+        assert "3 versions: compare versions or go back to one" in text_of(page)
 
 
 def test_rest_has_them(auditor: Client) -> None:

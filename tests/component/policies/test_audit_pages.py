@@ -54,7 +54,7 @@ def test_addresses_are_shown_to_auditors_alone(operator: Client, history: AuditE
     event = published()
     for path in (PAGE, f"{PAGE}{event.pk}/", REST, f"{REST}/{event.pk}"):
         assert "192.0.2.7" not in get(operator, path).content.decode(), path
-    assert "not shown: Auditors may see addresses" in text_of(get(operator, f"{PAGE}{event.pk}/"))
+    assert "hidden: only Auditors may see addresses" in text_of(get(operator, f"{PAGE}{event.pk}/"))
     assert operator.get(PAGE, {"address": "192.0.2.7"}).status_code == 400
     assert operator.get(REST, {"address": "192.0.2.7"}).status_code == 400
 
@@ -70,7 +70,7 @@ def test_an_event_is_a_sentence_with_both_sides_and_ways_on(auditor: Client, his
     page = get(auditor, f"{PAGE}{event.pk}/")
     text = text_of(page)
     assert f"ops published Change {event.change} (all), which made Revision 1." in text
-    assert "RuleSet web nothing: it is new" in text
+    assert "RuleSet web none: it is new" in text
     assert "Address 192.0.2.7" in text
     html = page.content.decode()
     assert change_url("change", event.change) in html
@@ -132,7 +132,7 @@ def test_what_is_no_filter_or_no_value_is_refused(auditor: Client, asked: dict[s
     assert auditor.get(REST, asked).status_code == 400
     response = auditor.get(PAGE, asked)
     assert response.status_code == 400
-    assert "This can't be looked for" in text_of(response)
+    assert "Not a valid search" in text_of(response)
 
 
 def test_a_kind_that_there_is_none_of_is_refused_with_those_that_there_are(auditor: Client) -> None:

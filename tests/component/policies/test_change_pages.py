@@ -156,7 +156,7 @@ def test_a_field_that_cannot_be_read_is_named_and_the_text_is_kept() -> None:
     change = change_in("in_review")
     asked = {"act": "schedule", "text": "ticket 7", "publish_at": "20266-12-01T09:00"}
     page = text_of(client.post(act_of(change), typed(client, change, **asked)))
-    assert "Goes live by itself at: Enter a valid date/time." in page
+    assert "Goes live at: Enter a valid date/time." in page
     assert "ticket 7" in page
     assert "The form was incomplete" not in page
 
@@ -166,7 +166,7 @@ def test_a_text_is_as_long_as_its_field_says_however_many_lines_it_has() -> None
     change = change_in("in_review")
     lines = "\r\n".join(["x" * 19] * 100)
     page = client.post(act_of(change), typed(client, change, act="comment", text=lines), follow=True)
-    assert "Your comment is kept." in text_of(page)
+    assert "Your comment was added." in text_of(page)
     longer = client.post(act_of(change), typed(client, change, act="comment", text=lines + "and more"))
     assert "Reason or comment: Ensure this value has at most 2000 characters" in text_of(longer)
     assert "and more" in text_of(longer)
@@ -179,19 +179,19 @@ def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pyt
         unreviewed.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
         publish_all(make_rule_set(**B))
     page = text_of(get(client, page_of(change)))
-    assert "What is live has moved" in page
+    assert "The live state has changed" in page
     theirs = Change.objects.get(state="published")
     assert (
-        f"Meanwhile ops made live, by {theirs}: {theirs.title} : "
+        f"Meanwhile ops published, by {theirs}: {theirs.title} : "
         "rule set web version 1 published web: filter added: MatchNodeSelector"
     ) in page
     # Enter at a choice presses the form's first button.
     html = get(client, page_of(change)).content.decode().partition('id="act_form"')[2]
     assert re.findall(r'name="act" value="([^"]+)"', html)[0] == "rebase"
     data = typed(client, change, act="rebase", text="theirs is better", **{"of RuleSet/web": "theirs"})
-    assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
+    assert "The Change is now based on the live Revision" in text_of(client.post(act_of(change), data, follow=True))
     assert "operator commented: theirs is better" in text_of(get(client, page_of(change)))
-    assert "Nothing: it holds no edit." in text_of(get(client, page_of(change)))
+    assert "Nothing: this Change has no edits." in text_of(get(client, page_of(change)))
 
 
 def test_edits_of_different_rules_are_offered_together_and_conflicts_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,17 +207,17 @@ def test_edits_of_different_rules_are_offered_together_and_conflicts_are_named(m
     publish_all(weighted(1, "PodFitsResources", "PodFitsHost"))
     page = text_of(get(client, page_of(change)))
     assert "both, rule by rule" in page
-    assert "Both together would change, against what is live" in page
+    assert "Merged the result differs from what is live by" in page
     data = typed(client, change, act="rebase", **{"of RuleSet/web": "merge"})
-    assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
+    assert "The Change is now based on the live Revision" in text_of(client.post(act_of(change), data, follow=True))
     publish_all(weighted(3, "PodFitsResources", "PodFitsHost"))
     page = text_of(get(client, page_of(change)))
-    assert "Both sides changed LeastRequestedPriority of scores. Whose is taken, of both?" in page
+    assert "Both sides changed LeastRequestedPriority of scores. Which side should be kept?" in page
     refused = client.post(act_of(change), typed(client, change, act="rebase", **{"of RuleSet/web": "merge"}))
     assert "say whose is taken of scores/LeastRequestedPriority" in text_of(refused)
     chosen = {"of RuleSet/web": "merge", "of RuleSet/web scores/LeastRequestedPriority": "theirs"}
     data = typed(client, change, act="rebase", **chosen)
-    assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
+    assert "The Change is now based on the live Revision" in text_of(client.post(act_of(change), data, follow=True))
     assert publishing.edits_of(change) == []
 
 
@@ -236,7 +236,9 @@ def test_an_emergency_is_marked_on_its_page_and_on_home_until_it_is_approved() -
         assert "Published without approval" in text_of(get(approver, page))
     assert "all of web" in text_of(get(approver, "/admin/policies/change/?which=waiting"))
     data = typed(approver, change, act="approve")
-    assert "Your approval is noted, of what was published" in text_of(approver.post(act_of(change), data, follow=True))
+    assert "Your approval of the emergency publish is recorded" in text_of(
+        approver.post(act_of(change), data, follow=True)
+    )
     for page in ("/admin/", page_of(change)):
         assert "Published without approval" not in text_of(get(approver, page))
 
@@ -297,7 +299,7 @@ def test_the_list_says_how_far_each_change_is() -> None:
         publish_all(make_rule_set(**B))
     text = text_of(get(client, "/admin/policies/change/?state__exact=in_review"))
     assert "0 of 1" in text
-    assert "rule set web , ! 1 moved" in text
+    assert "rule set web , ! 1 changed meanwhile" in text
     assert "all of web" not in text_of(get(client, "/admin/policies/change/?state__exact=draft"))
 
 
@@ -342,9 +344,9 @@ def test_what_it_touches_and_what_it_stands_on_are_links_and_a_reason_that_is_mi
     rule_set = f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/change/"
     assert f'<a class="berth-link" href="{rule_set}">rule set web</a>' in page.content.decode()
     assert '<a class="berth-link" href="/admin/policies/revision/1/change/">Revision 1</a>' in page.content.decode()
-    assert "Why: nobody has said; ask ops" in text_of(page)
+    assert "Reason: none was given; ask ops" in text_of(page)
     publishing.describe_change(change=change, by="ops", expected_digest=change.digest, reason="OPS-3")
-    assert "Why: OPS-3" in text_of(get(client, page_of(change)))
+    assert "Reason: OPS-3" in text_of(get(client, page_of(change)))
 
 
 def test_a_change_of_all_kinds_keeps_within_the_queries_of_a_page(django_assert_max_num_queries: Any) -> None:
@@ -361,7 +363,7 @@ def test_a_page_of_many_edits_says_how_many_and_leads_past_them_to_its_buttons()
     few, many = (opened(*(make_rule_set(f"{n}-of-{size}", **A) for n in range(size))) for size in (10, 11))
     assert 'href="#acts"' not in get(client, page_of(few)).content.decode()
     page = get(client, page_of(many)).content.decode()
-    assert "11 things." in page
+    assert "11 objects." in page
     assert all(part in page for part in ('href="#acts"', 'id="acts"'))
 
 

@@ -66,7 +66,7 @@ def test_two_versions_of_others_are_compared(auditor: Client, kind: str, version
     for url in re.findall(rf'href="([^"]+)">{kind} {versions[0].name} version \d</a>', page):
         get(auditor, url.partition("#")[0])
     assert page.count("version 1</a>") == page.count("version 2</a>") == 1
-    assert f"What {kind} {versions[0].name} version 1 has otherwise than nothing" in read(
+    assert f"{kind} {versions[0].name} version 1 compared with nothing" in read(
         auditor, compare_url(kind, 0, 1, versions[0].name)
     )
     assert [each for each in said if each not in text] == []
@@ -102,12 +102,12 @@ def test_edits_of_changes_have_no_version_zero(auditor: Client) -> None:
     one, other = opened(team("2 > 0"), make_priority_class(value=2)), opened(make_rule_set("new"))
     again = opened(team("3 > 0"), make_priority_class(value=3))
     there = read(auditor, compare_url("Change", one.pk, other.pk))
-    assert "rule set web version 1, against an edit that isn't live" in there
-    assert "PriorityClass batch version 1, against an edit that isn't live:" in there
+    assert "rule set web version 1, compared with an edit that isn't live" in there
+    assert "PriorityClass batch version 1, compared with an edit that isn't live:" in there
     between = read(auditor, compare_url("Change", one.pk, again.pk))
-    assert "rule set web changed, against another edit" in between
-    assert "PriorityClass batch changed, against another edit:" in between
-    assert "rule set web changed, against version 1" in read(auditor, compare_url("Change", other.pk, one.pk))
+    assert "rule set web changed, compared with another edit" in between
+    assert "PriorityClass batch changed, compared with another edit:" in between
+    assert "rule set web changed, compared with version 1" in read(auditor, compare_url("Change", other.pk, one.pk))
     for text in (there, between):
         assert not re.search(r"(version|place of) 0", text)
 
@@ -115,15 +115,15 @@ def test_edits_of_changes_have_no_version_zero(auditor: Client) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("", "What differs between any two versions of a thing"),
-        ("before=1&after=2", "Say what to compare"),
-        ("kind=Revision&before=1", "Say which two"),
+        ("", "Compare any two versions of an object"),
+        ("before=1&after=2", "Choose what to compare"),
+        ("kind=Revision&before=1", "Enter two numbers"),
         ("kind=Revision&before=1&after=99999999", "There is no Revision 99999999"),
         ("kind=Change&before=1&after=99999999", "There is no Change"),
         ("kind=RuleSet&name=none&before=1&after=2", "There is no version 1 of rule set none"),
         ("kind=PriorityClass&name=none&before=1&after=2", "There is no version 1"),
         ("kind=Assignment&name=none&before=1&after=2", "There is no version 1"),
-        ("kind=Pod&before=1&after=2", "Say what to compare"),
+        ("kind=Pod&before=1&after=2", "Choose what to compare"),
         ("kind=RuleSet&name=web&before=1&after=1", "They are the same"),
     ],
 )
@@ -136,17 +136,17 @@ def test_a_change_its_revision_and_the_way_back_show_whole_documents(operator: C
     publish(team("1 > 0"))
     first = newest()
     change = opened(team("1 > 0 || true"))
-    assert "Whole YAML compared: 1 line added, 1 removed" in text_of(get(operator, change_url("change", change.pk)))
+    assert "Full YAML diff: 1 line added, 1 removed" in text_of(get(operator, change_url("change", change.pk)))
     publish(team("1 > 0 || true"))
     for page in (change_url("revision", newest()), f"/admin/policies/revision/{first}/roll_back/"):
-        assert "Whole YAML compared: 1 line added, 1 removed" in text_of(get(operator, page)), page
+        assert "Full YAML diff: 1 line added, 1 removed" in text_of(get(operator, page)), page
 
 
 def test_archiving_says_what_goes(operator: Client) -> None:
     publish(team("1 > 0"))
     page = get(operator, f"/admin/policies/ruleset/{RuleSet.objects.get(name='web').pk}/archive/")
     assert "rule set web archived" in text_of(page)
-    assert "Whole YAML compared: 0 lines added" in text_of(page)
+    assert "Full YAML diff: 0 lines added" in text_of(page)
 
 
 def test_tests_are_named() -> None:
@@ -159,4 +159,4 @@ def test_tests_are_named() -> None:
         "test goes removed: best n1",
         "test stays changed: expects “best n1” → “best n2”",
     ]
-    assert wording.rule_set_changes(tested("a", "b"), tested("b", "a")) == ["tests are in another order: b, a"]
+    assert wording.rule_set_changes(tested("a", "b"), tested("b", "a")) == ["tests reordered: b, a"]

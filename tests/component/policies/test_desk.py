@@ -68,7 +68,7 @@ class TestWhereAnEditGoes:
         data = form_data(get(operator, thing.page())) | {"description": "one", "new_title": "Licences for team B"}
         said = text_of(operator.post(thing.page(), data, follow=True))
         change = Change.objects.get(state="draft")
-        assert f"{thing.name} is in {change}. Nothing of it is live until that is published." in said
+        assert f"{thing.name} is in {change}. It isn't live until that Change is published." in said
         assert (change.title, change.opened_by, thing.in_change(change)) == ("Licences for team B", "operator", "one")
         assert current_revision().number == 1
 
@@ -139,7 +139,7 @@ class TestWhereAnEditGoes:
         data = form_data(get(operator, thing.page(change))) | {"description": "one"}
         publishing.withdraw_change(change=change, by="ops")
         response = operator.post(thing.page(change), data)
-        assert "This Change can't be edited any more" in text_of(response)
+        assert "This Change can no longer be edited" in text_of(response)
         assert response.context["adminform"].form["description"].value() == "one"
 
     @pytest.mark.parametrize("number", ["x", "0", "9" * 40, "-1"])
@@ -302,7 +302,7 @@ class TestDiscarding:
     def test_a_draft_is_discarded(self, operator: Client) -> None:
         change = opened(make_rule_set("web", **A))
         page = get(operator, f"/admin/policies/change/{change.pk}/change/")
-        assert "Discard the draft" in text_of(page)
+        assert "Discard draft" in text_of(page)
         form = page.context["form"]
         data = {name: form[name].value() for name in ("digest", "revision")} | {"act": "withdraw"}
         operator.post(f"/admin/policies/change/{change.pk}/act/", data)
@@ -340,7 +340,7 @@ class TestArchive:
 
     def test_one_that_is_assigned_is_not_archived(self, operator: Client, live: None) -> None:
         page = f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/archive/"
-        assert "Assignments name it: all" in text_of(get(operator, page))
+        assert "These Assignments use it: all" in text_of(get(operator, page))
         with pytest.raises(PublishingError, match="would be live no more"):
             publishing.archive(rule_set=RuleSet.objects.get(), by="ops", reason="unused")
 

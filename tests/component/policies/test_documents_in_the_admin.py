@@ -25,7 +25,7 @@ def edits() -> list[str]:
 def test_a_file_of_documents_opens_a_change(operator: Client) -> None:
     text = "---\n".join(map(manifests.to_yaml, (rule_set_document("web"), assignment_document("all", "web"))))
     said = text_of(operator.post(IN, {"text": text, "title": "from a file"}, follow=True))
-    assert "was opened. Nothing of it is live until that is published." in said
+    assert "was opened. It isn't live until that Change is published." in said
     assert edits() == ["Assignment/all", "RuleSet/web"]
 
 
@@ -71,8 +71,8 @@ def test_a_rule_set_goes_out_as_a_classic_policy_where_one_can_say_it(operator: 
     publish(make_rule_set("own", filters=[TEAM_FILTER]))
     found = operator.post(OUT, {"what": "plain", "form": "policy"})
     assert (found["Content-Type"], json.loads(found.content)["kind"]) == ("application/json", "Policy")
-    assert "A classic Policy can't say" in text_of(operator.post(OUT, {"what": "own", "form": "policy"}))
-    assert "A classic Policy is one rule set" in text_of(operator.post(OUT, {"what": "", "form": "policy"}))
+    assert "A classic Policy can't express" in text_of(operator.post(OUT, {"what": "own", "form": "policy"}))
+    assert "A classic Policy holds one rule set" in text_of(operator.post(OUT, {"what": "", "form": "policy"}))
 
 
 def test_roles_have_the_ways_that_they_may_go(operator: Client, auditor: Client) -> None:

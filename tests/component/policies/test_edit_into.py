@@ -21,7 +21,7 @@ ADD = f"{LIST}add/"
 def begin(client: Client, title: str = "rules of the shop", reason: str = "OPS-1") -> Change:
     said = text_of(client.post(ADD, {"title": title, "reason": reason}, follow=True))
     change = Change.objects.get(title=title)
-    assert f"{change} was begun. Nothing is in it yet" in said
+    assert f"{change} was opened. It has no edits yet" in said
     return change
 
 
@@ -42,8 +42,8 @@ def test_a_change_is_begun_with_a_title_and_a_rule_set_written_into_it(operator:
     change = begin(operator)
     assert (change.state, change.reason, change.opened_by) == ("draft", "OPS-1", "operator")
     page = get(operator, change_url("change", change.pk))
-    assert "Nothing: it holds no edit." in text_of(page)
-    assert "What is to be edited in this Change?" in text_of(page)
+    assert "Nothing: this Change has no edits." in text_of(page)
+    assert "What do you want to edit in this Change?" in text_of(page)
     add = f"/admin/policies/ruleset/add/?change={change.pk}"
     assert add in html.unescape(page.content.decode())
     form = operator.post(add, {"name": "shop", "description": ""})
@@ -81,9 +81,9 @@ def test_a_name_that_isnt_there_is_said_with_what_is_meant_and_stays_typed(opera
     publish_all(make_rule_set("web-shop"))
     change = begin(operator)
     page = operator.get(edit_url(change, "web-shp"))
-    assert "is called web-shp. Did you mean RuleSet/web-shop?" in text_of(page)
+    assert "called web-shp, live or in this Change. Did you mean RuleSet/web-shop?" in text_of(page)
     assert 'value="web-shp"' in page.content.decode()
-    assert "Say what to edit" in text_of(operator.get(edit_url(change, "")))
+    assert "Enter what to edit" in text_of(operator.get(edit_url(change, "")))
 
 
 def test_what_has_no_form_is_not_offered_and_said(operator: Client) -> None:
@@ -92,14 +92,14 @@ def test_what_has_no_form_is_not_offered_and_said(operator: Client) -> None:
     offered = re.findall(r'<option value="([^"]+)">', get(operator, change_url("change", change.pk)).content.decode())
     assert offered == ["RuleSet/web"]
     for thing in ("cart", "Pause/web-paused"):
-        said = f"No rule set, Assignment or PriorityClass that is live, or in this Change, is called {thing}"
+        said = f"There is no rule set, Assignment or PriorityClass called {thing}"
         assert said in text_of(operator.get(edit_url(change, thing)))
 
 
 def test_a_name_that_two_have_asks_which(operator: Client) -> None:
     publish_all(make_rule_set("web"), make_assignment("web", "web"))
     change = begin(operator)
-    assert "Assignment/web, RuleSet/web. Say which." in text_of(operator.get(edit_url(change, "web")))
+    assert "Assignment/web, RuleSet/web. Add the kind." in text_of(operator.get(edit_url(change, "web")))
     assert operator.get(edit_url(change, "Assignment/web")).status_code == 302
 
 
@@ -135,4 +135,4 @@ def test_a_title_that_is_none_is_refused_at_its_place_and_stays_typed(operator: 
     assert page.status_code == 200
     assert "typed already" in page.content.decode() or "reason" in given
     assert not Change.objects.exists()
-    assert "berth-error" in page.content.decode() or "What prevents it" in text_of(page)
+    assert "berth-error" in page.content.decode() or "This can't be done" in text_of(page)

@@ -308,7 +308,7 @@ class TestSingleActs:
         set_(monkeypatch, gate_required=True)
         version = RuleSetVersion.objects.get(number=1)
         back = f"/admin/policies/rulesetversion/{version.pk}/go-back/"
-        assert "The gate has to look at this first" in text_of(get(operator, back))
+        assert "The gate has to check this first" in text_of(get(operator, back))
         assert self.WAYS in confirmed(operator, back, "worse")
         self.is_asked_for()
         assert RuleSetVersion.objects.get(state="published") == version
@@ -356,20 +356,21 @@ class TestPage:
 
     def test_it_says_how_far_the_gate_is_and_what_it_found_pods_first(self) -> None:
         change = opened()
-        assert "The gate hasn't looked at what this makes now. Run it to see whom this would touch." in self.page(
-            change
+        assert (
+            "The gate hasn't run for the current state of this Change. Run it to see which Pods this would affect."
+            in self.page(change)
         )
         publishing.run_gate(change=change, by="ops")
-        assert "It waits for a worker." in self.page(change)
+        assert "Waiting for a worker." in self.page(change)
         GateRun.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
         assert f"manage.py gate {change.pk} runs it at once" in self.page(change)
         run = publishing.take_gate()
         assert run is not None
         publishing.note_gate(run, "deciding on Pods", 1_200, 3_400)
-        assert "The gate is looking: deciding on Pods: 1,200 of 3,400." in self.page(change)
+        assert "The gate is running: deciding on Pods: 1,200 of 3,400." in self.page(change)
         publishing.end_gate(run, [Result("tests", PASSED, "no tests"), *FIVE], revision=0, snapshot_at=timezone.now())
         said = self.page(change)
-        assert "on Revision 0, and on the cluster of" in said
+        assert "on Revision 0, with the cluster as of" in said
         assert said.index("! 5 Pods run where their rules would refuse them.") < said.index("✓ No tests.")
         assert said.index("shop/web-1 runs on n1") < said.index("What it changes")
 
@@ -384,7 +385,7 @@ class TestPage:
     def test_what_is_of_before_is_marked(self) -> None:
         change = opened()
         gated(change, NOTHING, snapshot_at=timezone.now() - timedelta(days=3))
-        assert "! This is of before: it is 3 days old" in self.page(change)
+        assert "! This result is outdated: it is 3 days old" in self.page(change)
 
     def test_only_what_moves_is_asked_for_again(self) -> None:
         client = HTTPSClient()
@@ -399,7 +400,7 @@ class TestPage:
         publishing.fail_gate(run, "The cluster is too large.")
         piece = get(client, f"/admin/policies/change/{change.pk}/gate/").content.decode()
         assert "hx-trigger" not in piece
-        assert "The gate came to no end: The cluster is too large." in piece
+        assert "The gate failed: The cluster is too large." in piece
 
 
 class TestSettings:
@@ -417,7 +418,7 @@ class TestSettings:
         assert "root" in said
         (row,) = GateSetting.objects.all()
         said = text_of(get(client, f"/admin/policies/gatesetting/{row.pk}/change/"))
-        for words in ("rule set web", "What comes of it it isn't published", r"root ?, \d+ s ago", "it hurt once"):
+        for words in ("rule set web", "Effect it isn't published", r"root ?, \d+ s ago", "it hurt once"):
             assert re.search(words, said), words
 
     def test_its_form_chooses_no_rule_set_for_anybody(self) -> None:
@@ -440,7 +441,7 @@ class TestSettings:
         client = HTTPSClient()
         client.force_login(root)
         said = text_of(get(client, "/admin/policies/gatesetting/"))
-        assert "a warning; BERTH_GATE_CHECKS asks for more: it isn't published" in said
+        assert "a warning; BERTH_GATE_CHECKS is stricter: it isn't published" in said
 
     def test_a_list_of_many_asks_no_more_than_one_of_one(self) -> None:
         root = User.objects.create_superuser("root")

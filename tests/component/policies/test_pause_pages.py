@@ -60,7 +60,7 @@ def test_a_reason_of_many_lines_is_as_long_as_its_field_says(operator: Client) -
 def test_a_pause_that_has_ended_is_shown_as_ended_and_can_be_removed(operator: Client) -> None:
     publish_all(make_pause(target="RuleSet/web/team", until="2020-01-01T00:00:00Z"))
     # What it was about may be paused by another one still.
-    said = "The pause of rule team of rule set web ended at 2020-01-01 00:00 UTC; it has nothing out of force any more."
+    said = "The Pause of rule team of rule set web ended at 2020-01-01 00:00 UTC and no longer has any effect."
     assert said in text_of(get(operator, "/admin/"))
     assert "ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/policies/pauses/"))
     send(operator, RESUME + "RuleSet/web/team", reason="tidy")
@@ -176,7 +176,7 @@ def test_faults_of_an_exemption_are_told_and_what_was_typed_stays(operator: Clie
     typed = {"name": "cart", "owner": "team", "target": "RuleSet/gone", "until": "2030-01-01T00:00", "reason": "why"}
     page = EXEMPT
     assert "no rule set gone is live" in send(operator, page, **typed, pods="default/cart")
-    assert "names no Pods" in send(operator, page, **typed, pods="default")
+    assert "doesn't select Pods" in send(operator, page, **typed, pods="default")
     assert "isn't a label selector" in send(operator, page, **typed, pods="default ((")
     assert "There is no Exemption cart" in send(operator, "/admin/policies/pauses/end-exemption/?name=cart", reason="x")
 
@@ -193,7 +193,7 @@ def test_all_faults_of_an_exemption_are_told_at_once_each_at_its_field(operator:
     found = errors("RuleSet/gone", "default\nshop ((")
     assert sorted(found) == ["name", "pods", "target"]
     assert "lower-case letters" in found["name"]
-    assert "“default” names no Pods" in found["pods"]
+    assert "“default” doesn't select Pods" in found["pods"]
     assert "isn't a label selector" in found["pods"]
     assert found["target"] == "no rule set gone is live"
     found = errors("web", "default/cart-0\n\nShop/cart-0")
@@ -238,7 +238,7 @@ def test_what_is_paused_and_what_passes_over_pods_lead_to_the_things(operator: C
         (RESUME + "everything", "Berth as a whole isn't paused."),
         (RESUME + "RuleSet/web", "Rule set web isn't paused."),
         ("/admin/policies/pauses/end-exemption/?name=cart", "There is no Exemption cart:"),
-        ("/admin/policies/pauses/end-exemption/", "The address names no Exemption."),
+        ("/admin/policies/pauses/end-exemption/", "The URL doesn't name an Exemption."),
     ],
 )
 def test_no_reason_is_asked_for_ending_what_is_not_there(operator: Client, path: str, said: str) -> None:

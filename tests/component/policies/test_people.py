@@ -68,7 +68,7 @@ def test_a_review_that_waits_for_somebody_stands_on_their_page_with_who_asked(au
     page = get(auditor, page_of("bert"))
     assert f"{asked} : a shop's rules, asked by anna since" in text_of(page)
     assert link_to("anna") in page.content.decode()
-    assert "None was asked for by name." in text_of(get(auditor, page_of("anna")))
+    assert "Nobody asked" in text_of(get(auditor, page_of("anna")))
 
 
 def test_more_than_a_page_of_acts_leads_to_all_of_them(auditor: Client, asked: Any, anna: User) -> None:
@@ -76,14 +76,14 @@ def test_more_than_a_page_of_acts_leads_to_all_of_them(auditor: Client, asked: A
         publishing.comment_on_change(change=asked, by=anna, text=f"comment {number}")
     page = get(auditor, page_of("anna"))
     assert page.content.decode().count("commented on a Change") == 20
-    assert "All that anna did" in text_of(page)
+    assert "All events by anna" in text_of(page)
     assert f"{LISTS}audit/?by=anna" in page.content.decode()
 
 
 def test_a_name_without_an_account_has_its_page(auditor: Client, asked: Any, anna: User) -> None:
     User.objects.filter(username="anna").update(username="hanna")
     text = text_of(get(auditor, page_of("anna")))
-    assert "No account has this name now" in text
+    assert "There is no account of this name" in text
     assert "published a Change" in text
     assert "Nothing is recorded under this name." in text_of(get(auditor, page_of("nobody")))
 

@@ -69,7 +69,7 @@ def test_pods_and_namespaces_stand_beside_a_bar_as_long_as_their_share(auditor: 
 def test_pods_that_were_never_counted_are_no_zero(auditor: Client, server: PriorityServer) -> None:
     PriorityClassUser.objects.all().delete()
     PriorityClassLook.objects.update(users_counted_at=None)
-    assert "Pods weren't counted yet" in text_of(get(auditor, LIST))
+    assert "Pods haven't been counted yet" in text_of(get(auditor, LIST))
     said = {name: " ".join(re.sub(r"<[^>]+>", " ", row).split()) for name, row in rungs(auditor).items()}
     assert {text.endswith("not counted yet") for text in said.values()} == {True}
 
@@ -98,7 +98,7 @@ def test_drift_has_a_badge_with_a_sign_and_says_what_differs(auditor: Client, se
 def test_only_who_may_publish_is_offered_what_others_made(
     operator: Client, auditor: Client, server: PriorityServer
 ) -> None:
-    assert "Take over 1 that others made" in text_of(get(operator, LIST))
+    assert "Take over 1 not made by Berth" in text_of(get(operator, LIST))
     assert "Take over 1" not in text_of(get(auditor, LIST))
 
 
@@ -107,7 +107,7 @@ def test_a_ladder_that_is_too_high_says_how_much_is_left_out(
 ) -> None:
     monkeypatch.setattr(ladder, "MOST_RUNGS", 3)
     assert list(rungs(auditor)) == ["system-node-critical", "system-cluster-critical", "web"]
-    assert "2 more, of lower values, aren't shown" in text_of(get(auditor, LIST))
+    assert "2 more with lower values aren't shown" in text_of(get(auditor, LIST))
 
 
 def test_many_classes_take_no_more_queries(
@@ -121,4 +121,4 @@ def test_many_classes_take_no_more_queries(
 
 
 def test_an_empty_ladder_says_who_fills_it(auditor: Client) -> None:
-    assert "No class was seen in the cluster yet" in text_of(get(auditor, LIST))
+    assert "No class has been seen in the cluster yet" in text_of(get(auditor, LIST))

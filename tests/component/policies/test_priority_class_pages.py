@@ -46,13 +46,13 @@ def test_everybody_sees_the_list_and_a_class(role: str, request: pytest.FixtureR
     assert "No PriorityClass of Berth's yet" in text_of(get(client, LIST))
     request.getfixturevalue("server")
     text = text_of(get(client, LIST))
-    assert "1,000 batch Batch that may wait value 1,000, never has other Pods removed ✓ applied" in text
+    assert "1,000 batch Batch that may wait value 1,000, never preempts other Pods ✓ applied" in text
     assert "2,000,001,000 system-node-critical system" in text
     assert "7 mine ! foreign Berth doesn't manage it. not counted yet" in text
     page = text_of(get(client, page_of()))
-    assert "Version 1: value 1,000, never has other Pods removed ✓ applied" in page
-    assert "managed by Berth, which made it" in page
-    assert "1 published value 1,000, never has other Pods removed Revision 1 ops at" in page
+    assert "Version 1: value 1,000, never preempts other Pods ✓ applied" in page
+    assert "managed by Berth, which created it" in page
+    assert "1 published value 1,000, never preempts other Pods Revision 1 ops at" in page
     assert "kind: PriorityClass" in page
 
 
@@ -62,9 +62,9 @@ def test_who_may_not_change_a_class_reads_sentences(auditor: Client, approver: C
     for reader in (auditor, approver):
         page = text_of(get(reader, page_of()))
         assert "Batch that may wait" in page
-        assert "Pods that name it have priority 1,000, and never have other Pods removed." in page
+        assert "Pods that name it have priority 1,000, and never preempt other Pods." in page
         assert "is left as it is" in page
-        assert "When it is removed here, the class in the cluster is deleted, too." in page
+        assert "When it is removed here, the class in the cluster is deleted too." in page
         for word in ("Adopt", "Deletion policy", "Preemption policy", "Global default"):
             assert word not in page.split("Document")[0], word
     assert "Deletion policy" in text_of(get(operator, page_of()))
@@ -157,7 +157,7 @@ def test_a_value_that_a_class_of_others_keeps_when_it_is_taken_over_is_refused_w
 def test_an_edit_is_saved_and_said_not_to_be_live(operator: Client, server: PriorityServer) -> None:
     data = form_data(get(operator, page_of())) | {"description": "new words"}
     said = text_of(operator.post(page_of(), data, follow=True))
-    assert "Nothing of it is live until that is published" in said
+    assert "It isn't live until that Change is published" in said
     assert "description “Batch that may wait” → “new words”" in said
     assert "1 edit in open Changes, not live yet batch edited by operator" in text_of(get(operator, LIST))
     assert "is a draft: PriorityClass batch, by operator" in text_of(get(operator, "/admin/"))
@@ -169,7 +169,7 @@ def test_deleting_a_class_is_published_like_any_edit(operator: Client, server: P
     change = Change.objects.get(state="draft")
     publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
     look(server)
-    assert "1,000 batch , never has others removed kept Removed here; its deletionPolicy was Keep." in text_of(
+    assert "1,000 batch , never preempts kept Removed here; its deletionPolicy was Keep." in text_of(
         get(operator, LIST)
     )
 
@@ -203,7 +203,7 @@ def test_what_others_changed_is_shown_and_put_back(operator: Client, server: Pri
     )
     assert "batch is drifted: Changed in the cluster" in text_of(get(operator, "/admin/"))
     assert "description is “by hand”" in text_of(get(operator, put_back_url()))
-    assert "is put back within a few seconds" in confirmed(operator, put_back_url(), "no")
+    assert "will be put back within a few seconds" in confirmed(operator, put_back_url(), "no")
     look(server)
     assert server.classes["batch"]["description"] == "Batch that may wait"
     assert LogEntry.objects.filter(change_message="Put back in the cluster: no").exists()
@@ -221,10 +221,8 @@ def test_a_refusal_stands_beside_the_class_and_on_the_first_page(operator: Clien
 
 def test_a_cluster_that_cant_be_asked_is_said(auditor: Client, server: PriorityServer) -> None:
     PriorityClassLook.objects.update(error="connection refused")
-    assert "! The cluster can't be asked connection refused What is said below was seen at" in text_of(
-        get(auditor, LIST)
-    )
-    assert "The cluster can't be asked now: connection refused" in text_of(get(auditor, page_of()))
+    assert "! The cluster can't be reached connection refused The data below is from" in text_of(get(auditor, LIST))
+    assert "The cluster can't be reached now: connection refused" in text_of(get(auditor, page_of()))
 
 
 def test_a_revision_shows_its_classes_by_value(auditor: Client, server: PriorityServer) -> None:

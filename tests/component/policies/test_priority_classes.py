@@ -69,7 +69,7 @@ class TestPublishing:
         save(preemptionPolicy="Never")
         made = publish_all()
         assert made is not None
-        assert made.summary == "PriorityClass batch version 1 added: value 1,000, never has other Pods removed"
+        assert made.summary == "PriorityClass batch version 1 added: value 1,000, never preempts other Pods"
         assert publishing.current_revision().priority_classes[0].preemption_policy == "Never"
         version = PriorityClassVersion.objects.get()
         assert (version.number, version.state, version.revision, version.published_by) == (1, "published", 1, "ops")

@@ -53,10 +53,10 @@ def test_who_is_asked_finds_it_on_home_and_in_the_list() -> None:
         signed_in("dave", "Approver"),
     )
     change = in_review()
-    assert "Waits for anybody who may approve it" in text_of(get(operator, page_of(change)))
+    assert "Waiting for anybody who may approve it" in text_of(get(operator, page_of(change)))
     assert b"<option>alice" not in get(operator, page_of(change)).content
-    assert "It waits for carol now." in press(operator, change, act="ask", whom="carol")
-    assert "Waits for carol since" in text_of(get(operator, page_of(change)))
+    assert "carol was asked for a review." in press(operator, change, act="ask", whom="carol")
+    assert "Waiting for carol since" in text_of(get(operator, page_of(change)))
     assert "alice asked for a review of carol" in text_of(get(operator, page_of(change)))
     assert "Waits for your review" in text_of(get(carol, "/admin/"))
     assert "Waits for your review" not in text_of(get(dave, "/admin/"))
@@ -88,7 +88,7 @@ def test_times_are_set_on_its_page_and_what_was_held_back_stands_on_home() -> No
     change = in_review()
     at = timezone.now() + timedelta(hours=1)
     said = press(alice, change, act="schedule", publish_at=f"{at:%Y-%m-%dT%H:%M}")
-    assert f"It goes live at {at:%Y-%m-%d %H:%M}:00 UTC, as it is now." in said
+    assert f"The Change goes live at {at:%Y-%m-%d %H:%M}:00 UTC, as it is now." in said
     assert told(ask(alice, "get", f"/changes/{change.pk}"))["is_scheduled"]
     assert f"to go live at {at:%Y-%m-%d %H:%M} UTC" in text_of(get(alice, "/admin/"))
     assert "all of web" in text_of(get(alice, "/admin/policies/change/?which=timed"))
@@ -96,8 +96,8 @@ def test_times_are_set_on_its_page_and_what_was_held_back_stands_on_home() -> No
     for page in ("/admin/", page_of(change)):
         assert "It needs 1 approval more" in text_of(get(alice, page))
     back = at + timedelta(days=1)
-    assert "What it touches goes back at" in press(alice, change, act="expire", expires_at=f"{back:%Y-%m-%dT%H:%M}")
-    assert "What it touches goes back to what was live before at" in text_of(get(alice, page_of(change)))
+    assert "The Change expires at" in press(alice, change, act="expire", expires_at=f"{back:%Y-%m-%dT%H:%M}")
+    assert "everything it changed then goes back to what was live before" in text_of(get(alice, page_of(change)))
     assert "which is past" in press(alice, change, act="schedule", publish_at="2020-01-01T00:00")
 
 
@@ -106,9 +106,9 @@ def test_a_time_that_was_set_for_a_former_state_is_said_so() -> None:
     change = in_review()
     press(alice, change, act="schedule", publish_at=f"{timezone.now() + timedelta(hours=1):%Y-%m-%dT%H:%M}")
     do(change, publishing.edit_change, "ops", edits=[publishing.Edit.of(make_rule_set("web", **B))])
-    assert "was set for a former state of it" in text_of(get(alice, page_of(change)))
-    assert "! edited since its time was set" in text_of(get(alice, "/admin/"))
-    assert "! somebody: edited since its time was set" in text_of(get(alice, "/admin/policies/change/"))
+    assert "It was edited after it was scheduled for" in text_of(get(alice, page_of(change)))
+    assert "! edited since it was scheduled for" in text_of(get(alice, "/admin/"))
+    assert "! somebody: edited since it was scheduled" in text_of(get(alice, "/admin/policies/change/"))
     shown = io.StringIO()
     call_command("change", "show", change.pk, stdout=shown)
     assert "and was edited since: set the time again" in shown.getvalue()
@@ -119,12 +119,12 @@ def test_an_approval_that_an_edit_dropped_is_said_to_be_of_a_former_state_whatev
     alice, carol = signed_in("alice", "Operator"), signed_in("carol", "Approver")
     change = in_review()
     press(carol, change, act="approve")
-    assert "approved a former state" not in text_of(get(alice, page_of(change)))
+    assert "approved an earlier state" not in text_of(get(alice, page_of(change)))
     for rules in (B, A):
         do(change, publishing.edit_change, "ops", edits=[publishing.Edit.of(make_rule_set("web", **rules))])
-        assert "carol approved a former state" in text_of(get(alice, page_of(change)))
+        assert "carol approved an earlier state" in text_of(get(alice, page_of(change)))
     press(carol, change, act="approve")
-    assert text_of(get(alice, page_of(change))).count("approved a former state") == 1
+    assert text_of(get(alice, page_of(change))).count("approved an earlier state") == 1
 
 
 def test_administrators_change_review_settings_and_everybody_sees_who_did() -> None:
@@ -133,7 +133,7 @@ def test_administrators_change_review_settings_and_everybody_sees_who_did() -> N
     assert alice.get(add).status_code == 403
     RuleSet.objects.create(name="web")
     data = {"rule_set": "web", "approvals": "2", "group": "Approver", "roll_backs": "on", "reason": "audit"}
-    assert "Say how many people" in text_of(root.post(add, {**data, "approvals": "0"}, follow=True))
+    assert "Enter how many people" in text_of(root.post(add, {**data, "approvals": "0"}, follow=True))
     assert root.post(add, data).status_code == 302
     row = ReviewSetting.objects.get()
     assert (row.rule_set, row.approvals, row.group, row.set_by) == ("web", 2, "Approver", "root")
@@ -153,7 +153,7 @@ def test_a_review_setting_that_nobody_can_meet_is_said_when_it_is_set() -> None:
     root = signed_in("root", superuser=True)
     data = {"rule_set": "", "approvals": 2, "group": "Payments", "roll_backs": "on", "reason": "money"}
     page = root.post("/admin/policies/reviewsetting/add/", data, follow=True)
-    assert "It can't be met as things are. Nobody of Payments may approve." in text_of(page)
+    assert "Too few people can approve. Nobody of Payments may approve." in text_of(page)
 
 
 def test_the_page_of_a_review_setting_leads_to_its_rule_set_and_to_what_replaced_it() -> None:
@@ -178,7 +178,7 @@ def test_a_change_in_review_that_needs_no_approval_any_more_waits_for_nobody_who
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
     said = text_of(get(alice, page_of(change)))
     assert "It needs no approval here." in said
-    assert "Nobody has to approve it: it can be published." in said
+    assert "It needs no approval and can be published." in said
     assert "somebody to publish it" in text_of(get(alice, "/admin/policies/change/"))
     for page in (page_of(change), "/admin/policies/change/"):
         assert "anybody who may approve" not in text_of(get(alice, page))
@@ -203,9 +203,9 @@ def test_the_list_marks_an_emergency_until_it_is_approved() -> None:
     carol, erin = signed_in("carol", "Approver"), person("erin", "Emergency")
     change = opened(make_rule_set("web", **A), by="ops")
     do(change, publishing.publish_urgently, erin, reason="fire")
-    assert "! an approval afterwards" in text_of(get(carol, "/admin/policies/change/"))
+    assert "! an approval after the fact" in text_of(get(carol, "/admin/policies/change/"))
     press(carol, change, act="approve")
-    assert "! an approval afterwards" not in text_of(get(carol, "/admin/policies/change/"))
+    assert "! an approval after the fact" not in text_of(get(carol, "/admin/policies/change/"))
 
 
 def test_a_form_sends_to_review_where_only_its_rule_set_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,5 +251,7 @@ def test_a_change_whose_base_moved_waits_for_a_rebase_before_anybody_can_approve
     with monkeypatch.context() as unreviewed:
         unreviewed.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
         publish_all(make_rule_set("web", **B))
-    assert "Waits for an author to rebase it, then for carol (asked by alice )." in text_of(get(alice, page_of(change)))
+    assert "Waiting for an author to rebase it, then for carol (asked by alice )." in text_of(
+        get(alice, page_of(change))
+    )
     assert "! an author, to rebase it" in text_of(get(alice, "/admin/policies/change/"))

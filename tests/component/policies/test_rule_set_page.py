@@ -101,7 +101,7 @@ def test_the_rules_come_before_all_else_but_what_the_rule_set_is_for(operator: C
 
 
 def test_the_form_says_nothing_of_decisions_by_a_version_that_it_is_not(operator: Client) -> None:
-    assert "No Pod was decided about by this version" not in text_of(get(operator, PAGE))
+    assert "This version has no Decisions yet" not in text_of(get(operator, PAGE))
 
 
 def test_a_deleted_row_is_gone(operator: Client) -> None:
@@ -292,7 +292,7 @@ def test_all_faults_stand_above_the_form_each_with_a_link_to_its_field(operator:
         ("id_filters-2-reason", "filter 3 (full), reason"),
     ]
     assert 'href="#id_filters-0-expression"' in response.content.decode()
-    assert "3 to mend, nothing is saved yet" in text_of(response)
+    assert "3 to fix; nothing is saved yet" in text_of(response)
 
 
 def test_a_form_is_checked_while_one_types_and_nothing_is_saved(operator: Client, auditor: Client) -> None:
@@ -330,7 +330,7 @@ def test_the_page_of_a_rule_set_leads_to_its_drafts_text_tests_preview_and_decis
     page = change_url("ruleset", RuleSet.objects.get().pk)
 
     def ways(client: Client) -> dict[str, str]:
-        nav = get(client, page).content.decode().split('aria-label="Ways of this rule set"')[1].split("</nav>")[0]
+        nav = get(client, page).content.decode().split('aria-label="Views of this rule set"')[1].split("</nav>")[0]
         return {words: html.unescape(url) for url, words in re.findall(r'href="([^"]+)">([^<]+)<', nav)}
 
     assert list(ways(operator)) == ["Draft", "Text", "Tests", "Preview on a Pod", "Decisions"]
@@ -348,8 +348,8 @@ def test_the_page_of_a_rule_set_leads_to_its_drafts_text_tests_preview_and_decis
 def test_who_may_not_edit_what_is_not_live_reads_who_may(operator: Client, auditor: Client) -> None:
     opened(make_rule_set("batch"))
     page = change_url("ruleset", RuleSet.objects.get(name="batch").pk)
-    assert "Nothing of it is live. Edit it." in text_of(get(operator, page))
-    assert "Nothing of it is live. An Operator can edit it." in text_of(get(auditor, page))
+    assert "It isn't live. Edit it." in text_of(get(operator, page))
+    assert "It isn't live. An Operator can edit it." in text_of(get(auditor, page))
 
 
 def test_the_form_says_who_else_is_editing_the_rule_set_and_in_which_change(operator: Client) -> None:

@@ -52,7 +52,7 @@ def test_what_is_unchanged_makes_no_change(operator: Client) -> None:
     ("text", "line", "says"),
     [
         ("a: [1", 1, "not readable as YAML"),
-        ("a: 1\n---\nb: 2\n", 1, "one document is wanted, this has 2"),
+        ("a: 1\n---\nb: 2\n", 1, "this has 2 documents, but one is expected"),
         (
             "apiVersion: berth/v1\nkind: RuleSet\nmetadata: {name: web}\nspec:\n  filters:\n  - builtn: X\n",
             6,
@@ -93,7 +93,7 @@ def test_who_saves_beside_another_change_is_told(operator: Client) -> None:
     data = text_data(get(operator, PAGE))
     theirs = opened(make_rule_set(filters=[{"builtin": "PodFitsResources"}]), by="carol")
     data["text"] = data["text"].replace("another team", "mine")
-    assert f"Change {theirs.pk} edits web too" in text_of(operator.post(PAGE, data, follow=True))
+    assert f"Change {theirs.pk} also edits web" in text_of(operator.post(PAGE, data, follow=True))
 
 
 def test_an_auditor_has_no_text_to_write(auditor: Client) -> None:

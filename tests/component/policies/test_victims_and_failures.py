@@ -83,8 +83,8 @@ def test_a_fault_of_a_victims_rule_lands_on_its_field(
 
 def test_the_page_says_what_a_victims_rule_sees(operator: Client) -> None:
     text = text_of(get(operator, PAGE))
-    assert "Victims: which Pods preemption may remove for a Pod" in text
-    assert "It sees victim (that Pod, on its node), pod (the one that finds no room), node, params and now" in text
+    assert "Victims: which Pods preemption may remove" in text
+    assert "Variables: victim (that Pod, on its node), pod (the Pod that needs room), node, params and now" in text
     assert "reject: protect the Pod" in text
 
 
@@ -146,10 +146,10 @@ def test_a_revision_says_what_changed_in_victims_rules_and_choices() -> None:
     ("failures", "sentences"),
     [
         (Failures(), []),
-        (Failures(deadline="pass"), ["when time is up: let nodes pass"]),
+        (Failures(deadline="pass"), ["when the deadline has passed: let nodes pass"]),
         (
             Failures(stale_after_seconds=100),
-            ["when the watch has been silent for more than 100 s: decide by what was known last"],
+            ["when the watch has been silent for more than 100 s: decide by the last known state"],
         ),
         (
             Failures(stale_snapshot="refuse", database="pass"),

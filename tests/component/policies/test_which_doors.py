@@ -73,7 +73,7 @@ class TestThePage:
         assert "shop/web-1 gets rule set web by Assignment of-live" in said
         assert "with param team: shop" in said
         assert "batch the kind of its owner is none, not Job" in said
-        assert "Behind it, these would take the Pod too: rest" in said
+        assert "These later Assignments would take the Pod too: rest" in said
 
     def test_says_of_a_pod_that_is_pasted_with_its_namespaces_labels(self, auditor: Client, server: Server) -> None:
         plain = text_of(auditor.post(PAGE, {"document": YAML}))
@@ -86,8 +86,8 @@ class TestThePage:
     @pytest.mark.parametrize(
         ("data", "said"),
         [
-            ({}, "Name a Pod of the cluster, or paste one."),
-            ({"pod": "shop/web-1", "document": YAML}, "Name a Pod of the cluster, or paste one."),
+            ({}, "Name a Pod in the cluster, or paste one."),
+            ({"pod": "shop/web-1", "document": YAML}, "Name a Pod in the cluster, or paste one."),
             ({"pod": "shop/gone"}, "the cluster has no Pod shop/gone"),
             ({"pod": "shop/away"}, "the cluster can't be asked: connection refused. Give the Pod itself"),
             ({"pod": "shop/../../nodes"}, "name a Pod as NAMESPACE/NAME"),

@@ -303,7 +303,7 @@ def test_an_operator_previews_and_saves_a_test(operator: Client, change: Change)
     shown = operator.post(PAGE, {"rule_set": "web", "change": change.pk, "pending": "default/billing-1"})
     text = text_of(shown)
     assert "The winner changes: n0 → n-data" in text
-    assert "≠ The draft comes to something else on 7 nodes" in text
+    assert "≠ The draft differs from the live version on 7 nodes" in text
     kept = {name: shown.context["test"][name].value() for name in ("rule_set", "change", "seen", "test")}
     said = text_of(operator.post(SAVE, kept, follow=True))
     assert f"The test “billing-1 goes to n-data” is in Change {change.pk}." in said
@@ -315,7 +315,7 @@ def test_an_operator_previews_and_saves_a_test(operator: Client, change: Change)
 def test_why_not_a_node_is_answered_by_the_draft(operator: Client, change: Change) -> None:
     asked = {"rule_set": "web", "change": change.pk, "pod": "default/billing-1"}
     said = text_of(operator.post(PAGE, {**asked, "why": "n1"}))
-    assert f"What Change {change.pk} says of n1:" in said
+    assert f"Results of Change {change.pk} for n1:" in said
     assert 'filter team refused n1: "node belongs to another team"' in said
     assert "The cluster has no node n99" in text_of(operator.post(PAGE, {**asked, "why": "n99"}))
     assert "What Change" not in text_of(operator.post(PAGE, asked))
@@ -339,7 +339,7 @@ def test_a_pod_that_a_link_brings_is_tried_on_the_draft_that_is_chosen(
 
 @pytest.mark.usefixtures("on_a_cluster")
 def test_without_a_draft_the_page_says_how_to_begin_one(operator: Client) -> None:
-    assert "No rule set is being edited." in text_of(get(operator, f"{PAGE}?pod=shop/web-1"))
+    assert "No rule set has a draft." in text_of(get(operator, f"{PAGE}?pod=shop/web-1"))
 
 
 def test_while_the_cluster_is_away_nobody_says_that_no_pod_waits(
@@ -352,7 +352,7 @@ def test_while_the_cluster_is_away_nobody_says_that_no_pod_waits(
     monkeypatch.setattr(preview_page, "connect", away)
     shown = text_of(get(operator, f"{PAGE}?rule_set=web&change={change.pk}"))
     assert "nobody answers" in shown
-    assert "no Pod waits" not in shown
+    assert "no Pod is pending" not in shown
 
 
 @pytest.mark.usefixtures("on_a_cluster")
@@ -379,10 +379,10 @@ def test_a_test_that_is_none_says_so_at_its_field(operator: Client, change: Chan
 @pytest.mark.usefixtures("on_a_cluster")
 def test_an_auditor_previews_nothing(auditor: Client, change: Change) -> None:
     asked = {"rule_set": "web", "change": change.pk, "pending": "default/billing-1"}
-    assert "Operators ask." in text_of(auditor.get(PAGE, asked))
+    assert "Only Operators can run this." in text_of(auditor.get(PAGE, asked))
     shared = text_of(auditor.get(PAGE, {"pod": "shop/web-1"}))
-    assert "Operators try a Pod on the draft of a rule set here." in shared
-    assert "No rule set is being edited" not in shared
+    assert "Here Operators can try a Pod with the draft of a rule set." in shared
+    assert "No rule set has a draft" not in shared
     assert auditor.post(PAGE, asked).status_code == 403
     assert auditor.post(SAVE, asked).status_code == 403
 

@@ -139,7 +139,7 @@ def test_what_is_sent_by_hand_to_a_webhook_that_is_off_is_said_to_wait(root: Cli
     first = Delivery.objects.get()
     again = root.post(f"/admin/scheduler/deliveries/{first.pk}/again/", follow=True)
     for answer, number in ((tested, first.pk), (again, first.pk + 1)):
-        assert f"Delivery {number} waits: {row.name} is off." in text_of(answer)
+        assert f"Delivery {number} is queued: {row.name} is off." in text_of(answer)
 
 
 def test_a_delivery_leads_to_what_its_notice_is_about(root: Client) -> None:
@@ -176,12 +176,12 @@ def test_metrics_say_which_fails_and_how_much_waits(root: Client) -> None:
 
 def test_one_that_delivered_nothing_is_not_said_to_do_well(root: Client) -> None:
     row, _ = made(root, url="https://127.0.0.1/refused-when-it-is-sent-to")
-    assert "nothing was delivered lately" in text_of(get(root, LIST))
-    assert "Nothing was delivered to https://127.0.0.1 lately: a test says whether it can be." in text_of(
+    assert "nothing was delivered recently" in text_of(get(root, LIST))
+    assert "Nothing was delivered to https://127.0.0.1 recently: send a test to see whether it works." in text_of(
         get(root, page(row))
     )
     root.post(page(row, "test/"))
-    assert "nothing was delivered lately" in text_of(get(root, LIST))
+    assert "nothing was delivered recently" in text_of(get(root, LIST))
     row.deliveries.update(state=Delivery.State.DELIVERED)
-    assert "✓ well" in text_of(get(root, LIST))
+    assert "✓ working" in text_of(get(root, LIST))
     assert "✓ Sends to https://127.0.0.1" in text_of(get(root, page(row)))
