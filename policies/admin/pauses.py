@@ -207,7 +207,8 @@ def pause(request: HttpRequest) -> HttpResponse:
         else f"It stops having any effect within a few seconds, in every process: {_means(target)}."
     )
     title = f"Pause {wording.target_in_words(target)}"
-    return _ask(request, _PauseForm, act, title=title, says=says, button="Pause")
+    edits = [publishing.Edit.of(engine.Pause(name="pause", target=target, reason=""))]
+    return _ask(request, _PauseForm, act, title=title, says=says, button="Pause", edits=edits)
 
 
 def _means(target: str) -> str:
@@ -248,8 +249,10 @@ def exempt(request: HttpRequest) -> HttpResponse:
         return publishing.exempt(name=typed["name"], spec=spec, by=person(request), **seen)
 
     says = "The rule skips these Pods until the Exemption ends: it refuses no node for them and gives no scores."
-    initial = {"target": request.GET.get("target", "")}
-    return _ask(request, _ExemptionForm, act, title="Add an Exemption", says=says, button="Add", initial=initial)
+    target = request.GET.get("target", "")
+    sample = engine.Exemption(name="exemption", owner="", target=target or EVERYTHING, reason="", until="", pods=[])
+    shown = {"title": "Add an Exemption", "says": says, "button": "Add", "edits": [publishing.Edit.of(sample)]}
+    return _ask(request, _ExemptionForm, act, initial={"target": target}, **shown)
 
 
 @admin.site.admin_view
@@ -274,7 +277,7 @@ def end_exemption(request: HttpRequest) -> HttpResponse:
 def _ask(
     request: HttpRequest, form_class: type[_WhyForm], act: Callable[[forms.Form], Change], **shown: Any
 ) -> HttpResponse:
-    """Show a form, do its act, and show the outcome."""
+    """Show a form, do its act, and show the outcome. `edits`: the act's edits; without them it removes what `about` has."""
     form = form_class(request.POST or None, initial={"digest": _seen(), **shown.pop("initial", {})})
     faults: Sequence[str] = ()
     if request.method == "POST" and form.is_valid():
@@ -289,6 +292,8 @@ def _ask(
         else:
             return HttpResponseRedirect(_say(request, change))
     found = shown.pop("about", ())
+    removed = [publishing.Edit(publishing.Edit.of(each.value).kind, each.value.name, None) for each in found]
+    edits = shown.pop("edits", removed)
     # Don't ask for a reason if the act isn't possible.
     is_gone = "gone" in shown and not found and request.method != "POST"
     context = {
@@ -296,6 +301,8 @@ def _ask(
         **shown,
         "about": [(each, wording.suspension_sentence(each.value)) for each in found],
         "is_gone": is_gone,
+        "is_reviewed": publishing.needs_review(edits),
+        "is_gated": publishing.needs_gate(edits),
         "form": form,
         "faults": faults,
         "back": reverse("pauses"),

@@ -258,3 +258,30 @@ def test_no_reason_is_asked_for_ending_what_is_not_there(operator: Client, path:
 )
 def test_the_page_that_pauses_says_what_that_means_for_pods(operator: Client, target: str, said: str) -> None:
     assert said in text_of(get(operator, f"{PAUSE}{target}"))
+
+
+@pytest.mark.parametrize("target", ["everything", "Assignment/all", "RuleSet/web", "RuleSet/web/team", "RuleSet/gone", "a/b/c/d"])
+def test_that_a_pause_needs_review_is_said_before_it_is_asked_for(
+    operator: Client, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    pages = (PAUSE + target, f"{EXEMPT}?target={target}")
+    for page in pages:
+        shown = text_of(get(operator, page))
+        assert "Review is required here" not in shown
+        assert "Send to review" not in shown
+    reviewed = msgspec.structs.replace(settings.BERTH, review_required=True, review_pauses=True)
+    monkeypatch.setattr(settings, "BERTH", reviewed)
+    for page in pages:
+        shown = text_of(get(operator, page))
+        assert "Review is required here: this opens a Change and sends it to review." in shown
+        assert "Send to review" in shown
+
+
+def test_that_resuming_needs_review_is_said_where_pausing_needs_none(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = msgspec.structs.replace(settings.BERTH, review_required=True, review_pauses=False)
+    monkeypatch.setattr(settings, "BERTH", free)
+    assert "Review is required here" not in text_of(get(operator, PAUSE + "everything"))
+    send(operator, PAUSE + "everything", reason="storm")
+    assert "Review is required here" in text_of(get(operator, RESUME + "everything"))
