@@ -38,18 +38,24 @@ class Token(models.Model):
     """
 
     name = models.CharField(max_length=50, help_text="What it is for.")
-    prefix = models.CharField(max_length=8, unique=True, help_text="How its secret begins: which token it is.")
+    prefix = models.CharField(
+        max_length=8, unique=True, help_text="The beginning of its secret, which identifies the token."
+    )
     hashed_key = models.CharField(max_length=150, help_text="SHA-512 of the secret.")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tokens")
-    scopes = models.JSONField(help_text="Of read, edit, review and publish, what it may.")
-    rule_sets = models.JSONField(default=list, help_text="Patterns of the names that it reaches; empty for all.")
-    namespaces = models.JSONField(default=list, help_text="Patterns of the namespaces that it reaches.")
+    scopes = models.JSONField(help_text="What it may do: read, edit, review, publish.")
+    rule_sets = models.JSONField(
+        default=list, help_text="Patterns of the names of rule sets that it may access; empty for all."
+    )
+    namespaces = models.JSONField(
+        default=list, help_text="Patterns of the namespaces that it may access."
+    )
     made_by = models.CharField(max_length=150, help_text="Who made it, as text that outlives the account.")
     made_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     revoked_by = models.CharField(max_length=150, blank=True, default="")
-    last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute.")
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="When it was last used, to the minute.")
     last_used_from = models.CharField(max_length=200, blank=True, default="")
     refused_at = models.DateTimeField(null=True, blank=True, help_text="When its use was last refused, to the minute.")
 

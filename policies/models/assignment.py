@@ -26,10 +26,10 @@ class Assignment(models.Model):
     percent = models.PositiveSmallIntegerField(
         null=True,
         blank=True,
-        help_text="Of mode canary: of 100 workloads, for how many the rule set decides. Others go on to the next Assignment.",
+        help_text="For mode canary: the percentage of workloads for which the rule set decides. Other workloads go on to the next Assignment.",
     )
     params = models.JSONField(
-        blank=True, default=dict, help_text="In place of the rule set's own params of the same names."
+        blank=True, default=dict, help_text="Replace the rule set's own params of the same names."
     )
     scheduler_names = models.JSONField(blank=True, default=list)
     namespaces = models.JSONField(blank=True, default=list)

@@ -125,15 +125,17 @@ class AuditEvent(models.Model):
     )
     door = models.CharField(max_length=10, help_text="admin, rest, command, beat or process.")
     address = models.CharField(max_length=200, blank=True, default="")
-    thing_kind = models.CharField(max_length=40, blank=True, default="", help_text="Of what it was done to.")
+    thing_kind = models.CharField(
+        max_length=40, blank=True, default="", help_text="The kind of the object that it was done to."
+    )
     thing_name = models.TextField(blank=True, default="")
-    change = models.BigIntegerField(null=True, blank=True, help_text="The number of the Change, where there is one.")
+    change = models.BigIntegerField(null=True, blank=True, help_text="The number of the Change, if there is one.")
     revision = models.BigIntegerField(null=True, blank=True, help_text="The number of the Revision that it made.")
-    before = models.CharField(max_length=64, blank=True, default="", help_text="Digest of what was there before.")
-    after = models.CharField(max_length=64, blank=True, default="", help_text="Digest of what it made.")
+    before = models.CharField(max_length=64, blank=True, default="", help_text="Digest of the state before.")
+    after = models.CharField(max_length=64, blank=True, default="", help_text="Digest of the state after.")
     reason = models.TextField(blank=True, default="")
     request_id = models.CharField(max_length=64, blank=True, default="")
-    body = models.BinaryField(help_text="The exact bytes of what it says: JSON with its schema's number.")
+    body = models.BinaryField(help_text="The exact bytes of the event: JSON with the number of its schema.")
 
     class Meta:
         ordering = ["-id"]

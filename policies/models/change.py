@@ -30,39 +30,54 @@ class Change(models.Model):
     reason = models.TextField(blank=True, default="", help_text="Why it is made, for those who review it.")
     state = models.CharField(max_length=9, choices=State, default=State.DRAFT)
     base = models.PositiveIntegerField(
-        help_text="The Revision that was live when it was opened or rebased last; 0 for none."
+        help_text="The Revision that was live when it was opened or last rebased; 0 for none."
     )
-    digest = models.CharField(max_length=64, help_text="SHA-256 over its edits and what they were made on, in hex.")
+    digest = models.CharField(
+        max_length=64, help_text="SHA-256 over its edits and the live parts that they are based on, in hex."
+    )
     revision = models.OneToOneField(
-        Revision, null=True, blank=True, on_delete=models.PROTECT, related_name="change", help_text="What it made."
+        Revision,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="change",
+        help_text="The Revision that it made.",
     )
     rolls_back_to = models.PositiveIntegerField(
-        null=True, blank=True, help_text="The Revision whose content it brings back, and nothing else."
+        null=True, blank=True, help_text="The Revision whose content it restores, if it does nothing else."
     )
     publish_at = models.DateTimeField(null=True, blank=True, help_text="When it goes live by itself.")
-    held = models.TextField(blank=True, default="", help_text="Why it did not go live, or back, at its time.")
-    expires_at = models.DateTimeField(
-        null=True, blank=True, help_text="When what it touched goes back to what was live before. A part of its digest."
+    held = models.TextField(
+        blank=True, default="", help_text="Why it was not published, or not reverted, at its scheduled time."
     )
-    expired_at = models.DateTimeField(null=True, blank=True, help_text="When that was done, or a Change opened for it.")
+    expires_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When everything it changed goes back to what was live before. Part of its digest.",
+    )
+    expired_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it was reverted, or a Change that reverts it was opened."
+    )
     expiry_of = models.OneToOneField(
         "self",
         null=True,
         blank=True,
         on_delete=models.PROTECT,
         related_name="expiry",
-        help_text="The Change that it takes back, at the time that was approved with it.",
+        help_text="The Change that it reverts, at the time that was approved with that Change.",
     )
     owner = models.CharField(
         max_length=100,
         blank=True,
         default="",
-        help_text="The repository whose files it brings in, as its pipeline names itself: what it makes live is kept there.",
+        help_text="The repository whose files it applies, by the name that its pipeline uses. What it publishes is managed there.",
     )
-    takes_over = models.BooleanField(default=False, help_text="Whether it may take what another repository keeps.")
+    takes_over = models.BooleanField(
+        default=False, help_text="Whether it may take over what another repository manages."
+    )
     opened_by = models.CharField(max_length=150, help_text="Who opened it, as text that outlives the account.")
     opened_at = models.DateTimeField(auto_now_add=True)
-    moved_at = models.DateTimeField(help_text="When its state became this one.")
+    moved_at = models.DateTimeField(help_text="When its state last changed.")
 
     class Meta:
         verbose_name = "Change"
@@ -94,9 +109,9 @@ class ChangeEdit(models.Model):
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="edits")
     kind = models.CharField(max_length=13, choices=RevisionPart.Kind)
     name = models.TextField()
-    document = models.TextField(blank=True, help_text="Canonical JSON of the new content; empty where it is removed.")
+    document = models.TextField(blank=True, help_text="Canonical JSON of the new content; empty for a removal.")
     base_digest = models.CharField(
-        max_length=64, blank=True, default="", help_text="Digest of the part that was live; empty where none was."
+        max_length=64, blank=True, default="", help_text="Digest of the part that was live; empty if none was."
     )
     author = models.CharField(max_length=150, help_text="Who edited it last, as text.")
     edited_at = models.DateTimeField()
@@ -180,7 +195,7 @@ class ChangeEvent(models.Model):
     )
     at = models.DateTimeField()
     text = models.TextField(blank=True, default="", help_text="Reason or comment.")
-    digest = models.CharField(max_length=64, help_text="The digest of the Change as it was then.")
+    digest = models.CharField(max_length=64, help_text="The digest of the Change at that time.")
 
     objects = _WithAccounts()
 
@@ -209,9 +224,11 @@ class ReviewSetting(models.Model):
     A row can only require more than the environment's settings do: all settings that concern a Change have to be met.
     """
 
-    rule_set = models.TextField(blank=True, default="", help_text="Whose Changes; empty for all of them.")
+    rule_set = models.TextField(
+        blank=True, default="", help_text="The rule set whose Changes it applies to; empty for all Changes."
+    )
     approvals = models.PositiveSmallIntegerField(
-        help_text="How many people who didn't edit it have to approve; 0 asks for none beyond the environment's settings."
+        help_text="How many people who didn't edit the Change have to approve it; 0 requires none beyond the environment's settings."
     )
     group = models.CharField(
         max_length=150,

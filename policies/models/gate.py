@@ -23,19 +23,19 @@ class GateRun(models.Model):
     digest = models.CharField(max_length=64, help_text="The Change's digest: what was checked.")
     asked_by = models.CharField(max_length=150, help_text="Who asked for it, as text that outlives the account.")
     asked_at = models.DateTimeField()
-    revision = models.PositiveIntegerField(
-        null=True, help_text="The Revision that was live, which it was compared with."
-    )
+    revision = models.PositiveIntegerField(null=True, help_text="The live Revision that it was compared with.")
     engine = models.CharField(max_length=40, blank=True, default="", help_text="The version of the rules' engine.")
     started_at = models.DateTimeField(null=True)
-    heartbeat_at = models.DateTimeField(null=True, help_text="When it was last seen to go on.")
+    heartbeat_at = models.DateTimeField(null=True, help_text="When it last reported progress.")
     ended_at = models.DateTimeField(null=True)
-    attempts = models.PositiveSmallIntegerField(default=0, help_text="How often it was begun.")
-    phase = models.CharField(max_length=60, blank=True, default="", help_text="What it does now, in words.")
-    done = models.PositiveIntegerField(default=0, help_text="Of the phase's parts, how many are done.")
+    attempts = models.PositiveSmallIntegerField(default=0, help_text="How often it was started.")
+    phase = models.CharField(max_length=60, blank=True, default="", help_text="What it is doing now, in words.")
+    done = models.PositiveIntegerField(default=0, help_text="How many parts of the phase are done.")
     total = models.PositiveIntegerField(default=0)
-    snapshot_at = models.DateTimeField(null=True, help_text="Of when the cluster is that it looked at; null for none.")
-    results = models.JSONField(default=list, help_text="What each check found; of long lists their beginning.")
+    snapshot_at = models.DateTimeField(
+        null=True, help_text="The time of the cluster's state that it used; null if it used none."
+    )
+    results = models.JSONField(default=list, help_text="The result of each check; long lists are cut.")
     fault = models.TextField(blank=True, default="", help_text="Why it failed, and what to do.")
 
     class Meta:
@@ -73,7 +73,7 @@ class GateSetting(models.Model):
         WARNING = "warning", "a warning"
         BLOCKING = "blocking", "not published"
 
-    rule_set = models.TextField(help_text="Whose Changes.")
+    rule_set = models.TextField(help_text="The rule set whose Changes it applies to.")
     check_name = models.CharField("check", max_length=20)
     level = models.CharField(max_length=8, choices=Level)
     reason = models.TextField(blank=True, default="", help_text="Why, for those who ask later.")

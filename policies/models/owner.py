@@ -19,7 +19,7 @@ class OwnerMark(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="The Change that it last brought the thing in with; empty where it was live already.",
+        help_text="The Change by which it last brought the object in; empty if the object was live already.",
     )
     by = models.CharField(max_length=150, help_text="Who left the mark, as text that outlives the account.")
     marked_at = models.DateTimeField()

@@ -26,34 +26,34 @@ class PriorityClass(models.Model):
     name = models.CharField(
         max_length=NAME_MAX_LENGTH,
         unique=True,
-        help_text="Lower-case letters, digits, dashes and dots. Pods name the class by it, so it stays.",
+        help_text="Lower-case letters, digits, dashes and dots. It can't be changed later, because Pods refer to the class by it.",
     )
     description = models.TextField(
-        blank=True, default="", help_text="When to use it; it is in the cluster's class too."
+        blank=True, default="", help_text="When to use it. It is also the description of the cluster's class."
     )
     value = models.IntegerField(
         validators=[MinValueValidator(_LOWEST), MaxValueValidator(_HIGHEST)],
-        help_text="The priority of its Pods: higher goes first. At most 1,000,000,000. Another value makes the cluster's class anew.",
+        help_text="The priority of its Pods: higher goes first. At most 1,000,000,000. A new value deletes and recreates the cluster's class.",
     )
     global_default = models.BooleanField(
         default=False,
-        help_text="New Pods that name no class get this one. One class at most; Pods that are there keep theirs.",
+        help_text="New Pods without a class get this one. At most one class can be the default; existing Pods keep their priority.",
     )
     preemption_policy = models.CharField(
         max_length=20,
         choices=PreemptionPolicy,
         default=PreemptionPolicy.PREEMPT_LOWER_PRIORITY,
-        help_text="Another one makes the cluster's class anew.",
+        help_text="A new policy deletes and recreates the cluster's class.",
     )
     adopt = models.BooleanField(
         default=False,
-        help_text="Take over a class of this name that is in the cluster already. Its value and preemptionPolicy must be these.",
+        help_text="Adopt a class of this name that exists in the cluster. Its value and preemptionPolicy must be the same.",
     )
     deletion_policy = models.CharField(
         max_length=6,
         choices=DeletionPolicy,
         default=DeletionPolicy.KEEP,
-        help_text="What becomes of the cluster's class when this one is deleted here, and that is published.",
+        help_text="What happens to the cluster's class when the deletion of this one is published.",
     )
     author = models.CharField(max_length=150, blank=True, default="", help_text="Who saved it last, as text.")
     updated_at = models.DateTimeField(auto_now=True)
@@ -98,7 +98,7 @@ class PriorityClassVersion(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.PUBLISHED)
     document = models.TextField(help_text="The exact canonical JSON that the digest is taken over.")
     digest = models.CharField(max_length=64, help_text="SHA-256 of the document, in hex.")
-    revision = models.PositiveIntegerField(help_text="The Revision that it was published with first.")
+    revision = models.PositiveIntegerField(help_text="The Revision by which it was first published.")
     published_by = models.CharField(max_length=150)
     published_at = models.DateTimeField()
 
@@ -153,7 +153,7 @@ class ClusterPriorityClass(models.Model):
     made_by_berth = models.BooleanField(default=False)
     overwrite = models.BooleanField(default=False)
     looked_at = models.DateTimeField()
-    changed_at = models.DateTimeField(help_text="Since when the state is this one.")
+    changed_at = models.DateTimeField(help_text="When the state last changed.")
 
     class Meta:
         ordering = ["-value", "name"]
@@ -170,9 +170,13 @@ class PriorityClassUser(models.Model):
 
     priority_class = models.CharField(max_length=NAME_MAX_LENGTH)
     namespace = models.TextField()
-    kind = models.TextField(help_text="Of the workload: Deployment, Job; Pod for one that belongs to none.")
+    kind = models.TextField(
+        help_text="The kind of the workload, such as Deployment or Job; Pod for a Pod without an owner."
+    )
     name = models.TextField()
-    priority = models.IntegerField(help_text="What the Pods got when they were created; it stays.")
+    priority = models.IntegerField(
+        help_text="The priority that the Pods got when they were created; it doesn't change."
+    )
     pods = models.PositiveIntegerField()
     examples = models.TextField(blank=True, default="", help_text="Names of some of the Pods.")
 
@@ -205,12 +209,12 @@ class PriorityClassReplacement(models.Model):
 
     name = models.CharField(max_length=NAME_MAX_LENGTH)
     state = models.CharField(max_length=9, choices=State, default=State.UNDER_WAY)
-    version = models.PositiveIntegerField(help_text="The version that it is made anew for.")
+    version = models.PositiveIntegerField(help_text="The version for which the class is recreated.")
     value_before = models.IntegerField()
-    value = models.IntegerField(help_text="The value that it gets.")
+    value = models.IntegerField(help_text="The class's new value.")
     uid = models.TextField(help_text="The uid of the class that is deleted.")
-    former = models.TextField(help_text="That class as it was, in JSON, to be put back.")
-    message = models.TextField(blank=True, default="", help_text="Why it ended otherwise.")
+    former = models.TextField(help_text="The deleted class as JSON, to restore it.")
+    message = models.TextField(blank=True, default="", help_text="Why it failed.")
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -241,20 +245,18 @@ class PriorityClassLook(models.Model):
     id = models.IntegerField(primary_key=True, default=1)
     holder = models.TextField(blank=True, default="")
     held_until = models.DateTimeField()
-    revision = models.IntegerField(default=-1, help_text="The Revision that was looked at last.")
+    revision = models.IntegerField(default=-1, help_text="The Revision that was last reconciled.")
     next_at = models.DateTimeField()
     asked = models.BigIntegerField(
-        default=0, help_text="How often a look was asked for; what comes in during one isn't lost."
+        default=0, help_text="How often a reconciliation was requested; requests during one aren't lost."
     )
-    looked_at = models.DateTimeField(null=True, blank=True, help_text="When the API server answered last.")
-    error = models.TextField(blank=True, default="", help_text="Why the last look failed.")
+    looked_at = models.DateTimeField(null=True, blank=True, help_text="When the API server last answered.")
+    error = models.TextField(blank=True, default="", help_text="Why the last reconciliation failed.")
     users_asked_at = models.DateTimeField(
-        null=True, blank=True, help_text="Since when somebody waits for the Pods of each class to be counted."
+        null=True, blank=True, help_text="Since when somebody has been waiting for the count of each class's Pods."
     )
     users_counted_at = models.DateTimeField(null=True, blank=True)
-    users_error = models.TextField(
-        blank=True, default="", help_text="Why they couldn't be counted, or not all of them."
-    )
+    users_error = models.TextField(blank=True, default="", help_text="Why some or all of them couldn't be counted.")
 
     class Meta:
         default_permissions = ("view",)

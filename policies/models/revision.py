@@ -16,7 +16,7 @@ class Revision(models.Model):
         max_length=64, help_text="SHA-256 over the digests of its parts and of the Revision before, in hex."
     )
     chained = models.BooleanField(
-        default=True, help_text="Not for early Revisions: their digest is the SHA-256 of the whole document."
+        default=True, help_text="False for early Revisions: their digest is the SHA-256 of the whole document."
     )
     made_by = models.CharField(max_length=150, help_text="Who made it, as text that outlives the account.")
     made_by_user = models.ForeignKey(

@@ -18,7 +18,7 @@ class RuleSet(models.Model):
         max_length=NAME_MAX_LENGTH,
         unique=True,
         validators=[validate_name],
-        help_text="Lower-case letters, digits and hyphens. Decisions and files name the rule set by it, so it stays.",
+        help_text="Lower-case letters, digits and hyphens. It can't be changed later, because Decisions and files refer to the rule set by it.",
     )
     description = models.TextField(blank=True, default="", help_text="What the rules are for, in a sentence or two.")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -57,7 +57,7 @@ class Decision(models.Model):
     owner_kind = models.TextField(blank=True, default="", db_default="")
     owner_name = models.TextField(blank=True, default="", db_default="")
     refused_by = models.TextField(
-        blank=True, default="", db_default="", help_text="The rules that refused nodes, a line each."
+        blank=True, default="", db_default="", help_text="The rules that refused nodes, one per line."
     )
     ledger_index = models.BigIntegerField(null=True, blank=True, help_text="Its leaf in the ledger's log of Decisions.")
 

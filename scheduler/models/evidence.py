@@ -18,20 +18,24 @@ class EvidenceExport(models.Model):
         DONE = "done", "done"
         FAILED = "failed", "failed"
 
-    first = models.DateTimeField(null=True, help_text="From then on; null for the first.")
-    until = models.DateTimeField(null=True, help_text="Before then; null for when it is made.")
+    first = models.DateTimeField(null=True, help_text="The start of the period; null for the first Decision.")
+    until = models.DateTimeField(
+        null=True, help_text="The end of the period, exclusive; null for the time when it is made."
+    )
     pod_namespace = models.TextField(blank=True, default="")
     pod_name = models.TextField(blank=True, default="")
     pod_uid = models.TextField(blank=True, default="")
-    change = models.PositiveIntegerField(null=True, help_text="The number of a Change that it is about; null for none.")
+    change = models.PositiveIntegerField(
+        null=True, help_text="The number of the Change that it is about; null for none."
+    )
     state = models.CharField(max_length=7, choices=State, default=State.QUEUED)
     asked_by = models.CharField(max_length=150, help_text="Who asked for it, as text that outlives the account.")
     asked_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     attempts = models.PositiveSmallIntegerField(default=0)
-    rows = models.PositiveBigIntegerField(default=0, help_text="How many are written so far.")
-    bytes = models.PositiveBigIntegerField(default=0, help_text="Of the archive, so far.")
+    rows = models.PositiveBigIntegerField(default=0, help_text="How many rows are written so far.")
+    bytes = models.PositiveBigIntegerField(default=0, help_text="The size of the archive so far.")
     fault = models.TextField(blank=True, default="", help_text="Why it failed, and what to do.")
 
     class Meta:
@@ -90,16 +94,18 @@ class Verification(models.Model):
     state = models.CharField(max_length=7, choices=State, default=State.QUEUED)
     asked_by = models.CharField(max_length=150, help_text="Who asked for it, as text that outlives the account.")
     asked_at = models.DateTimeField()
-    heartbeat_at = models.DateTimeField(null=True, help_text="Null while no worker has it in hand.")
+    heartbeat_at = models.DateTimeField(null=True, help_text="Null while no worker is processing it.")
     ended_at = models.DateTimeField(null=True)
     holder = models.CharField(max_length=32, blank=True, default="")
-    deaths = models.PositiveSmallIntegerField(default=0, help_text="Workers that ended while they had it in hand.")
-    done = models.PositiveBigIntegerField(default=0, help_text="Leaves so far.")
-    total = models.PositiveBigIntegerField(default=0, help_text="Leaves of all logs.")
+    deaths = models.PositiveSmallIntegerField(
+        default=0, help_text="How many workers ended while they were processing it."
+    )
+    done = models.PositiveBigIntegerField(default=0, help_text="Leaves verified so far.")
+    total = models.PositiveBigIntegerField(default=0, help_text="Leaves of all logs in total.")
     progress = models.JSONField(default=dict)
     reports = models.JSONField(default=list, help_text="What `manage.py verify --output json` writes of each log.")
-    is_sound = models.BooleanField(null=True, help_text="Whether nothing was wrong.")
-    fault = models.TextField(blank=True, default="", help_text="Why it could not be done, and what to do.")
+    is_sound = models.BooleanField(null=True, help_text="Whether no fault was found.")
+    fault = models.TextField(blank=True, default="", help_text="Why it failed, and what to do.")
 
     class Meta:
         ordering = ["-pk"]

@@ -32,7 +32,7 @@ class JournalUse(models.Model):
 class LegalHold(models.Model):
     """A selection that may not be pruned until the hold is lifted: some Pods, in a period or at any time. Empty: any."""
 
-    reason = models.TextField(help_text="why it is held; a case's number helps")
+    reason = models.TextField(help_text="why it is held, such as a case number")
     pod_namespace = models.TextField("namespace", blank=True, default="")
     pod_name = models.TextField("name of the Pod", blank=True, default="")
     pod_uid = models.TextField("UID of the Pod", blank=True, default="")
@@ -76,7 +76,7 @@ class Pruning(models.Model):
 
     at = models.DateTimeField()
     rule = models.TextField(choices=Rule.choices)
-    days = models.IntegerField(help_text="what the setting said")
+    days = models.IntegerField(help_text="the value of the setting")
     from_at = models.DateTimeField()
     until_at = models.DateTimeField()
     rows = models.BigIntegerField(default=0)
@@ -96,11 +96,11 @@ class StorageSample(models.Model):
     """The history's size at a time, and the number of Decisions and Pods until then: the input of forecasts."""
 
     at = models.DateTimeField(primary_key=True)
-    decisions = models.BigIntegerField(help_text="that were ever stored")
-    rows = models.BigIntegerField(help_text="Decisions that are there; on PostgreSQL as its statistics say")
-    decision_bytes = models.BigIntegerField(help_text="of Decisions and Outcomes, with indexes")
-    detail_bytes = models.BigIntegerField(help_text="of the newest Decisions, what their details take each")
-    journal_bytes = models.BigIntegerField(help_text="of Snapshots and names of nodes")
+    decisions = models.BigIntegerField(help_text="Decisions that were ever stored")
+    rows = models.BigIntegerField(help_text="Decisions that are stored now; on PostgreSQL, by its statistics")
+    decision_bytes = models.BigIntegerField(help_text="size of Decisions and Outcomes, with indexes")
+    detail_bytes = models.BigIntegerField(help_text="average size of the details of the newest Decisions")
+    journal_bytes = models.BigIntegerField(help_text="size of Snapshots and node names")
 
     class Meta:
         ordering = ["-at"]

@@ -11,11 +11,11 @@ class Notice(models.Model):
     at = models.DateTimeField(help_text="When it happened.")
     kind = models.TextField(help_text="As `scheduler.notices.table` names it.")
     sentence = models.TextField(help_text="What happened, in a sentence.")
-    text = models.TextField(blank=True, default="", help_text="Why, in the words of whoever did it.")
+    text = models.TextField(blank=True, default="", help_text="The reason, in the words of the person who did it.")
     thing_kind = models.TextField(blank=True, default="")
     thing_name = models.TextField(blank=True, default="")
-    by = models.TextField(blank=True, default="", help_text="Who did it; empty for what came by itself.")
-    link = models.TextField(blank=True, default="", help_text="The path of the page where it is looked at.")
+    by = models.TextField(blank=True, default="", help_text="Who did it; empty for events that nobody caused.")
+    link = models.TextField(blank=True, default="", help_text="The path of the page that shows it.")
 
     class Meta:
         ordering = ["-number"]
@@ -29,10 +29,8 @@ class Notice(models.Model):
 class NoticeMark(models.Model):
     """How far Notices are made: one row. A process that makes Notices locks it, so that only one does at a time."""
 
-    last_number = models.BigIntegerField(default=0, help_text="Of the newest Notice.")
-    next_event = models.BigIntegerField(
-        default=0, help_text="The leaf of the log of AuditEvents that is looked at next."
-    )
+    last_number = models.BigIntegerField(default=0, help_text="The number of the newest Notice.")
+    next_event = models.BigIntegerField(default=0, help_text="The next leaf to read of the log of AuditEvents.")
 
     class Meta:
         default_permissions = ()
@@ -83,18 +81,20 @@ class Webhook(models.Model):
         TEAMS = "teams", "Microsoft Teams"
 
     name = models.TextField(unique=True)
-    host = models.TextField(help_text="Of its URL: what is shown of it.")
+    host = models.TextField(help_text="The host of its URL, which is all that is shown of the URL.")
     sealed_url = models.TextField()
     sealed_secret = models.TextField()
-    kinds = models.JSONField(default=list, help_text="The kinds of Notices; none for all of them.")
+    kinds = models.JSONField(default=list, help_text="The kinds of Notices; empty for all.")
     format = models.TextField(choices=Format.choices, default=Format.JSON)
     is_active = models.BooleanField(default=True)
     made_by = models.TextField()
     made_at = models.DateTimeField()
-    failures = models.IntegerField(default=0, help_text="Attempts that failed since one came through.")
-    said = models.TextField(blank=True, default="", help_text="What the last attempt came to.")
+    failures = models.IntegerField(default=0, help_text="Failed attempts since the last successful one.")
+    said = models.TextField(blank=True, default="", help_text="The result of the last attempt.")
     held_until = models.DateTimeField(
-        null=True, blank=True, help_text="Until when nobody sends there: somebody does, or it failed and has a rest."
+        null=True,
+        blank=True,
+        help_text="Until when no other process sends to it: one is sending, or it waits after a failure.",
     )
 
     class Meta:
@@ -126,12 +126,14 @@ class Delivery(models.Model):
     body = models.TextField()
     state = models.TextField(choices=State.choices, default=State.WAITING)
     made_at = models.DateTimeField()
-    next_at = models.DateTimeField(help_text="When it is tried next.")
+    next_at = models.DateTimeField(help_text="When the next attempt is due.")
     attempts = models.IntegerField(default=0)
     tried_at = models.DateTimeField(null=True, blank=True)
     status = models.IntegerField(null=True, blank=True, help_text="The status of the last answer.")
     said = models.TextField(blank=True, default="", help_text="The beginning of the last answer, or why there is none.")
-    asked_by = models.TextField(blank=True, default="", help_text="Who asked for it: of a test, or sent again.")
+    asked_by = models.TextField(
+        blank=True, default="", help_text="Who requested it, if it is a test or was sent again."
+    )
 
     class Meta:
         ordering = ["-pk"]

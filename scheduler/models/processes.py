@@ -19,8 +19,12 @@ class Process(models.Model):
     revision = models.IntegerField(default=0)
     revision_at = models.DateTimeField(null=True, blank=True)
     snapshot_age_seconds = models.FloatField(null=True, blank=True)
-    spool_records = models.BigIntegerField(null=True, blank=True, help_text="that wait on disk to be sent to Redis")
-    spool_bytes = models.BigIntegerField(null=True, blank=True, help_text="on disk, until the database has them")
+    spool_records = models.BigIntegerField(
+        null=True, blank=True, help_text="records on disk that wait to be sent to Redis"
+    )
+    spool_bytes = models.BigIntegerField(
+        null=True, blank=True, help_text="bytes on disk that aren't in the database yet"
+    )
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
 
@@ -35,10 +39,10 @@ class Process(models.Model):
 class Caller(models.Model):
     """A caller's last call with a verb; written by the extender's heartbeat, not by the call."""
 
-    identity = models.TextField(help_text="name in the client certificate, or what stands for callers without one")
+    identity = models.TextField(help_text="name in the client certificate, or the value for callers without one")
     verb = models.TextField()
     address = models.TextField(blank=True, default="")
-    process = models.TextField(help_text="the process that was called last")
+    process = models.TextField(help_text="the process that was last called")
     last_at = models.DateTimeField()
 
     class Meta:
@@ -66,7 +70,7 @@ class CanaryRun(models.Model):
     namespace = models.TextField()
     scheduler_name = models.TextField()
     state = models.TextField(choices=State.choices, default=State.ASKED)
-    step = models.TextField(blank=True, default="", help_text="what is done right now")
+    step = models.TextField(blank=True, default="", help_text="the current step")
     ended_at = models.DateTimeField(null=True, blank=True)
     report = models.JSONField(default=dict, help_text="what `doctor wiring --output json` writes")
 
@@ -92,7 +96,7 @@ class BinderState(models.Model):
     process = models.TextField()
     heartbeat_at = models.DateTimeField()
     leads = models.BooleanField(default=False)
-    holder = models.TextField(blank=True, default="", help_text="who had the Lease when it was looked at last")
+    holder = models.TextField(blank=True, default="", help_text="who held the Lease when it was last read")
     scheduler_names = models.JSONField(default=list)
     node_label = models.TextField(blank=True, default="")
     counts = models.JSONField(default=dict)
