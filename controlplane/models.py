@@ -47,9 +47,7 @@ class Token(models.Model):
     rule_sets = models.JSONField(
         default=list, help_text="Patterns of the names of rule sets that it may access; empty for all."
     )
-    namespaces = models.JSONField(
-        default=list, help_text="Patterns of the namespaces that it may access."
-    )
+    namespaces = models.JSONField(default=list, help_text="Patterns of the namespaces that it may access.")
     made_by = models.CharField(max_length=150, help_text="Who made it, as text that outlives the account.")
     made_at = models.DateTimeField()
     expires_at = models.DateTimeField()

@@ -266,8 +266,7 @@ class Up:
 
     def run(self) -> int:
         """Start everything, wait for a signal, end everything. Return the exit code."""
-        self.state.mkdir(parents=True, exist_ok=True)
-        _keep_to_owner(self.state)
+        _make_folder(self.state)
         with (self.state / "up.lock").open("w") as lock:
             self._take(lock)
             check_port(self._options.admin_port, "admin")
@@ -424,6 +423,15 @@ class Up:
         for child in reversed(self.children):
             child.stop()
             child.join(deadline if child.name != "redis" else time.monotonic() + STOP_SECONDS)
+
+
+def _make_folder(state: Path) -> None:
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        _keep_to_owner(state)
+    except OSError as error:
+        message = f"{state} can't be used as a folder for state: {error.strerror}. BERTH_STATE_DIR names another one"
+        raise StartError(message) from error
 
 
 def _keep_to_owner(state: Path) -> None:

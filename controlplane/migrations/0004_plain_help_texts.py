@@ -4,35 +4,38 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('controlplane', '0003_sessions'),
+        ("controlplane", "0003_sessions"),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name='token',
-            name='last_used_at',
-            field=models.DateTimeField(blank=True, help_text='When it was last used, to the minute.', null=True),
+            model_name="token",
+            name="last_used_at",
+            field=models.DateTimeField(blank=True, help_text="When it was last used, to the minute.", null=True),
         ),
         migrations.AlterField(
-            model_name='token',
-            name='namespaces',
-            field=models.JSONField(default=list, help_text='Patterns of the namespaces that it may access.'),
+            model_name="token",
+            name="namespaces",
+            field=models.JSONField(default=list, help_text="Patterns of the namespaces that it may access."),
         ),
         migrations.AlterField(
-            model_name='token',
-            name='prefix',
-            field=models.CharField(help_text='The beginning of its secret, which identifies the token.', max_length=8, unique=True),
+            model_name="token",
+            name="prefix",
+            field=models.CharField(
+                help_text="The beginning of its secret, which identifies the token.", max_length=8, unique=True
+            ),
         ),
         migrations.AlterField(
-            model_name='token',
-            name='rule_sets',
-            field=models.JSONField(default=list, help_text='Patterns of the names of rule sets that it may access; empty for all.'),
+            model_name="token",
+            name="rule_sets",
+            field=models.JSONField(
+                default=list, help_text="Patterns of the names of rule sets that it may access; empty for all."
+            ),
         ),
         migrations.AlterField(
-            model_name='token',
-            name='scopes',
-            field=models.JSONField(help_text='What it may do: read, edit, review, publish.'),
+            model_name="token",
+            name="scopes",
+            field=models.JSONField(help_text="What it may do: read, edit, review, publish."),
         ),
     ]

