@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from rest_framework import status
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException, NotAuthenticated, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -83,6 +83,8 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
         detail = "; ".join(f"{each['path']}: {each['message']}" if each["path"] else each["message"] for each in faults)
     else:
         detail = str(getattr(error, "detail", "") or response.data.get("detail", ""))
+    if isinstance(error, NotAuthenticated):
+        detail = "Send a token with the header Authorization: Bearer TOKEN. Profile in the admin and manage.py token create make one."
     if unfound := _UNFOUND.fullmatch(detail):
         # The first part of the path is the object's name.
         detail = f"There is no {unfound[1]} {next(iter(context['kwargs'].values()), '')}".rstrip() + "."

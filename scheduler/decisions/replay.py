@@ -81,7 +81,7 @@ class _Chain:
     def _base(self) -> list[bytes]:
         found = list(self._parts.filter(position=0).order_by("part"))
         if not found or found[-1].parts != len(found):
-            message = "the Snapshot that the Decision was made on is not there: pruned, or not stored yet"
+            message = "the Snapshot that the Decision was made on is not there: pruned, not stored yet, or without room in the spool"
             raise ReplayError(message)
         return [decompress(bytes(row.data)) for row in found]
 

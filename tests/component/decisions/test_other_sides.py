@@ -157,7 +157,10 @@ def other_revision() -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (prune_snapshot, "the Snapshot that the Decision was made on is not there: pruned, or not stored yet"),
+        (
+            prune_snapshot,
+            "the Snapshot that the Decision was made on is not there: pruned, not stored yet, or without room in the spool",
+        ),
         (lose_revision, "Revision 99 is not there"),
         (other_revision, "Revision 1 is another one now than the one that decided"),
     ],

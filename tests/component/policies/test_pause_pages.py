@@ -260,7 +260,9 @@ def test_the_page_that_pauses_says_what_that_means_for_pods(operator: Client, ta
     assert said in text_of(get(operator, f"{PAUSE}{target}"))
 
 
-@pytest.mark.parametrize("target", ["everything", "Assignment/all", "RuleSet/web", "RuleSet/web/team", "RuleSet/gone", "a/b/c/d"])
+@pytest.mark.parametrize(
+    "target", ["everything", "Assignment/all", "RuleSet/web", "RuleSet/web/team", "RuleSet/gone", "a/b/c/d"]
+)
 def test_that_a_pause_needs_review_is_said_before_it_is_asked_for(
     operator: Client, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:

@@ -113,6 +113,12 @@ def test_every_error_is_problem_details(auditor: Client, client: Client) -> None
         assert problem["detail"], path
 
 
+def test_who_sends_no_token_reads_how_to_send_one(client: Client) -> None:
+    answer = ask(client, "get", "/revisions")
+    assert "Authorization: Bearer TOKEN" in told(answer, 401)["detail"]
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+
+
 def test_a_request_keeps_the_id_that_it_was_given(auditor: Client) -> None:
     response = ask(auditor, "get", "/revisions", **{"X-Request-Id": "of-a-proxy-1"})
     assert response["X-Request-Id"] == "of-a-proxy-1"
