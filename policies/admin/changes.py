@@ -341,6 +341,7 @@ class ChangeAdmin(ReadOnlyAdmin):
                 look_twice += publishing.past_ends(edits)
         except PublishingError as error:
             faults += error.messages
+        buttons = _buttons(request, standing)
         context = {
             **self.admin_site.each_context(request),
             "title": f"{row}: {row.title}",
@@ -361,7 +362,8 @@ class ChangeAdmin(ReadOnlyAdmin):
             "events": row.events.all(),
             "rejection": _rejection(row),
             "given": publishing.approvals_given(row, list(row.events.all())),
-            "buttons": _buttons(request, standing),
+            "buttons": buttons,
+            "offered": [button.text for button in buttons if not button.refusal],
             "gate": shown(row, gate),
             "may_edit": may_edit,
             "edit_into": Offer(row, live, request) if may_edit and row.rolls_back_to is None else None,

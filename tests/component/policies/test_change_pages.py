@@ -358,13 +358,21 @@ def test_a_change_of_all_kinds_keeps_within_the_queries_of_a_page(django_assert_
         assert "Assignment all-web added" in text_of(get(client, page_of(change)))
 
 
-def test_a_page_of_many_edits_says_how_many_and_leads_past_them_to_its_buttons() -> None:
+def test_a_page_of_many_edits_says_how_many_they_are() -> None:
     _, client = account("operator")
     few, many = (opened(*(make_rule_set(f"{n}-of-{size}", **A) for n in range(size))) for size in (10, 11))
-    assert 'href="#acts"' not in get(client, page_of(few)).content.decode()
-    page = get(client, page_of(many)).content.decode()
-    assert "11 objects." in page
-    assert all(part in page for part in ('href="#acts"', 'id="acts"'))
+    assert "10 objects." not in text_of(get(client, page_of(few)))
+    assert "11 objects." in text_of(get(client, page_of(many)))
+
+
+def test_the_top_of_a_change_says_what_the_reader_can_do_and_leads_to_the_buttons() -> None:
+    change = change_in("in_review")
+    _, approver = account("approver")
+    page = get(approver, page_of(change))
+    assert "You can: Approve, " in text_of(page)
+    assert all(part in page.content.decode() for part in ('href="#acts"', 'id="acts"'))
+    _, viewer = account("viewer")
+    assert "You can:" not in text_of(get(viewer, page_of(change)))
 
 
 def test_what_was_typed_stays_where_somebody_else_ended_the_change_meanwhile() -> None:
