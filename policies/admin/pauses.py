@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
-from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing, wording
 from policies.admin.base import change_url, person, rows_of, thing_urls
@@ -72,9 +72,26 @@ def _until(**options: Any) -> forms.DateTimeField:
 class _PauseForm(_WhyForm):
     """The reason, and the duration of a Pause."""
 
-    until = _until(
-        label="Until (UTC)", required=False, help_text="When the Pause ends by itself. Empty: when somebody resumes."
+    hours = forms.TypedChoiceField(
+        label="For",
+        coerce=int,
+        choices=(("", "until somebody resumes it"), (1, "1 hour"), (4, "4 hours"), (24, "1 day"), (168, "1 week")),
+        required=False,
+        empty_value=None,
+        widget=UnfoldAdminSelectWidget,
+        help_text="Counted from now. The Pause then ends by itself.",
     )
+    until = _until(label="Or until (UTC)", required=False, help_text="In place of the choice above.")
+
+    field_order = ("hours", "until", "reason")
+
+    def clean(self) -> None:
+        """Compute the end; refuse two of them."""
+        super().clean()
+        if (hours := self.cleaned_data.get("hours")) and self.cleaned_data.get("until"):
+            self.add_error("until", "Choose how long, or until when, but not both.")
+        elif hours:
+            self.cleaned_data["until"] = timezone.now().replace(microsecond=0) + timedelta(hours=hours)
 
 
 class _ExemptionForm(_WhyForm):

@@ -1,7 +1,7 @@
 """Pausing in the admin: the pages that ask, and the banner that says on every page what is paused."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -48,6 +48,20 @@ def test_what_is_paused_stands_on_every_page_until_it_is_resumed(operator: Clien
     send(operator, RESUME + "everything", reason="over")
     assert live().pauses == []
     assert 'id="suspensions"' not in get(operator, "/admin/").content.decode()
+
+
+def test_a_pause_for_some_hours_ends_by_itself(operator: Client) -> None:
+    began = timezone.now()
+    send(operator, PAUSE + "everything", reason="storm", hours="4")
+    (pause,) = live().pauses
+    assert timedelta(hours=4) - timedelta(minutes=1) < datetime.fromisoformat(pause.until) - began
+    assert datetime.fromisoformat(pause.until) - began < timedelta(hours=4, minutes=1)
+
+
+def test_a_pause_has_one_end(operator: Client) -> None:
+    said = send(operator, PAUSE + "everything", reason="storm", hours="1", until="2030-01-02T03:04")
+    assert "Choose how long, or until when, but not both." in said
+    assert live().pauses == []
 
 
 def test_a_reason_of_many_lines_is_as_long_as_its_field_says(operator: Client) -> None:
