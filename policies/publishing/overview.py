@@ -26,7 +26,7 @@ from policies.publishing.standing import (
 from policies.publishing.touched import bases_that_name, touched_by
 
 # Lists show this instead of the state of an approved Change whose approvals no longer suffice.
-SHORT_OF_APPROVALS: Final = "approved, but not enough any more"
+SHORT_OF_APPROVALS: Final = "approved, but no longer by enough people"
 
 
 class GateMark(StrEnum):

@@ -312,7 +312,7 @@ def test_ctrl_k_says_of_a_change_whose_approvals_no_longer_count_that_they_dont(
     page = "/admin/search/?extended=1&s=at+night"
     assert "Change, approved: Batch at night" in get(auditor, page).content.decode()
     User.objects.filter(pk=approver.pk).update(is_active=False)
-    assert "Change, approved, but not enough any more: Batch at night" in get(auditor, page).content.decode()
+    assert "Change, approved, but no longer by enough people: Batch at night" in get(auditor, page).content.decode()
 
 
 @pytest.mark.usefixtures("lived")

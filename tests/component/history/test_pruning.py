@@ -217,7 +217,7 @@ def test_details_of_others_go_too_where_a_hold_on_later_ones_was_lifted() -> Non
 
 def test_a_hold_is_lifted_once_and_not_without_a_reason() -> None:
     hold = make_hold(by="auditor", now=NOW, reason="case 7", pod_namespace="d")
-    with pytest.raises(HoldError, match="Say why"):
+    with pytest.raises(HoldError, match="Give a reason"):
         lift_hold(number=hold.pk, by="approver", now=NOW, reason=" ")
     lift_hold(number=hold.pk, by="approver", now=NOW, reason="closed")
     with pytest.raises(HoldError, match="was lifted already"):

@@ -358,6 +358,15 @@ def test_a_change_of_all_kinds_keeps_within_the_queries_of_a_page(django_assert_
         assert "Assignment all-web added" in text_of(get(client, page_of(change)))
 
 
+def test_a_role_that_may_run_the_gate_and_not_comment_runs_it_and_keeps_its_text() -> None:
+    change = change_in("draft")
+    user, client = account("viewer")
+    user.groups.set(Group.objects.filter(name__in=["Auditor", "Emergency"]))
+    said = text_of(client.post(act_of(change), typed(client, change, act="gate", text="see ticket 7"), follow=True))
+    assert "Your role can't comment, so this isn't kept: see ticket 7" in said
+    assert publishing.gate_of(change).run is not None
+
+
 def test_a_page_of_many_edits_says_how_many_they_are() -> None:
     _, client = account("operator")
     few, many = (opened(*(make_rule_set(f"{n}-of-{size}", **A) for n in range(size))) for size in (10, 11))

@@ -476,7 +476,7 @@ class TestBeside:
         assert "both sides changed pool of filters: RuleSet/web/filters/pool" in out.getvalue()
         with pytest.raises(CommandError, match="say whose is taken of filters/pool"):
             call_command("change", "rebase", change.pk, merge=["RuleSet/web"])
-        with pytest.raises(CommandError, match="--theirs 'web' names nothing"):
+        with pytest.raises(CommandError, match="--theirs 'web' names no object"):
             call_command("change", "rebase", change.pk, theirs=["web"])
         call_command(
             "change", "rebase", change.pk, mine=["RuleSet/web/filters/pool"], theirs=["PriorityClass/high"], stdout=out

@@ -402,7 +402,7 @@ class TestApprovals:
         page = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
         assert said in page
         assert "0 of 1 approval" in page
-        short = "approved, but not enough any more"
+        short = "approved, but no longer by enough people"
         assert short in text_of(get(operator, "/admin/policies/change/"))
         assert short in text_of(get(operator, "/admin/"))
         assert f"Change, {short}: " in get(operator, f"/admin/search/?extended=1&s={change.pk}").content.decode()
@@ -425,7 +425,7 @@ class TestApprovals:
         assert publishing.short_of_approvals(Change.objects.all()) == {change.pk, *([] if rule_set else [other.pk])}
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(change, publishing.publish_change, alice)
-        short = "approved, but not enough any more"
+        short = "approved, but no longer by enough people"
         number = 1 if rule_set else 2
         shown = text_of(get(operator, "/admin/policies/change/"))
         assert (shown.count(short), shown.count("anybody who may approve")) == (number, number)
