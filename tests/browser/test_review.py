@@ -269,7 +269,7 @@ def test_of_two_people_at_one_assignment_the_second_is_told_and_keeps_what_was_t
     # Bob saves beside her: he is told that she is at it, and his form says so from now on.
     bob.fill("#id_description", "typed by bob")
     bob.click("button[name=_save]")
-    says(bob, f"Change {change} edits shared too")
+    says(bob, f"Change {change} also edits shared")
     shoot(bob, "beside-a-colleague")
     # Into her Change he would overwrite what he hasn't seen.
     bob.goto(f"{reviewed.admin_url}/admin/policies/assignment/")

@@ -46,11 +46,11 @@ def test_it_says_how_full_it_is_and_which_rule_sets_name_its_labels(
     monkeypatch.setattr(nodes, "connect", lambda: Server(full(**ready), *pods))
     assert f'hx-get="{NOW}"' in get(auditor, PAGE).content.decode()
     said = text_of(get(auditor, NOW))
-    assert "2 Pods run or start there." in said
+    assert "2 Pods run or start on it." in said
     assert "cpu 3 cores 4 cores 75 %" in said
     assert "memory 4.0 GiB 8.0 GiB 50 %" in said
     assert "pods 2 110 1 %" in said
-    assert "example.com/rack: r1 , which racks names team: web , which web names arch: arm64" in said
+    assert "example.com/rack: r1 , used by racks team: web , used by web arch: arm64" in said
 
 
 def test_what_keeps_pods_away_comes_first(auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:

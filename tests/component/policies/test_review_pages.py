@@ -222,14 +222,14 @@ def test_what_is_said_when_a_change_is_sent_to_review_is_why_unless_a_reason_was
     alice, carol = signed_in("alice", "Operator"), signed_in("carol", "Approver")
     edits = [publishing.Edit.of(make_rule_set("web", **A))]
     untold = publishing.open_change(title="all of web", edits=edits, by="ops")
-    assert "Why: ticket 7" in press(alice, untold, act="submit", text="ticket 7")
+    assert "Reason: ticket 7" in press(alice, untold, act="submit", text="ticket 7")
     press(carol, untold, act="approve")
     press(alice, untold, act="publish")
     untold.refresh_from_db()
     assert untold.revision is not None
     assert untold.revision.reason == "ticket 7"
     told_before = opened(make_rule_set("web", **B), title="more of web")
-    assert "Why: why" in press(alice, told_before, act="submit", text="please be quick")
+    assert "Reason: why" in press(alice, told_before, act="submit", text="please be quick")
 
 
 def test_why_a_change_was_rejected_stands_at_the_top_of_its_page_until_it_is_opened_again() -> None:
