@@ -375,7 +375,7 @@ def _said_otherwise(answer: Answer, as_given: Answer) -> list[str]:
     if not others:
         return []
     said = (
-        f"The test goes by the rule set's own params and all of its rules, which say something else of {_some(sorted(others))} than "
+        f"The test uses the rule set's own params and all of its rules, which say something else of {_some(sorted(others))} than "
         "with what the Pod's Assignment gives and what is out of force for it"
     )
     return [said]

@@ -402,7 +402,7 @@ def _filter_sentence(
 def _because(wanted: str, seen: dict[str, Any]) -> str:
     if not wanted:
         return ""
-    return f". It read {shown(seen)}; it has to be true: {wanted}" if seen else f". It goes by: {wanted}"
+    return f". It read {shown(seen)}; it has to be true: {wanted}" if seen else f". It requires: {wanted}"
 
 
 def _faults(column: dict[str, Any], code: str) -> str:
@@ -420,7 +420,7 @@ def _score_sentence(
     else:
         code = "Scored"
         sentence = f"{head} gives {named(nodes)} {raw} of 100, weight {column.get('weight', 1)}"
-        sentence += f". It goes by: {wanted}" if wanted else ""
+        sentence += f". It scores by: {wanted}" if wanted else ""
     return Sentence(
         rule=column.get("rule", ""),
         kind="score",

@@ -174,7 +174,7 @@ def test_scores_come_after_the_filters_that_went_before_them(rule_set: RuleSet) 
         ("filter", "2026-01-01T00:00:05+00:00"),
         ("prioritize", "2026-01-01T00:00:06+00:00"),
     ]
-    assert "score short (version 1) gives n1 100 of 100, weight 1. It goes by: 20 - size(node.metadata.name)." in run(
+    assert "score short (version 1) gives n1 100 of 100, weight 1. It scores by: 20 - size(node.metadata.name)." in run(
         "web-1"
     )
 

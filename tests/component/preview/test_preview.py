@@ -178,7 +178,7 @@ def test_a_test_that_goes_by_other_params_than_the_pods_assignment_says_so() -> 
     assert found.test["expect"]["feasible"] == ["n0"]
     (said,) = found.notes
     assert said == (
-        "The test goes by the rule set's own params and all of its rules, which say something else of n-data, n0 than "
+        "The test uses the rule set's own params and all of its rules, which say something else of n-data, n0 than "
         "with what the Pod's Assignment gives and what is out of force for it"
     )
 
