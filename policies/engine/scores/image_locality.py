@@ -28,10 +28,12 @@ class ImageLocalityPriority(Score):
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Add up the images' sizes, each by how widely it is spread."""
         spec, table = cycle.pod.spec, cycle.table
+        images = [found for found in map(table.images().find, _images(spec)) if len(found.rows)]
+        if not images:
+            return np.zeros(len(rows), dtype=np.int64)
         total = np.zeros(len(table), dtype=np.int64)
-        for name in _images(spec):
-            found = table.images().find(name)
-            spread = float(len(found.rows)) / float(max(len(table), 1))
+        for found in images:
+            spread = float(len(found.rows)) / float(len(table))
             total[found.rows] += (found.sizes.astype(np.float64) * spread).astype(np.int64)
         containers = len(spec.containers or ()) + len(spec.init_containers or ())
         most = MOST_BYTES_PER_CONTAINER * containers
