@@ -186,9 +186,10 @@ def measure_beside(nodes: int, count: int, rounds: int, *, server_behind: bool) 
 
             def beside_loop() -> list[float]:
                 with start_behind([sys.executable, "-c", _LOOP]) as loop:
-                    figures = plain()
-                    loop.kill()
-                return figures
+                    try:
+                        return plain()
+                    finally:
+                        loop.kill()
 
             blocks = {WITHOUT: plain, "without again": plain, "beside a loop": beside_loop, "beside a gate": beside}
             made: dict[str, list[list[float]]] = {what: [] for what in blocks}
