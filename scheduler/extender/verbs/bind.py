@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +22,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.extender.verbs.context import RequestContexts
+from scheduler.extender.verbs.context import RequestContexts, has_other_labels
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import BINDINGS
 
@@ -48,6 +49,11 @@ BEHIND = "Berth has not seen the Pods that were bound last; kube-scheduler tries
 NO_LONGER = "a rule that counts Pods no longer allows the node; kube-scheduler tries again"
 UNKNOWN_NODE = "Berth doesn't know the node yet; kube-scheduler tries again"
 NOT_NOW = "Berth can't see the cluster well enough to count Pods; kube-scheduler tries again"
+RELABELLED = "the Pod's Namespace got other labels meanwhile, so other rules may apply; kube-scheduler tries again"
+
+
+class _RelabelledError(Exception):
+    """The Pod's Namespace got other labels after its rule set was chosen."""
 
 
 class Checked(msgspec.Struct):
@@ -92,6 +98,16 @@ class Bound(msgspec.Struct):
 Record = Callable[[Checked], str]
 
 
+class _Asked(NamedTuple):
+    """The arguments of `Binder.bind`, but for the rule set."""
+
+    pod: Pod
+    target: Target
+    seen: Snapshot
+    now: datetime
+    record: Record
+
+
 class Binder:
     """Binds Pods. One object a process, used by all its threads."""
 
@@ -105,7 +121,14 @@ class Binder:
         self._contexts = contexts
 
     def bind(
-        self, pod: Pod, target: Target, rule_set: CompiledRuleSet | None, *, now: datetime, record: Record
+        self,
+        pod: Pod,
+        target: Target,
+        rule_set: CompiledRuleSet | None,
+        *,
+        seen: Snapshot,
+        now: datetime,
+        record: Record,
     ) -> Bound:
         """Bind the Pod, or return why not.
 
@@ -113,52 +136,65 @@ class Binder:
             pod: the Pod.
             target: the node to bind it to.
             rule_set: the rule set that applies; None for none.
+            seen: the Snapshot by which it was chosen.
             now: the current time, as rules see it.
             record: called before the binding is sent, so that no Pod is bound without its Decision.
         """
-        counting = rule_set.only_counting() if rule_set is not None else None
-        if self._live.synced and not self._live.wait_for_nodes([target.node_name], NODE_WAIT_SECONDS):
-            # The API server accepts any node name: the Pod would never run, and nothing would retry.
-            BINDINGS.labels("unknown_node").inc()
-            bound = Bound(UNKNOWN_NODE)
-        elif counting is None or not counting.filters:
-            bound = self._bind_uncounted(pod, target, counting, now, record)
-        else:
-            bound = self._bind_counted(pod, target, counting, now, record)
+        asked = _Asked(pod, target, seen, now, record)
+        try:
+            bound = self._bind_checked(asked, rule_set)
+        except _RelabelledError:
+            BINDINGS.labels("relabelled").inc()
+            bound = Bound(RELABELLED)
         if bound.error and bound.error != _ERRORS[Outcome.UNKNOWN]:
             self._in_flight.refused(target.uid)
         return bound
 
-    def _bind_uncounted(
-        self, pod: Pod, target: Target, counting: CompiledRuleSet | None, now: datetime, record: Record
-    ) -> Bound:
-        checked = Checked(self._live.snapshot())
-        if counting is not None:
-            checked.answer = _ask(pod, checked.snapshot, counting, target.node_name, now)
-        return self._bind(pod, target, checked, record)
+    def _bind_checked(self, asked: _Asked, rule_set: CompiledRuleSet | None) -> Bound:
+        counting = rule_set.only_counting() if rule_set is not None else None
+        if self._live.synced and not self._live.wait_for_nodes([asked.target.node_name], NODE_WAIT_SECONDS):
+            # The API server accepts any node name: the Pod would never run, and nothing would retry.
+            BINDINGS.labels("unknown_node").inc()
+            return Bound(UNKNOWN_NODE)
+        if counting is None or not counting.filters:
+            return self._bind_uncounted(asked, counting)
+        return self._bind_counted(asked, counting)
 
-    def _bind_counted(
-        self, pod: Pod, target: Target, counting: CompiledRuleSet, now: datetime, record: Record
-    ) -> Bound:
+    def _snapshot(self, asked: _Asked) -> Snapshot:
+        """Return the current Snapshot, which the Decision refers to: a replay chooses the same rule set by it.
+
+        Raises:
+            _RelabelledError: by its labels of the Pod's Namespace, another rule set may apply.
+        """
+        snapshot = self._live.snapshot()
+        if has_other_labels(asked.pod.namespace, snapshot, asked.seen):
+            raise _RelabelledError
+        return snapshot
+
+    def _bind_uncounted(self, asked: _Asked, counting: CompiledRuleSet | None) -> Bound:
+        checked = Checked(self._snapshot(asked))
+        if counting is not None:
+            checked.answer = _ask(asked, checked.snapshot, counting)
+        return self._bind(asked, checked)
+
+    def _bind_counted(self, asked: _Asked, counting: CompiledRuleSet) -> Bound:
         action, cause = self._contexts.fallback(counting)
         if action != "decide":
-            checked = Checked(self._live.snapshot(), fallback=action, cause=cause)
-            return Bound(NOT_NOW, checked) if action == "refuse" else self._bind(pod, target, checked, record)
+            checked = Checked(self._snapshot(asked), fallback=action, cause=cause)
+            return Bound(NOT_NOW, checked) if action == "refuse" else self._bind(asked, checked)
         try:
             with self._lock.hold(LOCK_WAIT_SECONDS) as held:
-                return self._bind_held(pod, target, counting, held, now, record)
+                return self._bind_held(asked, counting, held)
         except (LockBusyError, APIError) as error:
             logger.warning("the lock for rules that count Pods can't be acquired: %s", error)
             BINDINGS.labels("busy").inc()
             return Bound(BUSY)
 
-    def _bind_held(
-        self, pod: Pod, target: Target, counting: CompiledRuleSet, held: Held, now: datetime, record: Record
-    ) -> Bound:
+    def _bind_held(self, asked: _Asked, counting: CompiledRuleSet, held: Held) -> Bound:
         if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
             BINDINGS.labels("behind").inc()
             return Bound(BEHIND)
-        checked = self._count_again(pod, target, counting, now)
+        checked = self._count_again(asked, counting)
         if checked is None:
             return Bound(UNKNOWN_NODE)
         if checked.answer is not None and not checked.answer.feasible_count:
@@ -166,22 +202,22 @@ class Binder:
             return Bound(NO_LONGER, checked)
         if not self._lock.is_valid(held):
             return Bound(BUSY)
-        bound = self._bind(pod, target, checked, record)
+        bound = self._bind(asked, checked)
         if not bound.error:
-            held.note = self._version_of(msgspec.structs.replace(target, decision=bound.decision))
+            held.note = self._version_of(msgspec.structs.replace(asked.target, decision=bound.decision))
         return bound
 
-    def _count_again(self, pod: Pod, target: Target, counting: CompiledRuleSet, now: datetime) -> Checked | None:
+    def _count_again(self, asked: _Asked, counting: CompiledRuleSet) -> Checked | None:
         """Evaluate the counting rules for the one node, with every Pod on it that is bound or being bound."""
-        binding = self._in_flight.placements(pod.uid, only_binding=True)
-        checked = Checked(self._live.snapshot(), assumed=binding)
-        checked.answer = _ask(pod, checked.snapshot.assume_all(binding), counting, target.node_name, now)
+        binding = self._in_flight.placements(asked.pod.uid, only_binding=True)
+        checked = Checked(self._snapshot(asked), assumed=binding)
+        checked.answer = _ask(asked, checked.snapshot.assume_all(binding), counting)
         return checked if len(checked.answer.refusal) else None
 
-    def _bind(self, pod: Pod, target: Target, checked: Checked, record: Record) -> Bound:
-        decision = record(checked)
-        self._in_flight.binding(pod, target.node_name)
-        target = msgspec.structs.replace(target, decision=decision)
+    def _bind(self, asked: _Asked, checked: Checked) -> Bound:
+        decision = asked.record(checked)
+        self._in_flight.binding(asked.pod, asked.target.node_name)
+        target = msgspec.structs.replace(asked.target, decision=decision)
         outcome = bind(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
         BINDINGS.labels(outcome.value).inc()
         return Bound(_ERRORS[outcome], checked, decision)
@@ -203,8 +239,8 @@ class Binder:
             return ""
 
 
-def _ask(pod: Pod, snapshot: Snapshot, counting: CompiledRuleSet, node_name: str, now: datetime) -> Answer:
+def _ask(asked: _Asked, snapshot: Snapshot, counting: CompiledRuleSet) -> Answer:
     """Evaluate rules for one node; for none if the Snapshot doesn't have it."""
-    rows = snapshot.table.rows([node_name])
-    cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=counting.params)
+    rows = snapshot.table.rows([asked.target.node_name])
+    cycle = Cycle(pod=asked.pod, snapshot=snapshot, now=asked.now, params=counting.params)
     return decide(counting, cycle, rows[rows >= 0], scoring=False)

@@ -234,7 +234,7 @@ class RequestContexts:
         base, names, rows = self._look(
             args, asked.names if asked else None, applies=applies, waits=rule_set is not None, anew=anew
         )
-        if _has_other_labels(pod.namespace, base, seen) and time.perf_counter() < until:
+        if has_other_labels(pod.namespace, base, seen) and time.perf_counter() < until:
             return self._read(body, anew=anew, since=started)  # meanwhile other rules may apply
         assumed = self._in_flight.placements(pod.uid) if applies else []
         return RequestContext(
@@ -294,7 +294,8 @@ class RequestContexts:
         return snapshot, names, rows
 
 
-def _has_other_labels(namespace: str, one: Snapshot, other: Snapshot) -> bool:
+def has_other_labels(namespace: str, one: Snapshot, other: Snapshot) -> bool:
+    """Return whether a Namespace has other labels in one Snapshot than in another."""
     return one.namespaces is not other.namespaces and one.namespace_labels(namespace) != other.namespace_labels(
         namespace
     )

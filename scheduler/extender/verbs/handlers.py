@@ -159,8 +159,8 @@ class VerbHandlers:
             revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "bind") from None
-        now = self._contexts.clock()
-        choice = revision.choose(pod, self._live.snapshot(), now)
+        now, seen = self._contexts.clock(), self._live.snapshot()
+        choice = revision.choose(pod, seen, now)
         rule_set = choice.enforced[1] if choice.enforced else None
         asked = _BindAsked(pod, target.node_name, now, revision, choice, started)
 
@@ -169,7 +169,7 @@ class VerbHandlers:
             self._recorder.record(entry)
             return entry.id
 
-        bound = self._binder.bind(pod, target, rule_set, now=now, record=record)
+        bound = self._binder.bind(pod, target, rule_set, seen=seen, now=now, record=record)
         if not bound.error:
             return Reply(encode_binding_result(""), bound.decision)
         entry = asked.refusal(bound)

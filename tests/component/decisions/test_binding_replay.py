@@ -13,7 +13,7 @@ from scheduler.cluster.bind import Outcome, Target
 from scheduler.decisions.record import read_body
 from scheduler.decisions.replay import ReplayError, replay
 from scheduler.extender.verbs import bind as bind_module
-from scheduler.extender.verbs.bind import NO_LONGER, Binder
+from scheduler.extender.verbs.bind import NO_LONGER, RELABELLED, Binder
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import publish_all
@@ -104,6 +104,35 @@ class TestBind:
         (decision,) = bench.decisions()
         assert (decision.verb, decision.best, decision.nodes, decision.feasible) == ("bind", "n1", 1, 1)
         assert [target.decision for target in bound] == [str(decision.pk)]
+        assert same(decision)
+
+    @pytest.mark.parametrize("spec", [{"filters": [NOT_N3]}, {"filters": [FEW, NOT_N3]}], ids=["plain", "counting"])
+    def test_a_namespace_that_is_relabelled_meanwhile_is_asked_about_again(
+        self, tmp_path: Path, bound: list[Target], spec: dict[str, Any]
+    ) -> None:
+        """By its new labels other rules apply: bound by the former ones, a replay would find others."""
+        publish_all(
+            make_rule_set("rules", **spec),
+            make_rule_set("lax", filters=[{"builtin": "PodFitsHost"}]),
+            make_assignment("shop", "rules", match={"namespaceSelector": {"matchLabels": {"team": "shop"}}}),
+            make_assignment("rest", "lax", order=9000),
+        )
+        bench = Bench(tmp_path, make_pod("one", labels={"app": "x"}, nodeName="n1"))
+        cluster, wait = bench.cluster, bench.cluster.wait_for_nodes
+        cluster._snapshot = cluster.snapshot().changed({}, {"default": {"team": "shop"}})
+
+        def relabel(names: list[str], timeout_seconds: float) -> bool:
+            cluster._snapshot = cluster.snapshot().changed({}, {"default": {"team": "web"}})
+            return wait(names, timeout_seconds)
+
+        cluster.wait_for_nodes = relabel  # type: ignore[method-assign]
+        assert bench.bind("n1") == RELABELLED
+        assert bound == []
+
+        assert bench.bind("n1") == ""
+        refused, decision = bench.decisions()
+        assert (refused.error, refused.best) == (RELABELLED, "")
+        assert (decision.rule_set, decision.best) == ("lax", "n1")
         assert same(decision)
 
     def test_it_counts_the_pods_in_flight_that_were_counted_then(self, tmp_path: Path, bound: list[Target]) -> None:

@@ -46,7 +46,8 @@ def bind(node: str, *, synced: bool = True, full: bool = False) -> tuple[str, li
     live, nothing = Cluster(make_node("n1"), synced=synced), Any
     binder = Binder(client=Posts(steps), live=live, in_flight=InFlight(), lock=nothing, contexts=nothing)  # type: ignore[arg-type]
     pod = Pod.from_json(make_pod("p"))
-    return binder.bind(pod, Target("default", "p", "u", node), None, now=NOW, record=record).error, steps
+    target, seen = Target("default", "p", "u", node), live.snapshot()
+    return binder.bind(pod, target, None, seen=seen, now=NOW, record=record).error, steps
 
 
 @pytest.mark.parametrize(("node", "synced"), [("n1", True), ("n1", False), ("unseen", False)])

@@ -15,6 +15,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_rule_set
+from scheduler.cluster.bind import Target
 from scheduler.cluster.live import PodEvent
 from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound, Checked
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
@@ -87,8 +88,8 @@ class NoBinding(Binder):
         self.bound: list[tuple[str, str]] = []
         self.snapshot = snapshot
 
-    def bind(self, pod: Pod, target: Any, rule_set: Any, *, now: datetime, record: Any) -> Bound:
-        del rule_set, now
+    def bind(self, pod: Pod, target: Any, rule_set: Any, *, seen: Snapshot, now: datetime, record: Any) -> Bound:
+        del rule_set, seen, now
         self.bound.append((pod.name, target.node_name))
         checked = Checked(self.snapshot())
         return Bound("", checked, record(checked))
@@ -304,8 +305,8 @@ class TestWhenBerthCannotKnow:
         setting = Setting({**counting, "failures": {cause: choice}}, conditions=AWAY[cause])
         binder = BinderWithoutCluster(setting)
         rule_set = revision_of({**counting, "failures": {cause: choice}}).rule_sets["r0"]
-        pod, counting_alone = Pod.from_json(a_pod()), rule_set.only_counting()
-        error = binder._bind_counted(pod, None, counting_alone, NOW, lambda _: "").error  # type: ignore[arg-type]
+        pod, target, seen = Pod.from_json(a_pod()), Target("default", "p", "u", "n1"), setting.cluster.snapshot()
+        error = binder.bind(pod, target, rule_set, seen=seen, now=NOW, record=lambda _: "").error
         assert error == {"lastKnown": "counted again", "pass": "", "refuse": NOT_NOW}[choice]
 
 
@@ -313,7 +314,7 @@ class BinderWithoutCluster(Binder):
     """Tells which way a binding went."""
 
     def __init__(self, setting: Setting) -> None:
-        self._contexts = setting.questions
+        self._contexts, self._in_flight = setting.questions, setting.in_flight
         self._live = setting.cluster  # type: ignore[assignment]
 
     def _bind(self, *_: Any) -> Bound:
