@@ -248,6 +248,7 @@ class Up:
     def __init__(self, state: Path, options: argparse.Namespace) -> None:
         self.state = state
         self._options = options
+        self._extender_bind = f"{HOST}:{options.extender_port}"
         self.redis_port = free_port()
         self._redis_password = secrets.token_urlsafe(32)
         self._listeners = {
@@ -302,13 +303,10 @@ class Up:
         self._manage("migrate", "--verbosity", "0")
         if not self._options.bare:
             self._manage("createoperator", "operator")
-        admin, extender = f"{HOST}:{self._options.admin_port}", f"{HOST}:{self._options.extender_port}"
+        admin = f"{HOST}:{self._options.admin_port}"
         self._child("admin", [*_GUNICORN, "python:controlplane.gunicorn_conf", "-b", admin, "controlplane.wsgi"])
-        self._child(
-            "extender",
-            [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"],
-            {"BERTH_EXTENDER_BIND": extender},
-        )
+        extender = [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"]
+        self._child("extender", extender)
         # Nothing reads Celery's heartbeats, nor the workers' messages to each other (mingle). A worker that loses Redis during its
         # first one would wait for it past SIGTERM.
         queues = ["-P", "threads", "-c", "4", "-Q", "ingest,ops", "--without-heartbeat", "--without-mingle"]
@@ -323,7 +321,7 @@ class Up:
             say(f"admin      http://{admin}/")
         if wait_for_port(self._options.extender_port, START_SECONDS):
             scheme = "https" if os.environ.get("BERTH_EXTENDER_TLS_CERT_FILE") else "http"
-            say(f"extender   {scheme}://{extender}/  (filter, prioritize, bind, preempt)")
+            say(f"extender   {scheme}://{self._extender_bind}/  (filter, prioritize, bind, preempt)")
 
     def _start_cluster(self) -> None:
         if self.existing_cluster:
@@ -372,6 +370,7 @@ class Up:
             "BERTH_STATE_DIR": str(self.state),
             "BERTH_REDIS_URL": f"redis://:{self._redis_password}@{HOST}:{self.redis_port}/0",
             "BERTH_KUBECONFIG": self.kubeconfig,
+            "BERTH_EXTENDER_BIND": self._extender_bind,
             **self._listeners,
             **({"BERTH_SCHEDULER_CONFIG": self.scheduler_config} if self.scheduler_config else {}),
         }
@@ -392,15 +391,9 @@ class Up:
         _write_to_owner(configuration, "\n".join(lines) + "\n")
         return [redis_server(), str(configuration)]
 
-    def _child(
-        self,
-        name: str,
-        command: list[str],
-        more: dict[str, str] | None = None,
-        **options: Any,
-    ) -> None:
+    def _child(self, name: str, command: list[str], **options: Any) -> None:
         role = name if name in _ROLES else "command"
-        child = Child(name, command, state=self.state, env=self._environment(role) | (more or {}), **options)
+        child = Child(name, command, state=self.state, env=self._environment(role), **options)
         self.children.append(child)
         child.start()
 

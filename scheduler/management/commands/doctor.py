@@ -119,7 +119,7 @@ class Command(BerthCommand):
         policy: Path | None = options["from_policy"]
         if not given and policy is None and sys.stdin.isatty():
             given = self._ask()
-        answers = msgspec.convert(given, Answers)
+        answers = _answers(given)
         with_berth = policy is None or bool(given.keys() - _OF_THE_WHOLE)
         others = self._extenders_of(policy) if policy else []
         text = to_yaml(answers, others, with_berth=with_berth)
@@ -139,7 +139,7 @@ class Command(BerthCommand):
             message = "the file already has the settings that concern all of kube-scheduler: leave these options out"
             raise CommandError(message, returncode=1)
         text, source = _read(options["add_to"])
-        before, answers = lint(text, known(()), source=source), msgspec.convert(given, Answers)
+        before, answers = lint(text, known(()), source=source), _answers(given)
         faults = [each for each in before.findings if KINDS[each.id].stops or each.id == "several-documents"]
         if before.configuration is None or faults:
             raise CommandError("\n".join(_finding_lines(faults, source)), returncode=1)
@@ -180,15 +180,17 @@ class Command(BerthCommand):
     def _ask(self) -> dict[str, Any]:
         """Ask on the terminal. Questions go to standard error, so that the YAML can be redirected to a file."""
         answers: dict[str, Any] = {}
-        for name, question, shown, read in _QUESTIONS:
+        defaults = _answers({})
+        for name, question, said, read in _QUESTIONS:
             if name in {"cert_file", "key_file", "server_name"} and not answers.get("ca_file"):
                 continue
             while name not in answers:
+                shown = getattr(defaults, name) if said is None else said
                 self.stderr.write(f"{question} [{shown}]: ", ending="")
                 self.stderr.flush()
                 answer = sys.stdin.readline()
                 try:
-                    answers[name] = read(answer.strip()) if answer.strip() else getattr(_DEFAULTS, name)
+                    answers[name] = read(answer.strip()) if answer.strip() else getattr(defaults, name)
                 except (ArgumentTypeError, ValueError) as error:
                     self.stderr.write(f"  {error}")
         return answers
@@ -304,7 +306,9 @@ def _add_configuration(parser: ArgumentParser) -> None:
         "--add-to", type=Path, default=None, metavar="FILE",
         help="an existing KubeSchedulerConfiguration, to which Berth is added as the last extender; - for standard input",
     )  # fmt: skip
-    parser.add_argument("--url-prefix", default=None, help=f"Berth's address (default {_DEFAULTS.url_prefix})")
+    parser.add_argument(
+        "--url-prefix", default=None, help="Berth's address (default: this machine, at the port of BERTH_EXTENDER_BIND)"
+    )
     parser.add_argument(
         "--verbs", type=_verbs, default=None, help="separated by commas: filter,prioritize,bind,preempt"
     )
@@ -449,8 +453,15 @@ def _managed(text: str) -> Managed:
     return Managed(name, ignored_by_scheduler=bool(ignored))
 
 
+def _answers(given: dict[str, Any]) -> Answers:
+    """Return the answers for a configuration; where no address is given, it is this machine's, with the port in the settings."""
+    port = settings.BERTH.extender_bind.rpartition(":")[2]
+    return msgspec.convert({"url_prefix": f"http://127.0.0.1:{port}"} | given, Answers)
+
+
+# The defaults are shown in brackets; None for the one that depends on the settings.
 _QUESTIONS = (
-    ("url_prefix", "Where does kube-scheduler reach Berth's extender?", _DEFAULTS.url_prefix, str),
+    ("url_prefix", "Where does kube-scheduler reach Berth's extender?", None, str),
     (
         "verbs",
         "Which verbs, separated by commas? bind checks counts again, preempt protects Pods",

@@ -55,6 +55,11 @@ def test_the_settings_are_for_their_owner_alone_and_nothing_else_is_left(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["env"]
 
 
+def test_a_second_shell_knows_where_the_extender_listens(tmp_path: Path) -> None:
+    Up(tmp_path, read_options(["--extender-port", "9010"]))._write_env()
+    assert read_environment({"BERTH_STATE_DIR": str(tmp_path)}).extender_bind == "127.0.0.1:9010"
+
+
 def test_settings_that_a_start_left_half_written_to_everybodys_eyes_are_made_anew(tmp_path: Path) -> None:
     for name in ("env", "env.new"):
         (tmp_path / name).write_text("BERTH_REDIS_URL=redis://old\n")

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
+from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from scheduler.cluster.client import Client
@@ -118,6 +120,13 @@ class TestConfiguration:
     def test_a_terminal_that_ends_gives_the_defaults(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", Terminal(""))
         assert yaml.safe_load(doctor("configuration"))["extenders"][0]["weight"] == 150
+
+    def test_the_port_is_the_one_that_the_extender_listens_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        moved = msgspec.structs.replace(settings.BERTH, extender_bind="127.0.0.1:9010")
+        monkeypatch.setattr(settings, "BERTH", moved)
+        assert yaml.safe_load(doctor("configuration"))["extenders"][0]["urlPrefix"] == "http://127.0.0.1:9010"
+        given = yaml.safe_load(doctor("configuration", "--url-prefix", "http://127.0.0.1:7000"))
+        assert given["extenders"][0]["urlPrefix"] == "http://127.0.0.1:7000"
 
     @pytest.mark.parametrize(
         "arguments",
