@@ -5,6 +5,7 @@ from copy import copy
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -329,8 +330,9 @@ class EditingAdmin(ModelAdmin):
         return HttpResponseRedirect(change_url(saved.pk))
 
     def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish what they save."""
-        return may_publish(request) and self.has_change_permission(request)
+        """Return whether this person may publish what they save, and the settings don't require anything between the two."""
+        is_direct = not (settings.BERTH.review_required or settings.BERTH.gate_required)
+        return is_direct and may_publish(request) and self.has_change_permission(request)
 
     @action(description="Save and publish", permissions=["publish"])
     def save_and_publish(self, request: HttpRequest, obj: Any) -> None:

@@ -208,6 +208,19 @@ def test_the_list_marks_an_emergency_until_it_is_approved() -> None:
     assert "! an approval after the fact" not in text_of(get(carol, "/admin/policies/change/"))
 
 
+@pytest.mark.parametrize("required", ["review_required", "gate_required", ""])
+def test_a_form_offers_to_publish_only_where_nothing_has_to_come_before(
+    required: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = {"review_required": False, "gate_required": False}
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **nothing))
+    publish_all(make_rule_set("web", **A))
+    set_to = {required: True} if required else {}
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **set_to))
+    page = get(signed_in("alice", "Operator"), edit_page("web"))
+    assert ("Save and publish" in text_of(page)) == (not required)
+
+
 def test_a_form_sends_to_review_where_only_its_rule_set_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
     alice = signed_in("alice", "Operator")
