@@ -54,7 +54,7 @@ from scheduler.decisions.missing import database_now, missing
 from scheduler.decisions.replica import history_behind, is_history_away
 from scheduler.decisions.shipping import MOST_IN_REDIS
 from scheduler.decisions.stream import MOST_IN_ENTRY, DecisionStream, StreamError
-from scheduler.doctor.addresses import split, without_secrets
+from scheduler.doctor.addresses import BERTHS_PORT, split, without_secrets
 from scheduler.doctor.canary import LastCall, last_calls
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.configuration import VERBS
@@ -152,6 +152,9 @@ def known(urls: tuple[str, ...] = ()) -> Known:
 
 def _settings_known(urls: tuple[str, ...]) -> Known:
     ours = settings.BERTH
+    port = ours.extender_bind.rpartition(":")[2]
+    if not urls and port != str(BERTHS_PORT):
+        urls = (f"http://127.0.0.1:{port}",)
     return Known(deadline_seconds=ours.extender_deadline_seconds, urls=urls, secret_path=ours.extender_secret_path)
 
 

@@ -121,10 +121,20 @@ class TestConfiguration:
         monkeypatch.setattr(sys, "stdin", Terminal(""))
         assert yaml.safe_load(doctor("configuration"))["extenders"][0]["weight"] == 150
 
-    def test_the_port_is_the_one_that_the_extender_listens_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_port_is_the_one_that_the_extender_listens_on(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         moved = msgspec.structs.replace(settings.BERTH, extender_bind="127.0.0.1:9010")
         monkeypatch.setattr(settings, "BERTH", moved)
         assert yaml.safe_load(doctor("configuration"))["extenders"][0]["urlPrefix"] == "http://127.0.0.1:9010"
+        (tmp_path / "two.yaml").write_text(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
+            "- {urlPrefix: 'http://127.0.0.1:7000', filterVerb: filter}\n"
+            "- {urlPrefix: 'http://127.0.0.1:9010', filterVerb: filter, nodeCacheCapable: false}\n"
+        )
+        said = doctor("lint", str(tmp_path / "two.yaml"), code=1)
+        assert "extenders[1].nodeCacheCapable" in said
+        assert "berth-not-found" not in said
         given = yaml.safe_load(doctor("configuration", "--url-prefix", "http://127.0.0.1:7000"))
         assert given["extenders"][0]["urlPrefix"] == "http://127.0.0.1:7000"
 
