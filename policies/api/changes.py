@@ -304,7 +304,7 @@ class PutEditView(EditOfChangeView):
         change, key = get_object_or_404(Change, pk=number), (self.kind, name)
         is_live = key in publishing.values_of(publishing.current_revision())
         if not is_live and not change.edits.filter(kind=self.kind, name=name).exists():
-            message = f"There is no {self.kind} {name}: it isn't live, and {change} holds no edit of it."
+            message = f"There is no {self.kind} {name}: it isn't live, and {change} has no edit of it."
             raise NotFound(message)
         return self._edit(request, number, Edit(self.kind, name, None))
 

@@ -97,7 +97,7 @@ def lines_of(found: Which) -> Iterator[str]:
     yield from (f"  {said}" for said in found.because)
     yield from (f"  beside it, in shadow: {name}" for name in found.shadows)
     yield from (f"  not {each.name}: {'; '.join(each.why)}" for each in found.passed_over)
-    yield from (f"  {name} would take it too, and stands behind" for name in found.hidden)
+    yield from (f"  {name} would also take it, but comes later in the order" for name in found.hidden)
 
 
 def _why_not(
@@ -131,7 +131,11 @@ def _unnamed(pod: Pod) -> str:
 
 def _drawn(assignment: Assignment, pod: Pod) -> str:
     drew = f"the Pod's workload drew {draw(assignment.name, pod)}, and {assignment.percent} % are those below"
-    return drew if has_drawn(pod) else f"{drew}; that is by a name, for it has no UID yet: in the cluster it draws anew"
+    return (
+        drew
+        if has_drawn(pod)
+        else f"{drew}; this is by its name, since it has no UID yet: in the cluster it draws again"
+    )
 
 
 def _suspended(what: str, by: Suspension) -> str:

@@ -94,7 +94,7 @@ def open_change(
     live = current_revision()
     wanted = differing(edits, live)
     if not wanted:
-        raise PublishingError([f"Nothing would change: Revision {live.number} holds all of it."])
+        raise PublishingError([f"Nothing would change: Revision {live.number} already has all of it."])
     check_owners(wanted, keeper)
     for edit in wanted.values():
         if isinstance(edit.value, engine.RuleSet):
@@ -255,7 +255,7 @@ def discard_edits(*, change: Change, keys: Collection[Key], by: By, expected_dig
     with locked(change, "edit", by, expected_digest) as row:
         held = sorted(each.key for each in row.edits.all() if each.key in keys)
         if not held:
-            raise PublishingError([f"{row} holds no such edit any more. Look at it again."])
+            raise PublishingError([f"{row} has no such edit any more. Look at it again."])
         delete_edits(row, held)
         finish(row, _Act.EDIT, by, f"discarded {', '.join(f'{kind} {name}' for kind, name in held)}")
     return row
@@ -367,10 +367,10 @@ def _take_order(row: Change, orders: Orders | None, by: By) -> None:
 def _merged(moved: Moved, chosen: Mapping[str, str]) -> engine.RuleSet:
     both, merged = merged_of(moved), merged_of(moved, chosen)
     if both is None or merged is None:
-        raise PublishingError([f"{moved.kind} {moved.name} can't be put together: take theirs, or keep the edit."])
-    faults = [f"{moved.name}: {part} isn't what both sides changed." for part in chosen if part not in both.conflicts]
+        raise PublishingError([f"{moved.kind} {moved.name} can't be merged: take theirs, or keep the edit."])
+    faults = [f"{moved.name}: {part} wasn't changed on both sides." for part in chosen if part not in both.conflicts]
     faults += [
-        f"{moved.name}: {said}; say whose is taken of {part}, take theirs as a whole, or keep the edit."
+        f"{moved.name}: {said}; choose a side for {part}, take all of theirs, or keep the edit."
         for part, said in merged.conflicts.items()
     ]
     if faults:
@@ -409,7 +409,9 @@ def submit_act(*, change: Change, by: By) -> Change:
     """
     same = Change.objects.filter(digest=change.digest, state__in=[lifecycle.IN_REVIEW, lifecycle.APPROVED])
     if other := same.first():
-        message = f"{other} of {other.opened_by} makes the same and is in review already: approve or publish that one."
+        message = (
+            f"{other} of {other.opened_by} has the same result and is already in review: approve or publish that one."
+        )
         raise PublishingError([message])
     return submit_change(change=change, by=by, expected_digest=change.digest)
 
@@ -440,7 +442,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
         if said := lifecycle.refusal_to_be_asked(actor_of(user), groups, standing):
             raise PublishingError([said])
         if whom in standing.approved_by:
-            raise PublishingError([f"{whom} has approved what it makes now."])
+            raise PublishingError([f"{whom} has approved its current result."])
         if any(each.name == whom for each in waiting_for(row)):
             raise PublishingError([f"{whom} was asked already, and hasn't approved it yet."])
         note(row, _Act.ASK, by, text, whom=user, before=row.digest)

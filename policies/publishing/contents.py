@@ -245,7 +245,7 @@ def _without(values: Iterable[Part], edits: Iterable[Edit], kind: str) -> list[P
 
 def _check_names(assignments: Iterable[engine.Assignment], rule_sets: Mapping[str, engine.RuleSet]) -> None:
     faults = [
-        Fault(each.name, f"rule set {each.rule_set} would be live no more; give this Assignment another first")
+        Fault(each.name, f"rule set {each.rule_set} would no longer be live; give this Assignment another one first")
         for each in assignments
         if each.rule_set not in rule_sets
     ]

@@ -38,12 +38,12 @@ class OvertakenError(PublishingError):
 def fault_of_words(*texts: str) -> str:
     """Return the fault of a text that others will read: it isn't valid text, or is displayed reordered or incompletely."""
     if found := "".join(map(reordering, texts)):
-        return f"The text holds U+{ord(found[0]):04X}, which shows it in another order than it has: take it out."
+        return f"The text holds U+{ord(found[0]):04X}, which displays it in another order: remove it."
     if _HALVES.search("".join(texts)):
-        return "The text has bytes that are no UTF-8: write it anew."
+        return "The text has bytes that aren't UTF-8: write it again."
     unseen = _UNSEEN.search("".join(texts))
     return (
-        f"The text holds U+{ord(unseen[0]):04X}, which nobody sees and terminals may obey: take it out."
+        f"The text holds U+{ord(unseen[0]):04X}, which is invisible and may control a terminal: remove it."
         if unseen
         else ""
     )

@@ -34,7 +34,7 @@ def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int |
     if wanted := set(names):
         documents = [each for each in documents if each["metadata"]["name"] in wanted]
         if missing := sorted(wanted - {each["metadata"]["name"] for each in documents}):
-            raise PublishingError([f"nothing to export is called {', '.join(missing)}"])
+            raise PublishingError([f"there is nothing to export called {', '.join(missing)}"])
     text = "---\n".join(manifests.to_yaml(document) for document in documents)
     narrowed = {"kind": kind, "names": sorted(wanted)[:_MOST_NAMED]}
     audit.record_event(

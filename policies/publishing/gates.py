@@ -47,7 +47,7 @@ _NAMED = 3
 _State = GateRun.State
 _UNDER_WAY = (_State.QUEUED, _State.RUNNING)
 
-_LOST = "The process that ran it was ended in the middle, twice. The worker's log may say why. Run it again."
+_LOST = "The process that ran it was ended before it was done, twice. The worker's log may say why. Run it again."
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -235,7 +235,7 @@ def stale_because(run: GateRun, live: int, now: datetime) -> str:
     if run.revision != live:
         return f"it compared with Revision {run.revision}, and Revision {live} is live now"
     if run.engine != engine_version():
-        return "another version of Berth made it"
+        return "it was made by another version of Berth"
     age, most = now - (run.snapshot_at or run.asked_at), timedelta(seconds=settings.BERTH.gate_max_age_seconds)
     if age > most:
         return f"it is {_in_words(age)} old, and may be {_in_words(most)} (BERTH_GATE_MAX_AGE_SECONDS)"
@@ -298,9 +298,9 @@ def _refusal(gate: Gate) -> str:
     if not is_required:
         return ""
     if gate.stale:
-        return f"What the gate found can't be gone by any more: {gate.stale}. Run it again."
+        return f"The gate's result no longer counts: {gate.stale}. Run it again."
     unasked = _unasked(gate)
-    return f"The gate hasn't looked at: {', '.join(unasked)}. Run it again." if unasked else ""
+    return f"The gate hasn't checked: {', '.join(unasked)}. Run it again." if unasked else ""
 
 
 def _unasked(gate: Gate) -> list[str]:
@@ -311,10 +311,10 @@ def _unasked(gate: Gate) -> list[str]:
 
 def _not_run(run: GateRun | None) -> str:
     if run is not None and run.is_under_way:
-        return "The gate is still looking at it. Publish it when that has ended."
+        return "The gate is still running. Publish it when it has ended."
     if run is not None and run.state == _State.FAILED:
-        return f"The gate came to no end: {run.fault} Run it again."
-    return "The gate has to look at what it makes first (BERTH_GATE_REQUIRED): run it."
+        return f"The gate failed: {run.fault} Run it again."
+    return "The gate has to run first (BERTH_GATE_REQUIRED): run it."
 
 
 def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
@@ -372,7 +372,7 @@ def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str
         PublishingError: there is no such check, this account may not set it, or the reason could mislead its readers.
     """
     if not may(by, "policies.add_gatesetting"):
-        raise PublishingError([f"{name_of(by)} may not set what the gate asks for; an administrator may."])
+        raise PublishingError([f"{name_of(by)} may not change the gate's checks; an administrator may."])
     if check not in settings.BERTH.gate_checks:
         raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])
     check_words(reason)

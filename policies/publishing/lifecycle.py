@@ -236,7 +236,7 @@ def _lack_of_scope(act: str, actor: Actor) -> str:
     needed = _SCOPES.get(act, (EDIT,))
     if actor.scopes is None or not actor.scopes.isdisjoint(needed):
         return ""
-    return f"{actor.name} may not do this by {actor.token}: it hasn't the scope {' or '.join(needed)}."
+    return f"{actor.name} may not do this by {actor.token}: it doesn't have the scope {' or '.join(needed)}."
 
 
 def is_possible(act: str, state: str) -> bool:
@@ -283,7 +283,7 @@ def _wrong_state(act: str, standing: Standing) -> str:
 
 def _lack_of_distance(actor: Actor, standing: Standing) -> str:
     if actor.name in standing.authors:
-        return f"{actor.name} edited it, and nobody approves what they edited; somebody else has to."
+        return f"{actor.name} edited it, and nobody can approve what they edited; somebody else has to."
     if actor.name == standing.urgent_by:
         return f"{actor.name} published it without approval; somebody else has to approve it now."
     return ""
@@ -302,7 +302,7 @@ def _repetition(actor: Actor, standing: Standing) -> str:
     # After an emergency publishing, people who had approved it before may approve it again.
     if actor.name not in standing.approved_by or standing.state == PUBLISHED:
         return ""
-    return f"{actor.name} has approved what it makes now; another approval would change nothing."
+    return f"{actor.name} has approved its current result; another approval would change nothing."
 
 
 def _check_base(_: Actor, standing: Standing) -> str:
@@ -312,7 +312,7 @@ def _check_base(_: Actor, standing: Standing) -> str:
 
 
 def _check_content(_: Actor, standing: Standing) -> str:
-    return "It holds no edit." if standing.is_empty else ""
+    return "It has no edits." if standing.is_empty else ""
 
 
 def _check_urgent(actor: Actor, standing: Standing) -> str:

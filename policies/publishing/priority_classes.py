@@ -41,7 +41,7 @@ def priority_class_faults(priority_class: engine.PriorityClass, beside: Iterable
     faults = fixed_faults(priority_class)
     other = next((each for each in beside if each.global_default and each.name != priority_class.name), None)
     if priority_class.global_default and other is not None:
-        message = f"{other.name} is the global default, and Kubernetes allows one; take it away there first, in the same Change"
+        message = f"{other.name} is the global default, and Kubernetes allows only one; remove it there first, in the same Change"
         faults.append(Fault("spec.globalDefault", message))
     return faults
 
@@ -116,7 +116,7 @@ def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> No
     there, live = _put_back_sides(name)
     check_shown(expected_digest, there, live)
     if ClusterPriorityClass.objects.filter(pk=name, state__in=PUT_BACK_STATES).update(overwrite=True) != 1:
-        raise PublishingError([f"{name} isn't drifted or refused any more; load the page again."])
+        raise PublishingError([f"{name} isn't drifted or refused any more; reload the page."])
     ask_for_look()
     digests = (digest_of_shown(there), digest_of_shown(live))
     audit.record_event(audit.Kind.PUT_BACK, by=by, thing=(Kind.PRIORITY_CLASS, name), digests=digests, reason=reason)
@@ -132,7 +132,7 @@ def users_sentence(name: str) -> str:
     """Return who uses a class in the cluster, by the last count."""
     look = PriorityClassLook.objects.first()
     if look is None or look.users_counted_at is None:
-        return "Who uses it wasn't counted yet; the worker does so every minute."
+        return "Its users haven't been counted yet; the worker counts them every minute."
     users = PriorityClassUser.objects.filter(priority_class=name)
     found = users.aggregate(pods=Sum("pods"), namespaces=Count("namespace", distinct=True))
     workloads = users.values("namespace", "kind", "name").distinct()
@@ -195,7 +195,7 @@ def adopted(name: str, live: engine.PriorityClass | None) -> engine.PriorityClas
     """
     found = ClusterPriorityClass.objects.filter(pk=name, present=True).first()
     if found is None or found.state == ClusterPriorityClass.State.SYSTEM:
-        raise PublishingError([f"The cluster has no {name} that could be taken over; load the page again."])
+        raise PublishingError([f"The cluster has no {name} that could be taken over; reload the page."])
     kept = live or engine.PriorityClass(name=name, value=found.value)
     return msgspec.structs.replace(
         kept,
@@ -227,11 +227,11 @@ def with_priority_classes(
     given = {each.name: each for each in _versioned(wanted, before.priority_classes, faults)}
     classes = {each.name: each for each in before.priority_classes} | given
     for kept in (each for each in classes.values() if each.global_default and each.name not in given):
-        message = f"{kept.name} is the live global default, and Kubernetes allows one; publish its change as well"
+        message = f"{kept.name} is the live global default, and Kubernetes allows only one; publish its change as well"
         faults += [Fault(f"{each.name}: spec.globalDefault", message) for each in given.values() if each.global_default]
     defaults = sorted(name for name, each in given.items() if each.global_default)
     if len(defaults) > 1:
-        message = f"{defaults[0]} is the global default as well, and Kubernetes allows one"
+        message = f"{defaults[0]} is the global default as well, and Kubernetes allows only one"
         faults += [Fault(f"{name}: spec.globalDefault", message) for name in defaults[1:]]
     if faults:
         raise PublishingError(faults)

@@ -178,11 +178,11 @@ def reorder(*, names: Sequence[str], by: By, reason: str = "", expected_digest: 
         live = lock_revisions()
         check_shown(expected_digest, _order_of(live))
         if sorted(names) != sorted(each.name for each in live.assignments):
-            raise PublishingError(["These aren't all live Assignments: load the page again."])
+            raise PublishingError(["These aren't all live Assignments: reload the page."])
         orders = orders_for(live.assignments, names)
         moved = [each for each in live.assignments if each.name in orders]
         edits = [Edit.of(msgspec.structs.replace(each, order=orders[each.name])) for each in moved]
-        return open_change(title="Ask Assignments in another order", edits=edits, by=by, reason=reason)
+        return open_change(title="Change the order of Assignments", edits=edits, by=by, reason=reason)
 
 
 def digest_of_order() -> str:
@@ -199,7 +199,7 @@ def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: s
     with transaction.atomic():
         change = open_roll_back(to_number=to_number, by=by, reason=reason, expected_digest=expected_digest)
         if change is None:
-            raise PublishingError([f"What is live has the content of Revision {to_number}."])
+            raise PublishingError([f"The live state already equals Revision {to_number}."])
         return submit_act(change=change, by=by)
 
 

@@ -47,7 +47,7 @@ def _why(reach: Reach, key: Key, sides: list[Value], live: engine.Revision) -> I
                 yield from _of_target(reach, exemption.target, live)
                 yield from _of_namespaces(reach, [each.namespace for each in exemption.pods])
         case _:
-            yield "it concerns the whole cluster"
+            yield "it affects the whole cluster"
 
 
 def _those(sides: Iterable[Value], kind: type[_T]) -> list[_T]:
@@ -76,7 +76,7 @@ def _of_assignment(reach: Reach, assignment: engine.Assignment) -> Iterator[str]
 
 def _of_namespaces(reach: Reach, namespaces: list[str]) -> Iterator[str]:
     if not reach.has_namespaces(namespaces):
-        yield f"it concerns Pods of {_whose(namespaces)}"
+        yield f"it affects Pods of {_whose(namespaces)}"
 
 
 def _of_target(reach: Reach, target: str, live: engine.Revision) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _of_target(reach: Reach, target: str, live: engine.Revision) -> Iterator[str
             if each.name == name:
                 yield from _of_assignment(reach, each)
     else:
-        yield "it concerns the whole cluster"
+        yield "it affects the whole cluster"
 
 
 def _said(patterns: Iterable[str]) -> str:

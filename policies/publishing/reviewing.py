@@ -70,7 +70,7 @@ def set_review(
     if rule_set and not RuleSet.objects.filter(name=rule_set).exists():
         faults.append(f"There is no rule set {rule_set}.")
     if group and not Group.objects.filter(name=group).exists():
-        faults.append(f"There is no group {group}; make it first, and put the people into it who approve.")
+        faults.append(f"There is no group {group}; create it first, and add the people who approve.")
     if said := fault_of_words(reason):
         faults.append(said)
     if faults:

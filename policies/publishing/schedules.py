@@ -389,7 +389,7 @@ def _who_armed(armed: ChangeEvent) -> By:
     if armed.by_user is not None:
         if not armed.by_user.is_active:
             raise PublishingError(
-                [f"The account {armed.who}, who set its time, is switched off; somebody else has to set it again."]
+                [f"The account {armed.who}, who set its time, is inactive; somebody else has to set it again."]
             )
         return armed.by_user
     if armed.via in ("command", "schedule"):

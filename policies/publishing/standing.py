@@ -73,7 +73,7 @@ def edit_of(row: ChangeEdit) -> Edit:
     try:
         return Edit(row.kind, row.name, DECODERS[row.kind].decode(row.document) if row.document else None)
     except msgspec.DecodeError as error:
-        message = f"{row} can't be read: a newer Berth wrote it. Upgrade, or withdraw the Change."
+        message = f"{row} can't be read: it was written by a newer version of Berth. Upgrade, or withdraw the Change."
         raise PublishingError([message]) from error
 
 
@@ -311,7 +311,7 @@ def _why_not(user: User | None) -> str:
     if user is None:
         return "the account is gone"
     if not user.is_active:
-        return "the account is switched off"
+        return "the account is inactive"
     return "" if may(user, "policies.approve") else "that account may not approve Changes now"
 
 
@@ -392,7 +392,7 @@ def needs_gate(edits: Iterable[Edit]) -> bool:
 def way_to_live(change: Change) -> str:
     """Return what has to happen before a Change in review goes live, as words that follow `once`."""
     is_short = bool(standing_of(change).missing)
-    return "it is approved and published" if is_short else "the gate has looked at it and it is published"
+    return "it is approved and published" if is_short else "the gate has run and it is published"
 
 
 def able_to_approve() -> QuerySet[User]:

@@ -89,7 +89,7 @@ def documents(question: Question) -> Result:
     defaults = [each.name for each in question.after.priority_classes if each.global_default]
     if len(defaults) > 1:
         faults.append(
-            f"PriorityClasses {', '.join(defaults)}: each would be the global default, and Kubernetes allows one; "
+            f"PriorityClasses {', '.join(defaults)}: each would be the global default, and Kubernetes allows only one; "
             "take it away from the others, in the same Change"
         )
     return _result(

@@ -242,7 +242,7 @@ def test_the_global_default_moves_and_pods_get_it(stack: Stack) -> None:
     stack.create_pod("unnamed")
     assert stack.pods()["unnamed"]["spec"]["priority"] == 77
     said = apply_file(stack, priority_class_document("second", 78, globalDefault=True), code=1)
-    assert "PriorityClasses default, second: each would be the global default, and Kubernetes allows one" in said
+    assert "PriorityClasses default, second: each would be the global default, and Kubernetes allows only one" in said
     apply_file(stack, priority_class_document("default", 77))
     wait_for(stack, "default", "applied")
 

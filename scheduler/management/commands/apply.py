@@ -123,7 +123,7 @@ def _text(applied: Applied) -> str:
     if applied.change is None:
         number = publishing.current_revision().number
         lines += [f"! {line}" for line in applied.beside]
-        return "\n".join([*lines, f"Nothing to publish: Revision {number} holds all of it"])
+        return "\n".join([*lines, f"Nothing to publish: Revision {number} already has all of it"])
     lines.append(f"{applied.heading}: {applied.change.title}")
     if applied.revision is None:
         lines += [f"  {line}" for line in applied.changes]

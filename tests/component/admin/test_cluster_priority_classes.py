@@ -141,7 +141,7 @@ def test_one_that_was_taken_out_comes_back_by_its_version(operator: Client, serv
 def test_who_uses_it_is_counted_when_somebody_looks(operator: Client, server: PriorityServer) -> None:
     publish()
     look_now(server)
-    assert "wasn't counted yet" in text_of(get(operator, PAGE))
+    assert "haven't been counted yet" in text_of(get(operator, PAGE))
     pods = [pod(f"web-{number}", owner=("Job", "web")) for number in range(3)]
     assert count_users_of(Pods(*pods, pod("old", owner=("Job", "web"), priority=7)))
     assert not count_users_of(Pods())  # a minute isn't over

@@ -214,7 +214,7 @@ def test_edits_of_different_rules_are_offered_together_and_conflicts_are_named(m
     page = text_of(get(client, page_of(change)))
     assert "Both sides changed LeastRequestedPriority of scores. Which side should be kept?" in page
     refused = client.post(act_of(change), typed(client, change, act="rebase", **{"of RuleSet/web": "merge"}))
-    assert "say whose is taken of scores/LeastRequestedPriority" in text_of(refused)
+    assert "choose a side for scores/LeastRequestedPriority" in text_of(refused)
     chosen = {"of RuleSet/web": "merge", "of RuleSet/web scores/LeastRequestedPriority": "theirs"}
     data = typed(client, change, act="rebase", **chosen)
     assert "The Change is now based on the live Revision" in text_of(client.post(act_of(change), data, follow=True))
@@ -413,7 +413,7 @@ def test_a_refused_rebase_keeps_the_sides_that_were_chosen(monkeypatch: pytest.M
     part = "scores/LeastRequestedPriority"
     chosen = {"of RuleSet/data": "theirs", "of RuleSet/web": "merge", f"of RuleSet/data {part}": "theirs"}
     refused = client.post(act_of(change), typed(client, change, act="rebase", **chosen)).content.decode()
-    assert f"say whose is taken of {part}" in refused
+    assert f"choose a side for {part}" in refused
     assert dict(re.findall(r'type="radio" name="([^"]+)" value="(\w+)" checked', refused)) == chosen
 
 

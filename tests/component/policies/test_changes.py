@@ -108,7 +108,7 @@ class TestPublishing:
 
     def test_what_equals_what_is_live_is_no_edit(self) -> None:
         publish_all(make_rule_set("web", **A))
-        with pytest.raises(PublishingError, match="Nothing would change: Revision 1 holds all of it"):
+        with pytest.raises(PublishingError, match="Nothing would change: Revision 1 already has all of it"):
             opened(make_rule_set("web", **A))
         change = opened(make_rule_set("web", **A), make_rule_set("new"))
         assert [edit.name for edit in publishing.edits_of(change)] == ["new"]
@@ -116,7 +116,7 @@ class TestPublishing:
     def test_a_rule_set_that_an_assignment_needs_is_not_removed(self) -> None:
         publish_all(make_rule_set("web"), make_assignment("all", "web"))
         change = publishing.open_change(title="x", edits=[Edit("RuleSet", "web", None)], by="ops")
-        with pytest.raises(PublishingError, match="all: rule set web would be live no more"):
+        with pytest.raises(PublishingError, match="all: rule set web would no longer be live"):
             do(change, publishing.publish_change, "ops")
         assert (live().number, Change.objects.get(pk=change.pk).state) == (1, "draft")
 
@@ -258,7 +258,7 @@ class TestReview:
         do(change, publishing.edit_change, bob, edits=[Edit.of(make_rule_set("other", **A))])
         do(change, publishing.submit_change, alice)
         for user in (alice, bob):
-            with pytest.raises(PublishingError, match="nobody approves what they edited"):
+            with pytest.raises(PublishingError, match="nobody can approve what they edited"):
                 do(change, publishing.approve_change, user)
 
     def test_whoever_is_renamed_is_the_same_person_still(
@@ -274,9 +274,9 @@ class TestReview:
         do(change, publishing.approve_change, carol)
         for name in ("alice", "carol"):
             User.objects.filter(username=name).update(username=f"{name}-new")
-        with pytest.raises(PublishingError, match="alice-new edited it, and nobody approves what they edited"):
+        with pytest.raises(PublishingError, match="alice-new edited it, and nobody can approve what they edited"):
             do(change, publishing.approve_change, User.objects.get(username="alice-new"))
-        with pytest.raises(PublishingError, match="carol-new has approved what it makes now"):
+        with pytest.raises(PublishingError, match="carol-new has approved its current result"):
             do(change, publishing.approve_change, User.objects.get(username="carol-new"))
         standing = publishing.standing_of(Change.objects.get())
         assert (standing.authors, standing.counting) == ({"alice-new"}, {"carol-new"})
@@ -415,7 +415,7 @@ class TestBeside:
         second = opened(weighted(2), make_priority_class("high", 2))
         publish_all(weighted(3), make_priority_class("high", 3))
         for key in (("RuleSet", "web"), ("PriorityClass", "high")):
-            with pytest.raises(PublishingError, match=r"take theirs.*, or keep the edit"):
+            with pytest.raises(PublishingError, match=r"take .*theirs, or keep the edit"):
                 do(second, publishing.rebase_change, "ops", expected_revision=2, merge={key: {}})
         assert len(publishing.moved_of(second)) == 2
 
@@ -434,10 +434,10 @@ class TestBeside:
         second = opened(pools("mine", "mine", "a", weight=2))
         publish_all(pools("theirs", "theirs", "theirs", weight=3))
         chosen = {"filters/pool-0": "mine", "filters/pool-1": "theirs"}
-        with pytest.raises(PublishingError, match="say whose is taken of scores/LeastRequestedPriority") as refused:
+        with pytest.raises(PublishingError, match="choose a side for scores/LeastRequestedPriority") as refused:
             rebased(chosen)
         assert len(refused.value.messages) == 1
-        with pytest.raises(PublishingError, match="filters/pool-2 isn't what both sides changed"):
+        with pytest.raises(PublishingError, match="filters/pool-2 wasn't changed on both sides"):
             rebased({**chosen, "scores/LeastRequestedPriority": "mine", "filters/pool-2": "mine"})
         rebased({**chosen, "scores/LeastRequestedPriority": "theirs"})
         assert "theirs of filters/pool-1" in second.events.get(act="rebase").text
@@ -474,7 +474,7 @@ class TestBeside:
         out = io.StringIO()
         call_command("change", "show", change.pk, stdout=out)
         assert "both sides changed pool of filters: RuleSet/web/filters/pool" in out.getvalue()
-        with pytest.raises(CommandError, match="say whose is taken of filters/pool"):
+        with pytest.raises(CommandError, match="choose a side for filters/pool"):
             call_command("change", "rebase", change.pk, merge=["RuleSet/web"])
         with pytest.raises(CommandError, match="--theirs 'web' names no object"):
             call_command("change", "rebase", change.pk, theirs=["web"])

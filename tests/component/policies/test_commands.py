@@ -80,7 +80,7 @@ def test_a_file_is_applied_whatever_bytes_its_name_has(name: bytes, called: str,
 
 @pytest.mark.parametrize("option", ["--title", "--reason"])
 def test_words_of_a_command_line_that_are_no_utf_8_are_refused(option: str, manifest: Path) -> None:
-    with pytest.raises(CommandError, match="has bytes that are no UTF-8: write it anew"):
+    with pytest.raises(CommandError, match="has bytes that aren't UTF-8: write it again"):
         _run("apply", str(manifest), option, os.fsdecode(b"caf\xe9"))
     assert not Change.objects.exists()
 
@@ -117,7 +117,7 @@ def test_applying_again_says_that_nothing_changed(manifest: Path) -> None:
     said = _run("apply", "--publish", str(manifest))
     assert "rule set web is unchanged" in said
     assert "Assignment all-web is unchanged" in said
-    assert "Nothing to publish: Revision 1 holds all of it" in said
+    assert "Nothing to publish: Revision 1 already has all of it" in said
     assert RuleSetVersion.objects.count() == 1
 
 
@@ -329,7 +329,7 @@ def test_export_can_be_narrowed(manifest: Path) -> None:
     _run("apply", "--publish", str(manifest))
     assert "kind: RuleSet" not in _run("export", kind="Assignment")
     assert "name: web" in _run("export", "web")
-    with pytest.raises(CommandError, match="nothing to export is called nope"):
+    with pytest.raises(CommandError, match="there is nothing to export called nope"):
         _run("export", "nope")
 
 

@@ -283,7 +283,7 @@ class TestTwoPeople:
         assert publishing.standing_of(change).authors == {"alice", "bob", "carol"}
         publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
         for name in ("alice", "bob", "carol"):
-            with pytest.raises(PublishingError, match="nobody approves what they edited"):
+            with pytest.raises(PublishingError, match="nobody can approve what they edited"):
                 publishing.approve_change(
                     change=change, by=User.objects.get(username=name), expected_digest=change.digest
                 )
@@ -341,7 +341,7 @@ class TestArchive:
     def test_one_that_is_assigned_is_not_archived(self, operator: Client, live: None) -> None:
         page = f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/archive/"
         assert "These Assignments use it: all" in text_of(get(operator, page))
-        with pytest.raises(PublishingError, match="would be live no more"):
+        with pytest.raises(PublishingError, match="would no longer be live"):
             publishing.archive(rule_set=RuleSet.objects.get(), by="ops", reason="unused")
 
     def test_an_archived_rule_set_cannot_be_assigned(self) -> None:

@@ -91,7 +91,7 @@ class TestAsking:
         assert publishing.take_gate() == now
         publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**A))], by="ops", expected_digest="")
         assert not publishing.end_gate(now, NOTHING, revision=0, snapshot_at=None)
-        with pytest.raises(PublishingError, match="has to look at what it makes first"):
+        with pytest.raises(PublishingError, match="has to run first"):
             publish(change)
 
     def test_whoever_asks_twice_gets_one_run(self) -> None:
@@ -142,7 +142,7 @@ class TestRunning:
         assert not publishing.end_gate(lost, FIVE, revision=0, snapshot_at=None)
         GateRun.objects.update(heartbeat_at=timezone.now() - gates.SILENT * 2)
         assert publishing.take_gate() is None
-        assert "ended in the middle, twice" in GateRun.objects.get().fault
+        assert "ended before it was done, twice" in GateRun.objects.get().fault
 
     def test_a_process_that_ends_without_a_word_is_noticed_at_once(self) -> None:
         publishing.run_gate(change=opened(), by="ops")
@@ -236,15 +236,15 @@ class TestPublishing:
 
     def test_where_it_is_required_only_what_it_has_looked_at_goes_live(self, required: None) -> None:
         change = opened()
-        with pytest.raises(PublishingError, match="has to look at what it makes first"):
+        with pytest.raises(PublishingError, match="has to run first"):
             publish(change)
         publishing.run_gate(change=change, by="ops")
-        with pytest.raises(PublishingError, match="still looking"):
+        with pytest.raises(PublishingError, match="still running"):
             publish(change)
         run = publishing.take_gate()
         assert run is not None
         publishing.fail_gate(run, "It took too long.")
-        with pytest.raises(PublishingError, match=r"came to no end: It took too long\."):
+        with pytest.raises(PublishingError, match=r"failed: It took too long\."):
             publish(change)
         gated(change, [*NOTHING, Result("documents", PASSED, "no faults")])
         assert publish(change)
@@ -252,14 +252,14 @@ class TestPublishing:
     def test_a_blocking_check_that_was_not_asked_is_missing(self, required: None) -> None:
         change = opened()
         gated(change, [Result("tests", PASSED, "no tests")])
-        with pytest.raises(PublishingError, match="hasn't looked at: documents"):
+        with pytest.raises(PublishingError, match="hasn't checked: documents"):
             publish(change)
 
     def test_an_edit_needs_another_look(self, required: None) -> None:
         change = opened()
         gated(change, [*NOTHING, Result("documents", PASSED, "no faults")])
         publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**B))], by="ops", expected_digest="")
-        with pytest.raises(PublishingError, match="has to look at what it makes first"):
+        with pytest.raises(PublishingError, match="has to run first"):
             publish(change)
 
     def test_what_is_old_or_of_another_revision_or_engine_needs_another_look(
@@ -272,7 +272,7 @@ class TestPublishing:
         gated(change, looked)
         assert publishing.gate_of(change).refusal == ""
         monkeypatch.setattr(gates, "engine_version", lambda: "another")
-        assert "another version of Berth made it" in publishing.gate_of(change).refusal
+        assert "it was made by another version of Berth" in publishing.gate_of(change).refusal
         gated(change, looked)
         assert publishing.gate_of(change).refusal == ""
         publishing.publish_urgently(
@@ -293,7 +293,7 @@ class TestPublishing:
 class TestSingleActs:
     """What a page or a command publishes at once waits for the gate where that is required, as a Change on which it looks."""
 
-    WAYS = "once the gate has looked at it and it is published"
+    WAYS = "once the gate has run and it is published"
 
     def is_asked_for(self) -> Change:
         change = Change.objects.latest("pk")
@@ -460,5 +460,5 @@ class TestSettings:
     def test_nobody_else_does(self) -> None:
         operator = User.objects.create_user("operator")
         operator.groups.add(Group.objects.get(name="Operator"))
-        with pytest.raises(PublishingError, match="operator may not set what the gate asks for"):
+        with pytest.raises(PublishingError, match="operator may not change the gate's checks"):
             publishing.set_gate_level(rule_set="web", check="refused", level="blocking", by=operator)

@@ -156,7 +156,7 @@ def test_an_empty_list_and_a_scope_remove_the_last_thing_that_a_repository_keeps
     assert run("lint", nothing) == "no faults\n"
     assert plan("--owner", "shop-rules", nothing)["notes"] == [NOTHING]
     said = run("apply", *SHOP, nothing)
-    assert said == f"! {NOTHING}\nNothing to publish: Revision {before} holds all of it\n"
+    assert said == f"! {NOTHING}\nNothing to publish: Revision {before} already has all of it\n"
     assert publishing.current_revision().number == before
     assert plan("--owner", "shop-rules", "--prune", "*", nothing)["changes"] == ["rule set shop-a archived"]
     run("apply", *SHOP, "--prune", "*", nothing)

@@ -298,7 +298,7 @@ class TestFiles:
         file.write_text(exported)
         again = run("apply", "--publish", str(file))
         assert "PriorityClass web is unchanged" in again
-        assert "Nothing to publish: Revision 1 holds all of it" in again
+        assert "Nothing to publish: Revision 1 already has all of it" in again
 
     def test_the_default_moves_whichever_comes_first_in_the_file(self, file: Path) -> None:
         run("apply", "--publish", str(file))

@@ -319,7 +319,7 @@ class TestAsking:
         change = in_review(make_rule_set("web", **A), by=alice)
         do(change, publishing.edit_change, User.objects.get(pk=carol.pk), edits=[Edit.of(make_rule_set("web", **B))])
         for whom, said in (
-            ("carol", "nobody approves what they edited"),
+            ("carol", "nobody can approve what they edited"),
             ("alice", "may not approve Changes"),
             ("nobody", "There is no account nobody"),
         ):
@@ -330,7 +330,7 @@ class TestAsking:
         publishing.set_review(approvals=2, by="root")
         change = in_review(make_rule_set("web", **A), by=alice)
         do(change, publishing.approve_change, carol)
-        with pytest.raises(PublishingError, match="carol has approved what it makes now"):
+        with pytest.raises(PublishingError, match="carol has approved its current result"):
             publishing.ask_for_review(change=change, by=alice, whom="carol")
 
     def test_nobody_is_asked_twice_and_drafts_wait_for_nobody(self, alice: User, carol: User) -> None:
@@ -378,7 +378,7 @@ class TestApprovals:
     @pytest.mark.parametrize(
         ("lost", "why"),
         [
-            ("switched off", "the account is switched off"),
+            ("switched off", "the account is inactive"),
             ("role", "that account may not approve Changes now"),
             ("account", "the account is gone"),
         ],
@@ -501,11 +501,11 @@ class TestApprovals:
         change = opened(make_rule_set("web", **A), by=edits)
         event = change.events.get()
         assert (event.by, event.by_user, event.via) == ("alice", alice, "ci")
-        with pytest.raises(PublishingError, match="alice may not do this by bot: it hasn't the scope edit"):
+        with pytest.raises(PublishingError, match="alice may not do this by bot: it doesn't have the scope edit"):
             opened(make_rule_set("web", **C), by=reviews)
         do(change, publishing.submit_change, edits)
         for by in (reviews, alice):
-            with pytest.raises(PublishingError, match="nobody approves what they edited"):
+            with pytest.raises(PublishingError, match="nobody can approve what they edited"):
                 do(change, publishing.approve_change, by)
         assert not Revision.objects.exists()
 
@@ -533,13 +533,13 @@ class TestApprovals:
             do(change, publishing.approve_change, carol)
             do(change, publishing.publish_change, alice)
         first = publishing.propose_roll_back(to_number=1, by=alice, reason="wrong")
-        said = f"{first} of alice makes the same and is in review already: approve or publish that one"
+        said = f"{first} of alice has the same result and is already in review: approve or publish that one"
         bob = person("bob", "Operator")
         for by in (alice, bob):
             with pytest.raises(PublishingError, match=said):
                 publishing.bring_back(to_number=1, by=by, reason="wrong")
         publishing.pause(target="everything", by=alice, reason="storm")
-        with pytest.raises(PublishingError, match="makes the same and is in review already"):
+        with pytest.raises(PublishingError, match="has the same result and is already in review"):
             publishing.pause(target="everything", by=bob, reason="storm")
         assert Change.objects.filter(state="in_review").count() == 2
         # What was rejected may be proposed anew.

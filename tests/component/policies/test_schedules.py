@@ -102,7 +102,9 @@ class TestGoingLive:
         made, held = tick(now + HOUR)
         assert made == f"{other} made Revision 3"
         assert held.startswith(f"{newer} is held back: {kind} ")
-        assert held.endswith("can't be read: a newer Berth wrote it. Upgrade, or withdraw the Change.")
+        assert held.endswith(
+            "can't be read: it was written by a newer version of Berth. Upgrade, or withdraw the Change."
+        )
         for url in ("/admin/policies/change/", f"/admin/policies/change/{newer.pk}/change/", "/admin/"):
             assert get(operator, url).status_code == 200
         assert do(newer, publishing.withdraw_change, alice).state == "withdrawn"
@@ -180,7 +182,7 @@ class TestGoingLive:
         [
             ("role", "alice may not publish"),
             ("account", "The account alice, who set its time, is gone"),
-            ("use", "The account alice, who set its time, is switched off"),
+            ("use", "The account alice, who set its time, is inactive"),
         ],
     )
     def test_who_set_the_time_has_to_be_allowed_still(self, alice: User, now: datetime, gone: str, said: str) -> None:
@@ -519,7 +521,7 @@ class TestGoingBack:
         tick(now + HOUR)
         publish_all(make_assignment("all", "web"))
         tick(now + DAY)
-        assert "all: rule set web would be live no more" in publishing.held_changes().get().held
+        assert "all: rule set web would no longer be live" in publishing.held_changes().get().held
 
     def test_after_a_fault_between_its_two_steps_the_next_tick_goes_on(
         self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
@@ -735,14 +737,14 @@ class TestGate:
         scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         Change.objects.update(publish_at=now)
         assert tick(timezone.now()) == []
-        assert "is held back: The gate is still looking at it" in tick(timezone.now() + timedelta(minutes=11))[0]
+        assert "is held back: The gate is still running" in tick(timezone.now() + timedelta(minutes=11))[0]
 
     def test_a_gate_that_failed_holds_it_back(self, alice: User, now: datetime) -> None:
         scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         Change.objects.update(publish_at=now)
         assert tick(timezone.now()) == []
         GateRun.objects.update(state="failed", fault="No Snapshot.", ended_at=timezone.now())
-        assert "is held back: The gate came to no end: No Snapshot." in tick(timezone.now())[0]
+        assert "is held back: The gate failed: No Snapshot." in tick(timezone.now())[0]
 
     def test_a_gate_that_failed_before_its_time_is_asked_again(self, alice: User, now: datetime) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)

@@ -195,7 +195,7 @@ def test_a_change_of_others_is_out_of_reach_with_all_that_is_done_to_it(team_a: 
 def test_names_alone_reach_no_assignment(root: User) -> None:
     publish_all(make_rule_set("team-a-web", **A))
     names_only = token(root, *SCOPES, rule_sets=("team-a-*",))
-    with pytest.raises(PublishingError, match="it concerns Pods of namespace team-a"):
+    with pytest.raises(PublishingError, match="it affects Pods of namespace team-a"):
         publishing.open_change(title="t", edits=[Edit.of(give("team-a-1", "team-a-web", "team-a"))], by=names_only)
     everywhere = token(root, *SCOPES, rule_sets=("team-a-*",), namespaces=("*",))
     publishing.open_change(title="t", edits=[Edit.of(give("team-a-1", "team-a-web"))], by=everywhere)

@@ -49,10 +49,10 @@ def test_no_comment_and_no_reason_of_an_act_deceives() -> None:
 
 @pytest.mark.parametrize("unseen", ["\x1b[2J", "\x9b2J", "\x07", "\u200b", "\u2028", "\ufeff", "\U000e0041"])
 def test_no_words_hold_what_nobody_sees_or_terminals_obey(unseen: str) -> None:
-    with pytest.raises(publishing.PublishingError, match=f"U\\+{ord(unseen[0]):04X}, which nobody sees"):
+    with pytest.raises(publishing.PublishingError, match=f"U\\+{ord(unseen[0]):04X}, which is invisible"):
         publishing.begin_change(by="sam", title=f"Allow {unseen}web")
     made = opened(make_rule_set(), title="a")
-    with pytest.raises(publishing.PublishingError, match="nobody sees"):
+    with pytest.raises(publishing.PublishingError, match="is invisible"):
         publishing.comment_on_change(change=made, by="sam", text=f"web{unseen}")
 
 

@@ -160,7 +160,7 @@ def test_what_is_neither_live_nor_in_the_change_is_not_removed(operator: Client)
     refused = told(ask(operator, "delete", f"{path}/rule-sets/webb", match=tag), 404)
     assert (
         refused["detail"]
-        == f"There is no RuleSet webb: it isn't live, and Change {path.rpartition('/')[2]} holds no edit of it."
+        == f"There is no RuleSet webb: it isn't live, and Change {path.rpartition('/')[2]} has no edit of it."
     )
     assert told(ask(operator, "delete", f"{path}/rule-sets/web", match=tag))["edits"] == []
 
@@ -253,7 +253,7 @@ def test_of_a_rule_set_that_both_changed_each_part_is_taken_as_asked(operator: C
     twice = told(ask(operator, "post", f"{path}/rebase", {"sides": [side, merge]}, match=tag), 400)
     assert "RuleSet/web is given twice" in twice["detail"]
     refused = told(ask(operator, "post", f"{path}/rebase", {"sides": [merge]}, match=tag), 409)
-    assert "say whose is taken of filters/team" in refused["detail"]
+    assert "choose a side for filters/team" in refused["detail"]
     parts = {"parts": {"filters/team": "theirs"}}
     for take in ("mine", "theirs"):
         unmerged = told(

@@ -77,8 +77,8 @@ def test_a_token_does_no_more_than_its_scopes(ann: User) -> None:
     path, tag = begun(Program(secret_of(ann, ["read", "edit"])), ("rule-sets/web", rule_set_document("web", **SPEC)))
     reader, editor = Program(secret_of(ann, ["read"])), Program(secret_of(ann, ["read", "edit"]))
     refused = told(ask(editor, "post", f"{path}/publish", {"reason": "now"}, match=tag), 403)
-    assert "it hasn't the scope publish" in refused["detail"]
-    assert "it hasn't the scope edit" in told(ask(reader, "post", f"{path}/submit", {}, match=tag), 403)["detail"]
+    assert "it doesn't have the scope publish" in refused["detail"]
+    assert "it doesn't have the scope edit" in told(ask(reader, "post", f"{path}/submit", {}, match=tag), 403)["detail"]
 
 
 THEIRS = rule_set_document("team-b-x", filters=[TEAM_FILTER | {"reason": "moved"}])

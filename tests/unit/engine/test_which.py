@@ -86,7 +86,7 @@ def test_each_that_is_passed_over_has_its_reason() -> None:
         "  not elsewhere: the namespace is shop, not bank\n"
         "  not canary: the Pod's workload drew 47, and 1 % are those below\n"
         "  not paused: it is out of force by Pause quiet\n"
-        "  behind would take it too, and stands behind"
+        "  behind would also take it, but comes later in the order"
     )
 
 
@@ -113,7 +113,7 @@ def test_what_has_no_uid_yet_is_said_to_draw_anew_in_the_cluster() -> None:
     def says(pod: Pod) -> bool:
         found = which(made, pod, {}, EPOCH)
         (said,) = [*found.because, *(why for each in found.passed_over for why in each.why)]
-        return said.endswith("; that is by a name, for it has no UID yet: in the cluster it draws anew")
+        return said.endswith("; this is by its name, since it has no UID yet: in the cluster it draws again")
 
     assert says(new)
     assert says(owned(typed, "Job", "nightly", ""))

@@ -193,7 +193,7 @@ def test_two_classes_that_would_both_be_the_global_default_are_found() -> None:
     )
     (said,) = found.lines
     assert said.startswith(
-        "PriorityClasses gold, silver: each would be the global default, and Kubernetes allows one; take"
+        "PriorityClasses gold, silver: each would be the global default, and Kubernetes allows only one; take"
     )
 
 

@@ -62,7 +62,7 @@ def test_an_authors_approval_counts_for_nothing(needed: int) -> None:
 def test_nobody_approves_what_they_edited_whatever_else_they_may() -> None:
     facts = standing("in_review", authors=frozenset({"administrator"}))
     said = refusal("approve", ROLES["administrator"], facts)
-    assert said == "administrator edited it, and nobody approves what they edited; somebody else has to."
+    assert said == "administrator edited it, and nobody can approve what they edited; somebody else has to."
 
 
 def test_as_many_have_to_approve_as_the_setting_says() -> None:
@@ -78,7 +78,7 @@ def test_as_many_have_to_approve_as_the_setting_says() -> None:
 def test_who_has_approved_what_it_makes_is_told_so(state: str) -> None:
     facts = standing(state, approved_by=frozenset({"approver"}), needed=2)
     said = refusal("approve", ROLES["approver"], facts)
-    assert said == "approver has approved what it makes now; another approval would change nothing."
+    assert said == "approver has approved its current result; another approval would change nothing."
     assert not refusal("approve", ROLES["administrator"], facts)
 
 
@@ -98,8 +98,8 @@ def test_an_edit_takes_an_approved_change_back_to_review(state: str, after: str)
 def test_where_no_review_is_required_a_draft_is_published_as_it_is() -> None:
     assert not refusal("publish", ROLES["operator"], standing("draft", needed=0))
     assert not refusal("publish", ROLES["command"], standing("draft", needed=0))
-    assert refusal("publish", ROLES["operator"], standing("draft", needed=0, is_empty=True)) == "It holds no edit."
-    assert refusal("approve", ROLES["approver"], standing("in_review", is_empty=True)) == "It holds no edit."
+    assert refusal("publish", ROLES["operator"], standing("draft", needed=0, is_empty=True)) == "It has no edits."
+    assert refusal("approve", ROLES["approver"], standing("in_review", is_empty=True)) == "It has no edits."
 
 
 def test_what_was_published_in_an_emergency_waits_for_somebody_elses_approval() -> None:
