@@ -80,7 +80,7 @@ def test_every_command_of_a_page_prints_what_it_shows(page: str, stack: Stack, t
 
 
 def type_commands(document: Path, stack: Stack, folder: Path) -> None:
-    """Type a document's commands in a folder, one after the other."""
+    """Type a document's commands in a folder, one after the other; the stack has ports of its own."""
     (folder / ".berth").symlink_to(stack.state)
     exports = ""
     commands = [each for block in consoles(document) for each in block]
@@ -93,7 +93,8 @@ def type_commands(document: Path, stack: Stack, folder: Path) -> None:
             stack.wait_until_served()
 
         def printed(text: str = exports + command.text) -> str:
-            return steady(run(text, folder, {"BERTH_STATE_DIR": str(stack.state)}))
+            said = run(text, folder, {"BERTH_STATE_DIR": str(stack.state)})
+            return steady(said.replace(stack.extender_url, "http://127.0.0.1:8010"))
 
         if command.text.startswith("kubectl get"):
             eventually(
