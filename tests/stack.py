@@ -241,8 +241,9 @@ class Stack:
         return {**settings, "BERTH_STATE_DIR": str(folder)}
 
     def _settings(self) -> dict[str, str]:
-        """Return the settings that `controlplane.up` wrote for other shells."""
-        return dict(line.split("=", 1) for line in (self.state / "env").read_text().splitlines())
+        """Return the settings that `controlplane.up` wrote for other shells, but for the address of its extender."""
+        written = dict(line.split("=", 1) for line in (self.state / "env").read_text().splitlines())
+        return {name: text for name, text in written.items() if name != "BERTH_EXTENDER_BIND"}
 
     @property
     def environment(self) -> dict[str, str]:

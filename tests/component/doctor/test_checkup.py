@@ -456,6 +456,7 @@ class TestConfiguration:
 
     def test_a_deadline_that_is_set_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Set:
+            extender_bind = "127.0.0.1:8010"
             extender_deadline_seconds = 4.0
             extender_secret_path = ""
 
