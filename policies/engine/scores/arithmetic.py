@@ -22,7 +22,7 @@ def divide(dividend: Numbers, divisor: Numbers | np.int64) -> Numbers:
     # The highest bit that is set in any of them bounds their size; a negative number shows in the sign.
     together = int(np.bitwise_or.reduce(dividend, axis=None))
     if together >= 0 and not isinstance(divisor, np.ndarray) and divisor > 0:
-        return np.asarray(dividend // divisor)  # rounds the same way, and numpy has a fast one for a single divisor
+        return np.asarray(dividend // divisor)  # rounds the same way, and numpy has a fast loop for a single divisor
     safe = divisor if np.count_nonzero(divisor) == divisor.size else divisor + (divisor == 0)
     if together < 0:
         together = max(int(dividend.max()), ~int(dividend.min()))
