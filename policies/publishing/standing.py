@@ -462,12 +462,16 @@ def _was_urgent(events: Iterable[ChangeEvent]) -> bool:
 
 
 def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
-    """Return the Changes that somebody was asked to review and hasn't yet, the longest wait first."""
+    """Return the Changes that somebody was asked to review and hasn't yet, the longest wait first.
+
+    Changes with moved things are left out: they wait for an author to rebase them, and can't be approved until then.
+    """
     states = [lifecycle.IN_REVIEW, lifecycle.APPROVED, lifecycle.PUBLISHED]
     numbers = ChangeEvent.objects.filter(act=_Act.ASK, whom_user__username=name).values("change")
     asked = Change.objects.filter(pk__in=numbers, state__in=states).prefetch_related("events")
     reviewers = reviewers_among(asked)
     found = [(change, each) for change in asked for each in waiting_for(change, reviewers) if each.name == name]
+    found = [(change, each) for change, each in found if change.state not in lifecycle.OPEN or not moved_names(change)]
     return sorted(found, key=lambda pair: pair[1].since)
 
 

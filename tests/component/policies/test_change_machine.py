@@ -344,7 +344,8 @@ class World:
         authors = {event.by for event in change.events.all() if event.act in AUTHORING}
         assert "Approver" in PEOPLE[whom]
         assert whom not in authors
-        assert change in [found for found, _ in publishing.changes_waiting_for(whom)]
+        waits = change in [found for found, _ in publishing.changes_waiting_for(whom)]
+        assert waits == (not publishing.standing_of(change).moved)
 
     def do_tick(self, _: User, hour: int) -> None:
         self.clock += hour * HOUR

@@ -266,6 +266,17 @@ class TestAsking:
         assert [each.name for each in publishing.waiting_for(change)] == ["dave"]
         assert publishing.changes_waiting_for("carol") == []
 
+    def test_who_was_asked_has_nothing_to_do_until_a_moved_change_is_rebased(
+        self, alice: User, carol: User, dave: User
+    ) -> None:
+        first, second = (in_review(make_rule_set("web", **rules), by=alice) for rules in (A, B))
+        publishing.ask_for_review(change=second, by=alice, whom="carol")
+        do(first, publishing.approve_change, dave)
+        do(first, publishing.publish_change, alice)
+        assert publishing.changes_waiting_for("carol") == []
+        do(second, publishing.rebase_change, alice, expected_revision=1)
+        assert [found for found, _ in publishing.changes_waiting_for("carol")] == [second]
+
     def test_an_edit_makes_it_wait_again_since_then(self, alice: User, carol: User, dave: User) -> None:
         publishing.set_review(approvals=2, by="root")
         change = in_review(make_rule_set("web", **A), by=alice)
