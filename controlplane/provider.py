@@ -34,6 +34,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 
 from controlplane.models import Identity
+from controlplane.sessions import delete_expired
 from policies.origin import coming_from, current_origin
 
 logger = logging.getLogger("berth.signin")
@@ -41,6 +42,8 @@ logger = logging.getLogger("berth.signin")
 ADMINISTRATOR = "Administrator"
 # The time that a provider may take for one answer.
 TIMEOUT_SECONDS = 10.0
+# The time to sign in there. Whoever opens the link gets a row in the table of sessions, which must not stay for hours.
+_SIGN_IN_SECONDS = 600
 # How far its clock may be from ours.
 CLOCKS_APART_SECONDS = 60.0
 # OpenID Connect Core 2, ID Token.
@@ -302,6 +305,9 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
             logger.warning("the provider can't be reached", extra={"fault": str(fault)})
             messages.error(request, _AWAY.format(settings.BERTH.oidc_name.capitalize(), type(fault).__name__))
             return HttpResponseRedirect(reverse("admin:login"))
+        if not request.user.is_authenticated:
+            request.session.set_expiry(_SIGN_IN_SECONDS)
+            delete_expired()
         return super().get(request)  # type: ignore[no-any-return]
 
 

@@ -46,9 +46,14 @@ def begin(request: HttpRequest) -> None:
     """Store in a new session its start and origin, and delete expired sessions."""
     where = address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
     agent = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_AGENT]
-    now = timezone.now()
-    request.session[_BEGAN] = {"at": now.isoformat(), "address": where, "agent": agent}
-    Session.objects.filter(expire_date__lt=now).delete()
+    request.session[_BEGAN] = {"at": timezone.now().isoformat(), "address": where, "agent": agent}
+    request.session.set_expiry(None)  # signing in at a provider set a short one
+    delete_expired()
+
+
+def delete_expired() -> None:
+    """Delete the sessions that have expired."""
+    Session.objects.filter(expire_date__lt=timezone.now()).delete()
 
 
 def sessions_of(user: User, this: str | None) -> list[Open]:

@@ -14,20 +14,21 @@ import pytest
 import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.conf import settings
-from django.contrib.auth import authenticate
-from django.contrib.auth.models import User
+from django.contrib.auth import authenticate, login
+from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import SuspiciousOperation
 from django.core.management import call_command
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
+from django.utils import timezone
 from msgspec.structs import replace
 
 from controlplane import provider, sign_in_form
 from controlplane.accounts import LocalAccounts, address
 from controlplane.env_values import READERS
-from controlplane.models import Identity
-from controlplane.provider import Provider, ProviderError, Return, account, roles_of
+from controlplane.models import Identity, Session
+from controlplane.provider import Provider, ProviderError, Return, SignIn, account, roles_of
 from policies.models import AuditEvent
 from policies.publishing import AuditKind
 
@@ -293,6 +294,19 @@ def test_a_link_to_an_error_of_the_provider_signs_out_nobody_who_asked_nothing_t
     answer = Return.as_view()(request)
     assert (answer.status_code, answer["Location"]) == (302, "/admin/login/")
     assert request.user.is_authenticated == stays
+
+
+def test_who_only_opens_the_link_to_the_provider_leaves_a_session_for_minutes(
+    client: Client, rf: RequestFactory, asked: Asked
+) -> None:
+    Session.objects.create(session_key="old", expire_date=timezone.now() - timedelta(seconds=1))
+    request = rf.get("/oidc/authenticate/")
+    request.session, request.user = client.session, AnonymousUser()
+    assert SignIn.as_view()(request).status_code == 302
+    assert request.session.get_expiry_age() <= 600
+    assert not Session.objects.filter(session_key="old").exists()
+    login(request, User.objects.create_user("sam"), backend=settings.AUTHENTICATION_BACKENDS[0])
+    assert request.session.get_expiry_age() == settings.SESSION_COOKIE_AGE
 
 
 def sign_in(client: Client, name: str, password: str, **more: Any) -> Any:
