@@ -197,7 +197,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # How old the gate's results may be, in seconds, where the gate is required. Default one hour.
     gate_max_age_seconds: int = 3600
 
-    # How many writes a minute REST accepts from an account, or from one of its tokens, in each process. Default 600.
+    # How many writes a minute REST accepts from an account's sessions, and as many from all its tokens, in each process.
+    # Default 600.
     rest_writes_per_minute: int = 600
 
     # After how many days without a Pod the list of Assignments and doctor report an Assignment. Default 30.
@@ -342,7 +343,9 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         names = {f"BERTH_{secret.upper()}", f"BERTH_{secret.upper()}_FILE"}
         if any(environ.get(name) for name in names):
             beneath = {name: text for name, text in beneath.items() if name not in names}
-    return _settle_secret_key(decode({**beneath, **environ}))
+    # An empty variable counts as not set: the file's is used.
+    beneath = {name: text for name, text in beneath.items() if not environ.get(name)}
+    return _settle_secret_key(decode({**environ, **beneath}))
 
 
 def given(environ: Mapping[str, str]) -> dict[str, str]:

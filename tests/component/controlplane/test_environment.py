@@ -505,6 +505,13 @@ def test_the_state_directorys_file_lies_beneath_the_environment(tmp_path: Path) 
     assert (environment.local, environment.log_level, environment.secret_key) == (True, "ERROR", KEY)
 
 
+def test_an_empty_variable_does_not_hide_the_state_directorys_file(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text(f"BERTH_REVIEW_REQUIRED=true\nBERTH_SECRET_KEY={KEY}\n")
+    empty = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_REVIEW_REQUIRED": "", "BERTH_SECRET_KEY": ""}
+    environment = read_environment(empty)
+    assert (environment.review_required, environment.secret_key) == (True, KEY)
+
+
 def test_a_file_beneath_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "env").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match="env is not a readable text file"):
