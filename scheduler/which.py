@@ -64,7 +64,7 @@ def which_of_cluster(named: str) -> Which:
         message = f"the cluster has no Pod {namespace}/{name}"
         raise UnknownPodError(message) from error
     except (APIError, msgspec.DecodeError, ObjectError) as error:
-        message = f"the cluster can't be asked: {str(error).rstrip('.')}. Give the Pod itself"
+        message = f"the cluster can't be asked: {str(error).rstrip('.')}. Give the Pod's manifest instead of its name"
         raise ClusterAwayError(message) from error
     return _which(pod, labels)
 

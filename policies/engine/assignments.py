@@ -83,17 +83,18 @@ def _unmet_labels(kind: str, selector: LabelMatch, labels: Labels) -> Iterator[s
     wanted = [Requirement(key, "In", [value]) for key, value in selector.match_labels.items()]
     wanted += msgspec.convert(selector.match_expressions, list[Requirement])
     for requirement in wanted:
-        key, values = requirement.key, ", ".join(requirement.values or ())
+        key, values = requirement.key, " or ".join(value or "empty" for value in requirement.values or ())
         if parse_selector(LabelSelector(match_expressions=[requirement])).matches(labels):
             continue
-        has = f"{kind} {key} is {labels[key] or 'empty'}" if key in labels else f"it has no {kind} {key}"
+        if key not in labels:
+            yield f"it has no {kind} {key}" + (f", which must be {values}" if requirement.operator == "In" else "")
+            continue
         wants = {
             "In": f"not {values}",
-            "NotIn": f"which is one of {values}",
-            "Exists": "",
-            "DoesNotExist": "and may not be",
+            "NotIn": f"which must not be {values}",
+            "DoesNotExist": "which it must not have",
         }
-        yield ", ".join(filter(None, [has, wants[requirement.operator]]))
+        yield f"{kind} {key} is {labels[key] or 'empty'}, {wants[requirement.operator]}"
 
 
 def _required(match: Match) -> Iterator[frozenset[Key]]:

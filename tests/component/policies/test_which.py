@@ -91,7 +91,7 @@ def test_where_none_takes_it_that_is_said(tmp_path: Path) -> None:
     path.write_text(json.dumps({"metadata": {"name": "new"}}))
     said = run(str(path))
     assert "no Assignment takes default/new" in said
-    assert "not of-live: it has no namespace label env, not live" in said
+    assert "not of-live: it has no namespace label env, which must be live" in said
 
 
 def test_a_file_of_json_may_be_indented_with_tabs(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class TestThePage:
     def test_says_of_a_pod_that_is_pasted_with_its_namespaces_labels(self, auditor: Client, server: Server) -> None:
         plain = text_of(auditor.post(PAGE, {"document": YAML}))
         assert "shop/new gets rule set web by Assignment rest" in plain
-        assert "of-live it has no namespace label env, not live" in plain
+        assert "of-live it has no namespace label env, which must be live" in plain
         labelled = text_of(auditor.post(PAGE, {"document": YAML, "namespace_labels": "env=live"}))
         assert "by Assignment of-live" in labelled
         assert server.asked == 0
@@ -89,7 +89,10 @@ class TestThePage:
             ({}, "Name a Pod in the cluster, or paste one."),
             ({"pod": "shop/web-1", "document": YAML}, "Name a Pod in the cluster, or paste one."),
             ({"pod": "shop/gone"}, "the cluster has no Pod shop/gone"),
-            ({"pod": "shop/away"}, "the cluster can't be asked: connection refused. Give the Pod itself"),
+            (
+                {"pod": "shop/away"},
+                "the cluster can't be asked: connection refused. Give the Pod's manifest instead of its name",
+            ),
             ({"pod": "shop/../../nodes"}, "name a Pod as NAMESPACE/NAME"),
             ({"document": "metadata: 5"}, "Pod:"),
             (

@@ -86,18 +86,23 @@ def test_what_is_unmet_is_said_of_each_match_that_does_not_take_the_pod_and_of_n
         (Match(priority_class_names=["high"]), "the PriorityClass is none, not high"),
         (Match(owner_kinds=["Job", "DaemonSet"]), "the kind of its owner is none, not Job or DaemonSet"),
         (Match(pod_selector=LabelMatch(match_labels={"app": "b"})), "label app is a, not b"),
-        (Match(pod_selector=LabelMatch(match_labels={"team": "b"})), "it has no label team, not b"),
+        (
+            Match(pod_selector=LabelMatch(match_expressions=[{"key": "app", "operator": "In", "values": ["b", "c"]}])),
+            "label app is a, not b or c",
+        ),
+        (Match(pod_selector=LabelMatch(match_labels={"team": "b"})), "it has no label team, which must be b"),
+        (Match(pod_selector=LabelMatch(match_labels={"team": ""})), "it has no label team, which must be empty"),
         (
             Match(namespace_selector=LabelMatch(match_expressions=[{"key": "team", "operator": "Exists"}])),
             "it has no namespace label team",
         ),
         (
             Match(pod_selector=LabelMatch(match_expressions=[{"key": "app", "operator": "DoesNotExist"}])),
-            "label app is a, and may not be",
+            "label app is a, which it must not have",
         ),
         (
             Match(pod_selector=LabelMatch(match_expressions=[{"key": "app", "operator": "NotIn", "values": ["a"]}])),
-            "label app is a, which is one of a",
+            "label app is a, which must not be a",
         ),
     ],
 )
