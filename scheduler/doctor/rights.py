@@ -43,7 +43,6 @@ _GROUPS: Final = {
     kinds.STORAGE_CLASSES: ("storage.k8s.io", _VOLUMES),
     kinds.CSI_NODES: ("storage.k8s.io", _VOLUMES),
     kinds.ATTACHMENTS: ("storage.k8s.io", _VOLUMES),
-    kinds.DISRUPTION_BUDGETS: ("policy", "preemption"),
 }
 READABLE_KINDS: Final = frozenset(_GROUPS)
 
@@ -94,6 +93,7 @@ def _binder(_: Collection[str]) -> Iterator[Right]:
     yield from _CLUSTER
     # The default rule set, for Pods that no Assignment takes, reads all of them.
     yield from _reads(READABLE_KINDS)
+    yield Right("policy", kinds.DISRUPTION_BUDGETS, _FOLLOW, "preemption")
     yield Right("", "pods", ("get", "delete"), "the outcome of a binding; deleting the victims of a preemption")
     yield Right("", "pods/binding", ("create",), "binding")
     yield Right("", "pods/status", ("patch",), "the condition PodScheduled and nominatedNodeName")
@@ -108,7 +108,8 @@ def _worker(read: Collection[str]) -> Iterator[Right]:
     yield Right(
         "", "pods", ("get", "create", "delete"), "outcomes of Decisions; canary Pods, when somebody asks for one"
     )
-    yield from _reads(read, ("list",))
+    # The gate evaluates the default rule set too: kube-scheduler's own filters beside the rules.
+    yield from _reads(default_profile().reads | set(read), ("list",))
     yield Right(
         "scheduling.k8s.io",
         "priorityclasses",

@@ -30,8 +30,8 @@ def test_the_table_of_what_rules_read_is_true() -> None:
     assert written == said
 
 
-def test_the_cluster_role_allows_every_kind_that_can_be_watched() -> None:
-    allowed = {(right.group, right.resource) for right in rights_of("extender") if right.verbs == ("list", "watch")}
+def test_the_binders_cluster_role_allows_every_kind_that_can_be_watched() -> None:
+    allowed = {(right.group, right.resource) for right in rights_of("binder") if right.verbs == ("list", "watch")}
     needed = {
         (kind.path.split("/")[2] if kind.path.startswith("/apis/") else "", name) for name, kind in OBJECTS.items()
     }

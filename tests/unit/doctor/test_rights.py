@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from policies.engine.scheduling import default_profile
 from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS, component_of, manifest, rights_of
 
 ROOT = Path(__file__).parents[3]
@@ -26,6 +27,17 @@ def test_no_process_may_do_everything_or_read_secrets(component: str) -> None:
 def test_what_no_rule_reads_the_extender_may_not_read() -> None:
     few, many = ({right.resource for right in rights_of("extender", read)} for read in ((), READABLE_KINDS))
     assert many - few == READABLE_KINDS
+
+
+@pytest.mark.parametrize("component", ["binder", "worker", "admin"])
+def test_who_evaluates_the_default_set_may_list_what_it_reads_whatever_rules_are_live(component: str) -> None:
+    listed = {right.resource for right in rights_of(component, ()) if "list" in right.verbs}
+    assert default_profile().reads - listed == set()
+
+
+def test_budgets_are_read_only_by_the_binder_which_preempts() -> None:
+    reading = [name for name in COMPONENTS for right in rights_of(name) if right.resource == "poddisruptionbudgets"]
+    assert reading == ["binder"]
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
