@@ -23,6 +23,11 @@ _POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _UNDECLARED = re.compile(r"undeclared reference to '([^']+)'")
 _SYNTAX = re.compile(r"Syntax error: (?:mismatched|extraneous) input '(.+?)' expecting ")
 _TOO_DEEP = re.compile(r"recursion (?:depth|limit)\D*(\d+)")
+# CEL's name for the maps that stand for quantities, see `functions`.
+_HELD_QUANTITY = "map(string, list(double))"
+_NO_OPERATORS = (
+    "a quantity takes only == and !=, with another quantity; else use isGreaterThan, isLessThan, compareTo, add or sub"
+)
 _NOISE = re.compile(r" \(in container ''\)|^Syntax error: ")
 
 
@@ -195,10 +200,12 @@ def _start_of(name: str, source: str, line: int, column: int) -> int:
 
 
 def _in_plain_words(message: str) -> str:
-    """Leave out the parser's list of all tokens that it expected."""
+    """Leave out the parser's list of all tokens that it expected, and name quantities as authors do."""
     syntax = _SYNTAX.match(message)
     if syntax is None:
-        return _NOISE.sub("", message)
+        said = _NOISE.sub("", message)
+        hint = f": {_NO_OPERATORS}" if _HELD_QUANTITY in said and "for '_" in said else ""
+        return said.replace(_HELD_QUANTITY, "quantity") + hint
     return "the expression ends too early" if syntax[1] == "<EOF>" else f"'{syntax[1]}' can't stand here"
 
 

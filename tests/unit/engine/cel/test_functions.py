@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.cel import EvaluationFault, Expression, Result, Value
+from policies.engine.errors import ExpressionError
 from tests.unit.engine.cel.asking import cycle_of, node
 
 LARGE = "9223372036854775807"
@@ -63,6 +64,26 @@ def test_quantities_compare_add_and_convert_as_in_kubernetes(source: str) -> Non
 )
 def test_what_has_no_answer_is_a_fault(source: str) -> None:
     assert isinstance(value_of(source, Result.NUMBER), EvaluationFault)
+
+
+@pytest.mark.parametrize(
+    ("source", "operator", "given"),
+    [
+        ("quantity('1') > quantity('2')", "_>_", "quantity, quantity"),
+        ("quantity(node.status.allocatable.cpu) < 4", "_<_", "quantity, int"),
+        ("quantity('1') + 1 == quantity('2')", "_+_", "quantity, int"),
+    ],
+)
+def test_an_operator_between_quantities_is_refused_with_what_to_use(source: str, operator: str, given: str) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        Expression(source, Result.BOOLEAN)
+    said = f"found no matching overload for '{operator}' applied to '({given})': a quantity takes only == and !="
+    assert str(refused.value).startswith(said)
+
+
+def test_a_wrong_argument_of_a_function_over_quantities_is_refused_by_its_name() -> None:
+    with pytest.raises(ExpressionError, match=r"'isLessThan' applied to '\(quantity, int\)'( \(line|$)"):
+        Expression("quantity('1').isLessThan(2)", Result.BOOLEAN)
 
 
 def test_a_sum_beyond_all_floats_is_infinite() -> None:
