@@ -275,7 +275,7 @@ def _remedy_of(said: str) -> str:
         )
     if any(words in said for words in _ANOTHER_TIME):
         return "Renew the certificate, or set this machine's clock."
-    return "Is BERTH_SERVER right?"
+    return "Is it running, and is this its address (--server, BERTH_SERVER, `berth login`)?"
 
 
 def faults_of(problem: Mapping[str, Any]) -> list[dict[str, Any]]:

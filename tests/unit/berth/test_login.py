@@ -153,7 +153,7 @@ def test_whose_certificate_nobody_known_signed_is_said_with_what_names_the_signe
 
     assert ran.code == 3
     assert "BERTH_CA_FILE" in ran.err
-    assert "Is BERTH_SERVER right?" not in ran.err
+    assert "is this its address" not in ran.err
 
 
 @pytest.mark.usefixtures("nobody", "stub")

@@ -14,6 +14,8 @@ def test_who_isnt_reached_ends_with_3_in_text_and_json(berth: Berth, monkeypatch
     ran = berth("status")
     assert (ran.code, ran.out) == (3, "")
     assert "http://127.0.0.1:1 can't be reached" in ran.err
+    # Not of BERTH_SERVER alone: the address may come from elsewhere.
+    assert "is this its address (--server, BERTH_SERVER, `berth login`)?" in ran.err
 
     ran = berth("status", "--output", "json")
     assert ran.code == 3
