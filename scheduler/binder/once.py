@@ -58,7 +58,10 @@ def _wait_for_lead(runtime: Runtime, deadline: float) -> None:
         if time.monotonic() > min(deadline, deadline_of_lease):
             missing = runtime.unready()
             if missing:
-                message = f"missing: {', '.join(missing)}"
+                message = (
+                    f"not ready, without a {' and a '.join(missing)}: manage.py doctor says whether the database answers, whether "
+                    "anything is published, and whether the API server can be reached"
+                )
                 raise NotReadyError(message)
             message = f"another process schedules: {runtime.elector.holder or 'the Lease could not be asked for'}"
             raise LeaseHeldError(message)
