@@ -100,9 +100,11 @@ def _faults(name: str, owner: User, scopes: Collection[str], days: int, patterns
     if not owner.is_active:
         faults.append(f"The account {owner} is inactive.")
     if not scopes or not set(scopes) <= set(SCOPES):
-        faults.append(f"Say what it may, of {', '.join(SCOPES)}.")
+        faults.append(f"A token needs one scope or more, of {', '.join(SCOPES)}.")
     if not 1 <= days <= settings.BERTH.token_max_days:
-        faults.append(f"It lives from 1 to {settings.BERTH.token_max_days} days (BERTH_TOKEN_MAX_DAYS), not {days}.")
+        faults.append(
+            f"A token lives from 1 to {settings.BERTH.token_max_days} days (BERTH_TOKEN_MAX_DAYS), not {days}."
+        )
     return faults + pattern_faults(patterns)
 
 

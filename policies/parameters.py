@@ -112,7 +112,7 @@ def day_or_moment(text: str) -> date:
             return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         pass  # said below
-    message = f"{text[:40]!r} is no day and no moment: 2026-11-22, or 2026-11-22T21:30, in UTC"
+    message = f"{text[:40]!r} is neither a day nor a time: 2026-11-22, or 2026-11-22T21:30, in UTC"
     raise ValueError(message)
 
 

@@ -67,7 +67,7 @@ def test_one_that_lets_somebody_in_is_shown_however_many_others_are_newer(
 
 def test_what_is_wrong_is_said_beside_the_form(operator: Client) -> None:
     answer = text_of(operator.post(MAKE, WANTED | {"days": "9000", "rule_sets": "a b"}))
-    assert "It lives from 1 to 366 days" in answer
+    assert "A token lives from 1 to 366 days" in answer
     assert "'a b' is no pattern" in answer
     assert not Token.objects.exists()
 

@@ -245,7 +245,7 @@ def test_the_command_prints_the_secret_alone_and_lists_what_it_made(ann: User) -
     [
         ({"owner": "bob"}, "There is no account bob"),
         ({"scopes": "read,write"}, "of read, edit, review, publish"),
-        ({"scopes": ""}, "Say what it may"),
+        ({"scopes": ""}, "A token needs one scope or more, of read, edit, review, publish"),
         ({"days": 0}, "lives from 1 to 366 days"),
         ({"days": 367}, "BERTH_TOKEN_MAX_DAYS"),
         ({"rule_sets": "team a"}, "'team a' is no pattern"),

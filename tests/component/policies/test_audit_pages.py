@@ -200,9 +200,9 @@ def test_the_command_writes_lines_for_people_and_documents_for_programs(history:
     assert (found["ok"], found["by"], found["address"], found["revision"]) == (True, "ops", "192.0.2.7", 1)
     assert len(run("--limit", "1").splitlines()) == 1
     assert run("--since", "2099-01-01") == ""
-    with pytest.raises(CommandError, match=r"^--since: 'soon' is no day and no moment"):
+    with pytest.raises(CommandError, match=r"^--since: 'soon' is neither a day nor a time"):
         run("--since", "soon")
-    with pytest.raises(CommandError, match=r"^--until: 'late' is no day and no moment"):
+    with pytest.raises(CommandError, match=r"^--until: 'late' is neither a day nor a time"):
         run("--until", "late")
     with pytest.raises(CommandError, match=r"^--limit: must be 0"):
         run("--limit", "-5")

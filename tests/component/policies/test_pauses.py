@@ -379,7 +379,7 @@ class TestCommands:
         assert self.run("pause", "RuleSet/web", "--reason", "nodes move", "--until", "2030-01-01T09:00")["ok"]
         assert [each.until for each in live().pauses] == ["2030-01-01T09:00:00Z"]
         found = self.run("pause", "RuleSet/web", "--reason", "nodes move", "--until", "noon")
-        assert found["error"].startswith("--until 'noon' is no day and no moment: ")
+        assert found["error"].startswith("--until 'noon' is neither a day nor a time: ")
 
     def test_what_is_refused_is_told(self) -> None:
         found = self.run("resume", "everything")
