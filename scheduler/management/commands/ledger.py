@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
+from policies.wording import counted
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.keys import NAME, KeyFileError, key_path, known_verifiers, make_key, read_signer, rotate
 
@@ -33,16 +34,24 @@ class Command(BerthCommand):
         try:
             match options["act"]:
                 case "keys":
-                    self.stdout.write("\n".join(map(str, known_verifiers())))
+                    self.stdout.write(_keys())
                 case "new-key":
                     self.stdout.write(str(_new_key(options["file"], options["name"])))
                 case "rotate":
                     self.stdout.write(str(rotate(_path())))
                 case _:
                     read_signer()
-                    self.stdout.write(f"{sign_checkpoints(datetime.now(UTC))} checkpoints signed")
+                    self.stdout.write(f"{counted(sign_checkpoints(datetime.now(UTC)), 'checkpoint')} signed")
         except KeyFileError as error:
             raise CommandError(str(error)) from error
+
+
+def _keys() -> str:
+    found = known_verifiers()
+    if not found:
+        message = f"{_path()} isn't there, nor are public keys beside it: make them by `manage.py ledger new-key FILE`"
+        raise CommandError(message)
+    return "\n".join(map(str, found))
 
 
 def _new_key(path: Path, name: str) -> object:

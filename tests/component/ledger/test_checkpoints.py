@@ -285,6 +285,11 @@ class TestCommand:
         with pytest.raises(CommandError, match="exists already"):
             call_command("ledger", "new-key", str(path))
 
+    def test_keys_that_are_not_there_are_named(self, environment: Any, tmp_path: Path) -> None:
+        environment(ledger_key_file=str(tmp_path / "none"))
+        with pytest.raises(CommandError, match=r"none isn't there.*new-key"):
+            call_command("ledger", "keys")
+
     @pytest.mark.parametrize("name", ["two words", "böhm", "a+b", ""])
     def test_a_name_that_no_key_can_have_is_refused_and_leaves_no_file(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(CommandError, match="is no name of a key"):
@@ -294,9 +299,9 @@ class TestCommand:
     def test_it_signs_now(self, environment: Any, ledgered: Ledgered, capsys: Any) -> None:
         ledgered.record(1)
         call_command("ledger", "checkpoint")
-        assert capsys.readouterr().out == "1 checkpoints signed\n"
+        assert capsys.readouterr().out == "1 checkpoint signed\n"
         environment(local=False)
-        for act in ("checkpoint", "rotate"):
+        for act in ("keys", "checkpoint", "rotate"):
             with pytest.raises(CommandError, match="BERTH_LEDGER_KEY_FILE"):
                 call_command("ledger", act)
 
