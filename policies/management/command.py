@@ -1,16 +1,19 @@
 """What Berth's commands have in common."""
 
 from argparse import ArgumentTypeError
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
 from policies.manifests import to_json
 from policies.parameters import day_or_moment, start_of
 
 _MOST_SECONDS = 86_400
+# The same as of `berth pause --until`.
+_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 class BerthCommand(BaseCommand):
@@ -39,6 +42,22 @@ def moment(text: str) -> datetime:
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from error
     return found if isinstance(found, datetime) else start_of(found)
+
+
+def moment_to_come(text: str) -> datetime:
+    """Read the argument that says when something ends or begins: as `moment`, or minutes, hours or days from now, as 90m, 2h, 3d.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    unit = _UNITS.get(text[-1:])
+    if unit is None or not text[:-1].isascii() or not text[:-1].isdigit():
+        return moment(text)
+    try:
+        return timezone.now().replace(microsecond=0) + int(text[:-1]) * unit
+    except (ValueError, OverflowError) as error:
+        message = f"{text[:40]!r} is too far away"
+        raise ArgumentTypeError(message) from error
 
 
 def wait_seconds(text: str) -> float:

@@ -106,7 +106,7 @@ def target_of(named: str) -> tuple[Change, str]:
         return change, ""
     found = sorted(publishing.open_changes_of([("RuleSet", named)]))
     if not found:
-        message = f"No open Change edits a rule set {named}: save its draft, or name a Change by its number."
+        message = f"No open Change edits a rule set {named}: save an edit of it into a Change first, or name a Change by its number."
         raise BacktestError(message)
     if len(found) > 1:
         message = f"Several Changes edit rule set {named}: name one of {', '.join(map(str, found))} by its number."

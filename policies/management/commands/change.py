@@ -14,7 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.http import HttpRequest
 
 from policies import manifests, publishing, wording
-from policies.management.command import BerthCommand, moment
+from policies.management.command import BerthCommand, moment_to_come
 from policies.models import Change, Revision
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
@@ -80,7 +80,12 @@ class Command(BerthCommand):
         )
         parser.add_argument("--title", metavar="TITLE", help="rename: the new title")
         parser.add_argument("--whom", default="", metavar="USER", help="ask: who should review it")
-        parser.add_argument("--at", default="", metavar="TIME", help="schedule and expire: 2026-01-31T22:00Z, or never")
+        parser.add_argument(
+            "--at",
+            default="",
+            metavar="TIME",
+            help="schedule and expire: 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never",
+        )
         parser.add_argument(
             "--revision",
             type=int,
@@ -272,9 +277,9 @@ def _time(text: str) -> datetime | None:
     if text == "never":
         return None
     try:
-        return moment(text)
+        return moment_to_come(text)
     except ArgumentTypeError as error:
-        message = f"--at {text!r} isn't a time: use 2026-01-31T22:00Z, or never."
+        message = f"--at {text!r} isn't a time: use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never."
         raise CommandError(message) from error
 
 

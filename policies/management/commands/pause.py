@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from policies import manifests, publishing
-from policies.management.command import BerthCommand, moment
+from policies.management.command import BerthCommand, moment_to_come
 from policies.models import Change
 from policies.origin import system_user
 
@@ -21,7 +21,10 @@ class Command(BerthCommand):
         add_arguments(parser)
         parser.add_argument("--reason", required=True, help="the reason, stored with the Change and its Revision")
         parser.add_argument(
-            "--until", default="", metavar="TIME", help="when the Pause ends, such as 2026-12-31T18:00Z"
+            "--until",
+            default="",
+            metavar="TIME",
+            help="when the Pause ends: 2026-12-31T18:00Z, or 90m, 2h, 3d from now",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -38,7 +41,7 @@ class Command(BerthCommand):
 def _until(text: str) -> str:
     """Return a time in the form of a Pause's document, with its zone: UTC where none is given, as in all commands."""
     try:
-        return moment(text).isoformat() if text else ""
+        return moment_to_come(text).isoformat() if text else ""
     except ArgumentTypeError as error:
         raise publishing.PublishingError([f"--until {error}"]) from error
 

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from policies import publishing, wording
 from policies.engine import ruleset as engine
@@ -380,6 +381,15 @@ class TestCommands:
         assert [each.until for each in live().pauses] == ["2030-01-01T09:00:00Z"]
         found = self.run("pause", "RuleSet/web", "--reason", "nodes move", "--until", "noon")
         assert found["error"].startswith("--until 'noon' is neither a day nor a time: ")
+
+    @pytest.mark.parametrize(("text", "later"), [("90m", timedelta(minutes=90)), ("2h", timedelta(hours=2))])
+    def test_its_end_may_be_given_from_now_as_to_berth_pause(self, text: str, later: timedelta) -> None:
+        began = timezone.now().replace(microsecond=0)
+        assert self.run("pause", "RuleSet/web", "--reason", "nodes move", "--until", text)["ok"]
+        (until,) = (datetime.fromisoformat(each.until) for each in live().pauses)
+        assert began + later <= until <= timezone.now() + later
+        found = self.run("pause", "RuleSet/web", "--reason", "nodes move", "--until", "9" * 30 + "d")
+        assert "is too far away" in found["error"]
 
     def test_what_is_refused_is_told(self) -> None:
         found = self.run("resume", "everything")

@@ -315,7 +315,8 @@ class TestGoingLive:
     def test_a_command_refuses_what_is_no_time(self, alice: User, act: str, at: str) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
         with pytest.raises(
-            CommandError, match=re.escape(f"--at {at!r} isn't a time: use 2026-01-31T22:00Z, or never.")
+            CommandError,
+            match=re.escape(f"--at {at!r} isn't a time: use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never."),
         ):
             call_command("change", act, change.pk, at=at)
 
