@@ -119,8 +119,8 @@ def _ask_cluster(
     ends_at: float,
 ) -> datetime | None:
     """Put the forecast into a question, or why there is none."""
-    if "documents" in results and results["documents"].verdict != PASSED:
-        question.unknown = "the documents have faults"
+    question.unknown = _faulty(question, results)
+    if question.unknown:
         return None
     if client is None:
         question.unknown = "whoever asked for the gate left it out"
@@ -144,6 +144,16 @@ def _ask_cluster(
         lambda: monotonic() > until,
     )
     return cluster.pods.now
+
+
+def _faulty(question: Question, results: Mapping[str, Result]) -> str:
+    """Return what keeps the documents from being decided with; empty where they have no faults."""
+    shown = results.get("documents")
+    found = shown or look("documents", question)
+    if found.verdict == PASSED:
+        return ""
+    # Where the check is off, its lines are shown nowhere else.
+    return "the documents have faults" if shown else f"the documents have faults: {found.lines[0]}"
 
 
 def _compiled(before: Revision, after: Revision) -> tuple[CompiledRevision, CompiledRevision]:

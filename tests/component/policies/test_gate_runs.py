@@ -4,6 +4,7 @@ import subprocess
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from django.conf import settings
 
@@ -126,6 +127,21 @@ def test_what_cannot_be_decided_with_is_not_asked_of_the_cluster(asked: GateRun)
     assert found["documents"].verdict == "found"
     assert found["refused"].says.endswith("the documents have faults")
     assert "rule set gone has no published version" in publishing.gate_of(broken).refusal
+
+
+def test_faulty_documents_end_no_run_where_their_check_is_off(asked: GateRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = {**settings.BERTH.gate_checks, "documents": "off"}
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_checks=levels))
+    publishing.withdraw_change(change=asked.change, by="ops")
+    broken = publishing.open_change(title="t", edits=[Edit.of(make_assignment("all", "gone"))], by="ops", reason="r")
+    publishing.run_gate(change=broken, by="ops")
+    run = publishing.take_gate()
+    assert run is not None
+    runs.carry_out(run)
+    row = GateRun.objects.get(pk=run.pk)
+    found = {each.check: each for each in publishing.results_of(row)}
+    assert (row.state, "documents" in found) == ("done", False)
+    assert "Assignment all: rule set gone has no published version" in found["refused"].says
 
 
 def test_a_run_that_nobody_wants_any_more_ends_without_a_word(asked: GateRun) -> None:
