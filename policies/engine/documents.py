@@ -204,6 +204,10 @@ def _read_exempt_pods(value: object, path: str, faults: list[Fault]) -> ExemptPo
     if "owner" in reader:
         found = Reader(reader.raw("owner"), reader.where("owner"), faults, {"kind", "name"})
         owner = Workload(kind=_read_needed(found, "kind"), name=_read_needed(found, "name"))
+        if owner.kind.strip() and not _KIND.fullmatch(owner.kind):
+            found.fault("kind", f"{shown(owner.kind)} is no kind of Kubernetes, such as Deployment or Job")
+        if owner.name.strip() and not _is_subdomain(owner.name):
+            found.fault("name", f"{shown(owner.name)} is no workload's name: a-z, 0-9, dashes and dots")
     selector = _read_labels(reader, "selector") if "selector" in reader else None
     if not name and owner is None and selector is None:
         reader.fault("", "needs a name, an owner or a selector: which Pods of the namespace")

@@ -314,6 +314,16 @@ class TestDocuments:
             ({"pods": [{"namespace": "a", "name": "A"}]}, "spec.pods[0].name", "no Pod's name"),
             ({"pods": [{"namespace": "a", "name": "a" * 300}]}, "spec.pods[0].name", "no Pod's name"),
             ({"pods": [{"namespace": "a", "owner": {"kind": "Job"}}]}, "spec.pods[0].owner.name", "is needed"),
+            (
+                {"pods": [{"namespace": "a", "owner": {"kind": "deployment", "name": "b"}}]},
+                "spec.pods[0].owner.kind",
+                "'deployment' is no kind of Kubernetes, such as Deployment",
+            ),
+            (
+                {"pods": [{"namespace": "a", "owner": {"kind": "Deployment", "name": "B"}}]},
+                "spec.pods[0].owner.name",
+                "no workload's name",
+            ),
         ],
     )
     def test_of_an_exemption_is_refused_with_its_place(self, spec: dict[str, Any], path: str, says: str) -> None:
