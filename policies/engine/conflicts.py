@@ -90,9 +90,14 @@ class _Values(NamedTuple):
         return other.allowed.isdisjoint(self.denied) if other.allowed is not None else self.denied <= other.denied
 
 
+_ALWAYS_THERE = _Values(None)
+
 # A Pod of a ReplicaSet that a Deployment made has both kinds of owners (`owner_kinds_of`). Any other has one, or none.
 _BOTH_KINDS = frozenset({"ReplicaSet", DEPLOYMENT})
 _HAS_BOTH = "+".join(sorted(_BOTH_KINDS))
+
+# Kubernetes sets this label of every Namespace to its name, so a requirement of it is one of the Pod's namespace.
+_NAMESPACE_NAME = ("namespace_selector", "kubernetes.io/metadata.name")
 
 # What a match requirement is about: a field, and the label where the field is one of labels.
 _Place = tuple[str, str]
@@ -192,16 +197,23 @@ def _are_apart(one: _Required, other: _Required) -> bool:
 
 def _required(match: Match) -> _Required:
     found: dict[_Place, _Values] = {}
+    for place, values in _requirements(match):
+        found[place] = found[place].and_also(values) if place in found else values
+    return found
+
+
+def _requirements(match: Match) -> Iterator[tuple[_Place, _Values]]:
     for field in _FIELDS:
         value = getattr(match, field)
         if isinstance(value, LabelMatch):
             for key, values in _of_labels(value):
-                place = (field, key)
-                found[place] = found[place].and_also(values) if place in found else values
+                if (field, key) == _NAMESPACE_NAME:
+                    yield ("namespaces", ""), _ALWAYS_THERE.and_also(values)
+                else:
+                    yield (field, key), values
         elif value:
             names = frozenset(value)
-            found[field, ""] = _Values(_of_owners(names) if field == "owner_kinds" else names)
-    return found
+            yield (field, ""), _Values(_of_owners(names) if field == "owner_kinds" else names)
 
 
 def _of_owners(kinds: frozenset[str]) -> frozenset[str]:

@@ -16,6 +16,7 @@ from tests.builders import make_assignment, make_pod
 
 # The last value, like the last namespace, is one that no match names.
 KEYS, VALUES = ("a", "b"), ("x", "y", None, "z")
+NAME = "kubernetes.io/metadata.name"
 KINDS = ("none", "Job", "ReplicaSet", "Deployment")
 # What controls a Pod; a Deployment does so by a ReplicaSet. No match names the last one.
 OWNERS = ("", "Job/j", "ReplicaSet/r", "ReplicaSet/d-hash", "Deployment/d", "StatefulSet/s")
@@ -32,18 +33,26 @@ def owned(namespace: str, labels: Iterable[str | None], owner: str) -> Pod:
 
 # Every Pod that matches of these tests can tell apart.
 PODS = [
-    (owned(namespace, pod, owner), {k: v for k, v in zip(KEYS, space, strict=True) if v})
+    (owned(namespace, pod, owner), {NAME: namespace} | {k: v for k, v in zip(KEYS, space, strict=True) if v})
     for namespace, pod, space, owner in product(
         ("n1", "n2", "n3"), product(VALUES, repeat=2), product(VALUES, repeat=2), OWNERS
     )
 ]
 
-expressions = st.builds(
-    lambda key, operator, values: {"key": key, "operator": operator} | ({"values": values} if "In" in operator else {}),
-    st.sampled_from(KEYS),
-    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
-    st.lists(st.sampled_from(["x", "y"]), min_size=1, max_size=2, unique=True),
-)
+
+def asking(keys: Iterable[str], values: Iterable[str]) -> st.SearchStrategy[dict[str, Any]]:
+    """One expression of a selector."""
+    return st.builds(
+        lambda key, operator, values: (
+            {"key": key, "operator": operator} | ({"values": values} if "In" in operator else {})
+        ),
+        st.sampled_from(list(keys)),
+        st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+        st.lists(st.sampled_from(list(values)), min_size=1, max_size=2, unique=True),
+    )
+
+
+expressions = asking(KEYS, ["x", "y"])
 selectors = st.fixed_dictionaries(
     {},
     optional={
@@ -57,7 +66,10 @@ matches = st.fixed_dictionaries(
         "namespaces": st.lists(st.sampled_from(["n1", "n2"]), min_size=1, max_size=2, unique=True),
         "ownerKinds": st.lists(st.sampled_from(KINDS), min_size=1, max_size=2, unique=True),
         "podSelector": selectors,
-        "namespaceSelector": selectors,
+        "namespaceSelector": selectors
+        | st.fixed_dictionaries(
+            {"matchExpressions": st.lists(expressions | asking([NAME], ["n1", "n2"]), min_size=1, max_size=2)}
+        ),
     },
 )
 
@@ -145,6 +157,16 @@ def test_one_requirement_covers_another_where_it_follows_from_it(
 ) -> None:
     found = conflicts(teams(("one", ahead), ("two", behind)))
     assert ([each.kind for each in found] == ["never reached"]) is covers
+
+
+def test_a_namespace_selected_by_the_label_that_is_its_name_is_that_namespace() -> None:
+    web = label("a", "x")
+    first = {**web, "namespaces": ["n1"]}
+    same, other = ({**web, "namespaceSelector": {"matchLabels": {NAME: name}}} for name in ("n1", "n2"))
+    assert conflicts(teams(("first", first), ("other", other))) == []
+    assert conflicts(teams(("first", first), ("same", same))) == [Conflict("never reached", "same", "first")]
+    none = {"namespaceSelector": {"matchExpressions": [{"key": NAME, "operator": "DoesNotExist"}]}}
+    assert conflicts(teams(("none", none))) == [Conflict("never reached", "none", "none")]
 
 
 def test_two_that_overlap_and_cover_neither_hide_a_part() -> None:
