@@ -156,7 +156,13 @@ def conflicts(assignments: Sequence[Assignment], about: Collection[str] | None =
             found += [Conflict("never reached", each.name, each.name)] if about is None or each.name in about else []
             continue
         is_asked = about is None or each.name in about
-        found += _conflicts_of(each, mine, (before if is_asked else asked_before).beside(mine))
+        if is_asked or _conflicts_of(each, mine, asked_before.beside(mine)):
+            # Among all: where another one takes every Pod of it anyway, that is its only conflict.
+            found += [
+                one
+                for one in _conflicts_of(each, mine, before.beside(mine))
+                if about is None or one.name in about or one.other in about
+            ]
         if each.mode == "enforce":
             before.add(each, mine)
             if is_asked:

@@ -124,6 +124,14 @@ def test_what_is_said_of_many_is_what_is_said_of_each_pair(given: list[dict[str,
     assert conflicts(many) == conflicts(many[:1]) + expected
 
 
+@given(st.lists(matches, min_size=3, max_size=6), st.sets(st.sampled_from([f"a{place}" for place in range(6)])))
+def test_what_is_said_about_some_is_what_is_said_of_them_among_all(
+    given: list[dict[str, Any]], about: set[str]
+) -> None:
+    many = teams(*((f"a{place}", match) for place, match in enumerate(given)))
+    assert conflicts(many, about) == [c for c in conflicts(many) if not about.isdisjoint((c.name, c.other))]
+
+
 def label(key: str, *values: str, operator: str = "In") -> dict[str, Any]:
     entry = {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
     return {"podSelector": {"matchExpressions": [entry]}}
@@ -216,6 +224,12 @@ def test_only_what_was_asked_about_is_compared() -> None:
     assert [each.name for each in conflicts(three, about={"db"})] == ["db"]
     assert [each.name for each in conflicts(three, about={"all"})] == ["web", "db"]
     assert [each.name for each in conflicts(three, about={"nothing"})] == []
+
+
+def test_what_gets_no_pod_anyway_is_not_said_to_lose_some_to_one_that_was_asked_about() -> None:
+    new, behind = label("a", "x"), {**label("a", "x", "y"), "namespaces": ["n1"]}
+    three = teams(("first", {}), ("new", new), ("behind", behind))
+    assert conflicts(three, about={"new"}) == [Conflict("never reached", "new", "first")]
 
 
 def test_a_pod_may_have_owners_of_several_kinds() -> None:
