@@ -75,8 +75,8 @@ class _Own:
 
     @cached_property
     def are_fractions(self) -> bool:
-        """Whether all of them are doubles."""
-        return {type(each) for each in self.values} == {float}
+        """Whether all numbers among them are doubles: then a whole number fits only as a double."""
+        return not self.may_be_any and {type(each) for each in self.values} & {int, float} == {float}
 
     @cached_property
     def parts(self) -> "_Own":
@@ -117,7 +117,7 @@ def _type(value: object) -> str:
 
 
 def _as(own: _Own, value: Any) -> Any:
-    """Return a value whose numbers are doubles where the rule set has only doubles."""
+    """Return a value whose numbers are doubles where the rule set's numbers are doubles."""
     if isinstance(value, list):
         return [_as(own.parts, part) for part in value]
     if isinstance(value, dict):

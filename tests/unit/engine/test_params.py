@@ -178,6 +178,9 @@ class TestTypes:
             ({"a": {"b": [0.5]}}, {"a": {"b": [1]}}, {"a": {"b": [1.0]}}),
             ({"a": {"b": 0.5}}, {"c": {"b": 1}}, {"c": {"b": 1.0}}),
             ({"a": 0.5}, {"a": True}, {"a": True}),
+            ([0.5, "auto"], [1, "auto"], [1.0, "auto"]),
+            ({"a": {"b": 0.5}, "c": {"b": "auto"}}, {"d": {"b": 1}}, {"d": {"b": 1.0}}),
+            ([0.5, None], [1], [1]),
         ],
     )
     def test_whole_numbers_become_fractions_where_the_rule_set_has_them(self, own: Any, given: Any, kept: Any) -> None:
