@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from policies.engine.errors import Fault, RuleSetError
+from policies.engine.reading import HALF_CHARACTER, not_json
 
 # The longest file. A longer one isn't parsed at all.
 MAX_CHARACTERS = 16 * 2**20
@@ -348,7 +349,10 @@ def _read(loader: "_Loader | _FastLoader", source: str) -> Iterator[Located]:
 
 
 def not_a_pod(document: object) -> str:
-    """Return why a manifest isn't a Pod's, judging by its kind; empty where it may be one."""
+    """Return why a manifest isn't a Pod's, judging by its texts and its kind; empty where it may be one."""
+    # YAML and JSON can write one; no page, answer or terminal can say it.
+    if half := next((each for each in not_json(document) if each.message == HALF_CHARACTER), None):
+        return str(half)
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind in (None, "Pod"):
         return ""

@@ -18,6 +18,7 @@ _LARGEST = 2**63
 # How many characters of a wrong text a message repeats.
 _SHOWN = 80
 _SURROGATES = re.compile("[\ud800-\udfff]")
+HALF_CHARACTER = "holds half of a character (a lone surrogate)"
 # Unicode's bidirectional controls (UAX 9): text after one is displayed in another order than it is stored.
 _REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _REORDERED = (
@@ -170,7 +171,7 @@ def _text_fault(text: str) -> str:
     if text.isascii():
         return ""
     if _SURROGATES.search(text):
-        return "holds half of a character (a lone surrogate)"
+        return HALF_CHARACTER
     found = reordering(text)
     return _REORDERED.format(ord(found), ord(found)) if found else ""
 

@@ -100,6 +100,8 @@ class TestThePage:
                 "this is a Deployment, not a Pod: give a Pod that it makes, or name one of those in the cluster",
             ),
             ({"document": YAML, "namespace_labels": "env in (a, b)"}, "Write labels as name=value"),
+            ({"document": 'metadata: {name: "a\\ud800"}'}, "metadata.name: holds half of a character"),
+            ({"document": 'kind: "a\\ud800"'}, "kind: holds half of a character"),
         ],
     )
     def test_says_what_is_wrong(self, auditor: Client, data: dict[str, str], said: str) -> None:
