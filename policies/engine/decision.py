@@ -506,12 +506,14 @@ def _selector(labels: dict[str, str], expressions: list[dict[str, Any]]) -> Labe
 class Choice:
     """What applies to a Pod: the enforced Assignment with its rule set, and the shadow ones before it.
 
+    `taken_by` is the Assignment whose turn it is, also where a Pause or an Exemption leaves it no rule set to enforce.
     `draws` are those of mode canary that match it, each with the number that its workload drew there.
     `suspended_by` is what has any of it out of force: the rule sets are without the rules that are.
     """
 
     def __init__(self) -> None:
         self.enforced: tuple[Assignment, CompiledRuleSet] | None = None
+        self.taken_by: Assignment | None = None
         self.shadows: list[tuple[Assignment, CompiledRuleSet]] = []
         self.draws: list[tuple[Assignment, int]] = []
         self.suspended_by: list[Suspension] = []
@@ -644,7 +646,7 @@ class CompiledRevision:
             rule_set = choice.left_of(assignment, whole, out) if out else whole
             found = (assignment, rule_set) if rule_set is not None else None
             if assignment.mode != "shadow":
-                choice.enforced = found
+                choice.enforced, choice.taken_by = found, assignment
                 break
             choice.shadows += [found] if found else []
         return choice

@@ -184,7 +184,8 @@ class Gathered:
             self.shadowed.update(then - known)
         found = [choice.enforced for choice in choices]
         one, other = (each[1] if each else None for each in found)
-        was, will = (each[0].name if each else "" for each in found)
+        # A paused rule set decides nothing, and its Assignments still take their Pods.
+        was, will = (choice.taken_by.name if choice.taken_by else "" for choice in choices)
         if was != will:
             self.handed[was, will] += 1
         if _name(one) != _name(other):

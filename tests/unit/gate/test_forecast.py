@@ -15,7 +15,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Taken, Waiting, forecast
-from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.builders import make_assignment, make_node, make_pause, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NODES, PODS = 300, 3_000
@@ -88,6 +88,18 @@ def test_pods_that_an_assignment_gains_and_loses_are_counted() -> None:
     found = asked(nodes, pods, before, after)
     assert found.taken == [Taken("", 0, 2_908), Taken("other", 2_908, 0)]
     assert found.handed == [Handed("", "all", 2_908)]
+
+
+def test_the_pods_of_a_paused_rule_set_stay_with_their_assignment() -> None:
+    rule_sets = [make_rule_set("web"), make_rule_set("other")]
+    takes_all = make_assignment("all", "web")
+    live = Revision(number=1, rule_sets=rule_sets, assignments=[takes_all])
+    paused = Revision(number=2, rule_sets=rule_sets, assignments=[takes_all], pauses=[make_pause(target="RuleSet/web")])
+    nodes, pods = [make_node("n1")], [make_pod("p"), make_pod("q", nodeName="n1")]
+    found = asked(nodes, pods, live, paused)
+    assert (found.handed, found.taken) == ([], [Taken("", 2, 0), Taken("web", 0, 2)])
+    paused.assignments.append(make_assignment("first", "other", order=1))
+    assert asked(nodes, pods, live, paused).handed == [Handed("all", "first", 2)]
 
 
 def test_a_shadow_assignment_touches_nobody() -> None:

@@ -18,6 +18,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import default_profile, with_default_filters
+from policies.engine.which import which
 from scheduler.gate.cluster import list_cluster
 from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Shadowed, Taken, Waiting, forecast_of
 from tests.builders import exemption_document, make_assignment, make_node, make_pause, make_pod, make_rule_set
@@ -166,11 +167,12 @@ def by_each_alone(sides: tuple[Revision, Revision], pods: list[dict[str, Any]], 
         if pod.is_deleting and not node:
             continue
         count += 1
+        labels = NAMESPACES.get(pod.namespace, {})
         was, will = (side.choose(pod, whole, now) for side in (before, after))
         known, then = ({(each.name, each.rule_set) for each, _ in side.shadows} for side in (was, will))
         shadowed.update(then - known)
         one, other = was.enforced, will.enforced
-        if (pair := tuple(each[0].name if each else "" for each in (one, other))) and pair[0] != pair[1]:
+        if (pair := tuple(which(side, pod, labels, now).assignment for side in sides)) and pair[0] != pair[1]:
             handed[pair[0], pair[1]] += 1
         lost, gained = (each[1].name if each else "" for each in (one, other))
         if lost != gained:
