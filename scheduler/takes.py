@@ -23,6 +23,13 @@ from scheduler.cluster.waiting import whole_pods
 # The most Pods that are named for each Assignment.
 _NAMED = 5
 
+# By mode, what an Assignment with an empty match does.
+_EMPTY = {
+    "enforce": "it takes every Pod",
+    "shadow": "it shadows every Pod",
+    "canary": "it takes its share of all workloads",
+}
+
 
 class Group(msgspec.Struct, frozen=True):
     """Pods that one Assignment takes now ("" for none), and some of their names."""
@@ -120,5 +127,5 @@ def warnings_of(assignment: Assignment, revision: Revision, now: datetime) -> li
         named = f"{', '.join(equal[:_NAMED])}{more}"
         found.append(f"Order {assignment.order} is that of {named}, too: of Pods that both can take, the name decides")
     if assignment.match == type(assignment.match)():
-        found.append("Its match is empty: it takes every Pod that none before it takes")
+        found.append(f"Its match is empty: {_EMPTY[assignment.mode]} that none before it takes")
     return found

@@ -67,6 +67,11 @@ def test_warnings_say_what_hides_it_equal_orders_and_an_empty_match() -> None:
     hides, empty = warnings_of(make_assignment("one", order=1), revision(make_assignment("two", order=2)), NOW)
     assert hides == "Assignment two is never reached: one before it takes every Pod that it could take"
     assert empty.startswith("Its match is empty")
+    for more, said in (
+        ({"mode": "shadow"}, "it shadows every Pod that none before it takes"),
+        ({"mode": "canary", "percent": 5}, "it takes its share of all workloads that none before it takes"),
+    ):
+        assert warnings_of(make_assignment("one", **more), revision(), NOW) == [f"Its match is empty: {said}"]
     assert (
         warnings_of(web("one", 1), revision(make_assignment("two", order=2, match={"namespaces": ["shop"]})), NOW) == []
     )
