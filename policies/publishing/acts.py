@@ -35,12 +35,28 @@ def locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[C
             who = last.by if last else "somebody"
             raise OvertakenError([f"{row} changed since you looked at it: {who} edited it. Look at it again."])
         actor, standing = actor_of(by), standing_of(row)
-        if said := lifecycle.lack_of_permission(act, actor, standing.authors):
-            raise ForbiddenError([said])
+        _check_permission(act, actor, standing)
         if said := lifecycle.refusal(act, actor, standing):
             raise PublishingError([said])
         check_reach(row, by)
         yield row
+
+
+def check_before_contents(change: Change, act: str, by: By) -> None:
+    """Check what refuses an act whatever a Change contains, before its documents are checked, without a lock.
+
+    Otherwise somebody who may not do it, or who comes too late, would be told of faults in the documents instead.
+    """
+    actor, standing = actor_of(by), standing_of(change)
+    _check_permission(act, actor, standing)
+    if said := lifecycle.refusal_of_any_content(act, actor, standing):
+        raise PublishingError([said])
+    check_reach(change, by)
+
+
+def _check_permission(act: str, actor: lifecycle.Actor, standing: lifecycle.Standing) -> None:
+    if said := lifecycle.lack_of_permission(act, actor, standing.authors):
+        raise ForbiddenError([said])
 
 
 def check_reach(change: Change, by: By) -> None:

@@ -19,6 +19,7 @@ from policies.models import Change, ChangeEvent, GateRun, Revision
 from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of
 from policies.publishing.acts import (
+    check_before_contents,
     check_reach,
     delete_edits,
     do,
@@ -391,6 +392,7 @@ def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "
     Raises:
         PublishingError: with every fault, or because it may not be sent.
     """
+    check_before_contents(Change.objects.get(pk=change.pk), _Act.SUBMIT, by)
     check_contents(edits_of(change), current_revision())
     with locked(change, _Act.SUBMIT, by, expected_digest) as row:
         # Reviewers and the Revision would say otherwise that nobody gave one.
@@ -528,6 +530,7 @@ def publish_urgently(*, change: Change, by: By, expected_digest: str, reason: st
 
 
 def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: str) -> Revision:
+    check_before_contents(Change.objects.get(pk=change.pk), act, by)
     edits = edits_of(change)
     check_contents(edits, current_revision())
     with transaction.atomic():

@@ -180,6 +180,15 @@ def refusal(act: str, actor: Actor, standing: Standing) -> str:
     )
 
 
+def refusal_of_any_content(act: str, actor: Actor, standing: Standing) -> str:
+    """Return why an act is refused whatever a Change contains, so that faults in it don't matter; empty where they do."""
+    return (
+        lack_of_permission(act, actor, standing.authors)
+        or _wrong_state(act, standing)
+        or (_check_base(actor, standing) if act in ("publish", "urgent") else "")
+    )
+
+
 def state_after(act: str, standing: Standing) -> str:
     """Return the state that an act leads to. `standing` is the Change's after the act was noted."""
     match act:

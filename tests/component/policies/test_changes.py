@@ -132,6 +132,19 @@ class TestPublishing:
         assert "web: spec.tests[0]" in said
         assert Change.objects.get(pk=change.pk).state == "draft"
 
+    def test_who_may_not_or_comes_too_late_is_told_so_rather_than_of_faults(self, alice: User) -> None:
+        publish_all(make_rule_set("web", **A))
+        removal = Edit("RuleSet", "web", None)
+        first, second = (publishing.open_change(title=title, edits=[removal], by=alice) for title in "ab")
+        do(first, publishing.publish_change, alice)
+        for act in (publishing.submit_change, publishing.publish_change):
+            with pytest.raises(publishing.ForbiddenError, match=r"^dave.* may not"):
+                do(second, act, person(f"dave{act.__name__}", "Auditor"))
+            with pytest.raises(PublishingError, match="It is published"):
+                do(first, act, alice)
+        with pytest.raises(PublishingError, match="published another RuleSet web since; rebase it"):
+            do(second, publishing.publish_change, alice)
+
     def test_each_revision_is_made_by_one_change_whichever_door_it_came_through(self, alice: User) -> None:
         publish(make_rule_set("web", **A))
         publish_all(make_rule_set("web", **B), make_priority_class(), by=alice)
