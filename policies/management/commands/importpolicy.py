@@ -8,10 +8,12 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking, manifests, publishing, wording
 from policies.engine.documents import document_of
-from policies.engine.errors import RuleSetError
+from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet
 from policies.management.files import documents_of, only_document
 from policies.origin import system_user
+
+_NO_RULES = "This Policy names no rules. To convert its extenders, use doctor configuration --from-policy"
 
 
 class Command(BaseCommand):
@@ -39,22 +41,27 @@ class Command(BaseCommand):
         """Read, import, write."""
         del args
         located = read_only_document(options["file"])
-        made, faults = [], []
-        for each in located.items():
+        made: dict[str, RuleSet] = {}
+        faults = []
+        for index, each in enumerate(located.items()):
             try:
-                made.append(checking.import_policy(each.document, name=options["name"]))
+                found = checking.import_policy(each.document, name=options["name"])
             except RuleSetError as error:
                 faults += [each.describe(fault) for fault in error.faults]
+                continue
+            if found.name in made:
+                # The schedulers' names have more characters than those of rule sets: a.b and a-b.
+                faults.append(each.describe(Fault(f"profiles[{index}].schedulerName", _taken(found.name))))
+            made[found.name] = found
         if faults:
             raise CommandError("\n".join(faults), returncode=1)
+        has_rules = any(each.spec.filters or each.spec.scores for each in made.values())
         if options["open_change"]:
-            self._open_change(made, options["file"].name)
+            self._open_change(list(made.values()), options["file"].name)
             return
-        self.stdout.write("---\n".join(manifests.to_yaml(document_of(each)) for each in made), ending="")
-        if not any(each.spec.filters or each.spec.scores for each in made):
-            self.stderr.write(
-                "This Policy names no rules. To convert its extenders, use doctor configuration --from-policy"
-            )
+        self.stdout.write("---\n".join(manifests.to_yaml(document_of(each)) for each in made.values()), ending="")
+        if not has_rules:
+            self.stderr.write(_NO_RULES)
 
     def _open_change(self, made: list[RuleSet], file: str) -> None:
         edits = [publishing.Edit.of(each) for each in made]
@@ -68,6 +75,10 @@ class Command(BaseCommand):
         ]
         said = [f"{change} was opened: {change.title}", *lines]
         self.stdout.write("\n".join([*said, "Nothing is live yet: review and publish it in the admin."]))
+
+
+def _taken(name: str) -> str:
+    return f"a profile before it becomes the rule set {name}, too: import one of them from a file of its own, with another --name"
 
 
 def read_only_document(path: Path) -> manifests.Located:

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from policies import manifests, publishing
 from policies.management.commands.lint import lint_files
-from policies.models import PriorityClass
+from policies.models import Change, PriorityClass
 from scheduler import applying
 from tests.builders import rule_set_document
 from tests.component.policies.test_commands import _run as run
@@ -141,3 +141,16 @@ def test_importpolicy_opens_one_change_with_a_rule_set_for_each_profile(tmp_path
     said = run("importpolicy", "--open-change", "--name", "mine", str(path))
     assert "rule set mine added" in said
     assert "rule set mine-no-scoring-scheduler added" in said
+
+
+@pytest.mark.parametrize("options", [[], ["--open-change"]], ids=["printed", "as a Change"])
+def test_profiles_that_would_become_one_rule_set_are_refused_with_the_line(options: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "kube_scheduler.yaml"
+    path.write_text(HEAD + NO_SCORING + "  - schedulerName: no.scoring.scheduler\n")
+    with pytest.raises(
+        CommandError, match=r"profiles\[\d\].schedulerName: a profile before it becomes the rule set"
+    ) as refused:
+        run("importpolicy", *options, str(path))
+    last = len(path.read_text().splitlines())
+    assert str(refused.value).startswith(f"{path}:{last}: ")
+    assert not Change.objects.exists()
