@@ -57,6 +57,8 @@ class Command(BaseCommand):
             raise CommandError("\n".join(faults), returncode=1)
         has_rules = any(each.spec.filters or each.spec.scores for each in made.values())
         if options["open_change"]:
+            if not has_rules:
+                raise CommandError(_NO_RULES, returncode=1)  # such a Change could never go live
             self._open_change(list(made.values()), options["file"].name)
             return
         self.stdout.write("---\n".join(manifests.to_yaml(document_of(each)) for each in made.values()), ending="")

@@ -154,3 +154,13 @@ def test_profiles_that_would_become_one_rule_set_are_refused_with_the_line(optio
     last = len(path.read_text().splitlines())
     assert str(refused.value).startswith(f"{path}:{last}: ")
     assert not Change.objects.exists()
+
+
+def test_importpolicy_opens_no_change_without_any_rule(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text(
+        '{"apiVersion": "v1", "kind": "Policy", "extenders": [{"urlPrefix": "http://berth", "filterVerb": "filter"}]}'
+    )
+    with pytest.raises(CommandError, match="names no rules"):
+        run("importpolicy", "--open-change", str(path))
+    assert not Change.objects.exists()
