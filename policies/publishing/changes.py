@@ -436,6 +436,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
         PublishingError: there is no such account, it may not approve this Change, or it was asked already.
     """
     with locked(change, "ask", by, "") as row:
+        check_words(whom)  # before the database is asked, which can't be asked for all texts
         user = User.objects.filter(username=whom, is_active=True).first()
         if user is None:
             raise PublishingError([f"There is no account {whom}."])

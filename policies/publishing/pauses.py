@@ -209,7 +209,8 @@ def _name_for(target: str, taken: Iterable[str]) -> str:
     """Return a name for the Pause of a thing: derived from the target, with a digest where that alone would be ambiguous."""
     plain = re.sub(r"[^a-z0-9]+", "-", target.lower()).strip("-")
     if Target.parse(target).rule or len(plain) > _MAX_NAME or plain in taken or not plain:
-        digest = hashlib.sha256(target.encode()).hexdigest()[:8]
+        # What isn't UTF-8 is replaced: the document's check refuses such a target.
+        digest = hashlib.sha256(target.encode(errors="replace")).hexdigest()[:8]
         return f"{plain[: _MAX_NAME - 9]}-{digest}".strip("-")
     return plain
 

@@ -160,6 +160,23 @@ def test_a_command_proves_whose_account_it_uses(clients: dict[str, Client], monk
     assert (event.by, event.via) == ("approver", "manage.py")
 
 
+# Bytes of a command line that aren't UTF-8, and more than the database has room for.
+@pytest.mark.parametrize("name", ["\udcff", "x" * 300])
+def test_a_name_that_no_account_can_have_is_no_account(
+    name: str, clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = change_in("in_review")
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    with pytest.raises(CommandError, match=r"There is no account .* with this password"):
+        call_command("change", "comment", change.pk, account=name, reason="because")
+    with pytest.raises(CommandError, match=r"There is no account xxx|bytes that aren't UTF-8"):
+        call_command("change", "ask", change.pk, whom=name)
+    with pytest.raises(CommandError, match="--whom USER"):
+        call_command("change", "ask", change.pk)
+    with pytest.raises(CommandError, match=r"spec\.target"):
+        call_command("pause", name, reason="because")
+
+
 def test_who_guesses_by_a_command_is_locked_out(clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch) -> None:
     change = change_in("in_review")
     for password in [*["wrong"] * settings.BERTH.sign_in_failures, "secret"]:
