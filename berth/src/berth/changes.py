@@ -103,7 +103,7 @@ def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
     """Yield the choice for each object with a conflict; choices for parts are joined with those of their object.
 
     Raises:
-        CommandError: a choice names no object.
+        CommandError: a choice names no object, or two contradict each other.
     """
     parts: dict[tuple[str, str], dict[str, str]] = {}
     named = [(side, what) for side in ("merge", "mine", "theirs") for what in getattr(given, side)]
@@ -112,8 +112,11 @@ def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
         if not name:
             message = f"--{take} {what!r} names no object: write RuleSet/web, or for a part that both sides changed RuleSet/web/filters/team."
             raise CommandError(message)
+        if part and parts.setdefault((kind, name), {}).setdefault(part, take) != take:
+            message = f"--{take} {what!r} contradicts another choice for {kind}/{name}: give one of them."
+            raise CommandError(message)
         if part or take == "merge":
-            parts.setdefault((kind, name), {}).update({part: take} if part else {})
+            parts.setdefault((kind, name), {})
         else:
             yield {"kind": kind, "name": name, "take": take}
     for (kind, name), chosen in parts.items():

@@ -207,23 +207,23 @@ def _sides(options: dict[str, Any]) -> tuple[list[Key], dict[Key, dict[str, str]
     """Return the choices for objects with conflicts: those whose live side is used, and the side of each part of merged ones.
 
     Raises:
-        CommandError: a choice names no object.
+        CommandError: a choice names no object, or two contradict each other.
     """
-    theirs: list[Key] = []
     merge: dict[Key, dict[str, str]] = {}
+    whole: dict[Key, str] = {}
     named = [(side, what) for side in _SIDES for what in options[side]]
     for take, what in named:
         kind, name, part = [*what.split("/", 2), "", ""][:3]
         if not name:
             message = f"--{take} {what!r} names no object: write RuleSet/web, or for a part that both sides changed RuleSet/web/filters/team."
             raise CommandError(message)
-        if part:
-            merge.setdefault((kind, name), {})[part] = take
-        elif take == "merge":
-            merge.setdefault((kind, name), {})
-        elif take == "theirs":
-            theirs.append((kind, name))
-    return theirs, merge
+        # A side of a part means a merge. If the object's live side were given as well, its whole edit would be lost.
+        of_object = "merge" if part else take
+        parts = merge.setdefault((kind, name), {}) if of_object == "merge" else {}
+        if whole.setdefault((kind, name), of_object) != of_object or (part and parts.setdefault(part, take) != take):
+            message = f"--{take} {what!r} contradicts another choice for {kind}/{name}: give one of them."
+            raise CommandError(message)
+    return [key for key, side in whole.items() if side == "theirs"], merge
 
 
 def _schedule(change: Change, by: By, options: dict[str, Any]) -> None:

@@ -491,6 +491,13 @@ class TestBeside:
             call_command("change", "rebase", change.pk, merge=["RuleSet/web"])
         with pytest.raises(CommandError, match="--theirs 'web' names no object"):
             call_command("change", "rebase", change.pk, theirs=["web"])
+        for sides in (
+            {"mine": ["RuleSet/web/filters/pool"], "theirs": ["RuleSet/web"]},
+            {"mine": ["RuleSet/web/filters/pool"], "theirs": ["RuleSet/web/filters/pool"]},
+            {"merge": ["RuleSet/web"], "theirs": ["RuleSet/web"]},
+        ):
+            with pytest.raises(CommandError, match="contradicts another choice for RuleSet/web"):
+                call_command("change", "rebase", change.pk, **sides)
         call_command(
             "change", "rebase", change.pk, mine=["RuleSet/web/filters/pool"], theirs=["PriorityClass/high"], stdout=out
         )

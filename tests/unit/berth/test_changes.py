@@ -68,6 +68,8 @@ def test_a_rebase_says_whose_is_taken_of_each_thing_and_part(berth: Berth, stub:
         ],
     }
     assert "--merge 'web' names no object" in berth("rebase", "4", "--merge", "web").err
+    part = "RuleSet/web/filters/team"
+    assert "contradicts another choice for RuleSet/web" in berth("rebase", "4", "--mine", part, "--theirs", part).err
 
 
 def test_a_rebase_is_on_the_revision_that_was_looked_at(berth: Berth, stub: Stub) -> None:
