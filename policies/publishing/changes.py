@@ -117,10 +117,12 @@ def open_already(*, wanted: Mapping[Key, Edit], by: By, keeper: Keeper = NOBODY)
     """
     _check_may("edit", by)
     same = Change.objects.filter(
-        pk__in=open_changes_of(wanted), opened_by=name_of(by), publish_at=None, expires_at=None, **keeper._asdict()
-    )
+        pk__in=open_changes_of(wanted), publish_at=None, expires_at=None, **keeper._asdict()
+    ).prefetch_related("events", "edits")
     for change in same.order_by("pk"):
-        if {edit.key: edit for edit in edits_of(change)} == wanted and not moved_names(change):
+        # By the account, not by `opened_by`: it may have been renamed since, and another one may have its name.
+        is_own = any(event.act == _Act.OPEN and event.who == name_of(by) for event in change.events.all())
+        if is_own and {edit.key: edit for edit in edits_of(change)} == wanted and not moved_names(change):
             return change
     return None
 

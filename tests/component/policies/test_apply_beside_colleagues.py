@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError
 
 from policies import manifests, publishing
@@ -20,6 +21,7 @@ from tests.builders import (
     rule_set_document,
 )
 from tests.component.pages import opened, publish, publish_all
+from tests.component.policies.test_changes import person
 from tests.component.policies.test_commands import _run as run
 
 pytestmark = pytest.mark.django_db
@@ -78,6 +80,15 @@ class TestChanges:
         assert f"! Change {theirs.pk}, which is open, edits rule set web as well" in run("apply", file)
         publish(make_rule_set(**ALICES))
         assert "was opened" in run("apply", file)
+
+    def test_a_change_stays_that_of_an_account_that_is_renamed(self) -> None:
+        alice, wanted = person("alice", "Operator"), publishing.Edit.of(make_rule_set(**MINE))
+        change = publishing.open_change(title="mine", edits=[wanted], by=alice)
+        User.objects.filter(pk=alice.pk).update(username="alicia")
+        alice.refresh_from_db()
+        again = {"wanted": {wanted.key: wanted}}
+        assert publishing.open_already(**again, by=alice) == change
+        assert publishing.open_already(**again, by=person("alice", "Operator")) is None
 
     def test_open_changes_that_touch_the_same_are_named(self, write: Any) -> None:
         publish(make_rule_set(**FIRST))
