@@ -70,6 +70,10 @@ class Question(msgspec.Struct):
         return [edit.value for edit in self.edits if isinstance(edit.value, RuleSet)]
 
 
+_MISSING = "has no published version, and gets none here"
+_REMOVED = "would no longer be live; give this Assignment another one first"
+
+
 def documents(question: Question) -> Result:
     """Whether each document can be read, what it names is there, params fit, and PriorityClasses go together."""
     others = [edit for edit in question.edits if edit.value is not None and not isinstance(edit.value, RuleSet)]
@@ -79,8 +83,9 @@ def documents(question: Question) -> Result:
     ]
     faults = [line for each, found in read if isinstance(found, RuleSetError) for line in _of(each.name, found.faults)]
     names = {each.name for each in question.after.rule_sets}
+    removed = {each.name for each in question.before.rule_sets} - names
     faults += [
-        f"Assignment {each.name}: rule set {each.rule_set} has no published version, and gets none here"
+        f"Assignment {each.name}: rule set {each.rule_set} {_REMOVED if each.rule_set in removed else _MISSING}"
         for each in question.after.assignments
         if each.rule_set not in names
     ]

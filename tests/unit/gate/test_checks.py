@@ -153,6 +153,13 @@ def test_of_many_only_the_beginning_is_kept() -> None:
     assert len(found.found) == MOST_LINES
 
 
+def test_a_removed_rule_set_that_an_assignment_needs_is_said_to_be_that() -> None:
+    asked = question(make_assignment("all", "web"))
+    asked.before = Revision(number=0, rule_sets=[make_rule_set("web")])
+    (line,) = look("documents", asked).lines
+    assert line == "Assignment all: rule set web would no longer be live; give this Assignment another one first"
+
+
 def test_a_missing_rule_set_and_a_failed_test_are_found() -> None:
     found = look("documents", question(make_assignment("all", "nowhere")))
     assert found.lines == ["Assignment all: rule set nowhere has no published version, and gets none here"]
