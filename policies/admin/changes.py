@@ -40,7 +40,7 @@ from policies.admin.gate import shown
 from policies.admin.panels import panels_of
 from policies.admin.times import time_ago
 from policies.engine.ruleset import PriorityClass
-from policies.models import Change, ChangeEdit, ChangeEvent
+from policies.models import Change, ChangeEdit, ChangeEvent, RevisionPart
 from policies.publishing import Kind, PublishingError, lifecycle
 from policies.wording import counted
 
@@ -482,7 +482,7 @@ def _choice(key: publishing.Key) -> str:
 
 def _things(row: Change, request: HttpRequest, chosen: Mapping[str, Any]) -> list[Thing]:
     moved = {each.key: each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
-    bases, overtaken = publishing.bases_of(row), _overtaken_by(row, moved)
+    bases, overtaken = publishing.bases_of(row), _overtaken_by(moved)
     authors = {each.key: each.author for each in row.edits.all()}
     things = [
         _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key), chosen)
@@ -501,13 +501,21 @@ def _things(row: Change, request: HttpRequest, chosen: Mapping[str, Any]) -> lis
     return [msgspec.structs.replace(each, edit_url=url) for each, url in zip(things, urls, strict=True)]
 
 
-def _overtaken_by(row: Change, keys: Collection[publishing.Key]) -> dict[publishing.Key, Change]:
-    """Return the published Change that touched each of these things last, after what a Change stands on."""
+def _overtaken_by(keys: Collection[publishing.Key]) -> dict[publishing.Key, Change]:
+    """Return the Change that made the live state of each of these moved things, be it by removing the thing.
+
+    The Revision that a Change stands on doesn't matter: edits may have been added to it since.
+    """
     if not keys:
         return {}
-    edits = ChangeEdit.objects.filter(change__revision__number__gt=row.base, name__in=[name for _, name in keys])
-    ordered = edits.select_related("change__revision").order_by("change__revision__number")
-    return {edit.key: edit.change for edit in ordered if edit.key in keys}
+    rows = RevisionPart.objects.filter(name__in=[name for _, name in keys])
+    last: dict[publishing.Key, int] = {}
+    for kind, name, since, until in rows.values_list("kind", "name", "since", "until"):
+        if (kind, name) in keys:
+            last[kind, name] = max(last.get((kind, name), 0), since, until or 0)
+    changes = Change.objects.filter(revision__in=set(last.values())).select_related("revision")
+    made = {change.revision_id: change for change in changes}
+    return {key: made[number] for key, number in last.items() if number in made}
 
 
 def _thing(

@@ -194,6 +194,18 @@ def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pyt
     assert "Nothing: this Change has no edits." in text_of(get(client, page_of(change)))
 
 
+def test_who_moved_a_thing_is_named_also_after_another_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    _, client = account("operator")
+    publish_all(make_rule_set("web"))
+    change = publishing.open_change(title="mine", edits=[Edit.of(make_rule_set("web", **B))], by="ops")
+    removal = publishing.open_change(title="web goes", edits=[Edit("RuleSet", "web", None)], by="ops")
+    publishing.publish_change(change=removal, by="ops", expected_digest=removal.digest)
+    other = [Edit.of(make_rule_set("data"))]
+    publishing.edit_change(change=change, edits=other, by="ops", expected_digest=change.digest)
+    assert f"Meanwhile ops published, by {removal}: web goes : " in text_of(get(client, page_of(change)))
+
+
 def test_edits_of_different_rules_are_offered_together_and_conflicts_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
     _, client = account("operator")
