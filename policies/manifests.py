@@ -249,7 +249,7 @@ def read_documents(text: str, source: str) -> list[Located]:
         raise RuleSetError([Fault("", _explain(error, text, source))]) from error
     wrong = _json_fault(text)
     if wrong is None:
-        text = _as_yaml(text)
+        text = _escaped(text)
     if is_read and not _READ_OTHERWISE.search(text):
         with suppress(*_UNREADABLE):
             return list(_read(_FastLoader(text), source))
@@ -323,7 +323,12 @@ def _json_fault(text: str) -> Exception | None:
 _NO_YAML = re.compile("(?!\\A\ufeff)[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 
 
-def _as_yaml(text: str) -> str:
+def as_yaml(text: str) -> str:
+    """Return a text of JSON in a form that every YAML reader takes; any other text as it is."""
+    return _escaped(text) if _json_fault(text) is None else text
+
+
+def _escaped(text: str) -> str:
     """Return JSON with the characters escaped that YAML would read differently; lines keep their numbers."""
     # In JSON a tab occurs only between tokens, where YAML refuses it; the other characters occur only in texts.
     return _NO_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\t", " "))

@@ -8,6 +8,7 @@ import yaml
 
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.reading import Reader, type_name
+from policies.manifests import as_yaml
 from scheduler.doctor.shape import API_VERSION, KIND, TLSConfig
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
@@ -200,6 +201,7 @@ def added_to(text: str, answers: Answers) -> str:
     The file's text and comments are kept; only if `extenders` is written in flow style (braces or brackets), the file is
     rewritten. If another extender binds already, Berth's entry doesn't: kube-scheduler accepts only one that does.
     """
+    text = as_yaml(text)  # JSON may be indented with tabs
     document = yaml.safe_load(text)
     others = document.get("extenders") or []
     if any(isinstance(each, dict) and each.get("bindVerb") for each in others):

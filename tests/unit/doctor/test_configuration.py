@@ -98,13 +98,15 @@ BERTHS = document_of(Answers())["extenders"][0]
             id="a text of lines",
         ),
         pytest.param('{"extenders": [{"urlPrefix": "http://a:1"}]}', 1, id="JSON"),
+        pytest.param('{\n\t"extenders": [\n\t\t{"urlPrefix": "http://a:1"}\n\t]\n}\n', 1, id="JSON with tabs"),
         pytest.param("--- &all\nextenders:\n- &a {urlPrefix: http://a:1}\n- *a\n", 2, id="an alias"),
     ],
 )
 def test_berth_comes_behind_the_extenders_of_an_existing_configuration(text: str, others: int) -> None:
-    before, after = yaml.safe_load(text), yaml.safe_load(added_to(text, Answers()))
-    assert after.pop("extenders") == [*(before.pop("extenders", None) or []), BERTHS]
-    assert others == len(yaml.safe_load(text).get("extenders") or [])
+    before, after = yaml.safe_load(text.replace("\t", " ")), yaml.safe_load(added_to(text, Answers()))
+    theirs = before.pop("extenders", None) or []
+    assert after.pop("extenders") == [*theirs, BERTHS]
+    assert others == len(theirs)
     assert after == before | {"percentageOfNodesToScore": 100}
 
 
