@@ -19,6 +19,9 @@ KIND = "KubeSchedulerConfiguration"
 
 Duration = Annotated[str, msgspec.Meta(extra={"form": "duration"})]
 Bytes = Annotated[str, msgspec.Meta(extra={"form": "base64"})]
+# Go's int32 and int64: kube-scheduler doesn't start with a number beyond them.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -67,7 +70,7 @@ class Extender(_Part, frozen=True, kw_only=True):
     filter_verb: str = ""
     preempt_verb: str = ""
     prioritize_verb: str = ""
-    weight: int = 0
+    weight: Int64 = 0
     bind_verb: str = ""
     enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
     tls_config: TLSConfig = TLSConfig()
@@ -91,7 +94,7 @@ class Plugin(_Part, frozen=True, kw_only=True):
     """A plugin of kube-scheduler's, and its weight if it scores. Weight 0 counts as 1."""
 
     name: str = ""
-    weight: int = 0
+    weight: Int32 = 0
 
 
 class PluginSet(_Part, frozen=True, kw_only=True):
@@ -132,7 +135,7 @@ class Profile(_Part, frozen=True, kw_only=True):
     """The scheduling of Pods with one schedulerName."""
 
     scheduler_name: str = ""
-    percentage_of_nodes_to_score: int | None = None
+    percentage_of_nodes_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: list[PluginConfig] = []
 
@@ -156,7 +159,7 @@ class ClientConnection(_Part, frozen=True, kw_only=True):
     accept_content_types: str = ""
     content_type: str = ""
     qps: float = 0.0
-    burst: int = 0
+    burst: Int32 = 0
 
 
 class Configuration(_Part, frozen=True, kw_only=True):
@@ -164,14 +167,14 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
     api_version: str = ""
     kind: str = ""
-    parallelism: int = 16
+    parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
-    percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: int = 1
-    pod_max_backoff_seconds: int = 10
+    percentage_of_nodes_to_score: Int32 | None = None
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
     profiles: list[Profile] = []
     extenders: list[Extender] = []
     delay_cache_until_active: bool = False
@@ -295,8 +298,10 @@ def _scalar(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) ->
             return truth if isinstance(truth, bool) else _wrong(path, "true or false, without quotes", misfits)
         case inspect.IntType():
             whole = int(value) if isinstance(value, float) and value.is_integer() else value
-            right = isinstance(whole, int) and not isinstance(whole, bool)
-            return whole if right else _wrong(path, "a whole number, without quotes", misfits)
+            if not isinstance(whole, int) or isinstance(whole, bool):
+                return _wrong(path, "a whole number, without quotes", misfits)
+            low, high = kind.ge or 0, kind.le or 0
+            return whole if low <= whole <= high else _wrong(path, f"a number from {low} to {high}", misfits)
         case inspect.FloatType():
             right = isinstance(value, int | float) and not isinstance(value, bool)
             return value if right else _wrong(path, "a number, without quotes", misfits)

@@ -162,6 +162,8 @@ MORE: dict[str, str] = {
     "a whole number as a fraction": berth(f"weight: 100.0, {CALLED}"),
     "a whole number with an exponent": berth(f"weight: 1e2, {CALLED}"),
     "a fraction for a whole number": berth(f"weight: 1.5, {CALLED}"),
+    "a number beyond 32 bits": file("parallelism: 2147483648"),
+    "a number beyond 64 bits": berth(f"weight: 9223372036854775808, {CALLED}"),
     "a quoted truth": berth("nodeCacheCapable: 'true'"),
     "a list for an object": file("extenders: {}"),
     "an object for a list": berth("tlsConfig: []"),

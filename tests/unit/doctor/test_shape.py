@@ -1,8 +1,8 @@
-"""Go's durations, as kube-scheduler reads them."""
+"""Numbers and durations of Go, as kube-scheduler reads them."""
 
 import pytest
 
-from scheduler.doctor.shape import seconds_of
+from scheduler.doctor.shape import API_VERSION, KIND, read, seconds_of
 from tests.fuzz.bounds import no_hang
 
 
@@ -27,3 +27,22 @@ def test_what_go_does_not_read_is_no_duration(text: str) -> None:
 def test_what_nobody_writes_as_a_duration_is_none_at_once(text: str) -> None:
     with no_hang():
         assert seconds_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "is_taken"), [(2**31 - 1, True), (2**31, False), (-(2**31) - 1, False), (1e30, False)]
+)
+def test_a_number_that_goes_int32_cannot_hold_stops_kube_scheduler(value: float, is_taken: bool) -> None:
+    plugins = {"score": {"enabled": [{"name": "ImageLocality", "weight": value}]}}
+    document = {"apiVersion": API_VERSION, "kind": KIND, "parallelism": value, "profiles": [{"plugins": plugins}]}
+    wrong = ["parallelism", "profiles[0].plugins.score.enabled[0].weight"]
+    assert [(each.path, each.kind) for each in read(document)[1]] == [(path, "wrong-type") for path in wrong] * (
+        not is_taken
+    )
+
+
+def test_an_extenders_weight_has_64_bits() -> None:
+    weights = [2**31, 2**63 - 1, 2**63]
+    (misfit,) = read({"apiVersion": API_VERSION, "kind": KIND, "extenders": [{"weight": each} for each in weights]})[1]
+    assert misfit.path == "extenders[2].weight"
+    assert misfit.detail == "It has to be a number from -9223372036854775808 to 9223372036854775807."
