@@ -71,13 +71,8 @@ def import_policy(document: object, *, name: str) -> RuleSet:
     Raises:
         RuleSetError: with every fault, each with its path in the Policy.
     """
-    faults = list(islice(not_json(document), MAX_FAULTS))
-    if not faults and not isinstance(document, dict):
-        message = f"must be an object with kind, apiVersion, predicates and priorities, not {type_name(document)}"
-        faults.append(Fault("", message))
-    if faults:
-        raise RuleSetError(faults)
-    made = _Import(Reader(document, "", faults, _MEMBERS))
+    made = _Import(top := read_top(document))
+    faults = top.faults
     try:
         rule_set = read_rule_set(made.document(name))
     except RuleSetError as error:
@@ -85,6 +80,26 @@ def import_policy(document: object, *, name: str) -> RuleSet:
     if faults:
         raise RuleSetError(faults)
     return rule_set
+
+
+def read_top(document: object) -> Reader:
+    """Return a reader of a Policy that has found the faults of its kind and version, and its unknown members.
+
+    Raises:
+        RuleSetError: the document isn't JSON, or no object.
+    """
+    faults = list(islice(not_json(document), MAX_FAULTS))
+    if not faults and not isinstance(document, dict):
+        message = f"must be an object with kind, apiVersion, predicates and priorities, not {type_name(document)}"
+        faults.append(Fault("", message))
+    if faults:
+        raise RuleSetError(faults)
+    top = Reader(document, "", faults, _MEMBERS)
+    if top.raw("kind") != "Policy":
+        top.fault("kind", "must be Policy")
+    if top.raw("apiVersion") not in ("v1", "kubescheduler.config.k8s.io/v1"):
+        top.fault("apiVersion", "must be v1")
+    return top
 
 
 class _Rules:
@@ -104,10 +119,6 @@ class _Import:
     def __init__(self, top: Reader) -> None:
         self._faults = top.faults
         self.filters, self.scores = _Rules(), _Rules()
-        if top.raw("kind") != "Policy":
-            top.fault("kind", "must be Policy")
-        if top.raw("apiVersion") not in ("v1", "kubescheduler.config.k8s.io/v1"):
-            top.fault("apiVersion", "must be v1")
         self._only_extenders = "extenders" in top and "predicates" not in top and "priorities" not in top
         if not self._only_extenders:
             self._read_predicates(top)

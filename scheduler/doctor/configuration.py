@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from policies.classic import read_top
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.reading import Reader, type_name
 from policies.manifests import as_yaml
@@ -88,11 +89,11 @@ def extenders_of_policy(document: object) -> list[dict[str, Any]]:
     Raises:
         RuleSetError: with every fault, each with its path in the Policy.
     """
-    faults: list[Fault] = []
     if not isinstance(document, dict) or document.get("kind") != "Policy":
         kind = repr(document.get("kind")) if isinstance(document, dict) else type_name(document)
         raise RuleSetError([Fault("kind", f"must be Policy, not {kind}")])
-    top = Reader(document, "", faults, document)
+    top = read_top(document)
+    faults = top.faults
     extenders = top.items("extenders", lambda value, path: _extender_of_policy(value, path, faults))
     if not extenders and not faults:
         top.fault("extenders", "is needed: this Policy has no extender")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from policies.classic import import_policy
 from policies.engine.errors import RuleSetError
 from scheduler.doctor.catalogue import KINDS
 from scheduler.doctor.configuration import Answers, document_of, extenders_of_policy, to_yaml
@@ -89,6 +90,23 @@ def test_what_is_no_policy_is_refused(document: object) -> None:
 
 def test_a_policy_without_extenders_is_said_to_have_none() -> None:
     assert "has no extender" in faults_of({"kind": "Policy", "apiVersion": "v1"})["extenders"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "said"),
+    [
+        ({"extender": []}, "extender", "did you mean extenders?"),
+        ({"apiVersion": "v2"}, "apiVersion", "must be v1"),
+        ({"extenders": [{"urlPrefix": "http://x\0"}]}, "extenders[0].urlPrefix", "holds NUL"),
+        ({"extenders": [{"urlPrefix": "http://\u202ex"}]}, "extenders[0].urlPrefix", "holds U+202E"),
+    ],
+)
+def test_the_faults_of_a_policy_are_those_that_its_import_finds(change: dict[str, Any], path: str, said: str) -> None:
+    document = policy({"urlPrefix": "http://x"}) | change
+    assert said in faults_of(document)[path]
+    with pytest.raises(RuleSetError) as caught:
+        import_policy(document, name="x")
+    assert faults_of(document)[path] in [fault.message for fault in caught.value.faults if fault.path == path]
 
 
 @pytest.mark.parametrize("with_berth", [True, False])
