@@ -335,7 +335,8 @@ class ChangeAdmin(ReadOnlyAdmin):
             look_twice = wording.look_alikes(live, publishing.with_edits(live, edits))
             classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
             if row.state in lifecycle.OPEN:
-                look_twice += publishing.cluster_warnings(classes) + publishing.replaced_in_cluster(classes)
+                removed = [edit.name for edit in edits if edit.kind == Kind.PRIORITY_CLASS and edit.value is None]
+                look_twice += publishing.cluster_warnings(classes, removed) + publishing.replaced_in_cluster(classes)
                 look_twice += publishing.owner_notes([edit.key for edit in edits], row.owner)
                 look_twice += [wording.ending_sentence(each) for each in publishing.endings_of(row)]
                 look_twice += publishing.past_ends(edits)

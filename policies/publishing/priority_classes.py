@@ -1,7 +1,7 @@
 """PriorityClasses: the live ones with changes applied, and reverting what others changed in the cluster."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from django.db import transaction
@@ -46,8 +46,13 @@ def priority_class_faults(priority_class: engine.PriorityClass, beside: Iterable
     return faults
 
 
-def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
-    """Return warnings about classes that others made in the cluster, by its last known state."""
+def cluster_warnings(wanted: Sequence[engine.PriorityClass], removed: Collection[str] = ()) -> list[str]:
+    """Return warnings about classes that Berth leaves alone in the cluster, by its last known state.
+
+    Args:
+        wanted: the classes that a Change edits.
+        removed: the names of those that it removes.
+    """
     drifted_or_theirs = Q(present=True, managed=False) | Q(state=ClusterPriorityClass.State.DRIFTED)
     seen = {row.name: row for row in ClusterPriorityClass.objects.filter(drifted_or_theirs)}
     theirs = {name: row for name, row in seen.items() if row.present and not row.managed}
@@ -62,6 +67,13 @@ def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
         for each in wanted
         if default and each.global_default and each.name != default
     ]
+    kept = _kept_default(wanted, removed)
+    lines += [
+        f"! {each.name} can't become the global default: the cluster's {kept} is, and stays there once it is removed "
+        f"here. Keep {kept} here without globalDefault, or delete it in the cluster"
+        for each in wanted
+        if kept and each.global_default
+    ]
     drifted = {name: row for name, row in seen.items() if row.state == ClusterPriorityClass.State.DRIFTED}
     lines += [
         f"! {each.name} in the cluster isn't as Berth applied it, and what others made of it is overwritten. "
@@ -70,6 +82,17 @@ def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
         if each.name in drifted and not _is_as_in_cluster(each, drifted[each.name])
     ]
     return lines
+
+
+def _kept_default(wanted: Sequence[engine.PriorityClass], removed: Collection[str]) -> str:
+    """Return the cluster's global default if Berth manages it, and it isn't published any more, and stays; else an empty text."""
+    row = ClusterPriorityClass.objects.filter(present=True, managed=True, global_default=True).first()
+    live = live_priority_classes()
+    if row is None or row.name in (live.keys() - set(removed)) | {each.name for each in wanted}:
+        return ""
+    was = live.get(row.name) or next((each for each in withdrawn_priority_classes() if each.name == row.name), None)
+    is_deleted = was is not None and was.deletion_policy == "Delete" and row.made_by_berth
+    return "" if is_deleted else row.name
 
 
 def _is_as_in_cluster(wanted: engine.PriorityClass, row: ClusterPriorityClass) -> bool:

@@ -74,6 +74,8 @@ class Act(StrEnum):
 
 # The actions that change the cluster.
 SENT: Final = frozenset({Act.CREATE, Act.UPDATE, Act.ADOPT, Act.REPLACE, Act.PUT_BACK, Act.DELETE})
+# The actions that leave a class as others, or an earlier Revision, made it.
+_LEFT: Final = frozenset({Act.CONFLICT, Act.FOREIGN, Act.DRIFTED, Act.REFUSED, Act.KEEP})
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,13 +267,25 @@ def _gives_up_default(step: Step) -> bool:
     return step.act in SENT and is_now and (step.wanted is None or not step.wanted.global_default)
 
 
+def _stays_default(step: Step) -> bool:
+    """Return whether a class that Berth leaves alone is the global default."""
+    return step.act in _LEFT and step.found is not None and step.found.global_default
+
+
 def _default_waits(steps: Sequence[Step]) -> Iterator[Step]:
-    """Defer the new global default to the next look: admission notices with a delay that the old one is gone."""
+    """Defer the new global default to the next look: admission notices with a delay that the old one is gone.
+
+    If the old one stays, the API server refuses the new one, and the step says so beforehand.
+    """
     giving = next((step.name for step in steps if _gives_up_default(step)), None)
+    staying = next((step for step in steps if _stays_default(step)), None)
     for step in steps:
         if giving is not None and _takes_default(step):
             message = f"It becomes the global default once {giving} isn't any more."
             yield msgspec.structs.replace(step, act=Act.WAIT, message=message)
+        elif staying is not None and _takes_default(step):
+            message = f"The API server refuses it while {staying.name} is the global default, and that stays: {staying.message}"
+            yield msgspec.structs.replace(step, message=f"{step.message} {message}".strip())
         else:
             yield step
 

@@ -16,7 +16,7 @@ from scheduler.priority_classes import users
 from scheduler.priority_classes.reconcile import look
 from scheduler.priority_classes.users import Counter
 from tests.builders import make_priority_class
-from tests.component.pages import confirmed, get, text_of
+from tests.component.pages import change_url, confirmed, get, text_of
 from tests.priority_server import PriorityServer
 from tests.unit.priority_classes.test_users import Pods, pod
 
@@ -291,3 +291,21 @@ def test_a_cluster_that_cant_be_counted_is_said_and_left_alone_for_a_while(
         assert not counter.tick(Away())
     assert caplog.text.count("can't be counted: connection refused") == 1
     assert "! connection refused" in text_of(get(operator, PAGE))
+
+
+@pytest.mark.parametrize(("policy", "is_in_the_way"), [("Keep", True), ("Delete", False)])
+def test_a_global_default_that_is_removed_and_stays_is_named_before_another_is_published(
+    operator: Client, server: PriorityServer, policy: str, is_in_the_way: bool
+) -> None:
+    publish("old", globalDefault=True, deletionPolicy=policy)
+    look_now(server)
+    new = publishing.Edit.of(make_priority_class("new", 2000, globalDefault=True))
+    edits = [publishing.Edit(publishing.Kind.PRIORITY_CLASS, "old", None), new]
+    change = publishing.open_change(title="t", edits=edits, by="operator")
+    said = "! new can't become the global default: the cluster's old is, and stays there once it is removed here."
+    assert (said in text_of(get(operator, change_url("change", change.pk)))) is is_in_the_way
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    for _ in range(3):
+        look_now(server)
+    assert ("new" not in server.classes) is is_in_the_way
+    assert bool(publishing.cluster_warnings([new.value], [])) is is_in_the_way

@@ -173,8 +173,17 @@ class TestPlan:
 
     def test_the_global_default_of_others_is_for_the_api_server_to_refuse(self) -> None:
         old, new = make_priority_class("old", 1, globalDefault=True), make_priority_class("new", 2, globalDefault=True)
-        acts = {step.name: step.act for step in plan([new], [found_as(old, is_managed=False)])}
-        assert acts == {"old": Act.FOREIGN, "new": Act.CREATE}
+        steps = {step.name: step for step in plan([new], [found_as(old, is_managed=False)])}
+        assert {name: step.act for name, step in steps.items()} == {"old": Act.FOREIGN, "new": Act.CREATE}
+        assert "refuses it while old is the global default, and that stays: Berth doesn't" in steps["new"].message
+
+    def test_the_global_default_that_was_taken_out_and_stays_is_named_where_it_is_in_the_way(self) -> None:
+        old, new = make_priority_class("old", 1, globalDefault=True), make_priority_class("new", 2, globalDefault=True)
+        found = [found_as(old), found_as(make_priority_class("new", 1))]
+        steps = {step.name: step for step in plan([new], found, withdrawn=[old])}
+        assert {name: step.act for name, step in steps.items()} == {"old": Act.KEEP, "new": Act.REPLACE}
+        assert "value is 1 in the cluster and 2 here" in steps["new"].message
+        assert steps["new"].message.endswith("and that stays: Removed here; its deletionPolicy was Keep.")
 
     def test_the_new_default_comes_after_the_others_and_deletions_last(self) -> None:
         wanted = [make_priority_class("a", 1, globalDefault=True), make_priority_class("b", 2)]
