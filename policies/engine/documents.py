@@ -49,7 +49,20 @@ KUBERNETES_GROUP = "scheduling.k8s.io/"
 _KUBERNETES_PRIORITY_CLASS = frozenset({"value", "globalDefault", "description", "preemptionPolicy"})
 # Members of metadata that don't describe the class itself (k8s.io/apimachinery v0.36.3 meta/v1/types.go).
 _OF_THE_API_SERVER = frozenset(
-    {"annotations", "creationTimestamp", "generation", "labels", "managedFields", "resourceVersion", "selfLink", "uid"}
+    {
+        "annotations",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "labels",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
 )
 _PAUSE = {"target", "reason", "until"}
 _EXEMPTION = _PAUSE | {"owner", "pods"}
@@ -221,7 +234,8 @@ def _is_subdomain(name: str) -> bool:
 def read_kubernetes_priority_class(document: dict[str, Any]) -> PriorityClass:
     """Check Kubernetes' own PriorityClass, whose members are at the top level. Faults have the paths of that document.
 
-    The metadata that the API server writes is ignored, and so are labels and annotations: Berth leaves them as they are.
+    The metadata that the API server writes is ignored, and so are labels, annotations, owners and finalizers: Berth leaves
+    them as they are.
     """
     top = Reader(
         document, "", _refuse_not_json(document), {"apiVersion", "kind", "metadata", *_KUBERNETES_PRIORITY_CLASS}

@@ -155,6 +155,12 @@ class TestKubernetesPriorityClass:
         )
         assert read_document(document_of(value)) == value
 
+    def test_what_others_hang_on_it_is_passed_over(self) -> None:
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "operator", "uid": "3-4"}
+        going = {"deletionTimestamp": "2026-07-26T05:43:27Z", "deletionGracePeriodSeconds": 0}
+        metadata = KUBERNETES["metadata"] | {"ownerReferences": [owner], "finalizers": ["example.com/x"]} | going
+        assert read_document(KUBERNETES | {"metadata": metadata}) == read_document(KUBERNETES)
+
     def test_what_it_leaves_out_is_as_kubernetes_takes_it(self) -> None:
         least = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "a"}, "value": 0}
         assert read_document(least) == make_priority_class("a", 0)
