@@ -106,12 +106,18 @@ def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
     rule_sets = {each.name: each for each in read if isinstance(each, RuleSet)}
     found: list[list[Fault]] = [[] for _ in read]
     seen = set[tuple[type, str]]()
+    default = ""
     for value, faults in zip(read, found, strict=True):
         if isinstance(value, RuleSetError):
             continue
         if (type(value), value.name) in seen:
             faults.append(Fault("metadata.name", f"{value.name} is in these files twice"))
         seen.add((type(value), value.name))
+        if isinstance(value, PriorityClass) and value.global_default:
+            if default:
+                message = f"{value.name}: {default} is the global default as well, and Kubernetes allows only one"
+                faults.append(Fault("", message))
+            default = default or value.name
         if isinstance(value, Assignment) and value.params and value.rule_set in rule_sets:
             faults.extend(params_faults(value, rule_sets[value.rule_set]))
     return found

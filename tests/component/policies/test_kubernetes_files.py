@@ -164,3 +164,15 @@ def test_importpolicy_opens_no_change_without_any_rule(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="names no rules"):
         run("importpolicy", "--open-change", str(path))
     assert not Change.objects.exists()
+
+
+def test_two_global_defaults_in_files_are_told_by_every_command(tmp_path: Path) -> None:
+    path = tmp_path / "classes.yaml"
+    default = {"globalDefault": True}
+    path.write_text(list_of(*(written_by_kubectl(name, 10) | default for name in ("a", "b"))))
+    _, line = (number for number, line in enumerate(path.read_text().splitlines(), 1) if line.startswith("- "))
+    said = "b: a is the global default as well, and Kubernetes allows only one"
+    assert list(lint_files([path], [])) == [f"{path}:{line}: {said}"]
+    for command in (["apply"], ["apply", "--publish"], ["plan", "--no-cluster"]):
+        with pytest.raises(CommandError, match=said):
+            run(*command, str(path))
