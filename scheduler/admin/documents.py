@@ -20,7 +20,7 @@ from policies.admin.panels import add_list_link
 from policies.classic import export_policy
 from policies.engine import ruleset as engine
 from policies.engine.documents import document_of
-from policies.engine.errors import RuleSetError
+from policies.engine.errors import Fault, RuleSetError
 from policies.models.ruleset import validate_name
 from policies.publishing import Kind, PublishingError
 from scheduler.applying import Applied, DocumentsError, Wish, apply, read_files
@@ -28,6 +28,9 @@ from scheduler.applying import Applied, DocumentsError, Wish, apply, read_files
 IMPORT, EXPORT = "policies.change_rulesetversion", "policies.view_ruleset"
 _LONGEST = 2_000_000
 _TEXT = "line"
+_ALONE = (
+    "a file of kube-scheduler's is imported by itself, because only then the name below is its own: leave the rest out"
+)
 
 
 class ImportForm(forms.Form):
@@ -71,13 +74,32 @@ class ImportForm(forms.Form):
         return read_files([(_TEXT, self.cleaned_data["text"])])
 
     def _imported(self) -> list[dict[str, Any]]:
-        """Return the documents made from a file of kube-scheduler's; an empty list for other documents."""
+        """Return the documents made from a file of kube-scheduler's; an empty list for other documents.
+
+        Raises:
+            RuleSetError: with every fault in the file; or it is beside other documents: the form has one name for its rule set.
+        """
         found = checking.read_documents(self.cleaned_data["text"], _TEXT)
-        document = found[0].document if len(found) == 1 else None
-        if not isinstance(document, dict) or document.get("kind") not in manifests.KUBE_SCHEDULERS:
+        items = [item for each in found for item in each.items()]
+        schedulers = [each for each in items if _is_kube_schedulers(each.document)]
+        if not schedulers:
             return []
+        if len(found) > 1 or len(schedulers) < len(items):
+            raise RuleSetError([Fault("", schedulers[0].describe(Fault("", _ALONE)))])
         name = self.cleaned_data["name"] or "imported"
-        return [document_of(checking.import_policy(each.document, name=name)) for each in found[0].items()]
+        made, faults = [], []
+        for each in items:
+            try:
+                made.append(document_of(checking.import_policy(each.document, name=name)))
+            except RuleSetError as error:
+                faults += [Fault("", each.describe(fault)) for fault in error.faults]
+        if faults:
+            raise RuleSetError(list(dict.fromkeys(faults)))
+        return made
+
+
+def _is_kube_schedulers(document: object) -> bool:
+    return isinstance(document, dict) and document.get("kind") in manifests.KUBE_SCHEDULERS
 
 
 class ExportForm(forms.Form):

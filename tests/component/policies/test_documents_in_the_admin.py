@@ -17,6 +17,9 @@ pytestmark = pytest.mark.django_db
 IN, OUT = "/admin/scheduler/import/", "/admin/scheduler/export/"
 POLICY = {"kind": "Policy", "apiVersion": "v1", "predicates": [{"name": "HostName"}], "priorities": []}
 
+CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: "
+ALONE = "a file of kube-scheduler's is imported by itself"
+
 
 def edits() -> list[str]:
     return [f"{edit.kind}/{edit.name}" for edit in publishing.edits_of(Change.objects.get(state="draft"))]
@@ -40,7 +43,16 @@ def test_a_classic_policy_opens_a_change(operator: Client) -> None:
         ({"text": "kind: [RuleSet]"}, "must be RuleSet, Assignment, PriorityClass, Pause or Exemption"),
         ({}, "This field is required."),
         ({"text": "a: [1"}, "not readable as YAML"),
-        ({"text": "kind: Policy\napiVersion: v1\npredicates: [{name: Nothing}]\npriorities: []"}, "predicates[0].name"),
+        (
+            {"text": "kind: Policy\napiVersion: v1\npredicates: [{name: Nothing}]\npriorities: []"},
+            "line:3: predicates[0].name",
+        ),
+        ({"text": f"{manifests.to_yaml(POLICY)}---\n{manifests.to_yaml(assignment_document())}"}, ALONE),
+        ({"text": manifests.to_yaml({"kind": "List", "items": [assignment_document(), POLICY]})}, ALONE),
+        (
+            {"text": f"{CONFIGURATION}[{{schedulerName: a, x: 1}}, {{schedulerName: b, y: 1}}]"},
+            "profiles[1].y: unknown",
+        ),
         ({"text": manifests.to_yaml(rule_set_document(filters=[{"builtin": "PodFitsNothing"}]))}, "line:7: "),
     ],
 )
