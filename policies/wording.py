@@ -335,9 +335,12 @@ def _rule_changes(
 
 
 def _fields_changed(before: msgspec.Struct, after: msgspec.Struct) -> str:
-    # omit_defaults concerns encoding only; every field is an attribute here.
-    changed = [name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name, None)]
-    return ", ".join(f"{name} {_shown(getattr(before, name))} → {_shown(getattr(after, name))}" for name in changed)
+    # omit_defaults concerns encoding only; every field is an attribute here. Users know a member by its name in documents.
+    sides = [
+        (each.encode_name, getattr(before, each.name), getattr(after, each.name, None))
+        for each in msgspec.structs.fields(before)
+    ]
+    return ", ".join(f"{name} {_shown(was)} → {_shown(now)}" for name, was, now in sides if was != now)
 
 
 def _shown(value: object) -> str:

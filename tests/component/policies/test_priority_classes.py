@@ -88,7 +88,7 @@ class TestPublishing:
         save("batch", globalDefault=True)
         made = publish_all()
         assert made is not None
-        assert made.summary == "PriorityClass batch version 2 in place of 1: global_default false → true"
+        assert made.summary == "PriorityClass batch version 2 in place of 1: globalDefault false → true"
         assert live() == {"batch": (2, 1000), "web": (1, 5000)}
         assert states() == ["superseded", "published"]
 

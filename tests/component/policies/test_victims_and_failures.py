@@ -138,7 +138,7 @@ def test_a_rule_set_of_victims_rules_alone_can_be_published() -> None:
 def test_a_revision_says_what_changed_in_victims_rules_and_choices() -> None:
     publish(make_rule_set(victims=[STAYS]))
     changed = publish(make_rule_set(victims=[STAYS | {"onError": "pass"}], failures={"deadline": "pass"}))
-    assert "web: victims rule production-stays changed: on_error “reject” → “pass”" in changed.summary
+    assert "web: victims rule production-stays changed: onError “reject” → “pass”" in changed.summary
     assert "web: failures changed: deadline “refuse” → “pass”" in changed.summary
 
 
