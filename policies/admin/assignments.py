@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from policies import checking, compiler, publishing, wording
 from policies.admin.base import change_url, link, person, rows_of, thing_urls
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
-from policies.admin.fields import ChosenByName, NamesField, SelectorField, YAMLField
+from policies.admin.fields import ChosenByName, NamesField, SelectorField, WholeField, YAMLField
 from policies.admin.frame import ChangeList, display
 from policies.engine import ruleset as engine
 from policies.engine.conflicts import conflicts
@@ -96,6 +96,7 @@ class AssignmentForm(RowForm):
     class Meta:
         model = Assignment
         fields = list(_FIELDS.values())
+        field_classes = {"description": WholeField}
 
     def _get_validation_exclusions(self) -> set[str]:
         """Leave the constraint on percents to the engine, whose fault is shown at the field."""

@@ -38,6 +38,13 @@ class LinesField(forms.CharField):
         return super().to_python(value.replace("\r\n", "\n") if isinstance(value, str) else value)
 
 
+class WholeField(LinesField):
+    """A text of a document, which stays as it is when something else is edited: outer spaces and a last line break included."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(strip=False, **kwargs)
+
+
 class YAMLField(forms.CharField):
     """A member of a document as YAML (or JSON), of the type of its empty value."""
 

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from policies import checking, compiler, manifests, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, may_publish, named, person, revision_url
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
+from policies.admin.fields import WholeField
 from policies.admin.frame import ChangeList, ModelAdmin, action, display, once
 from policies.admin.ladder import ladder, signed
 from policies.admin.rule_sets import table
@@ -57,6 +58,7 @@ class PriorityClassForm(RowForm):
     class Meta:
         model = PriorityClass
         fields = list(_FIELDS.values())
+        field_classes = {"description": WholeField}
 
     def check_row(self) -> Sequence[Fault]:
         """Decode it with the engine, then compare."""

@@ -12,7 +12,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from policies import checking, compiler, wording
 from policies.admin.editing import EditForm
 from policies.admin.failure_fields import FAILURE_PATHS, FailureFields
-from policies.admin.fields import QuickSelect, YAMLField
+from policies.admin.fields import QuickSelect, WholeField, YAMLField
 from policies.admin.frame import InlineFormSet, ModelForm, StackedInline
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -65,6 +65,7 @@ class RuleSetForm(FailureFields, EditForm):
     class Meta:
         model = RuleSetVersion
         fields = ["description", "params", "tests"]
+        field_classes = {"description": WholeField}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -106,10 +107,9 @@ class RuleForm(ModelForm):
     arguments = YAMLField(
         empty={}, rows=2, label="Arguments", help_text="Arguments of the built-in, as YAML; most built-ins need none."
     )
-    expression = forms.CharField(
+    expression = WholeField(
         required=False,
         label="Expression",
-        strip=False,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "class": "berth-code", "spellcheck": "false"}),
     )
 

@@ -27,6 +27,7 @@ from policies.admin.base import (
     person,
 )
 from policies.admin.editing import EditedChangeList, EditingAdmin
+from policies.admin.fields import WholeField
 from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once, refuse_many_words
 from policies.admin.panels import draft_links, list_links, rule_counts
 from policies.engine import ruleset as engine
@@ -163,6 +164,7 @@ class NewRuleSetForm(ModelForm):
     class Meta:
         model = RuleSet
         fields = ["name", "description"]
+        field_classes = {"description": WholeField}
 
 
 def _live(row: RuleSet) -> engine.RuleSet | None:
