@@ -1,6 +1,7 @@
 """`manage.py importpolicy FILE`: convert a classic Policy or a KubeSchedulerConfiguration to RuleSets or a Change."""
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet
 from policies.management.files import documents_of, only_document
 from policies.origin import system_user
-
-_NO_RULES = "This Policy names no rules. To convert its extenders, use doctor configuration --from-policy"
 
 
 class Command(BaseCommand):
@@ -40,30 +39,17 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, import, write."""
         del args
-        located = read_only_document(options["file"])
-        made: dict[str, RuleSet] = {}
-        faults = []
-        for index, each in enumerate(located.items()):
-            try:
-                found = checking.import_policy(each.document, name=options["name"])
-            except RuleSetError as error:
-                faults += [each.describe(fault) for fault in error.faults]
-                continue
-            if found.name in made:
-                # The schedulers' names have more characters than those of rule sets: a.b and a-b.
-                faults.append(each.describe(Fault(f"profiles[{index}].schedulerName", _taken(found.name))))
-            made[found.name] = found
-        if faults:
-            raise CommandError("\n".join(faults), returncode=1)
-        has_rules = any(each.spec.filters or each.spec.scores for each in made.values())
+        items = list(read_only_document(options["file"]).items())
+        made = _imported(items, options["name"])
+        has_rules = any(each.spec.filters or each.spec.scores for each in made)
         if options["open_change"]:
             if not has_rules:
-                raise CommandError(_NO_RULES, returncode=1)  # such a Change could never go live
-            self._open_change(list(made.values()), options["file"].name)
+                raise CommandError(_without_rules(items), returncode=1)  # such a Change could never go live
+            self._open_change(made, options["file"].name)
             return
-        self.stdout.write("---\n".join(manifests.to_yaml(document_of(each)) for each in made.values()), ending="")
+        self.stdout.write("---\n".join(manifests.to_yaml(document_of(each)) for each in made), ending="")
         if not has_rules:
-            self.stderr.write(_NO_RULES)
+            self.stderr.write(_without_rules(items))
 
     def _open_change(self, made: list[RuleSet], file: str) -> None:
         edits = [publishing.Edit.of(each) for each in made]
@@ -77,6 +63,35 @@ class Command(BaseCommand):
         ]
         said = [f"{change} was opened: {change.title}", *lines]
         self.stdout.write("\n".join([*said, "Nothing is live yet: review and publish it in the admin."]))
+
+
+def _imported(items: Sequence[manifests.Located], name: str) -> list[RuleSet]:
+    """Return the rule set of a Policy, or of each profile of a configuration.
+
+    Raises:
+        CommandError: with every fault, by its place in the file.
+    """
+    made: dict[str, RuleSet] = {}
+    faults = []
+    for index, each in enumerate(items):
+        try:
+            found = checking.import_policy(each.document, name=name)
+        except RuleSetError as error:
+            faults += [each.describe(fault) for fault in error.faults]
+            continue
+        if found.name in made:
+            # The schedulers' names have more characters than those of rule sets: a.b and a-b.
+            faults.append(each.describe(Fault(f"profiles[{index}].schedulerName", _taken(found.name))))
+        made[found.name] = found
+    if faults:
+        raise CommandError("\n".join(faults), returncode=1)
+    return list(made.values())
+
+
+def _without_rules(items: Sequence[manifests.Located]) -> str:
+    is_policy = any(each.document["kind"] == "Policy" and each.document.get("extenders") for each in items)
+    hint = " To convert its extenders, use doctor configuration --from-policy" if is_policy else ""
+    return f"This file names no rules.{hint}"
 
 
 def _taken(name: str) -> str:

@@ -121,6 +121,25 @@ class TestExtendersAlone:
         assert (rules.filters, rules.scores) == ([], [])
         assert "doctor configuration --from-policy" in said
 
+    @pytest.mark.parametrize(
+        "document",
+        [
+            {"kind": "Policy", "apiVersion": "v1", "predicates": [], "priorities": []},
+            {
+                "kind": "KubeSchedulerConfiguration",
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}}],
+                "extenders": [{"urlPrefix": "http://x"}],
+            },
+        ],
+        ids=["without extenders", "no Policy"],
+    )
+    def test_a_file_that_doctor_converts_no_extender_of_is_only_said_to_name_no_rules(
+        self, document: dict[str, Any], tmp_path: Path
+    ) -> None:
+        _, said = run("importpolicy", json.dumps(document), tmp_path)
+        assert said == "This file names no rules.\n"
+
     def test_it_is_exported_as_it_came(self) -> None:
         policy = json.loads(WITH_EXTENDER)
         assert export_policy(import_policy(policy, name="x")) == policy
