@@ -58,6 +58,11 @@ class Change(models.Model):
     expired_at = models.DateTimeField(
         null=True, blank=True, help_text="When it was reverted, or a Change that reverts it was opened."
     )
+    approved_afterwards_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When the last approval was given that was missing when it was published in an emergency.",
+    )
     expiry_of = models.OneToOneField(
         "self",
         null=True,

@@ -110,7 +110,12 @@ def finish(
     if act in (_Act.SCHEDULE, _Act.PUBLISH, _Act.URGENT, _Act.REJECT, _Act.WITHDRAW):
         row.held = ""  # an edit or approval isn't enough: somebody has to set a time again, or publish
     note(row, act, by, text, before=before, more=more)
-    state = lifecycle.state_after(act, standing_of(row))
+    standing = standing_of(row)
+    state = lifecycle.state_after(act, standing)
+    if act == _Act.APPROVE and row.state == lifecycle.PUBLISHED and not standing.waits_for_approval_afterwards:
+        row.approved_afterwards_at = (
+            timezone.now()
+        )  # it stays so, whoever may approve later, and however many are needed
     if state != row.state:
         row.state, row.moved_at = state, timezone.now()
     row.save(update_fields=_WRITTEN)
@@ -135,6 +140,7 @@ _WRITTEN = (
     "held",
     "expires_at",
     "expired_at",
+    "approved_afterwards_at",
 )
 
 

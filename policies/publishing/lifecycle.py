@@ -117,6 +117,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         moved: the things that it touches and somebody else has changed since, by name.
         is_empty: whether it holds no edit.
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
+        approved_afterwards: whether enough people have approved it since.
         gate: why the gate blocks publishing; empty where it doesn't.
         expired: its expiry, if that is past and the Change never was live; else empty.
         ended: its Pauses and Exemptions that ended while it waited, one sentence each.
@@ -131,6 +132,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[str, ...] = ()
     is_empty: bool = False
     urgent_by: str = ""
+    approved_afterwards: bool = False
     gate: str = ""
     expired: str = ""
     ended: tuple[str, ...] = ()
@@ -168,7 +170,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waits_for_approval_afterwards(self) -> bool:
         """Whether it was published in an emergency, and not approved afterwards yet, by at least one person."""
-        return self.state == PUBLISHED and bool(self.urgent_by) and (bool(self.missing) or not self.counting)
+        if self.state != PUBLISHED or not self.urgent_by or self.approved_afterwards:
+            return False
+        return bool(self.missing) or not self.counting
 
 
 def refusal(act: str, actor: Actor, standing: Standing) -> str:

@@ -238,6 +238,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
         moved=tuple(moved),
         is_empty=not change.edits.exists(),
         urgent_by=next((event.who for event in events if event.act == _Act.URGENT), ""),
+        approved_afterwards=change.approved_afterwards_at is not None,
         gate=_gate_refusal(change, events, gate),
         expired=_expired(change),
         ended=_ended_meanwhile(change),

@@ -483,6 +483,25 @@ class TestApprovals:
         carol.delete()
         assert publishing.unapproved_changes() == []
 
+    @pytest.mark.parametrize("later", ["another group", "the account goes", "more are needed"])
+    def test_what_was_approved_after_an_emergency_stays_so_whatever_is_needed_later(
+        self, alice: User, carol: User, later: str
+    ) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        into("Payments", carol)
+        publishing.set_review(rule_set="web", approvals=1, group="Payments", by="root")
+        do(change, publishing.publish_urgently, person("erin", "Emergency"), reason="fire")
+        do(change, publishing.approve_change, carol)
+        assert publishing.unapproved_changes() == []
+        match later:
+            case "another group":
+                carol.groups.remove(Group.objects.get(name="Payments"))
+            case "the account goes":
+                carol.delete()
+            case _:
+                publishing.set_review(approvals=2, by="root")
+        assert publishing.unapproved_changes() == []
+
     def test_an_approval_that_no_longer_counted_before_an_emergency_counts_no_more_behind_it(
         self, alice: User, carol: User, dave: User
     ) -> None:
