@@ -18,6 +18,7 @@ from policies.engine.reading import Reader, not_json, type_name
 from policies.engine.ruleset import API_VERSION, DEFAULT_FAILURES, FilterRule, RuleSet, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES, SCORE_ALIASES
 from policies.engine.validation import MAX_WEIGHT, read_rule_set
+from policies.go_defaults import with_weights, with_whole_points
 
 JSONObject = dict[str, Any]
 
@@ -219,6 +220,9 @@ class _Import:
         if "presence" in members:
             # Go omits false from JSON, so a missing value is false; the built-in's default is true.
             arguments["presence"] = found.boolean("presence")
+        if given[0] == _RATIO:
+            # kube-scheduler took an omitted weight, and one of 0, as 1, and no resources as the default ones.
+            arguments = with_weights(with_whole_points(arguments))
         rule: JSONObject = {"builtin": builtin, "arguments": arguments, **more}
         made.add(rule if name == builtin else {"name": name, **rule}, reader.path)
 

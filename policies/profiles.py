@@ -19,6 +19,7 @@ from policies.engine.reading import Reader, not_json
 from policies.engine.ruleset import API_VERSION, RuleSet
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.validation import MAX_WEIGHT, read_rule_set
+from policies.go_defaults import with_weights, with_whole_points
 
 CONFIGURATION_VERSION = "kubescheduler.config.k8s.io/v1"
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -277,32 +278,14 @@ def _members_of(builtins: Mapping[str, Any], name: str) -> Sequence[str]:
 
 def _as_read(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments with kube-scheduler's defaults: a weight of 0 is 1, no resources are the default ones, and so on."""
-    made = {key: each for key, each in _with_weights(arguments).items() if each != ""}
+    made = {key: each for key, each in with_weights(arguments).items() if each != ""}
     if isinstance(strategy := made.get("scoringStrategy"), dict):
         asked = {_RATIO} if strategy.get("type") == "RequestedToCapacityRatio" else set()
         given = {key: each for key, each in strategy.items() if each is not None and (key != _RATIO or key in asked)}
         if isinstance(ratio := given.get(_RATIO), dict):
-            given[_RATIO] = _with_whole_points(ratio)
-        made["scoringStrategy"] = _with_weights(given)
+            given[_RATIO] = with_whole_points(ratio)
+        made["scoringStrategy"] = with_weights(given)
     return made
-
-
-def _with_whole_points(ratio: dict[str, Any]) -> dict[str, Any]:
-    """Return a shape with its omitted zeros."""
-    shape = ratio.get("shape")
-    if not isinstance(shape, list):
-        return ratio
-    zeros = {"utilization": 0, "score": 0}
-    return ratio | {"shape": [zeros | each if isinstance(each, dict) else each for each in shape]}
-
-
-def _with_weights(arguments: dict[str, Any]) -> dict[str, Any]:
-    resources = arguments.get("resources")
-    if not isinstance(resources, list):
-        return arguments
-    rest = {key: each for key, each in arguments.items() if key != "resources"}
-    weighed = [each | {"weight": each.get("weight") or 1} if isinstance(each, dict) else each for each in resources]
-    return rest | ({"resources": weighed} if weighed else {})
 
 
 def _plain(text: str) -> str:

@@ -103,6 +103,19 @@ class TestImport:
         (rule,) = import_policy(policy(predicates=[entry]), name="x").spec.filters
         assert rule.arguments["presence"] is False
 
+    def test_takes_a_resources_weight_of_0_or_none_for_1_and_missing_numbers_of_points_for_0_as_kube_scheduler_did(
+        self,
+    ) -> None:
+        resources = [{"name": "cpu", "weight": 0}, {"name": "memory"}, {"name": "nvidia.com/gpu", "weight": 3}]
+        ratio = {"shape": [{"score": 0}, {"utilization": 100, "score": 10}], "resources": resources}
+        pack = {"name": "Pack", "weight": 1, "argument": {"requestedToCapacityRatioArguments": ratio}}
+        (rule,) = import_policy(policy(priorities=[pack]), name="x").spec.scores
+        assert [each["weight"] for each in rule.arguments["resources"]] == [1, 1, 3]
+        assert rule.arguments["shape"] == [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+        ratio["resources"] = []
+        (rule,) = import_policy(policy(priorities=[pack]), name="x").spec.scores
+        assert "resources" not in rule.arguments
+
     def test_keeps_a_weight_of_affinity_that_no_priority_uses(self) -> None:
         kept = policy(hardPodAffinitySymmetricWeight=7)
         assert export_policy(import_policy(kept, name="x")) == kept
