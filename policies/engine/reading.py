@@ -131,7 +131,9 @@ class Reader:
                 self.fault(name, "is needed")
             return default
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.fault(name, f"must be {wanted}, not {type_name(value)}")
+            # "Not a number" would say nothing of 100.5 or 1e6.
+            found = str(value) if kind is int and isinstance(value, float) else type_name(value)
+            self.fault(name, f"must be {wanted}, not {found}")
             return default
         return cast("V", value)
 
