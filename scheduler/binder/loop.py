@@ -31,7 +31,7 @@ from scheduler.binder.api_calls import APICalls, Message
 from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import notes_of
-from scheduler.binder.queue import REVISION, Queue, State, Waiting
+from scheduler.binder.queue import REVISION, VICTIM, Queue, State, Waiting
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
@@ -399,8 +399,14 @@ class Loop:
             return Nomination(node=waiting.nominated, requeued_by=BUDGETS | {POD_GONE})
         message = f"preemption: {found.reason}" if found.reason else ""
         if found.preemption is None:
-            node = waiting.nominated if found.keeps_nomination else ""
-            return Nomination(node=node, message=message, notes=notes_of(found), met_too_large=found.met_too_large)
+            is_vetoed = any(veto.drops for veto in found.vetoes)
+            return Nomination(
+                node=waiting.nominated if found.keeps_nomination else "",
+                message=message,
+                notes=notes_of(found),
+                requeued_by=frozenset({VICTIM} if is_vetoed else ()),
+                met_too_large=found.met_too_large,
+            )
         return Nomination(
             node=found.preemption.node,
             notes=notes_of(found),
@@ -515,6 +521,15 @@ def _note_events(change: Change[Pod], events: set[str]) -> None:
         events.add(POD_GONE)
     if before is not None and pod.is_deleting and not before.is_deleting:
         events.add(POD_LEAVES)
+    if before is not None and _as_victim(before) != _as_victim(pod):
+        events.add(VICTIM)
+
+
+def _as_victim(pod: Pod) -> tuple[object, ...]:
+    """Return what victims rules can read of a Pod on a node and somebody can change, see `engine/objects/running.py`."""
+    metadata, spec, status = pod.parsed.metadata, pod.spec, pod.parsed.status
+    about = metadata.labels, metadata.annotations, metadata.owner_references, metadata.deletion_timestamp
+    return *about, spec.containers, spec.init_containers, status.phase, status.start_time, status.qos_class
 
 
 def _count_undecided(placement: Placement, nomination: Nomination | None = None) -> None:

@@ -19,9 +19,11 @@ LONGEST_BACKOFF_SECONDS = 10.0
 # A refused Pod is retried after this time even if nothing happened.
 LONGEST_WAIT_SECONDS = 300.0
 
-# A further event that can help a refused Pod. The others are those of `policies.engine.rule`, kinds of objects by their names, and
+# Further events that can help a refused Pod. The others are those of `policies.engine.rule`, kinds of objects by their names, and
 # causes of `policies.engine.failures` that have ended.
 REVISION = "revision"
+# A Pod on a node changes in something that victims rules read: it may not be protected any more.
+VICTIM = "victim"
 
 
 class State(StrEnum):

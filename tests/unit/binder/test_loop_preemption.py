@@ -103,6 +103,34 @@ def test_a_pod_too_large_for_a_rule_about_victims_is_counted(room: Room) -> None
     assert room.done == ["urgent nominated to none"]
 
 
+@pytest.mark.parametrize(
+    ("expression", "protected"),
+    [
+        ("victim.metadata.?labels.keep.orValue('') != 'yes'", {"labels": {"keep": "yes"}}),
+        ("victim.metadata.?annotations.keep.orValue('') != 'yes'", {"annotations": {"keep": "yes"}}),
+        ("victim.status.phase == 'Running'", {"status": {**RUNNING, "phase": "Unknown"}}),
+    ],
+)
+def test_a_pod_whose_victim_is_not_protected_any_more_is_tried_again(
+    room: Room, expression: str, protected: dict[str, Any]
+) -> None:
+    rule = {"name": "kept", "expression": expression, "reason": "stays"}
+    rule_sets, assignments = [make_rule_set("web", victims=[rule])], [make_assignment("web", "web")]
+    room.loop.serve(CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments)))
+    room.pod("low", node="n1", requests=FOUR, **{"status": RUNNING, **protected})
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    assert messages(room)[-1].endswith("preemption: 0/1 nodes are available: 1 stays.")
+
+    room.later()
+    assert room.state("urgent") is State.UNSCHEDULABLE
+
+    room.pod("low", node="n1", requests=FOUR, status=RUNNING)
+    room.later()
+
+    assert room.done == ["urgent nominated to none", "urgent nominated to n1", "low removed for urgent"]
+
+
 def test_nobody_is_removed_when_the_nomination_could_not_be_written_and_it_is_tried_again(room: Room) -> None:
     room.written = False
     room.pod("urgent", requests=FOUR, priority=10)
