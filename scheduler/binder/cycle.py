@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 import numpy as np
 
-from policies.engine.decision import Answer, Choice, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.decision import NOT_IN_TIME, Answer, Choice, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.failures import Conditions, choose_fallback
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.node import Path
@@ -224,7 +224,8 @@ def requeued_by(placement: Placement) -> frozenset[str]:
     if placement.enforced is None:
         return always
     refusals = _refusals(placement.enforced)
-    return always.union(*(made.helped_by(refusals[key]) for key, made in _refusing(placement.enforced).items()))
+    helping = [made.helped_by(refusals[key]) for key, made in _refusing(placement.enforced).items()]
+    return always.union(*helping, *(made.requeued_by for made in _refusing_unasked(placement.enforced)))
 
 
 def opens_at(placement: Placement) -> datetime | None:
@@ -279,6 +280,13 @@ def _refusing(judged: Judged) -> dict[str, Filter]:
     """Return the enforced filters that refused any node, by their keys."""
     refusing = _refusals(judged)
     return {rule.key: made for rule, made in judged.rule_set.filters if rule.key in refusing}
+
+
+def _refusing_unasked(judged: Judged) -> Iterable[Filter]:
+    """Iterate over the enforced filters that weren't evaluated in time, if their nodes are refused for that."""
+    if NOT_IN_TIME in judged.answer.refusals:
+        missed = judged.answer.missed
+        yield from (made for rule, made in judged.rule_set.filters if rule.mode == "enforce" and rule.key in missed)
 
 
 def _refusals(judged: Judged) -> dict[str, list[Status]]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from policies.engine.decision import CompiledRevision
+from policies.engine.errors import DeadlineError
 from policies.engine.failures import Conditions
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
@@ -276,6 +277,23 @@ def test_an_expression_over_usage_is_helped_by_pods_and_one_over_time_by_a_momen
     assert requeued_by(at_noon) == {NODE, NAMESPACE}
     assert opens_at(at_noon) is not None
     assert NOW < opens_at(at_noon) <= datetime(2026, 1, 1, 14, tzinfo=UTC)
+
+
+def test_a_pod_whose_rules_were_not_asked_in_time_is_helped_by_what_these_rules_go_by() -> None:
+    refuse, step_back = (
+        {"filters": [{"builtin": "HostName"}], "failures": {"deadline": choice}} for choice in ("refuse", "pass")
+    )
+    full = make_pod(requests={"cpu": "9"}, ports=[{"containerPort": 80, "hostPort": 80}])
+
+    in_no_time = placed(book_of(refuse), TWO, full, give_way=raise_deadline)
+
+    assert in_no_time.node == ""
+    assert requeued_by(in_no_time) >= {NODE, NODE_GONE, NAMESPACE, *POD_CHANGES}
+    assert placed(book_of(step_back), TWO, full, give_way=raise_deadline).node
+
+
+def raise_deadline() -> None:
+    raise DeadlineError
 
 
 def test_warming_asks_every_rule_once() -> None:
