@@ -184,9 +184,14 @@ class Profile:
 
 
 def _node_paths_of(revision: CompiledRevision) -> frozenset[Path]:
-    """Return the node fields that enforced filters read, except those that each heartbeat changes: they would retry all Pods."""
-    rules = [found for rule_set in revision.rule_sets.values() for found in rule_set.filters]
-    paths = frozenset[Path]().union(*(made.node_paths for rule, made in rules if rule.mode == "enforce"))
+    """Return the node fields that enforced filters and victims rules read.
+
+    Those that each heartbeat changes are left out: they would retry all Pods.
+    """
+    paths: set[Path] = set()
+    for rule_set in revision.rule_sets.values():
+        paths.update(*(made.node_paths for rule, made in rule_set.filters if rule.mode == "enforce"))
+        paths.update(*(made.expression.reads["node"] for rule, made in rule_set.victims if rule.mode == "enforce"))
     return frozenset(path for path in paths if path[: len(_HEARTBEAT)] != _HEARTBEAT[: len(path)])
 
 

@@ -131,6 +131,19 @@ def test_a_pod_whose_victim_is_not_protected_any_more_is_tried_again(
     assert room.done == ["urgent nominated to none", "urgent nominated to n1", "low removed for urgent"]
 
 
+def test_a_node_helps_by_what_a_rule_about_victims_reads_of_it(room: Room) -> None:
+    rule = {"name": "old", "expression": "node.status.nodeInfo.kernelVersion == '6'", "reason": "stays"}
+    rule_sets, assignments = [make_rule_set("web", victims=[rule])], [make_assignment("web", "web")]
+    room.loop.serve(CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments)))
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+
+    room.node("n1", status={"nodeInfo": {"kernelVersion": "6"}})
+    room.later()
+
+    assert room.done == ["urgent nominated to none", "urgent nominated to n1", "low removed for urgent"]
+
+
 def test_nobody_is_removed_when_the_nomination_could_not_be_written_and_it_is_tried_again(room: Room) -> None:
     room.written = False
     room.pod("urgent", requests=FOUR, priority=10)
