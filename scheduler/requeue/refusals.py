@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.decision import NOT_IN_TIME, Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Path, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -180,6 +180,10 @@ def _refusal(answer: Answer, **fields: Any) -> Refusal:
     for (rule, codes, texts), places in _first_refusals(asked, columns):
         nodes_by_rule[rule] = [names[place] for place in places.tolist()]
         reasons.update(texts[code] for code in np.unique(codes[places]).tolist())
+    if unasked := [name for name, status in answer.refused() if status == NOT_IN_TIME]:
+        # Other rules may be evaluated in time: the first one that wasn't refuses the rest, as in the history.
+        nodes_by_rule[next((rule for rule, _, _ in columns if rule in answer.missed), "")] = unasked
+        reasons.add(NOT_IN_TIME.reason)
     return Refusal(nodes_by_rule=nodes_by_rule, reasons=frozenset(reasons), **fields)
 
 

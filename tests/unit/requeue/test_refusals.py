@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.engine.decision import Answer, CompiledRevision, decide
+from policies.engine.decision import Answer, CompiledRevision, decide, stop_before
 from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -496,3 +496,17 @@ class TestParams:
         assert refusal is not None
         assert judge.outcome(pods["n9"], refusal) == Judgement()
         assert judge.outcome(pods["n1"], refusal) == Judgement("revision")
+
+
+def test_a_pod_whose_rules_were_not_evaluated_in_time_is_requeued_by_a_revision_that_lets_it_pass() -> None:
+    slow = versioned(1, "true")
+    snapshot, pod = Snapshot.of([Node.from_json(make_node("n1"))], []), Pod.from_json(make_pod())
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=EARLIER)
+    rule_set = revision(1, slow).rule_sets["web"]
+    answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False, deadline=stop_before(0))
+    refusal = recorded_refusal(answer, at=EARLIER, revision=1, rule_set="web", version=1, params={})
+
+    assert refusal.is_told_in("0/1 nodes are available: 1 rules could not be evaluated in time.")
+    assert Judge(revision(1, slow), snapshot, NOON).outcome(pod, refusal) == Judgement()
+    assert Judge(revision(2, versioned(2, "true")), snapshot, NOON).outcome(pod, refusal) == Judgement("revision")
+    assert Judge(revision(2, versioned(2, NEVER)), snapshot, NOON).outcome(pod, refusal) == Judgement()
