@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -185,13 +186,17 @@ NAMED_PAGES = [RowPages.parameters[0], OpenApiParameter("cursor", str, descripti
 def page_of_named(found: Mapping[str, Any], request: Request, shown: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """Return a page of objects in memory, ordered by name."""
     limit, behind = _limit_of(request), request.query_params.get("cursor", "")
-    names = [name for name in sorted(found) if name > behind]
+    names = sorted(found)
+    start = bisect_right(names, behind)
+    page = names[start : start + limit]
     url = request.build_absolute_uri()
-    more = len(names) > limit
+    first = str(remove_query_param(url, "cursor"))
+    # The page before ends where this one starts; a page of the first names needs no cursor.
+    before = str(replace_query_param(url, "cursor", names[start - limit - 1])) if start > limit else first
     return {
-        "next": str(replace_query_param(url, "cursor", names[limit - 1])) if more else None,
-        "previous": str(remove_query_param(url, "cursor")) if behind else None,
-        "results": [shown(found[name]) for name in names[:limit]],
+        "next": str(replace_query_param(url, "cursor", page[-1])) if start + limit < len(names) else None,
+        "previous": before if behind else None,
+        "results": [shown(found[name]) for name in page],
     }
 
 

@@ -14,9 +14,9 @@ from django.test import Client
 from policies import publishing
 from policies.models import Revision
 from tests.architecture.tracked import ROOT
-from tests.builders import TEAM_FILTER, make_priority_class, make_rule_set
+from tests.builders import TEAM_FILTER, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import publish_all
-from tests.component.rest.asking import ask, told
+from tests.component.rest.asking import API, ask, told
 from tests.conftest import HTTPSClient
 from tests.tokens import bearer, secret_of
 
@@ -48,6 +48,26 @@ def test_pages_follow_each_other_there_and_back(auditor: Client, classes: list[s
     assert [each["name"] for each in page["results"]] == whole[4:6]
     page = told(ask(auditor, "get", page["previous"].partition("/api/v1")[2]))
     assert [each["name"] for each in page["results"]] == whole[2:4]
+
+
+def test_pages_of_pauses_and_exemptions_go_back_as_they_came(auditor: Client) -> None:
+    names = [f"p{number}" for number in range(5)]
+    rule_sets = [make_rule_set(name, filters=[TEAM_FILTER]) for name in ("web", *names)]
+    pauses = [make_pause(name, f"RuleSet/{name}") for name in names]
+    publish_all(*rule_sets, *pauses, *map(make_exemption, names))
+    for path in ("/pauses", "/exemptions"):
+        pages, link = [], f"{API}{path}?limit=2"
+        while link:
+            page = told(ask(auditor, "get", link.partition(API)[2]))
+            pages.append([each["name"] for each in page["results"]])
+            link = page["next"]
+        assert [name for page in pages for name in page] == names
+        back, link = pages[-1:], page["previous"]
+        while link:
+            page = told(ask(auditor, "get", link.partition(API)[2]))
+            back.append([each["name"] for each in page["results"]])
+            link = page["previous"]
+        assert back == pages[::-1], path
 
 
 @pytest.mark.parametrize(
