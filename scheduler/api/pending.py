@@ -36,6 +36,8 @@ _NARROWS = {
     "owner_kind": "owner_kind",
     "owner_name": "owner_name",
 }
+# Lists of other rows have no page of 0.
+_LIMITS = f"must be a whole number; 0 returns only groups, more than {MAX_LIMIT} counts as {MAX_LIMIT}"
 _PARAMETERS = [
     *(OpenApiParameter(name, str, description="Only Pods with exactly this value.") for name in _NARROWS),
     OpenApiParameter("by", str, enum=["reason", "owner"], description="Group Pods by this."),
@@ -100,7 +102,7 @@ def _page(rows: QuerySet[PendingPod], request: Request) -> tuple[list[PendingPod
             links = pages.links()
         except ValidationError as error:
             said: Any = error.detail
-            faults |= said
+            faults |= said | ({"limit": _LIMITS} if "limit" in said else {})
     if faults:
         raise ValidationError(faults)
     return page, links

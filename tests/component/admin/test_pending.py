@@ -393,6 +393,11 @@ def test_rest_says_the_same_in_pages_and_refuses_what_it_does_not_know(auditor: 
         assert sorted(fault["path"] for fault in refused.json()["faults"]) == faults
 
 
+def test_a_refused_limit_of_pending_pods_names_the_limits_of_this_list(auditor: Client) -> None:
+    (fault,) = auditor.get(f"{REST}?limit=many").json()["faults"]
+    assert fault["message"] == "must be a whole number; 0 returns only groups, more than 1000 counts as 1000"
+
+
 def test_a_pod_that_is_placed_meanwhile_takes_no_other_from_the_next_page(auditor: Client, waiting: str) -> None:
     everybody = [each["uid"] for each in auditor.get(REST).json()["pods"]]
     first = auditor.get(f"{REST}?limit=1").json()
