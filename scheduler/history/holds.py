@@ -199,6 +199,8 @@ def faults_of_holds() -> list[str]:
             faults.append(f"legal hold {number} was lifted, and no AuditEvent says by whom")
         elif row.lifted_at is None and number in before and before[number].lifting is not None:
             faults.append(f"legal hold {number} is in force, and an AuditEvent says that it was lifted")
+        elif row.lifted_at is None and (row.lifted_by or row.lift_reason):
+            faults.append(f"legal hold {number} is in force, and says who lifted it or why: it was changed")
         elif said.lifting is not None and row.lifted_at is not None and not _is_as_lifted(row, said.lifting):
             faults.append(f"legal hold {number} is not what was noted when {said.lifting.by} lifted it: it was changed")
     faults += [

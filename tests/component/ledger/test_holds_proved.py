@@ -72,6 +72,8 @@ def change(namespace: str, **fields: object) -> None:
             lambda: change("tea", pod_namespace="tea, UID u", pod_uid=""),
             "is not what was noted when ann made it: it was changed",
         ),
+        (lambda: change("shop", lifted_by="eve"), "is in force, and says who lifted it or why: it was changed"),
+        (lambda: change("shop", lift_reason="none"), "is in force, and says who lifted it or why: it was changed"),
         (lambda: change("bank", lifted_at=None), "is in force, and an AuditEvent says that it was lifted"),
         (
             lambda: LegalHold.objects.create(reason="x", pod_namespace="all", made_by="eve", made_at=AT),
