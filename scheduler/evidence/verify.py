@@ -155,6 +155,8 @@ class LogVerifier:
         self._found_now: list[tuple[int, str]] = []
         self._unreadable: list[str] = []
         self._older_places = 0
+        # The numbers of unlogged rows are lower than those of the log, and retention records no leaf for them.
+        self._are_some_older = False
 
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify all rows that are stored now."""
@@ -167,8 +169,6 @@ class LogVerifier:
         self._signed_at = [at for each in signed if (at := signed_at(each.head)) is not None]
         no_head: tuple[LedgerHead | None, int] = (None, 0)
         head, self._size = self._try(self._head, no_head)
-        # The numbers of unlogged rows are lower than those of the log, and retention records no leaf for them.
-        self._are_some_older = head is not None and head.unlogged > 0
         pruned = self._try(lambda: PrunedLeaves(log, self._verifiers), None)
         lost = losses.Losses(0, 0, [])
         self._say_unreadable()
@@ -233,6 +233,7 @@ class LogVerifier:
         head = LedgerHead.objects.filter(log=self._source.log).first()
         if head is None:
             return None, 0
+        self._are_some_older = head.unlogged > 0
         tiles = LedgerTile.objects.filter(log=head.log, level=0).count()
         most = tiles * TILE_WIDTH
         if not 0 <= head.size <= most:

@@ -385,6 +385,7 @@ _ON_SQLITE = [
     ("scheduler_ledgertile", "hashes", "text", "LedgerTile"),
     ("scheduler_ledgerhead", "root", "text", "LedgerHead"),
     ("scheduler_ledgerhead", "size", "abc", "LedgerHead"),
+    ("scheduler_ledgerhead", "unlogged", "abc", "LedgerHead"),
     ("policies_auditevent", "at", "garbage", "AuditEvent"),
     ("policies_auditevent", "body", "text", "AuditEvent"),
     ("scheduler_checkpoint", "next_decision", "abc", "Checkpoint"),
