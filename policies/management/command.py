@@ -24,6 +24,20 @@ class BerthCommand(BaseCommand):
 
     requires_system_checks = (Tags.security,)
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run the command. An argument with bytes that aren't UTF-8 is refused where a database or JSON would have to hold it.
+
+        Raises:
+            CommandError: there is such an argument.
+        """
+        try:
+            return super().execute(*args, **options)
+        except UnicodeEncodeError as error:
+            if not "\ud800" <= error.object[error.start] <= "\udfff":
+                raise
+            message = f"{error.object[:60]!a} has bytes that aren't UTF-8: write it again"
+            raise CommandError(message, returncode=1) from error
+
     def refused(self, said: str, output: str, **more: Any) -> CommandError:
         """Return the error that a refusal ends with; where JSON was asked for, it is an object on standard output, too."""
         if output == "json":

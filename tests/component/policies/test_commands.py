@@ -36,6 +36,13 @@ def _run(*arguments: str, **options: Any) -> str:
     return out.getvalue()
 
 
+@pytest.mark.parametrize("arguments", [("explain", "web-\udcff"), ("events", "--by", "\udcff")])
+def test_an_argument_that_is_no_text_is_refused(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match=r"'.*\\udcff.*' has bytes that aren't UTF-8: write it again") as caught:
+        _run(*arguments)
+    assert caught.value.returncode == 1
+
+
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
     path = tmp_path / "web.yaml"
