@@ -57,7 +57,11 @@ class Command(BerthCommand):
         if fault := fault_of(case, timezone.now()):
             raise CommandError(fault)
         out: Path = options["out"]
+        # Before the export is noted in the history: it must not name an archive that nobody could write.
         _refuse_what_is_there(out)
+        if not out.parent.is_dir():
+            message = f"there is no folder {out.parent} for the archive: make it, or give another --out"
+            raise CommandError(message)
         try:
             by = system_user()
             read_signer()  # without the key the export would fail

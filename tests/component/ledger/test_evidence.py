@@ -534,6 +534,8 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
     ):
         with pytest.raises(CommandError):
             call_command("evidence", "--out", str(tmp_path / "other"), *wrong)
+    with pytest.raises(CommandError, match=r"there is no folder .*gone for the archive"):
+        call_command("evidence", "--out", str(tmp_path / "gone" / "out.tar"))
     assert AuditEvent.objects.filter(kind="export").count() == exports
 
 
