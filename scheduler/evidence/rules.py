@@ -99,6 +99,7 @@ def faults_of_rules() -> list[str]:
         *_faults_of_edits(changes, before),
         *_faults_of_acts(acts, before, noted),
         *_faults_of_accounts(noted.first_change),
+        *_faults_of_makers(),
     ]
 
 
@@ -208,6 +209,20 @@ def _faults_of_accounts(first: int | None) -> Iterator[str]:
     for act in acts:
         if act.by not in _names_of(act.who, formers):
             yield f"{act} is said to be an act of the account {act.who}, which was never called so: it was changed"
+
+
+def _faults_of_makers() -> Iterator[str]:
+    """Iterate over Revisions that are linked to an account which never had the name of who made them."""
+    other = Revision.objects.filter(made_by_user__isnull=False).exclude(made_by=F("made_by_user__username"))
+    revisions = list(other.select_related("made_by_user").order_by("number"))
+    formers = _former_names() if revisions else {}
+    for row in revisions:
+        account = str(row.made_by_user)
+        if row.made_by not in _names_of(account, formers):
+            yield (
+                f"Revision {row.number} by {row.made_by} is said to be made by the account {account}, which was never "
+                "called so: it was changed"
+            )
 
 
 def _former_names() -> Mapping[str, set[str]]:

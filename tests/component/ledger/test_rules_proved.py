@@ -158,3 +158,21 @@ def test_an_act_that_is_put_on_another_account_is_named_and_one_of_a_renamed_acc
     ChangeEvent.objects.filter(act="approve").update(by_user=dave)
     (said,) = faults(published.verify())
     assert said.endswith("by carol is said to be an act of the account dave, which was never called so: it was changed")
+
+
+def test_a_revision_that_is_put_on_another_account_is_named_and_one_of_a_renamed_account_is_not(
+    published: Ledgered,
+) -> None:
+    without_triggers()
+    ops = User.objects.create_user("operations")
+    Revision.objects.filter(number=1).update(made_by_user=ops)
+    number, made_by = Revision.objects.values_list("number", "made_by").get(number=1)
+    (said,) = faults(published.verify())
+    assert said.endswith(
+        f"Revision {number} by {made_by} is said to be made by the account operations, which was never called so: it was changed"
+    )
+    ops.username = made_by
+    ops.save()
+    ops.username = "operations"
+    ops.save()
+    assert faults(published.verify()) == []
