@@ -99,7 +99,7 @@ def faults_of_rules() -> list[str]:
         *_faults_of_edits(changes, before),
         *_faults_of_acts(acts, before, noted),
         *_faults_of_accounts(noted.first_change),
-        *_faults_of_makers(),
+        *_faults_of_makers(noted.first_change),
     ]
 
 
@@ -211,9 +211,16 @@ def _faults_of_accounts(first: int | None) -> Iterator[str]:
             yield f"{act} is said to be an act of the account {act.who}, which was never called so: it was changed"
 
 
-def _faults_of_makers() -> Iterator[str]:
-    """Iterate over Revisions that are linked to an account which never had the name of who made them."""
-    other = Revision.objects.filter(made_by_user__isnull=False).exclude(made_by=F("made_by_user__username"))
+def _faults_of_makers(first: int | None) -> Iterator[str]:
+    """Iterate over Revisions, from a Change on, that are linked to an account which never had the name of who made them.
+
+    Earlier ones are passed over: nobody noted yet when an account was renamed.
+    """
+    if first is None:
+        return
+    other = Revision.objects.filter(made_by_user__isnull=False, change__gte=first).exclude(
+        made_by=F("made_by_user__username")
+    )
     revisions = list(other.select_related("made_by_user").order_by("number"))
     formers = _former_names() if revisions else {}
     for row in revisions:
