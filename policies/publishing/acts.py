@@ -113,9 +113,8 @@ def finish(
     standing = standing_of(row)
     state = lifecycle.state_after(act, standing)
     if act == _Act.APPROVE and row.state == lifecycle.PUBLISHED and not standing.waits_for_approval_afterwards:
-        row.approved_afterwards_at = (
-            timezone.now()
-        )  # it stays so, whoever may approve later, and however many are needed
+        # It stays approved, whoever may approve later, and however many are needed then.
+        row.approved_afterwards_at = timezone.now()
     if state != row.state:
         row.state, row.moved_at = state, timezone.now()
     row.save(update_fields=_WRITTEN)

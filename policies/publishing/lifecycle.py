@@ -185,12 +185,8 @@ def refusal(act: str, actor: Actor, standing: Standing) -> str:
 
 
 def refusal_of_any_content(act: str, actor: Actor, standing: Standing) -> str:
-    """Return why an act is refused whatever a Change contains, so that faults in it don't matter; empty where they do."""
-    return (
-        lack_of_permission(act, actor, standing.authors)
-        or _wrong_state(act, standing)
-        or (_check_base(actor, standing) if act in ("publish", "urgent") else "")
-    )
+    """Return why an act that somebody may do is refused whatever the Change contains; empty where that depends on its content."""
+    return _wrong_state(act, standing) or (_check_base(actor, standing) if act in ("publish", "urgent") else "")
 
 
 def state_after(act: str, standing: Standing) -> str:

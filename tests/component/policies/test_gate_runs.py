@@ -116,31 +116,30 @@ def test_rule_sets_that_are_live_as_before_are_not_compiled_again() -> None:
     assert second.rule_sets["web"].source == new
 
 
-def test_what_cannot_be_decided_with_is_not_asked_of_the_cluster(asked: GateRun) -> None:
+def run_of_broken_documents(asked: GateRun) -> GateRun:
     publishing.withdraw_change(change=asked.change, by="ops")
     broken = publishing.open_change(title="t", edits=[Edit.of(make_assignment("all", "gone"))], by="ops", reason="r")
     publishing.run_gate(change=broken, by="ops")
     run = publishing.take_gate()
     assert run is not None
     runs.carry_out(run)
-    found = {each.check: each for each in publishing.results_of(GateRun.objects.get(pk=run.pk))}
+    return GateRun.objects.get(pk=run.pk)
+
+
+def test_what_cannot_be_decided_with_is_not_asked_of_the_cluster(asked: GateRun) -> None:
+    run = run_of_broken_documents(asked)
+    found = {each.check: each for each in publishing.results_of(run)}
     assert found["documents"].verdict == "found"
     assert found["refused"].says.endswith("the documents have faults")
-    assert "rule set gone has no published version" in publishing.gate_of(broken).refusal
+    assert "rule set gone has no published version" in publishing.gate_of(run.change).refusal
 
 
 def test_faulty_documents_end_no_run_where_their_check_is_off(asked: GateRun, monkeypatch: pytest.MonkeyPatch) -> None:
     levels = {**settings.BERTH.gate_checks, "documents": "off"}
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_checks=levels))
-    publishing.withdraw_change(change=asked.change, by="ops")
-    broken = publishing.open_change(title="t", edits=[Edit.of(make_assignment("all", "gone"))], by="ops", reason="r")
-    publishing.run_gate(change=broken, by="ops")
-    run = publishing.take_gate()
-    assert run is not None
-    runs.carry_out(run)
-    row = GateRun.objects.get(pk=run.pk)
-    found = {each.check: each for each in publishing.results_of(row)}
-    assert (row.state, "documents" in found) == ("done", False)
+    run = run_of_broken_documents(asked)
+    found = {each.check: each for each in publishing.results_of(run)}
+    assert (run.state, "documents" in found) == ("done", False)
     assert "Assignment all: rule set gone has no published version" in found["refused"].says
 
 
