@@ -53,8 +53,8 @@ def cluster_warnings(wanted: Sequence[engine.PriorityClass], removed: Collection
         wanted: the classes that a Change edits.
         removed: the names of those that it removes.
     """
-    drifted_or_theirs = Q(present=True, managed=False) | Q(state=ClusterPriorityClass.State.DRIFTED)
-    seen = {row.name: row for row in ClusterPriorityClass.objects.filter(drifted_or_theirs)}
+    there_or_drifted = Q(present=True) | Q(state=ClusterPriorityClass.State.DRIFTED)
+    seen = {row.name: row for row in ClusterPriorityClass.objects.filter(there_or_drifted)}
     theirs = {name: row for name, row in seen.items() if row.present and not row.managed}
     lines = [
         f"! {each.name} in the cluster isn't managed by Berth, and stays as it is until adopt is set"
@@ -67,7 +67,7 @@ def cluster_warnings(wanted: Sequence[engine.PriorityClass], removed: Collection
         for each in wanted
         if default and each.global_default and each.name != default
     ]
-    kept = _kept_default(wanted, removed)
+    kept = _kept_default(seen.values(), wanted, removed)
     lines += [
         f"! {each.name} can't become the global default: the cluster's {kept} is, and stays there once it is removed "
         f"here. Keep {kept} here without globalDefault, or delete it in the cluster"
@@ -84,9 +84,11 @@ def cluster_warnings(wanted: Sequence[engine.PriorityClass], removed: Collection
     return lines
 
 
-def _kept_default(wanted: Sequence[engine.PriorityClass], removed: Collection[str]) -> str:
+def _kept_default(
+    seen: Iterable[ClusterPriorityClass], wanted: Sequence[engine.PriorityClass], removed: Collection[str]
+) -> str:
     """Return the cluster's global default if Berth manages it, and it isn't published any more, and stays; else an empty text."""
-    row = ClusterPriorityClass.objects.filter(present=True, managed=True, global_default=True).first()
+    row = next((row for row in seen if row.present and row.managed and row.global_default), None)
     live = live_priority_classes()
     if row is None or row.name in (live.keys() - set(removed)) | {each.name for each in wanted}:
         return ""
