@@ -26,7 +26,7 @@ _ENDS = {
     "preempted": "preempted",
     "evicted": "evicted",
     "deleted": "deleted",
-    "ended": "completed, or deleted at once",
+    "ended": "completed, deleted at once, or ended while nobody watched",
     "unbound": "deleted without a node",
     "gone": "gone, and it isn't known whether they had a node",
     "open": "decided about, with an unknown outcome",

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER
 from scheduler.cluster.bind import decision_named
@@ -32,8 +34,9 @@ def record_outcomes(recorder: Recorder, kind: str, changes: Changes[Any]) -> Non
     if kind != PODS.name:
         return
     for change in changes.changes:
+        awaited, now = recorder.awaits(change.key), datetime.now(UTC)
         try:
-            for outcome in outcomes_of(change, is_awaited=recorder.awaits(change.key), now=datetime.now(UTC)):
+            for outcome in outcomes_of(change, is_awaited=awaited, now=now, was_watched=not changes.replaced):
                 recorder.record_outcome(outcome)
         except Exception:
             # The watch must go on, whatever one Pod contains; the Pod's outcome is looked up later.
@@ -85,13 +88,14 @@ class MissedEnds:
         self._is_done = True
 
 
-def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime) -> Iterator[Outcome]:
+def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime, was_watched: bool = True) -> Iterator[Outcome]:
     """Iterate over the outcomes that a Pod's change shows.
 
     Args:
         change: of the Pod.
         is_awaited: whether this process answered about the Pod, and hasn't recorded its node yet.
         now: when the change was seen.
+        was_watched: whether an event showed the change, and not a new list after a watch that was broken off.
     """
     pod, before = change.object, change.before
     node_name = pod.spec.node_name
@@ -101,7 +105,7 @@ def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime) -> Iter
         yield _outcome(pod, _Kind.BOUND, now, by=stored(pod.spec.scheduler_name), decision=_decision_of(pod, before))
     disruption = _disruption_of(pod)
     if change.kind == "deleted":
-        yield _end(pod, disruption, now)
+        yield _end(pod, disruption, now) if was_watched else _unwatched_end(pod, disruption, now)
     elif disruption and not pod.is_live and (before is None or before.is_live):
         yield _end(pod, disruption, now)  # the kubelet ended it; the object stays
 
@@ -115,6 +119,14 @@ def _end(pod: Pod, disruption: str, now: datetime) -> Outcome:
         return _outcome(pod, _Kind.EVICTED, now, reason=disruption)
     # Terminated Pods aren't watched: the API server then sends "deleted", with the Pod's previous state.
     return _outcome(pod, _Kind.DELETED if pod.is_deleting else _Kind.ENDED, now)
+
+
+def _unwatched_end(pod: Pod, disruption: str, now: datetime) -> Outcome:
+    """Return the end of a Pod that a new list lacks: its last known state may be old, and says only what had begun by then."""
+    if not pod.spec.node_name:
+        return _outcome(pod, _Kind.GONE, now)  # it may have got a node meanwhile
+    end = _end(pod, disruption, now)
+    return msgspec.structs.replace(end, reason=UNWATCHED) if end.kind == _Kind.ENDED else end
 
 
 def _disruption_of(pod: Pod) -> str:

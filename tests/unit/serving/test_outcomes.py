@@ -9,7 +9,7 @@ from policies.engine.objects.pod import Pod
 from scheduler.cluster.kinds import NODES, PODS
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.decisions.record import Outcome
-from scheduler.serving.outcomes import outcomes_of, record_outcomes
+from scheduler.serving.outcomes import UNWATCHED, outcomes_of, record_outcomes
 from tests.builders import make_pod
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,6 +93,24 @@ def test_a_pod_is_only_said_to_be_deleted_where_that_was_asked_for_and_not_where
     assert kinds(change("deleted", running, running)) == ["ended"]
 
 
+@pytest.mark.parametrize(
+    ("last", "kind", "reason"),
+    [
+        (pod(), "gone", ""),
+        (pod(is_deleting=True), "gone", ""),
+        (pod("n1"), "ended", UNWATCHED),
+        (pod("n1", is_deleting=True), "deleted", ""),
+        (pod("n1", disrupted="EvictionByEvictionAPI"), "evicted", "EvictionByEvictionAPI"),
+    ],
+)
+def test_of_a_pod_that_a_new_list_lacks_no_more_is_said_than_was_seen_before(last: Pod, kind: str, reason: str) -> None:
+    """While a watch is broken off, a Pod that waited may get a node and be deleted there; a new list only lacks it."""
+    recorder: Any = Recorder(fails=0)
+    record_outcomes(recorder, PODS.name, Changes([change("deleted", last, last)], replaced=True))
+    (end,) = recorder.outcomes
+    assert (end.kind, end.node_name, end.reason) == (kind, last.spec.node_name, reason)
+
+
 def test_texts_of_whoever_made_the_pod_are_kept_as_a_database_takes_them() -> None:
     odd, nameless = pod("n1", disrupted="Odd\0" + "y" * 1_000), pod("n1", disrupted="\0")
     (end,) = said(change("deleted", odd, odd))
@@ -117,9 +135,10 @@ def test_a_pod_that_the_kubelet_evicts_is_evicted_before_its_object_goes() -> No
 
 
 class Recorder:
-    def __init__(self) -> None:
+    def __init__(self, *, fails: int = 1) -> None:
         self.kept: list[Any] = []
-        self.fails = 1
+        self.outcomes: list[Outcome] = []
+        self.fails = fails
 
     def awaits(self, uid: str) -> bool:
         return uid == "nobody's"
@@ -129,6 +148,7 @@ class Recorder:
             self.fails -= 1
             raise OSError
         self.kept.append(outcome.kind)
+        self.outcomes.append(outcome)
 
 
 def test_a_fault_in_one_pod_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
