@@ -432,6 +432,9 @@ def _named(changes: Iterable[Change]) -> str:
 def _recorded() -> Part:
     """Return whether every answered Decision is in the history; computed now, so it doesn't depend on beat."""
     now = database_now()
+    rows = DecisionGap.objects.filter(may_return=False)
+    lost = rows.aggregate(decisions=Sum(F("last") - F("first") + 1), newest=Max("at"))
+    said = _lost_in_words(lost["decisions"], lost["newest"]) if lost["decisions"] else ""
     gone = missing(now)
     if gone:
         number = sum(gap.decisions for gap in gone)
@@ -440,14 +443,18 @@ def _recorded() -> Part:
             f"Bring back the state folder (BERTH_STATE_DIR) of {', '.join(gap.process for gap in gone[:3])}, and start a process "
             "on it: it ships what is left. If the folder is there, do Redis, the worker and beat run?"
         )
-        return Part("Decisions", "error", says, remedy)
-    rows = DecisionGap.objects.filter(may_return=False)
-    lost = rows.aggregate(decisions=Sum(F("last") - F("first") + 1), newest=Max("at"))
-    if not lost["decisions"]:
+        return Part("Decisions", "error", f"{says}; {said}" if said else says, f"{remedy} {_GAPS}" if said else remedy)
+    if not said:
         return Part("Decisions", "ok", "none is lost")
-    says = f"{lost['decisions']:,} {'is' if lost['decisions'] == 1 else 'are'} lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
     state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
-    return Part("Decisions", state, says, "The admin's page Decision gaps shows their numbers and the reasons.")
+    return Part("Decisions", state, said, _GAPS)
+
+
+def _lost_in_words(number: int, newest: datetime) -> str:
+    return f"{number:,} {'is' if number == 1 else 'are'} lost, the last on {newest:%Y-%m-%d %H:%M} UTC"
+
+
+_GAPS = "The admin's page Decision gaps shows their numbers and the reasons."
 
 
 def _ticks() -> Part:

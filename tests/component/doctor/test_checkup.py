@@ -175,6 +175,14 @@ class TestDecisions:
         assert "state folder (BERTH_STATE_DIR) of extender@gone:7:x" in said.remedy
         assert not found.ok
 
+    def test_what_is_lost_is_said_beside_what_may_still_arrive(self) -> None:
+        note_numbered("gone", 49, datetime.now(UTC) - timedelta(minutes=1))
+        self.lose(timedelta(hours=25))
+        said = part(check(quick=True), "Decisions")
+        assert said.state == "error"
+        assert said.says.startswith("49 of processes that are gone are not stored; 5 are lost, the last on ")
+        assert said.remedy.endswith("The admin's page Decision gaps shows their numbers and the reasons.")
+
     def test_one_that_lives_and_has_not_shipped_yet_is_none(self) -> None:
         note_numbered("a", 49, datetime.now(UTC) - timedelta(minutes=1))
         assert part(check(quick=True), "Decisions").state == "ok"
