@@ -22,6 +22,8 @@ class Verdicts(Collector):
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], list[int]] = {}
+        # The rules of the served Revision; None before there is one.
+        self._published: set[tuple[str, str]] | None = None
         self._lock = threading.Lock()
 
     def count(self, rule_set: CompiledRuleSet, answer: Answer, *, only_shadows: bool = False) -> None:
@@ -48,9 +50,13 @@ class Verdicts(Collector):
                         counts[2] += sum(faults.values())
 
     def forget_others(self, revision: CompiledRevision) -> None:
-        """Drop the counts of rules that are no longer published."""
+        """Drop the counts of rules that are no longer published.
+
+        Answers and shadows of the Revision before may still be counted afterwards. They aren't exported.
+        """
         kept = {(name, rule.key) for name, found in revision.rule_sets.items() for rule, _ in found.filters}
         with self._lock:
+            self._published = kept
             self._counts = {key: counts for key, counts in self._counts.items() if key in kept}
 
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -59,7 +65,8 @@ class Verdicts(Collector):
             "berth_verdicts", "Results of filter rules for nodes", labels=["rule_set", "rule", "verdict"]
         )
         with self._lock:
-            found = [(key, tuple(counts)) for key, counts in self._counts.items()]
+            published = self._counts.keys() if self._published is None else self._published
+            found = [(key, tuple(counts)) for key, counts in self._counts.items() if key in published]
         for key, counts in found:
             for name, number in zip(_NAMES, counts, strict=True):
                 family.add_metric([*key, name], number)

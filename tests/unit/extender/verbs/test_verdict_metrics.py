@@ -100,3 +100,10 @@ class TestVerdicts:
         revision = Revision(number=2, rule_sets=[kept], assignments=[make_assignment()])
         verdicts.forget_others(CompiledRevision(revision))
         assert {rule for rule, _ in counts(verdicts)} == {"CheckNodeUnschedulable"}
+
+    def test_a_shadow_of_the_revision_before_does_not_bring_back_a_rule_that_is_no_longer_published(self) -> None:
+        verdicts = Verdicts()
+        kept = make_rule_set("web", filters=[{"builtin": "CheckNodeUnschedulable"}])
+        verdicts.forget_others(CompiledRevision(Revision(number=2, rule_sets=[kept], assignments=[make_assignment()])))
+        verdicts.count(RULES, answered())
+        assert {rule for rule, _ in counts(verdicts)} == {"CheckNodeUnschedulable"}
