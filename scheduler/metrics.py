@@ -65,7 +65,7 @@ DECISIONS_UNWRITTEN = Counter(
 )
 OUTCOMES_UNWRITTEN = Counter(
     "berth_outcomes_unwritten",
-    "Outcomes of Pods that were not written because the disk had no room; they are looked up again",
+    "Outcomes of Pods that were not written at once because the disk had no room; they are written later",
 )
 SPOOL_BYTES = Gauge("berth_spool_bytes", "Bytes of the spool on disk")
 LEDGER_SIGNED_AT = Gauge("berth_ledger_signed_timestamp_seconds", "When a log of the ledger was last signed", ["log"])

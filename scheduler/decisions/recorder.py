@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,8 @@ REMEDY = (
 )
 
 _MOST_AWAITED = 20_000
+# Outcomes that wait in memory for room on disk; beyond that the oldest are lost. One takes half a KiB.
+_MOST_UNWRITTEN = 20_000
 _FULL_SECONDS = 0.1
 
 
@@ -105,6 +107,7 @@ class Recorder:
         # The best nodes of the last second, by the Pod's UID; not packed yet.
         self._fresh: dict[str, Best] = {}
         self._preemptors: OrderedDict[str, Preemptor] = OrderedDict()
+        self._unwritten: deque[bytes] = deque(maxlen=_MOST_UNWRITTEN)
         self._is_stopping = False
         self.shipper = Shipper(self.spool, stream, checkpoints=checkpoints, before=self._mend)
 
@@ -143,6 +146,7 @@ class Recorder:
         self._is_stopping = True
         self._journal.join(timeout_seconds)
         self.write_gap()
+        self.write_outcomes()
         self._write_end()
         self.shipper.stop(timeout_seconds)
         self.spool.close()
@@ -170,7 +174,7 @@ class Recorder:
     def record_outcome(self, outcome: Outcome) -> None:
         """Write a Pod's outcome, with this process's knowledge: whether its node was the best, and its preemptor.
 
-        If there is no room, the outcome is looked up later in the API server, if that still knows it.
+        If there is no room, it waits in memory until there is: the API server can't tell how a Pod ended.
         """
         with self._lock:
             if outcome.kind == OutcomeRow.Kind.PREEMPTED:
@@ -179,9 +183,11 @@ class Recorder:
             self._fresh.pop(outcome.pod_uid, None)
             if best is not None and outcome.kind == OutcomeRow.Kind.BOUND:
                 outcome.best = best.has(outcome.node_name)
+            payload = outcome.encode()
             try:
-                self.spool.append([(Kind.OUTCOME, [outcome.encode()])])
+                self.spool.append([(Kind.OUTCOME, [payload])])
             except SpoolFullError as error:
+                self._unwritten.append(payload)
                 OUTCOMES_UNWRITTEN.inc()
                 if self._unknown_outcomes.is_news(str(error)):
                     logger.warning("outcomes of Pods can't be recorded: %s", error)
@@ -212,6 +218,7 @@ class Recorder:
         if self.spool.is_lost():
             self._begin_anew()
         self.write_gap()
+        self.write_outcomes()
         with self._lock:
             fresh, self._fresh = self._fresh, {}
         for best in fresh.values():
@@ -235,6 +242,18 @@ class Recorder:
             else:
                 SPOOL_LOST.inc()
                 self._homeless.is_news("")
+
+    def write_outcomes(self) -> None:
+        """Write the outcomes that there was no room for, as far as there is room now."""
+        while True:
+            with self._lock:  # taken for each one separately: a call may wait for it
+                if not self._unwritten:
+                    return
+                try:
+                    self.spool.append([(Kind.OUTCOME, [self._unwritten[0]])])
+                except SpoolFullError:
+                    return
+                self._unwritten.popleft()
 
     def write_gap(self) -> None:
         """Write gaps for lost Decisions, as soon as there is room."""

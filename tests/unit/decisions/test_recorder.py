@@ -326,10 +326,19 @@ class TestFull:
         assert [head.chain for head in heads(recorder)][1:] == [0, 2]
         recorder.spool.close()
 
-    def test_a_outcome_that_finds_no_room_is_left_out(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_outcomes_that_find_no_room_are_written_once_there_is_room(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         recorder = make_recorder(tmp_path, max_bytes=10)
         place(recorder, "web", "a")
+        recorder.record_outcome(outcome_of("cart", "b", AT, kind="deleted"))
         assert "can't be recorded" in caplog.text
+        recorder._mend()
+        assert outcomes(recorder) == []
+        recorder.spool._max_bytes = PLENTY
+        recorder._mend()
+        recorder._mend()
+        assert outcomes(recorder) == [("uid-web", "a", None), ("uid-cart", "b", None)]
         recorder.spool.close()
 
 
