@@ -2,22 +2,26 @@
 
 import logging
 from datetime import UTC, datetime, timedelta
+from unittest import mock
 
 import pytest
 from django.test import RequestFactory
 from prometheus_client import generate_latest
 
+from controlplane.env import BASE_DIR
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.runtime import FORGET_SECONDS, Runtime
-from scheduler.extender.verbs.context import NotReadyError
+from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError
 from scheduler.extender.verbs.handlers import Reply, VerbHandlers
 from scheduler.extender.views import VerbView
 from scheduler.models import Process
 from tests.builders import make_assignment, make_rule_set
 
 pytestmark = pytest.mark.django_db
+
+OPERATIONS = BASE_DIR / "docs" / "operations.md"
 
 
 class Full:
@@ -69,6 +73,16 @@ def test_where_a_decision_must_be_recorded_and_cannot_be_kube_scheduler_is_told(
     code, body, outcome = view._answer(b"{}")
     assert (code, outcome) == (status, "not_ready")
     assert body.body == b'{"Error":"Berth has no room to record its Decisions"}'
+
+
+@pytest.mark.parametrize("fault", [NO_REVISION, NO_SNAPSHOT])
+def test_a_filter_that_can_not_be_answered_yet_is_counted_as_operations_says(fault: str) -> None:
+    handlers = mock.Mock(spec=VerbHandlers)
+    handlers.filter.side_effect = NotReadyError(fault)
+    code, _, outcome = VerbView(verb="filter", answers=handlers)._answer(b"{}")
+    (said,) = (line for line in OPERATIONS.read_text().splitlines() if line.startswith("A `/filter` that is answered"))
+    assert fault.removeprefix("Berth ") in said
+    assert (code, f"counts as `{outcome}`" in said) == (200, True)
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "GET", "PUT", "TRACE"])
