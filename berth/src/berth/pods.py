@@ -78,7 +78,8 @@ def read_manifest(name: str) -> Any:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
         documents = _json_of(text) or [each for each in yaml.safe_load_all(text) if each is not None]
-        json.dumps(documents)
+        # What no request can hold: .nan and .inf, halves of characters.
+        json.dumps(documents, allow_nan=False, ensure_ascii=False).encode()
     # YAMLError covers only the syntax: an impossible date, or a value that doesn't match its tag, raises others.
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
         message = f"{name}:1: can't be read as a manifest: {error}"
