@@ -35,12 +35,14 @@ def find_place(server: str = "", *, from_kubeconfig: bool = False, context: str 
     Raises:
         CommandError: no server is named, or its token would be sent unencrypted.
     """
-    kept = read_kept()
     server = server or (server_of_context(context) if from_kubeconfig else "") or os.environ.get("BERTH_SERVER", "")
+    token, is_kept = _token_of_environment(), _is_kept()
+    # A pipeline that names both may have the home of another account: what is stored there isn't needed.
+    kept = read_kept() if is_kept or not (server and token) else {}
     server = check_server(server or str(kept.get("server", "")))
     same = server == kept.get("server")
     certificates = os.environ.get("BERTH_CA_FILE", "") or (str(kept.get("certificates", "")) if same else "")
-    token = _token_of_environment() or (str(kept.get("token", "")) if same else "")
+    token = token or (str(kept.get("token", "")) if same else "")
     return Place(server, token, certificates)
 
 
@@ -96,9 +98,25 @@ def _token_of_environment() -> str:
 
 
 def kept_path() -> Path:
-    """Return the path of the file in which `berth login` stores server and token."""
-    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    """Return the path of the file in which `berth login` stores server and token.
+
+    Raises:
+        CommandError: this account has no home.
+    """
+    try:
+        home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    except RuntimeError as error:
+        message = "This account has no home for server and token: set HOME or XDG_CONFIG_HOME, or BERTH_SERVER and BERTH_TOKEN."
+        raise CommandError(message) from error
     return Path(home) / "berth" / "config.json"
+
+
+def _is_kept() -> bool:
+    """Return whether this account has a file of `berth login` that it can read."""
+    try:
+        return os.access(kept_path(), os.R_OK)
+    except CommandError:
+        return False
 
 
 def read_kept() -> dict[str, Any]:
@@ -183,7 +201,8 @@ def _kubeconfigs() -> Iterator[tuple[Path, Any]]:
             found = yaml.safe_load(path.expanduser().read_text(encoding="utf-8"))
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, yaml.YAMLError) as error:
+        # RuntimeError: ~ stands for a home that isn't known.
+        except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
             message = f"{path} can't be read as a kubeconfig: {error}"
             raise CommandError(message) from error
         yield path, found or {}

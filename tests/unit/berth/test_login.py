@@ -196,6 +196,37 @@ def test_a_kept_token_that_others_can_read_is_refused(berth: Berth, stub: Stub, 
     assert f"chmod 600 {path}" in ran.err
 
 
+@pytest.fixture
+def homeless(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run as an account that the machine doesn't know, as containers do."""
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+
+
+@pytest.mark.usefixtures("homeless")
+def test_an_account_without_a_home_needs_no_stored_server(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.answer("GET", "/status", STATUS)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    assert berth("status").code == 0
+    assert "~/.kube/config can't be read as a kubeconfig" in berth("status", "--from-kubeconfig").err
+    monkeypatch.delenv("BERTH_TOKEN")
+    for asked in (["status"], ["logout"]):
+        ran = berth(*asked)
+        assert (ran.code, ran.out) == (1, "")
+        assert "set HOME or XDG_CONFIG_HOME" in ran.err
+
+
+def test_who_names_server_and_token_needs_no_home_that_can_be_read(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("nothing can be in here")
+    stub.answer("GET", "/status", STATUS)
+
+    assert berth("status").code == 0
+
+
 def _kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     extension = {"name": "berth.io/server", "extension": {"server": url}}
     contexts = [
