@@ -151,6 +151,9 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
         if name == "limit":
             message = f"limit isn't a filter: write --limit {value}."
             raise CommandError(message)
+        if not value:
+            message = f"The filter {name} has no value, and would be ignored: give it one, or leave the filter out."
+            raise CommandError(message)
         if name in found:
             message = f"The filter {name} is given twice: keep one of them."
             raise CommandError(message)

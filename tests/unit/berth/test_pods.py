@@ -281,6 +281,7 @@ def test_following_goes_on_once_the_server_answers_again(
         (["limit=5"], "--limit 5"),
         (["node=n1", "node=n2"], "The filter node is given twice"),
         (["=n1"], "'=n1' isn't a filter"),
+        (["pod_namespace="], "The filter pod_namespace has no value"),
         (["--limit", "0"], "from 1 to 1,000"),
         (["--limit", "many"], "from 1 to 1,000"),
         (["fields=id"], "fields needs --output json or yaml"),
