@@ -168,6 +168,9 @@ class Server:
         except httpx.TimeoutException as error:
             message = f"{self.place.server} didn't answer in time ({method} {url})."
             raise NotReachedError(message) from error
+        except httpx.InvalidURL as error:
+            message = f"The call can't be sent: {error}. Shorten the names and filters."
+            raise CommandError(message) from error
         except httpx.HTTPError as error:
             said = str(error) or type(error).__name__
             message = f"{self.place.server} can't be reached: {said}. {_remedy_of(said)}"

@@ -256,6 +256,14 @@ def test_what_is_no_address_is_said_to_be_none(berth: Berth, server: str) -> Non
     assert "isn't a URL" in ran.err
 
 
+def test_what_is_too_long_for_an_address_is_refused_in_a_sentence(berth: Berth, stub: Stub) -> None:
+    for asked in (("why", "a" * 70_000), ("decisions", f"node={'a' * 70_000}")):
+        ran = berth(*asked)
+
+        assert (ran.code, stub.asked) == (1, [])
+        assert "The call can't be sent" in ran.err
+
+
 def test_line_ends_and_blanks_around_an_address_and_the_path_of_rest_count_for_nothing(
     berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
