@@ -107,7 +107,9 @@ def _add_documents(add: _Add) -> None:
         "--submit", action="store_true", help="send the Change to review if review is required, else publish it"
     )
     made.add_argument(
-        "--title", default="", help="the Change's title: the first line of this text; default: the files' names"
+        "--title",
+        default="",
+        help="the Change's title: the first line of this text, cut to 200 characters; default: the files' names",
     )
     made.add_argument("--reason", default="", help="the reason, stored with the Change and its Revision")
     made = add("diff", "Show how files differ from what is live, as diff -u does.")

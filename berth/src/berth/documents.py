@@ -162,16 +162,21 @@ def step_line(step: dict[str, str]) -> str:
 
 def apply(server: Server, given: Namespace) -> Answer:
     """Apply files with a Change."""
-    title = given.title.strip() or _title_of(given.files)
-    # The subject of a commit's message, cut to the length of a title.
+    # The subject of a commit's message.
+    subject = (given.title.strip() or _title_of(given.files)).splitlines()[0]
+    # Cut rather than refused: a pipeline doesn't write its commits' messages.
+    title = subject if len(subject) <= _MOST_TITLE else f"{subject[: _MOST_TITLE - 1]}…"
     asked = {
         **_asked(given),
-        "title": title.splitlines()[0][:_MOST_TITLE],
+        "title": title,
         "reason": given.reason,
         "publish": given.publish,
         "submit": given.submit,
     }
     found = server.post("/changes/apply", asked)
+    if title != subject and found["change"] is not None:
+        said = f"The title is longer than {_MOST_TITLE} characters, and was cut: `berth rename {found['change']} --title TITLE`"
+        found["notes"] = [said, *found.get("notes", ())]
     return Answer(found, list(_applied_lines(found, is_submitted=given.submit)), ok=found["ok"])
 
 

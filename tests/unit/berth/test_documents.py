@@ -193,9 +193,23 @@ def test_a_file_is_applied_whatever_bytes_its_name_has(
 def test_of_a_commits_message_the_subject_is_the_title(berth: Berth, stub: Stub, file: str) -> None:
     stub.answer("POST", "/changes/apply", {"ok": True, "change": None, "revision": None, "changes": []})
 
-    berth("apply", file, "--title", f"Web Pods fit{'!' * 300}\n\nBecause they have to.\n")
+    berth("apply", file, "--title", f"Web Pods fit{'!' * 188}\n\nBecause they have to.\n")
 
     assert stub.asked[0]["body"]["title"] == f"Web Pods fit{'!' * 188}"
+
+
+def test_a_title_that_is_too_long_is_cut_and_that_is_said(berth: Berth, stub: Stub, file: str) -> None:
+    done = {"ok": True, "change": 4, "is_new": True, "revision": None, "changes": [], "notes": ["as it was"]}
+    stub.answer("POST", "/changes/apply", done)
+    asked = ("apply", file, "--title", f"Web Pods fit{'!' * 189}")
+
+    ran = berth(*asked)
+
+    assert stub.asked[0]["body"]["title"] == f"Web Pods fit{'!' * 187}…"
+    assert ran.out.startswith(
+        "! The title is longer than 200 characters, and was cut: `berth rename 4 --title TITLE`\n"
+    )
+    assert berth(*asked, "-o", "json").json["notes"][1:] == ["as it was"]
 
 
 def test_an_owner_who_stands_against_it_is_named_and_so_is_the_remedy(berth: Berth, stub: Stub, file: str) -> None:
