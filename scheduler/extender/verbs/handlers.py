@@ -19,7 +19,7 @@ from policies.engine.preemption.vetoes import Candidate
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED, Code, Status
-from scheduler.cluster.bind import Target
+from scheduler.cluster.bind import Target, is_name
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot
@@ -31,6 +31,7 @@ from scheduler.extender.request.full_nodes import at
 from scheduler.extender.request.host_priorities import lines_of
 from scheduler.extender.request.objects import read_pod
 from scheduler.extender.request.wire import (
+    BindingArgs,
     Sent,
     WireError,
     decode_binding,
@@ -148,12 +149,7 @@ class VerbHandlers:
             NotReadyError: there is nothing to answer with.
         """
         started = time.perf_counter()
-        args = decode_binding(body)
-        try:
-            target = Target(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
-        except ValueError as error:
-            message = f"the body names something that is {error}"
-            raise WireError(message) from error
+        target = _target_of(decode_binding(body))
         try:
             pod = self._in_flight.pod(target.uid) or self._read_pod(target)
             revision = self._contexts.revision_of(pod)
@@ -477,6 +473,20 @@ def _shadow(kept: _Kept, assignment: Assignment, rule_set: CompiledRuleSet, give
         notes=_notes(context, {"answered": kept.decision, "inside": is_inside}),
         divergence=compare(given(kept.answer, len(answer.refusal)), shadow),
     )
+
+
+def _target_of(args: BindingArgs) -> Target:
+    """Return the Pod and the node of a binding.
+
+    Raises:
+        WireError: with the members that aren't valid names: they would become part of a path.
+    """
+    named = {"PodName": args.pod_name, "PodNamespace": args.pod_namespace, "Node": args.node}
+    wrong = [member for member, name in named.items() if not is_name(name)]
+    if wrong:
+        message = f"{', '.join(wrong)} of ExtenderBindingArgs: must be a valid Kubernetes name, of lowercase letters, digits, - and ."
+        raise WireError(message)
+    return Target(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
 
 
 class _BindAsked(NamedTuple):

@@ -17,6 +17,7 @@ from policies.engine.ruleset import Revision
 from policies.engine.validation import read_rule_set
 from scheduler.cluster.bind import Target
 from scheduler.cluster.live import PodEvent
+from scheduler.extender.request.wire import WireError
 from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound, Checked
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
 from scheduler.extender.verbs.handlers import VerbHandlers
@@ -478,6 +479,16 @@ def test_every_answer_names_its_decision() -> None:
     assert [reply.decision for reply in replies] == [record.id for record in setting.recorder.records]
     assert [record.verb for record in setting.recorder.records] == ["filter", "prioritize", "preempt", "bind"]
     assert setting.binder.bound == [("p", "n1")]
+
+
+@pytest.mark.parametrize("wrong", [{"PodName": "../p"}, {"Node": "N1"}, {"PodNamespace": "a b", "Node": "n/1"}])
+def test_a_binding_with_invalid_names_is_refused_with_the_members_that_have_them(wrong: dict[str, str]) -> None:
+    setting = Setting(NOT_N3)
+    body = {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": "n1", **wrong}
+
+    with pytest.raises(WireError, match=f"^{', '.join(wrong)} of ExtenderBindingArgs: must be a valid Kubernetes name"):
+        setting.answers.bind(json.dumps(body).encode())
+    assert setting.binder.bound == []
 
 
 def test_the_revision_that_filtered_a_pod_goes_on_with_it() -> None:
