@@ -1,5 +1,6 @@
 """REST endpoints for live Pauses and Exemptions, and the acts that create and end them."""
 
+import re
 from typing import Any
 
 from django.utils import timezone
@@ -15,12 +16,15 @@ from policies.api.asked import Asked, asked_of
 from policies.api.base import MAY_MATCH, Door, by_of, expected_of, tags_of
 from policies.api.documents import MadeSerializer, made_of, read_whole
 from policies.api.pagination import NAMED_PAGES, page_of_named
-from policies.api.problems import UnlookedError
+from policies.api.problems import FaultsError, UnlookedError
 from policies.engine import ruleset as engine
 from policies.engine.documents import document_of
-from policies.publishing import Kind, OvertakenError, Suspended
+from policies.engine.errors import Fault
+from policies.publishing import Kind, OvertakenError, PastError, PublishingError, Suspended
 
 _MOST_TEXT = 2_000
+# A fault in the document that is made of the body: after the document's name, the body's member.
+_OF_MADE = re.compile(r"(?:[a-z0-9-]+: )?spec\.(target|reason|until)")
 REASON = OpenApiParameter(
     "reason",
     str,
@@ -108,7 +112,14 @@ class PausesView(SuspensionsView):
     def post(self, request: Request) -> Response:
         """Pause a target: at once, or after review where Pauses need it."""
         asked = asked_of(PauseSerializer, request.data)
-        made = publishing.pause(**asked, by=by_of(request))
+        try:
+            made = publishing.pause(**asked, by=by_of(request))
+        except PastError as error:
+            raise _faulty(error, "until") from error
+        except PublishingError as error:
+            if faults := _faults_of_members(error):
+                raise FaultsError(faults, "\n".join(map(str, faults))) from error
+            raise
         return Response(made_of(made), status=status.HTTP_201_CREATED)
 
 
@@ -152,6 +163,8 @@ class ExemptionsView(SuspensionsView):
             if looked:
                 raise
             raise UnlookedError from error
+        except PastError as error:
+            raise _faulty(error, "spec.until") from error
         return Response(made_of(made), status=status.HTTP_201_CREATED)
 
 
@@ -181,6 +194,19 @@ def reason_of(request: Request) -> str:
     if in_url and in_body:
         raise ValidationError({"reason": "is in the URL and in the body: give it once"})
     return str(asked_of(ReasonSerializer, in_url or in_body).get("reason", ""))
+
+
+def _faulty(error: PublishingError, path: str) -> FaultsError:
+    """Return a refusal as a fault at a path of the body."""
+    faults = [Fault(path, said) for said in error.messages]
+    return FaultsError(faults, "\n".join(map(str, faults)))
+
+
+def _faults_of_members(error: PublishingError) -> list[Fault]:
+    """Return the faults with the members of the body as paths; none if a fault is about something else."""
+    found = [(_OF_MADE.fullmatch(each.path), each.message) for each in error.faults]
+    faults = [Fault(of_made[1], said) for of_made, said in found if of_made]
+    return faults if len(faults) == len(found) else []
 
 
 def _shown(each: Suspended) -> dict[str, Any]:

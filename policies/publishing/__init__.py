@@ -44,7 +44,7 @@ from policies.publishing.edits import (
     save_edit,
     seen_of,
 )
-from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, fault_of_words
+from policies.publishing.errors import ForbiddenError, OvertakenError, PastError, PublishingError, fault_of_words
 from policies.publishing.exports import export
 from policies.publishing.gates import (
     WAITS_LONG,
@@ -207,6 +207,7 @@ __all__ = [
     "OnBehalf",
     "OvertakenError",
     "Overview",
+    "PastError",
     "PriorityClassState",
     "Provenance",
     "PublishingError",

@@ -31,6 +31,10 @@ class ForbiddenError(PublishingError):
     """This person may not do it, whatever the state is."""
 
 
+class PastError(PublishingError):
+    """A time that somebody sets is past."""
+
+
 class OvertakenError(PublishingError):
     """The content that the person looked at has changed: somebody was faster."""
 

@@ -17,7 +17,7 @@ from policies.publishing import gates, lifecycle
 from policies.publishing.actors import may
 from policies.publishing.assignments import Orders, orders_apart
 from policies.publishing.contents import Edit, ended_with, is_same
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import PastError, PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import Merged, merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, assignments_of, batches, documents_of, live_digests
@@ -260,11 +260,11 @@ def check_ahead(at: datetime, what: str) -> None:
     """Check that a time which somebody sets is in the future; `what` names the event at that time.
 
     Raises:
-        PublishingError: it is past.
+        PastError: it is past.
     """
     now = timezone.now()
     if at <= now:
-        raise PublishingError([f"{what} at {said_at(at)}, which is past: it is {said_at(now)} now."])
+        raise PastError([f"{what} at {said_at(at)}, which is past: it is {said_at(now)} now."])
 
 
 def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:

@@ -188,10 +188,34 @@ def test_a_pause_holds_until_it_is_resumed(operator: Client) -> None:
     assert made["state"] == "published"
     (shown,) = told(ask(operator, "get", "/pauses"))["results"]
     assert (shown["target"], shown["reason"], shown["by"]) == ("RuleSet/web/team", "INC-1", "operator")
-    twice = told(ask(operator, "post", "/pauses", {"target": "RuleSet/nope", "reason": "x"}), 422)
-    assert twice["faults"] == [{"file": "ruleset-nope", "path": "spec.target", "message": "no rule set nope is live"}]
     assert told(ask(operator, "delete", "/pauses/RuleSet/web/team?reason=over"))["changed"]
     told(ask(operator, "delete", "/pauses/RuleSet/web/team"), 404)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path", "says"),
+    [
+        ({"target": "RuleSet/nope"}, "target", "no rule set nope is live"),
+        ({"target": "nope"}, "target", "must be everything, "),
+        ({"until": "2020-01-01T00:00:00Z"}, "until", "It would end at 2020-01-01 00:00:00 UTC, which is past"),
+        ({"until": "noon"}, "until", "must be a time"),
+    ],
+)
+def test_a_faulty_pause_is_refused_with_the_member_of_its_body(
+    operator: Client, wrong: dict[str, str], path: str, says: str
+) -> None:
+    found = told(ask(operator, "post", "/pauses", {"target": "everything", "reason": "INC-1", **wrong}), 422)
+    (fault,) = found["faults"]
+    assert (fault.keys(), fault["path"]) == ({"path", "message"}, path)
+    assert fault["message"].startswith(says)
+    assert found["detail"] == f"{path}: {fault['message']}"
+
+
+def test_an_exemption_that_has_ended_already_is_refused_at_its_end(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    document = exemption_document("for-now", "RuleSet/web/team", until="2020-01-01T00:00:00Z")
+    found = told(ask(operator, "post", "/exemptions", document), 422)
+    assert [each["path"] for each in found["faults"]] == ["spec.until"]
 
 
 def test_a_text_that_no_database_stores_is_a_fault_with_its_path(operator: Client) -> None:
