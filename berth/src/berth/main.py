@@ -80,6 +80,12 @@ def _answered(given: Namespace) -> int:
     except CommandError as error:
         _write_refusal(error, given.output)
         return error.exit_code
+    except OSError as error:
+        # An error without a file is one of the output's.
+        if error.filename is None:
+            raise
+        _write_refusal(CommandError(f"{error.filename}: {error.strerror or error}"), given.output)
+        return REFUSED
     write(answer, given.output)
     return answer.exit_code or (0 if answer.ok else REFUSED)
 

@@ -318,6 +318,20 @@ def test_an_export_into_a_folder_names_files_of_what_is_no_longer_live(
     assert berth("export", "--change", "7", "--directory", str(tmp_path), "-o", "json").json["left"] == []
 
 
+def test_a_folder_that_cant_be_written_is_named_for_people_and_programs(
+    berth: Berth, stub: Stub, tmp_path: Path
+) -> None:
+    stub.answer("GET", "/export", "kind: RuleSet\nmetadata: {name: web}\n", Content_Type="application/yaml")
+    (tmp_path / "file").write_text("no folder")
+
+    ran = berth("export", "--directory", str(tmp_path / "file"))
+    assert (ran.code, ran.err) == (1, f"{tmp_path}/file/RuleSet: Not a directory\n")
+
+    ran = berth("export", "--directory", str(tmp_path / "file"), "-o", "json")
+    assert (ran.code, ran.json["ok"]) == (1, False)
+    assert ran.json["error"] == f"{tmp_path}/file/RuleSet: Not a directory"
+
+
 def test_an_export_writes_no_file_outside_of_its_folder(berth: Berth, stub: Stub, tmp_path: Path) -> None:
     text = "kind: RuleSet\nmetadata: {name: ../../web}\n"
     stub.answer("GET", "/export", text, Content_Type="application/yaml")
