@@ -55,7 +55,8 @@ def logout(given: Namespace) -> Answer:
     """Delete the stored server and token. The token stays valid: revoke it in the admin."""
     del given
     said = "Server and token are deleted here. Revoke the token in the admin if nobody else uses it."
-    return Answer({}, [said if forget() else "No server and token were stored."])
+    is_deleted = forget()
+    return Answer({"deleted": is_deleted}, [said if is_deleted else "No server and token were stored."])
 
 
 def whoami(server: Server, given: Namespace) -> Answer:

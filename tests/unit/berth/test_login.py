@@ -74,8 +74,9 @@ def test_login_keeps_what_was_tried_for_this_account_alone(
     assert berth("whoami").out.startswith(f"{stub.url} knows you as operator.")
     assert stub.asked[-1]["headers"]["Authorization"] == "Bearer secret-token"
 
-    berth("logout")
+    assert berth("logout", "-o", "json").json == {"ok": True, "deleted": True}
     assert berth("whoami").code == 1
+    assert berth("logout", "-o", "json").json == {"ok": True, "deleted": False}
 
 
 @pytest.mark.usefixtures("nobody")
