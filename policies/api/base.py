@@ -123,12 +123,14 @@ class Door(APIView):
         parameters: those of URL and headers, by action, or by method if the view has no actions.
         needs: the permissions that `MaySee` checks.
         more_throttles: throttles in addition to those of all views.
+        may_be_unreadable: the actions without a write that are answered 409 if what is stored can't be read.
     """
 
     permission_classes = [MaySee]
     parameters: Mapping[str, Sequence[OpenApiParameter]] = {}
     needs: Sequence[str] = ("policies.view_ruleset",)
     more_throttles: Sequence[type[BaseThrottle]] = ()
+    may_be_unreadable: Collection[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse unknown and repeated parameters.

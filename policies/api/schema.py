@@ -85,6 +85,8 @@ class Schema(AutoSchema):
         if self.method != "GET":
             # A DELETE may have its reason in a body.
             told |= _WITH_A_BODY | _OF_WRITES
+        elif self._act in getattr(self.view, "may_be_unreadable", ()):
+            told["409"] = "What is stored can't be read; `detail` says why, and what to do."
         takes = self.get_override_parameters()
         if IF_MATCH in takes or MAY_MATCH in takes:
             told |= _OVERTAKEN

@@ -110,6 +110,7 @@ class DecisionViewSet(ReadOnlyViewSet):
     detail_serializer_class = DecisionDetailSerializer
     pagination_class = DecisionPages
     lookup_value_converter = "uuid"
+    may_be_unreadable = {"retrieve"}
 
     def get_queryset(self) -> QuerySet[Decision]:
         """Read from the history's database."""

@@ -12,11 +12,13 @@ from django.core.cache import cache
 from django.test import Client
 
 from policies import publishing
-from policies.models import Revision
+from policies.models import ChangeEdit, Revision
 from tests.architecture.tracked import ROOT
 from tests.builders import TEAM_FILTER, make_exemption, make_pause, make_priority_class, make_rule_set
+from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import publish_all
 from tests.component.rest.asking import API, ask, told
+from tests.component.rest.world import World, schema
 from tests.conftest import HTTPSClient
 from tests.tokens import bearer, secret_of
 
@@ -176,3 +178,12 @@ def test_a_session_needs_its_token_against_forgery(operator: Client) -> None:
     response = ask(operator, "post", "/changes", {"title": "mine"})
     assert told(response, 403)["detail"].startswith("CSRF")
     assert not Revision.objects.exists()
+
+
+def test_what_is_stored_and_cant_be_read_is_answered_as_the_schema_declares(auditor: Client) -> None:
+    world = World()
+    ChangeEdit.objects.filter(change=world.change).update(document='{"kind": "of a later version"')
+    decision = make_decision(body=b"damaged")
+    for path, key in (("/changes/{number}", world.change.pk), ("/decisions/{id}", decision.pk)):
+        told(ask(auditor, "get", re.sub(r"\{\w+\}", str(key), path)), 409)
+        assert "409" in schema()["paths"][API + path]["get"]["responses"]
