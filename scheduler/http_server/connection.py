@@ -50,6 +50,12 @@ class Wants(IntEnum):
     ANSWER = 4
 
 
+def _error_of(status: int, reason: str) -> tuple[str, bytes]:
+    """Return the content type and the body of a refusal, in kube-scheduler's form."""
+    del status
+    return "application/json", b'{"Error":"%s"}' % reason.encode()
+
+
 class Listener(NamedTuple):
     """A listening socket, and what is served on it.
 
@@ -59,6 +65,7 @@ class Listener(NamedTuple):
         environ: is merged into the environ of each request.
         may_be_known: whether callers that were answered have priority over others.
         keepalive_seconds: how long a connection may be silent between requests.
+        refusal: returns the content type and the body of the server's own refusal, from its status and its reason.
     """
 
     socket: socket.socket
@@ -68,6 +75,7 @@ class Listener(NamedTuple):
     tls: Callable[[], ssl.SSLContext] | None = None
     may_be_known: bool = True
     keepalive_seconds: float = 120.0
+    refusal: Callable[[int, str], tuple[str, bytes]] = _error_of
 
 
 class Connection:
@@ -310,8 +318,8 @@ class Connection:
         """Prepare a refusal as the last answer. Its text is constant: it repeats nothing from the request."""
         self.refused = {408: "slow", 503: "crowded", 500: "failed"}.get(status, "malformed")
         self.is_known = False
-        body = b'{"Error":"%s"}' % reason.encode()
-        self.answer(f"{status} {reason}", [("Content-Type", "application/json")], [body], is_last=True)
+        content_type, body = self.listener.refusal(status, reason)
+        self.answer(f"{status} {reason}", [("Content-Type", content_type)], [body], is_last=True)
 
     def _send(self) -> Wants | None:
         while self._rest or self._sent < len(self._pieces):

@@ -1,5 +1,6 @@
 """A gunicorn worker around the server: gunicorn starts, watches and ends it, through its documented worker class."""
 
+import json
 import os
 import socket
 from functools import partial
@@ -7,6 +8,7 @@ from typing import Any
 
 from gunicorn.workers.base import Worker as GunicornWorker
 
+from policies.api.details import MEDIA_TYPE, problem_of
 from scheduler.http_server.body import Body, Budget, WholeBody
 from scheduler.http_server.connection import Listener
 from scheduler.http_server.head import HeadLimits
@@ -16,6 +18,20 @@ from scheduler.http_server.server import Server
 # The limit of one body, and the limit of all bodies together while they are read and answered.
 BODY_BYTES = 16 << 20
 ALL_BODIES_BYTES = 64 << 20
+
+
+# What to do about the refusals that a caller can do something about.
+_REMEDIES = {
+    413: "The body is too large: send it in several calls.",
+    414: "The URL is too long: shorten it.",
+    431: "The header fields are too large: send fewer or shorter ones.",
+    503: "The server has too many requests at once: try again in a moment.",
+}
+
+
+def problem_of_refusal(status: int, reason: str) -> tuple[str, bytes]:
+    """Return the content type and the body of the server's own refusal, as problem details like REST's other errors."""
+    return MEDIA_TYPE, json.dumps(problem_of(status, _REMEDIES.get(status, f"{reason}."))).encode()
 
 
 class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -43,6 +59,7 @@ class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
             self.head_limits,
             base_environ(listening),
             keepalive_seconds=float(self.cfg.keepalive),
+            refusal=problem_of_refusal,
         )
 
     def _body(self, environ: dict[str, Any], length: int | None) -> Body:
