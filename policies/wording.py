@@ -2,12 +2,13 @@
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
 from policies.engine import ruleset as engine
 from policies.engine.documents import moment_of
-from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target, ends_at
 
 # First characters with which spreadsheets read a cell as a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -490,9 +491,12 @@ def _has_target(revision: engine.Revision, text: str) -> bool:
     return target.kind == EVERYTHING or any(not target.rule or target.rule in each.spec.keys for each in found)
 
 
-def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
-    """Return the line about a Pause or an Exemption that ends because its target is removed."""
+def ending_sentence(suspension: engine.Pause | engine.Exemption, back_at: datetime | None = None) -> str:
+    """Return the line about a Pause or an Exemption that ends because its target is removed, until a moment where one is given."""
     kind, what = type(suspension).__name__, target_in_words(suspension.target)
+    end = ends_at(suspension.until)
+    if back_at is not None and (end is None or end > back_at):
+        return f"! {kind} {suspension.name} ends with it: {what} would be gone; both come back when the Change goes back"
     return f"! {kind} {suspension.name} ends with it: {what} would be gone, and takes effect again if it comes back"
 
 

@@ -338,7 +338,7 @@ class ChangeAdmin(ReadOnlyAdmin):
                 removed = [edit.name for edit in edits if edit.kind == Kind.PRIORITY_CLASS and edit.value is None]
                 look_twice += publishing.cluster_warnings(classes, removed) + publishing.replaced_in_cluster(classes)
                 look_twice += publishing.owner_notes([edit.key for edit in edits], row.owner)
-                look_twice += [wording.ending_sentence(each) for each in publishing.endings_of(row)]
+                look_twice += [wording.ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)]
                 look_twice += publishing.past_ends(edits)
         except PublishingError as error:
             faults += error.messages

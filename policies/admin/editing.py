@@ -262,10 +262,11 @@ class EditingAdmin(ModelAdmin):
         held = publishing.found_in(change, key).value
         removal = publishing.Edit(*key, None)
         ended = publishing.ended_with(publishing.current_revision(), [removal])
+        back_at = change.expires_at if change else None
         return Confirmation(
             title=f"Remove {self._kind_in_words()} {key[1]}",
             effect=f"Adds the removal to {change or 'a new Change'}. Nothing is removed until that Change is published.",
-            changes=[*wording.part_changes(held, None), *map(wording.ending_sentence, ended)],
+            changes=[*wording.part_changes(held, None), *(wording.ending_sentence(each, back_at) for each in ended)],
             edits=[removal],
             faults=[] if held else [f"{key[1]} is already removed."],
             button="Remove in the Change" if change else "Remove in a Change",

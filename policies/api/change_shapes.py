@@ -247,7 +247,7 @@ class ChangeDetailSerializer(ChangeSerializer):
 
     def get_ends(self, row: Change) -> list[str]:
         """Return the Pauses and Exemptions that end with it."""
-        return [wording.ending_sentence(each) for each in publishing.endings_of(row)]
+        return [wording.ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)]
 
     def get_kept(self, row: Change) -> list[str]:
         """Return which edited objects a repository owns."""

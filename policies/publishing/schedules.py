@@ -14,13 +14,15 @@ import msgspec
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import QuerySet
 
+from policies.engine import ruleset as engine
+from policies.engine.pauses import ends_at
 from policies.models import Change, ChangeEvent, GateRun, RevisionPart
 from policies.origin import Door, coming_from, current_origin
 from policies.publishing import lifecycle
 from policies.publishing.actors import CLOCK, By
 from policies.publishing.acts import finish, locked
 from policies.publishing.changes import TakenBack, publish_change, run_gate, write_change
-from policies.publishing.contents import Edit
+from policies.publishing.contents import Edit, missing_target, with_edits
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Key, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
@@ -301,14 +303,16 @@ def _take_back(number: int, now: datetime) -> str:
         return ""
     due, row.expired_at = row.expires_at, now
     left = {key: over for each in row.edits.all() if (over := _over(row, key := each.key))}
-    edits = _edits_back(row, left, now)
+    edits, unrestorable = _edits_back(row, left, now)
     said = "".join(f"; {kind} {name} is left to {over}" for (kind, name), over in sorted(left.items()))
+    said += "".join(f"; {kind} {name} doesn't come back: {why}" for (kind, name), why in sorted(unrestorable.items()))
     if not edits:
         finish(row, _Act.EXPIRE, CLOCK, f"nothing: what was live before it is live again{said}")
         return f"{row} has nothing to take back{said}"
     reason = f"{row} was to go back at {said_at(due)}"
     title = visible(f"Take back {row}: {row.title}")  # the title may be from before titles were checked
-    takes_back = TakenBack(row, _bases_of_others(row, edits, now))
+    touched = [each.key for each in row.edits.all() if each.key in edits]
+    takes_back = TakenBack(row, _bases_of_others(row, touched, now))
     change = write_change(title, edits, before, by=CLOCK, reason=reason, takes_back=takes_back)
     # Published by the next step; after an error in between, by the next tick.
     change.publish_at = due
@@ -317,13 +321,45 @@ def _take_back(number: int, now: datetime) -> str:
     return f"{row} is taken back by {change}{said}"
 
 
-def _edits_back(change: Change, left: Collection[Key], now: datetime) -> dict[Key, Edit]:
-    """Return the edits that restore the content before a Change of each thing that it touched, except for those given."""
+def _edits_back(change: Change, left: Collection[Key], now: datetime) -> tuple[dict[Key, Edit], dict[Key, str]]:
+    """Return the edits that restore the content before a Change of each thing that it touched, except for those given.
+
+    And the Pauses and Exemptions that can't come back, since what they name is gone, with the reason.
+    """
     keys = [edit.key for edit in change.edits.all() if edit.key not in left]
     former = {key: _former(change, key, now) for key in keys}
     values = {number: values_of(found) for number in set(former.values()) if (found := load_revision(number))}
-    back = [Edit(*key, values.get(number, {}).get(key)) for key, number in former.items()]
-    return differing(back, current_revision())
+    back = {key: Edit(*key, values.get(number, {}).get(key)) for key, number in former.items()}
+    live = current_revision()
+    after = with_edits(live, back.values())
+    gone = {
+        key: why
+        for key, edit in back.items()
+        if isinstance(edit.value, engine.Pause | engine.Exemption) and (why := missing_target(edit.value.target, after))
+    }
+    suspended = _suspended_again(change, live, after, now)
+    return differing([*(edit for key, edit in back.items() if key not in gone), *suspended], live), gone
+
+
+def _suspended_again(change: Change, live: engine.Revision, after: engine.Revision, now: datetime) -> list[Edit]:
+    """Return the edits that restore the Pauses and Exemptions that ended as a Change removed their targets.
+
+    Only where the target comes back by this: a target that somebody brought back before has been in force since.
+    """
+    made = change.revision_id or 0
+    before, then = load_revision(made - 1), load_revision(made)
+    if before is None or then is None:
+        return []
+    stayed = values_of(then).keys() | {each.key for each in change.edits.all()}
+    suspended: list[engine.Pause | engine.Exemption] = [*before.pauses, *before.exemptions]
+    return [
+        edit
+        for each in suspended
+        if (edit := Edit.of(each)).key not in stayed
+        and missing_target(each.target, live)
+        and not missing_target(each.target, after)
+        and ((end := ends_at(each.until)) is None or end > now)
+    ]
 
 
 def _former(change: Change, key: Key, now: datetime) -> int:

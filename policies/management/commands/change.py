@@ -315,7 +315,7 @@ def _shown(change: Change) -> Shown:
         moved=list(standing.moved),
         theirs=_all_theirs(change) if is_open else [],
         live=publishing.current_revision().number,
-        ends=[wording.ending_sentence(each) for each in publishing.endings_of(change)],
+        ends=[wording.ending_sentence(each, change.expires_at) for each in publishing.endings_of(change)],
         kept=publishing.owner_notes([edit.key for edit in edits], change.owner) if is_open else [],
         waiting=[
             {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}

@@ -17,7 +17,7 @@ from policies import publishing
 from policies.models import Change, ChangeEvent, GateRun, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, OnBehalf, PublishingError, schedules
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
-from tests.component.pages import get, publish_all
+from tests.component.pages import get, publish_all, text_of
 from tests.component.policies.test_changes import A, B, C, do, filters_of, free, live, opened, person
 from tests.component.policies.test_publishing import _at_once as at_once
 
@@ -422,6 +422,53 @@ class TestGoingBack:
             ("other", 1),
             ("web", 1),
         }
+
+    def test_a_pause_whose_target_is_gone_stays_ended_and_keeps_nothing_else_from_going_back(
+        self, alice: User, now: datetime
+    ) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("data", **A), make_pause(target="RuleSet/web"))
+        edits = [Edit("Pause", "web-paused", None), Edit.of(make_rule_set("data", **B))]
+        change = publishing.open_change(title="for an hour", edits=edits, by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        do(change, publishing.publish_change, alice)
+        removal = publishing.open_change(title="gone", edits=[Edit("RuleSet", "web", None)], by=alice)
+        do(removal, publishing.publish_change, alice)
+        said = tick(now + HOUR)
+        assert said[0].endswith("; Pause web-paused doesn't come back: no rule set web is live")
+        assert "Pause web-paused doesn't come back" in fresh(change).events.get(act="expire").text
+        assert (filters_of("data"), live().pauses) == (["PodFitsHost"], [])
+        assert not publishing.held_changes().exists()
+
+    @pytest.mark.parametrize("gone", ["rule set", "rule"])
+    def test_a_pause_that_ended_with_what_it_removed_for_a_while_comes_back_with_it(
+        self, operator: Client, alice: User, now: datetime, gone: str
+    ) -> None:
+        target = "RuleSet/web/PodFitsHost" if gone == "rule" else "RuleSet/web"
+        pause, exemption = make_pause(target=target), make_exemption(target=target, until=f"{now + DAY:%FT%TZ}")
+        past = make_exemption("past", target=target, until=f"{now + HOUR:%FT%TZ}")
+        publish_all(make_rule_set("web", **A), pause, exemption, past)
+        edit = Edit.of(make_rule_set("web", **B)) if gone == "rule" else Edit("RuleSet", "web", None)
+        change = publishing.open_change(title="for an hour", edits=[edit], by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        said = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+        assert said.count("both come back when the Change goes back") == 2
+        do(change, publishing.publish_change, alice)
+        assert (live().pauses, live().exemptions) == ([], [])
+        tick(now + HOUR)
+        assert (live().pauses, live().exemptions) == ([pause], [exemption])
+        assert not publishing.held_changes().exists()
+
+    def test_a_pause_does_not_come_back_where_somebody_brought_its_target_back_before(
+        self, alice: User, now: datetime
+    ) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("data", **A), make_pause(target="RuleSet/web"))
+        edits = [Edit("RuleSet", "web", None), Edit.of(make_rule_set("data", **B))]
+        change = publishing.open_change(title="for an hour", edits=edits, by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        do(change, publishing.publish_change, alice)
+        publish_all(make_rule_set("web", **A))
+        tick(now + HOUR)
+        assert (filters_of("data"), live().pauses) == (["MatchNodeSelector"], [])
 
     def test_published_by_hand_it_goes_back_too_and_late_after_an_outage(self, alice: User, now: datetime) -> None:
         publish_all(make_rule_set("web", **A))
