@@ -128,8 +128,12 @@ def cost(question: Question) -> Result:
 def assignments(question: Question) -> Result:
     """Whether Assignments conflict that didn't before."""
     about = {edit.name for edit in question.edits if edit.kind == "Assignment"}
-    was = set(conflicts(question.before.assignments, about))
-    new = [each for each in conflicts(question.after.assignments, about) if each not in was]
+    found_after = conflicts(question.after.assignments, about)
+    was = conflicts(question.before.assignments, about | {each.name for each in found_after})
+    paused_before = paused_assignments(question.before.pauses, question.now)
+    # Whoever got no Pod before loses none to another one; one that this Change edits was perhaps meant to get some.
+    unreached = {each.name for each in was if each.kind == "never reached" and each.other not in paused_before} - about
+    new = [each for each in found_after if each not in was and each.name not in unreached]
     paused = paused_assignments(question.after.pauses, question.now)
     lines, found = [each.sentence(paused) for each in new], [each._asdict() for each in new]
     return _result(

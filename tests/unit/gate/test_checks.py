@@ -258,6 +258,18 @@ def test_only_conflicts_that_the_edits_bring_are_found() -> None:
     assert said.endswith("every Pod that it could take, once Assignment all isn't paused any more")
 
 
+def test_an_assignment_that_another_one_covered_before_is_not_told_again() -> None:
+    rule_sets = [make_rule_set("web"), make_rule_set("db")]
+    late = make_assignment("late", "db", order=5)
+    old, new = [make_assignment("all", "web", order=2), late], make_assignment("first", "db", order=1)
+    before = Revision(number=1, rule_sets=rule_sets, assignments=old)
+    after = Revision(number=1, rule_sets=rule_sets, assignments=[*old, new])
+    told = ["Assignment all is never reached: first before it takes every Pod that it could take"]
+    assert look("assignments", Question(before, after, [Edit.of(new)], NOTHING)).lines == told
+    paused = msgspec.structs.replace(before, pauses=[make_pause("moved", "Assignment/all")])
+    assert len(look("assignments", Question(paused, after, [Edit.of(new)], NOTHING)).lines) == 2
+
+
 def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents() -> None:
     results = [
         Result("documents", PASSED, "no faults"),
