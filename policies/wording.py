@@ -496,8 +496,10 @@ def ending_sentence(suspension: engine.Pause | engine.Exemption, back_at: dateti
     kind, what = type(suspension).__name__, target_in_words(suspension.target)
     end = ends_at(suspension.until)
     if back_at is not None and (end is None or end > back_at):
-        return f"! {kind} {suspension.name} ends with it: {what} would be gone; both come back when the Change goes back"
-    return f"! {kind} {suspension.name} ends with it: {what} would be gone, and takes effect again if it comes back"
+        return (
+            f"! {kind} {suspension.name} ends with it: {what} would be gone; both come back when the Change goes back"
+        )
+    return f"! {kind} {suspension.name} ends with it: {what} would be gone; if it comes back, it is in force"
 
 
 def not_paused(target: str) -> str:

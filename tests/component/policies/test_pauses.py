@@ -307,7 +307,8 @@ class TestEndsWithItsTarget:
     def test_archived_on_its_page_it_is_said_before(self, operator: Client) -> None:
         publish(Edit("Assignment", "all", None), Edit.of(make_pause(target="RuleSet/web")))
         url = f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/archive/"
-        assert "Pause web-paused ends with it: rule set web would be gone" in text_of(get(operator, url))
+        said = "ends with it: rule set web would be gone; if it comes back, it is in force"
+        assert said in text_of(get(operator, url))
         confirmed(operator, url, "not used")
         assert live().pauses == []
         publishing.go_back(version=RuleSetVersion.objects.get(), by="ops", reason="wanted again")
