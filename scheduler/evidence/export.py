@@ -21,7 +21,7 @@ from django.db.models import Q, QuerySet
 
 from policies.engine import ruleset as engine
 from policies.models import AuditEvent, Change, ChangeEvent, Revision
-from policies.publishing import audit
+from policies.publishing import audit, fault_of_words
 from policies.publishing.actors import By, name_of
 from policies.publishing.parts import batches, digest_text, documents_of, held_by
 from policies.publishing.revisions import load_revision
@@ -139,6 +139,9 @@ def fault_of(case: Case, now: datetime) -> str:
         return "The time ends before it begins."
     if case.first and case.first > now:
         return f"The time begins in the future: it is {now:%Y-%m-%d %H:%M:%S} UTC now."
+    # The event of the export keeps these for good, on pages and in terminals.
+    if said := fault_of_words(case.pod_namespace, case.pod_name, case.pod_uid):
+        return said
     if case.change is not None and not Change.objects.filter(pk=case.change).exists():
         return f"There is no Change {case.change}."
     return ""

@@ -132,6 +132,8 @@ def test_nobody_but_auditors_exports(
         ({"change": "99"}, "There is no Change 99."),
         ({"first": "yesterday"}, "Enter a valid date/time."),
         ({"pod_name": "x" * 254}, "at most 253 characters"),
+        ({"pod_namespace": "shop\u202e"}, "U+202E, which displays it in another order: remove it."),
+        ({"pod_uid": "a\u200bb"}, "U+200B, which is invisible"),
     ],
 )
 def test_a_faulty_case_is_refused_and_said(auditor: Client, case: dict[str, str], says: str) -> None:
