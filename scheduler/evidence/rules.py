@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
 from policies import compiler
@@ -130,19 +130,27 @@ def _faults_of_parts() -> Iterator[str]:
         if sha256(document.encode()) != digest:
             held = RevisionPart.objects.filter(part=digest).order_by("pk").first()
             yield f"part {digest} ({held or 'held by no Revision'}) isn't what was published: it was changed"
+    there = Part.objects.filter(pk=OuterRef("part"))
+    for row in RevisionPart.objects.filter(~Exists(there)).order_by("pk").iterator(chunk_size=_CHUNK):
+        yield f"part {row.part_id} ({row}) is missing: it was removed"
+    for row in RevisionPart.objects.filter(until__lte=F("since")).order_by("pk").iterator(chunk_size=_CHUNK):
+        yield f"{row} ends with Revision {row.until_id}, so that no Revision holds it: it was changed or planted"
 
 
 def _faults_of_digests(revisions: Iterable[Revision]) -> Iterator[str]:
     """Iterate over Revisions whose contents don't match their digest."""
-    begun, ended = defaultdict[int, list[_Part]](list), defaultdict[int | None, list[_Part]](list)
+    begun, ended = defaultdict[int, list[_Part]](list), defaultdict[int, list[_Part]](list)
     for kind, name, digest, since, until in RevisionPart.objects.values_list("kind", "name", "part", "since", "until"):
-        begun[since].append((kind, name, digest))
-        ended[until].append((kind, name, digest))
-    held, former = set[_Part](), ""
+        if until is None or until > since:  # no Revision holds the others
+            begun[since].append((kind, name, digest))
+            ended[until or 0].append((kind, name, digest))
+    # Counted, as readers find two rows of the same part twice.
+    held, former = Counter[_Part](), ""
     for row in revisions:
         number, at = row.number, published_at(row.created_at)
-        held = held.difference(ended[number]).union(begun[number])
-        chained = compiler.chain_text(number=number, published_at=at, parts=held, former=former)
+        held -= Counter(ended[number])
+        held.update(begun[number])
+        chained = compiler.chain_text(number=number, published_at=at, parts=held.elements(), former=former)
         text = chained if row.chained else digest_text(row).encode()
         if sha256(text) != row.digest:
             yield f"{row} isn't what its digest was taken over: it, what it holds or the Revision before was changed"

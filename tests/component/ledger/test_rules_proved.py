@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection, transaction
 from django.utils import timezone
 
 from policies import publishing
@@ -66,6 +67,9 @@ DIGEST = "isn't what its digest was taken over: it, what it holds or the Revisio
         (lambda: rewrite("web"), f"Revision 1 {DIGEST}"),
         (lambda: RevisionPart.objects.filter(name="data").update(until=None), f"Revision 3 {DIGEST}"),
         (lambda: RevisionPart.objects.filter(name="data").delete(), f"Revision 2 {DIGEST}"),
+        (lambda: RevisionPart.objects.filter(name="web").update(until=1), f"Revision 1 {DIGEST}"),
+        (lambda: RevisionPart.objects.filter(name="web").update(until=1), "RuleSet web since Revision 1 ends with Revision 1, so that no Revision holds it: it was changed or planted"),
+        (lambda: RevisionPart.objects.create(kind="RuleSet", name="data", part=the("data"), since_id=2, until_id=3), f"Revision 2 {DIGEST}"),
         (lambda: Revision.objects.filter(pk=2).update(created_at=timezone.now() - timedelta(days=1)), f"Revision 2 {DIGEST}"),
         (lambda: Revision.objects.filter(pk=2).update(digest="0" * 64), f"Revision 2 {CHANGED}"),
         (lambda: Revision.objects.filter(pk=2).update(made_by="eve"), f"Revision 2 {CHANGED}"),
@@ -91,6 +95,16 @@ def test_what_was_done_to_rules_past_berth_is_named(
     without_triggers()
     tamper()
     assert any(each.startswith("events: ") and each.endswith(said) for each in faults(published.verify()))
+
+
+def test_a_part_that_was_removed_is_missed(published: Ledgered) -> None:
+    with transaction.atomic():
+        without_triggers()
+        part = the("web")
+        Part.objects.filter(pk=part.pk)._raw_delete(connection.alias)
+        said = faults(published.verify())
+        transaction.set_rollback(True)  # no reference may be left to what was removed
+    assert said == [f"events: part {part.pk} (RuleSet web since Revision 1) is missing: it was removed"]
 
 
 def test_a_change_and_a_revision_that_were_removed_are_missed(published: Ledgered) -> None:
