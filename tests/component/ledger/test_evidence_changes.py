@@ -63,6 +63,8 @@ def test_rules_and_approvals_are_those_that_were_noted(decided: Files, tmp_path:
         ("changes.jsonl", '"text":"seen"', '"text":"seen","seenBy":"eve"', "seenBy stands there, which Berth doesn't write"),
         ("changes.jsonl", '"author":"alice"', '"author":"alice","size":1', "size stands there, which Berth doesn't write"),
         ("changes.jsonl", '"reason":"",', "", "reason is missing there"),
+        ("changes.jsonl", '"revision":2,"digest":"', '"revision":2,"digest":"0', "has another content than the last act on it had"),
+        ("ledger/events/checkpoints.jsonl", '{"at"', '{"by":"eve","at"', "by stands there, which Berth doesn't write"),
         ("revisions.jsonl", '"document":{', '"document":{"signedOffBy":"eve",', "signedOffBy stands there, which Berth doesn't write"),
         ("revisions.jsonl", '"number":2,', '"number":2,"signedOffBy":"eve",', "signedOffBy stands there, which Berth doesn't write"),
         ("revisions.jsonl", '"publishedAt":"20', '"publishedAt":"19', "Revision 2 isn't of the number or the time"),
@@ -77,6 +79,36 @@ def test_rules_and_approvals_that_an_insider_changed_are_named(
     decided[name] = decided[name].decode().replace(before, after, 1).encode()
     signed_anew(decided, SIGNER)
     assert any(said in fault for fault in check(packed(decided, tmp_path / "e.tar"))[0])
+
+
+@pytest.mark.parametrize("name", ["revisions.jsonl", "ledger/decisions/checkpoints.jsonl"])
+def test_a_time_that_an_insider_puts_into_another_zone_is_named(decided: Files, tmp_path: Path, name: str) -> None:
+    lines = decided[name].decode().splitlines(keepends=True)
+    row = json.loads(lines[-1])
+    member = "createdAt" if "createdAt" in row else "at"
+    row[member] = row[member][:-1] + "-11:00"
+    decided[name] = "".join([*lines[:-1], json.dumps(row) + "\n"]).encode()
+    signed_anew(decided, SIGNER)
+    assert any("is no time as Berth writes it" in fault for fault in check(packed(decided, tmp_path / "e.tar"))[0])
+
+
+def test_a_revision_that_comes_twice_is_named(decided: Files, tmp_path: Path) -> None:
+    lines = decided["revisions.jsonl"].decode().splitlines(keepends=True)
+    again = json.loads(lines[-1]) | {"summary": "nothing"}
+    decided["revisions.jsonl"] = "".join([*lines, json.dumps(again) + "\n"]).encode()
+    signed_anew(decided, SIGNER)
+    assert f"revisions.jsonl: Revision {again['number']} comes twice" in check(packed(decided, tmp_path / "e.tar"))[0]
+
+
+def test_a_change_that_is_said_to_be_published_with_another_content_than_was_approved_is_named(
+    decided: Files, tmp_path: Path
+) -> None:
+    lines = [json.loads(line) for line in decided["changes.jsonl"].decode().splitlines()]
+    change = next(row for row in lines if row["title"] == "web")
+    change["events"][-1]["digest"] = change["digest"] = "0" * 64
+    decided["changes.jsonl"] = "".join(json.dumps(row) + "\n" for row in lines).encode()
+    signed_anew(decided, SIGNER)
+    assert any("published with another content" in fault for fault in check(packed(decided, tmp_path / "e.tar"))[0])
 
 
 @pytest.mark.parametrize(
