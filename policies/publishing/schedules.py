@@ -98,7 +98,7 @@ def _taken_back_before(row: Change, publish_at: datetime) -> Iterator[str]:
         named = [
             f"{kind} {name}"
             for kind, name in sorted(keys & {each.key for each in other.edits.all()})
-            if _maker((kind, name)) == other
+            if _holder((kind, name)) == other
         ]
         if named and other.expires_at:
             yield (
@@ -368,8 +368,9 @@ def _former(change: Change, key: Key, now: datetime) -> int:
     number = 0
     while before is not None:
         number = (before.revision_id or 1) - 1
-        maker = _maker(key, number)
-        before = maker if maker and maker.expires_at is not None and maker.expires_at <= now else None
+        # Not the maker: a reversal or a rollback that brought expired content back doesn't expire itself.
+        holder = _holder(key, number)
+        before = holder if holder and holder.expires_at is not None and holder.expires_at <= now else None
     return number
 
 
@@ -384,25 +385,31 @@ def _bases_of_others(change: Change, edits: Collection[Key], now: datetime) -> M
     return {key: live_digests([key], _former(change, key, now)).get(key, "") for key in others}
 
 
-def _holder(key: Key) -> Change | None:
-    """Return the Change whose content of a thing is live: for a reversal or a rollback, the Change whose content it restored."""
-    maker = _maker(key)
+def _holder(key: Key, number: int | None = None) -> Change | None:
+    """Return the Change whose content of a thing is live, or was in a Revision.
+
+    For a reversal or a rollback that is the Change whose content it restored.
+    """
+    maker = _maker(key, number)
     while maker is not None:
         expired = maker.expiry_of
         if expired is not None and expired.expired_at is not None:
-            maker = _maker(key, _former(expired, key, expired.expired_at))
+            restored = _former(expired, key, expired.expired_at)
         elif maker.rolls_back_to is not None:
-            maker = _maker(key, maker.rolls_back_to)
+            restored = maker.rolls_back_to
         else:
             break
+        if live_digests([key], maker.revision_id or 0) != live_digests([key], restored):
+            break  # somebody edited it before it went live: the content is its own
+        maker = _maker(key, restored)
     return maker
 
 
 def _over(change: Change, key: Key) -> Change | None:
     """Return the later Change over this one that itself expires later, and so determines this thing until then; None where none does."""
-    maker = _maker(key)
-    is_later = maker is not None and (maker.revision_id or 0) > (change.revision_id or 0)
-    return maker if maker and is_later and maker.expires_at is not None and maker.expired_at is None else None
+    holder = _holder(key)
+    is_later = holder is not None and (holder.revision_id or 0) > (change.revision_id or 0)
+    return holder if holder and is_later and holder.expires_at is not None and holder.expired_at is None else None
 
 
 def _maker(key: Key, number: int | None = None) -> Change | None:

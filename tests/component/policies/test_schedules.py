@@ -694,6 +694,60 @@ class TestOneOverAnother:
         tick(now + 2 * HOUR)
         assert filters_of("web") == ["PodToleratesNodeTaints"]
 
+    @pytest.mark.parametrize("way", ["taken back", "rolled back"])
+    def test_what_came_back_in_between_and_has_expired_is_not_restored_by_what_was_over_it(
+        self, alice: User, now: datetime, way: str
+    ) -> None:
+        self.for_a_while(alice, now + 3 * HOUR, make_rule_set("web", **A))
+        number = live().number
+        self.for_a_while(alice, now + HOUR, make_rule_set("web", **B))
+        if way == "taken back":
+            tick(now + HOUR)
+        else:
+            publishing.roll_back(to_number=number, by=alice, reason="worse")
+        assert filters_of("web") == ["PodFitsHost"]
+        self.for_a_while(alice, now + 4 * HOUR, make_rule_set("web", **B))
+        tick(now + 3 * HOUR)
+        assert filters_of("web") == ["MatchNodeSelector"]
+        tick(now + 4 * HOUR)
+        assert filters_of("web") == ["PodToleratesNodeTaints"]
+        assert not publishing.held_changes().exists()
+
+    def test_the_first_to_expire_leaves_it_to_one_that_came_back(self, alice: User, now: datetime) -> None:
+        first = self.for_a_while(alice, now + 2 * HOUR, make_rule_set("web", **A))
+        second = self.for_a_while(alice, now + 3 * HOUR, make_rule_set("web", **B))
+        self.for_a_while(alice, now + HOUR, make_rule_set("web", filters=[{"builtin": "PodFitsHostPorts"}]))
+        tick(now + HOUR)
+        assert tick(now + 2 * HOUR) == [f"{first} has nothing to take back; RuleSet web is left to {second}"]
+        assert filters_of("web") == ["MatchNodeSelector"]
+        tick(now + 3 * HOUR)
+        assert filters_of("web") == ["PodToleratesNodeTaints"]
+        assert not publishing.held_changes().exists()
+
+    def test_what_stands_on_one_that_came_back_gets_no_time_after_its_end(self, alice: User, now: datetime) -> None:
+        first = self.for_a_while(alice, now + 2 * HOUR, make_rule_set("web", **A))
+        self.for_a_while(alice, now + HOUR, make_rule_set("web", **B))
+        tick(now + HOUR)
+        with pytest.raises(PublishingError, match=f"{first} goes back at .*, and RuleSet web with it"):
+            scheduled(opened(make_rule_set("web", **B), by=alice), alice, now + 3 * HOUR)
+
+    def test_a_way_back_that_was_edited_has_content_of_its_own_which_comes_back(
+        self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.for_a_while(alice, now + 3 * HOUR, make_rule_set("web", **A))
+        self.for_a_while(alice, now + HOUR, make_rule_set("web", **B))
+        with monkeypatch.context() as patch:
+            patch.setattr(schedules._Tick, "go_live", lambda *_: None)  # so that somebody edits it before
+            tick(now + HOUR)
+        back = Change.objects.get(expiry_of__isnull=False)
+        kept = make_rule_set("web", filters=[{"builtin": "PodFitsHostPorts"}])
+        do(back, publishing.edit_change, alice, edits=[Edit.of(kept)])
+        do(back, publishing.publish_change, alice)
+        self.for_a_while(alice, now + 4 * HOUR, make_rule_set("web", **B))
+        for hours in (3, 4):
+            tick(now + hours * HOUR)
+        assert filters_of("web") == ["PodFitsHostPorts"]
+
     @pytest.mark.parametrize("hours", [(1, 2), (2, 1)])
     def test_after_an_outage_over_both_ends_neither_is_left(
         self, alice: User, now: datetime, hours: tuple[int, int]
