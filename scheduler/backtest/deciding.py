@@ -26,7 +26,7 @@ _MICROSECOND = timedelta(microseconds=1)
 NOT_READ = "they can't be read"
 PRUNED = "their details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
 NO_SNAPSHOT = "the Snapshot that they were made on isn't there, or can't be read: pruned, or never stored"
-NOT_KEPT = "no Assignment took the Pod then, so that its nodes were not kept; a rule set would apply to it"
+NOT_KEPT = "no Assignment took the Pod then, or what applied to it was paused, so that its nodes were not kept; a rule set would apply to it"
 GONE = "they were pruned while the backtest ran"
 IN_PART = "time was up then before all rules were asked"
 STEPPED_BACK = "the rule set chose to step back for the default set, and what was away then is not recorded"
@@ -109,10 +109,12 @@ class Decider:
     Args:
         live: the Revision that was live when the backtest was requested.
         wanted: that Revision with the edits.
+        answers_as_then: whether that Revision still answers as it did: none of its Pauses and Exemptions was left out.
     """
 
-    def __init__(self, live: CompiledRevision, wanted: CompiledRevision) -> None:
+    def __init__(self, live: CompiledRevision, wanted: CompiledRevision, *, answers_as_then: bool = True) -> None:
         self._live, self._wanted = _Side(live), _Side(wanted)
+        self._answers_as_then = answers_as_then
         self._snapshots = Snapshots()
         self._pod: tuple[bytes, Pod] | None = None
 
@@ -176,7 +178,8 @@ class Decider:
     def _is_live_already(self, found: Difference, decision: Decision, *asked: Any) -> bool:
         """Return whether the live Revision would answer the same: then the edits aren't the cause."""
         # Between /filter and /prioritize, another Pod may have taken a node's room: the same rules refuse the node then.
-        if decision.revision == self._live.revision.number and not (decision.verb == "prioritize" and found.lost):
+        is_of_live = self._answers_as_then and decision.revision == self._live.revision.number
+        if is_of_live and not (decision.verb == "prioritize" and found.lost):
             return False
         try:
             return self._difference(self._live, decision, *asked)[0] == found

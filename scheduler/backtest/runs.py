@@ -25,6 +25,7 @@ from django.utils import timezone
 from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.engine.errors import ExpressionError
+from policies.engine.pauses import ends_at
 from policies.engine.ruleset import Revision
 from policies.engine.ruleset import encode as encode_document
 from policies.models import Change, ChangeEdit
@@ -392,14 +393,32 @@ def _decider_of(backtest: Backtest) -> Decider:
     try:
         stored = [ChangeEdit(kind=kind, name=name, document=text) for kind, name, text in backtest.edits]
         edits = list(map(edit_of, stored))
-        live = CompiledRevision(before)
-        return Decider(live, CompiledRevision(publishing.with_edits(before, edits), former=live))
+        lasting = _lasting(before, backtest.asked_at)
+        live = CompiledRevision(lasting)
+        wanted = CompiledRevision(publishing.with_edits(lasting, edits), former=live)
+        return Decider(live, wanted, answers_as_then=lasting == before)
     except (PublishingError, ExpressionError, msgspec.DecodeError) as error:
         message = f"What it asks about has faults: {error}. Mend them, and start it again."
         raise BacktestError(message) from error
     except KeyError as error:
         message = f"An Assignment names rule set {error}, which isn't there. Mend that, and start it again."
         raise BacktestError(message) from error
+
+
+def _lasting(revision: Revision, asked_at: datetime) -> Revision:
+    """Return a Revision without the Pauses and Exemptions that had ended when a backtest was requested.
+
+    At the time of an older Decision they would be in force, and hide what the rules do to the next such Pod. Those that a Change
+    makes are kept: its effect at that time is the question.
+    """
+
+    def lasts(until: str) -> bool:
+        end = ends_at(until)
+        return end is None or end > asked_at
+
+    pauses = [each for each in revision.pauses if lasts(each.until)]
+    exemptions = [each for each in revision.exemptions if lasts(each.until)]
+    return msgspec.structs.replace(revision, pauses=pauses, exemptions=exemptions)
 
 
 def plan(backtest: Backtest) -> bool:

@@ -23,7 +23,7 @@ from scheduler.backtest.runs import Span, Worker, cancel_backtest, lines_of, pla
 from scheduler.decisions.record import read_body
 from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk, Decision
-from tests.builders import make_assignment, make_pause, make_rule_set
+from tests.builders import make_assignment, make_exemption, make_pause, make_rule_set
 from tests.component.backtest.corpus import AT, Corpus
 from tests.component.decisions import test_replay
 from tests.component.pages import opened, publish_all
@@ -222,6 +222,38 @@ def test_what_the_live_rules_would_do_too_is_not_laid_at_the_edits_door(corpus: 
     result, _ = found_by(opened(other))
     assert result.differing == []
     assert [(each.kind, each.pods) for each in result.live] == [(Kind.NO_NODE, 7)]
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        make_pause("storm", "everything", until="2026-01-02T00:00:00Z"),
+        make_pause("web-paused", "RuleSet/web", until="2026-01-02T00:00:00Z"),
+        make_exemption(until="2026-01-02T00:00:00Z", pods=[{"namespace": "default", "selector": {}}]),
+    ],
+    ids=["everything", "rule set", "Exemption"],
+)
+def test_a_pause_or_an_exemption_that_has_ended_hides_nothing_of_what_an_edit_does(corpus: Corpus, ended: Any) -> None:
+    publish_all(ended)
+    result, _ = found_by(planting())
+    assert [line.pod for line in result.pods if line.kind is Kind.NO_NODE] == MARKED
+    assert result.live == []
+
+
+def test_what_an_ended_pause_of_a_rule_had_let_pass_is_not_laid_at_the_edits_door(tmp_path: Path) -> None:
+    rule = {"name": "planted", "expression": "!('marked' in pod.metadata.labels)", "reason": "it is marked"}
+    rule_set = make_rule_set("web", filters=[*FILTERS, rule], scores=SCORES)
+    paused = make_pause("mark", "RuleSet/web/planted", until=(AT + timedelta(days=1)).isoformat())
+    publish_all(rule_set, make_assignment("all", "web"), paused)
+    history = History(tmp_path / "spool")
+    made = Corpus(history, CompiledRevision(publishing.current_revision()))
+    made.ask("p1", marked="yes")
+    history.settle()
+    history.spool.close()
+    other = make_rule_set("web", filters=[*FILTERS, rule], scores=SCORES, params={"unused": 1})
+    result, _ = found_by(opened(other))
+    assert result.differing == []
+    assert [(each.kind, each.pods) for each in result.live] == [(Kind.NO_NODE, 1)]
 
 
 def test_decisions_are_chosen_by_time_namespace_and_rule_set(corpus: Corpus) -> None:
