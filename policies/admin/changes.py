@@ -38,7 +38,7 @@ from policies.admin.fields import LinesField
 from policies.admin.frame import ChangeList, display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
-from policies.admin.times import time_ago
+from policies.admin.times import MomentField, time_ago
 from policies.engine.ruleset import PriorityClass
 from policies.models import Change, ChangeEdit, ChangeEvent, RevisionPart
 from policies.publishing import Kind, PublishingError, lifecycle
@@ -62,8 +62,8 @@ class ActForm(forms.Form):
         help_text="Kept with the Change; auditors read it. Required for rejections and comments.",
     )
     whom = forms.CharField(required=False, max_length=150)
-    publish_at = forms.DateTimeField(label="Goes live at", required=False)
-    expires_at = forms.DateTimeField(label="Expires at", required=False)
+    publish_at = MomentField(label="Goes live at", required=False)
+    expires_at = MomentField(label="Expires at", required=False)
     digest = forms.CharField(widget=forms.HiddenInput)
     revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
 

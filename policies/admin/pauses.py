@@ -24,6 +24,7 @@ from policies import publishing, wording
 from policies.admin.base import change_url, person, rows_of, thing_urls
 from policies.admin.fields import LinesField, parse_selector
 from policies.admin.panels import add_panel
+from policies.admin.times import MomentField
 from policies.engine import ruleset as engine
 from policies.engine.pauses import EVERYTHING, Target
 from policies.models import Assignment, Change, RuleSet
@@ -64,9 +65,9 @@ class _WhyForm(forms.Form):
     digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
-def _until(**options: Any) -> forms.DateTimeField:
+def _until(**options: Any) -> MomentField:
     widget = UnfoldAdminTextInputWidget(attrs={"type": "datetime-local"})
-    return forms.DateTimeField(widget=widget, **options)
+    return MomentField(widget=widget, **options)
 
 
 class _PauseForm(_WhyForm):

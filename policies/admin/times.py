@@ -1,7 +1,9 @@
-"""Relative times for all pages: how long ago, with the exact time on hover, and how far ahead."""
+"""Times on all pages: how long ago, with the exact time on hover, how far ahead, and the field in which one is typed."""
 
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
+from django import forms
 from django.template import Library
 from django.utils import timezone
 from django.utils.html import format_html
@@ -10,6 +12,22 @@ from django.utils.safestring import SafeString
 from policies import wording
 
 register = Library()
+
+
+class MomentField(forms.DateTimeField):
+    """A moment: in UTC, unless another zone is sent with it. Its value is in UTC."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        """Return the moment; None for an empty field.
+
+        Raises:
+            ValidationError: there is no such moment, or it has no date in UTC.
+        """
+        found = super().to_python(value)
+        try:
+            return found.astimezone(UTC) if found else None
+        except OverflowError as error:
+            raise forms.ValidationError(self.error_messages["invalid"], code="invalid") from error
 
 
 @register.filter

@@ -22,8 +22,8 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from policies.admin.base import change_url, person, revision_url
 from policies.admin.panels import add_panel
+from policies.admin.times import MomentField
 from policies.models import Change
-from scheduler.admin.forms import as_utc
 from scheduler.admin.links import pod_url
 from scheduler.backtest.results import SENTENCES, Line, Result
 from scheduler.backtest.runs import (
@@ -61,13 +61,13 @@ class BacktestForm(forms.Form):
         widget=UnfoldAdminTextInputWidget(),
         help_text="The number of a Change; or the name of a rule set that one open Change edits, to test only that edit.",
     )
-    since = forms.DateTimeField(
+    since = MomentField(
         label="Decisions from (UTC)",
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "berth-input"}),
         help_text="Empty: from the oldest one kept.",
     )
-    until = forms.DateTimeField(
+    until = MomentField(
         label="Decisions before (UTC)",
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "berth-input"}),
@@ -90,8 +90,8 @@ class BacktestForm(forms.Form):
             return [each.strip() for each in given[field].split(",") if each.strip()]
 
         return Span(
-            since=as_utc(given["since"]),
-            until=as_utc(given["until"]),
+            since=given["since"],
+            until=given["until"],
             namespaces=names("namespaces"),
             rule_sets=names("rule_sets"),
         )

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from policies.admin.base import person
-from scheduler.admin.forms import as_utc
+from policies.admin.times import MomentField
 from scheduler.evidence.export import Case
 from scheduler.evidence.runs import KEPT, EvidenceError, ask, case_of, take
 from scheduler.history.storage import size_in_words
@@ -31,9 +31,9 @@ def _text(label: str, most: int, **more: Any) -> forms.CharField:
     return forms.CharField(label=label, max_length=most, required=False, widget=UnfoldAdminTextInputWidget(), **more)
 
 
-def _moment(label: str, help_text: str) -> forms.DateTimeField:
+def _moment(label: str, help_text: str) -> MomentField:
     widget = forms.DateTimeInput(attrs={"type": "datetime-local", "class": "berth-input"})
-    return forms.DateTimeField(label=label, required=False, widget=widget, help_text=help_text)
+    return MomentField(label=label, required=False, widget=widget, help_text=help_text)
 
 
 class CaseForm(forms.Form):
@@ -64,7 +64,7 @@ class CaseForm(forms.Form):
     def case(self) -> Case:
         """Return the requested case."""
         given = self.cleaned_data
-        return Case(**{**given, "first": as_utc(given["first"]), "until": as_utc(given["until"])})
+        return Case(**given)
 
 
 @admin.site.admin_view

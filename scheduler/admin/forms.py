@@ -1,7 +1,6 @@
 """Forms of the doctor's pages, and the parsing of times in any form."""
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -26,11 +25,6 @@ _VERB_CHOICES = [
     ("bind", "bind: rules that count Pods are checked again"),
     ("preempt", "preempt: rules may protect Pods"),
 ]
-
-
-def as_utc(moment: datetime | None) -> datetime | None:
-    """Return a typed time as UTC: the field has no time zone, and its label says UTC."""
-    return moment.replace(tzinfo=UTC) if moment else None
 
 
 def _text(label: str, *, help_text: str = "", required: bool = False) -> forms.CharField:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,13 @@ def test_a_span_that_ends_before_it_begins_is_refused(operator: Client, change: 
     with pytest.raises(CommandError, match="No Decision is of a span"):
         call_command("backtest", str(change.pk), "--from", "2026-01-02", "--until", "2026-01-02", "--queue")
     assert not Backtest.objects.exists()
+
+
+def test_a_time_with_its_zone_is_read_by_it(operator: Client, change: Any) -> None:
+    given = {"target": change.pk, "since": "2026-01-01T00:00:00+02:00", "until": "2026-01-01T00:00:00-02:00"}
+    operator.post("/admin/scheduler/backtest/start/", given)
+    made = Backtest.objects.get()
+    assert (made.since, made.until) == (datetime(2025, 12, 31, 22, tzinfo=UTC), datetime(2026, 1, 1, 2, tzinfo=UTC))
 
 
 def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,12 @@ def test_what_is_paused_stands_on_every_page_until_it_is_resumed(operator: Clien
     assert 'id="suspensions"' not in get(operator, "/admin/").content.decode()
 
 
+@pytest.mark.parametrize("until", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"])
+def test_an_end_that_has_no_date_in_utc_is_refused_at_its_field(operator: Client, until: str) -> None:
+    assert "Enter a valid date/time." in send(operator, PAUSE + "everything", reason="storm", until=until)
+    assert live().pauses == []
+
+
 def test_a_pause_for_some_hours_ends_by_itself(operator: Client) -> None:
     began = timezone.now()
     send(operator, PAUSE + "everything", reason="storm", hours="4")
