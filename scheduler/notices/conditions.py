@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import F, Sum
+from django.db.models import F, Max, Sum
 
 from policies import publishing
 from policies.engine.ruleset import Exemption
@@ -45,10 +45,17 @@ def _drift(now: datetime) -> Found:
 
 def _lost(now: datetime) -> Found:
     """Return lost and missing Decisions: one condition for each dead process, even if some of its Decisions arrive later."""
-    found = {}
-    for row in DecisionGap.objects.filter(at__gte=now - _LOST_WITHIN)[:MOST]:
-        key = f"lost:{row.process}" + ("" if row.may_return else f":{row.first}")
-        found[key] = table.decisions_lost(row.process, row.decisions, row.reason, now)
+    gaps = DecisionGap.objects.filter(at__gte=now - _LOST_WITHIN)
+    found = {
+        f"lost:{row.process}:{row.first}": table.decisions_lost(row.process, row.decisions, row.reason, now)
+        for row in gaps.filter(may_return=False)[:MOST]
+    }
+    # Counted by the database: a process may leave many gaps, and those of others must not be pushed out of the list by them.
+    number = Sum(F("last") - F("first") + 1)
+    missing = gaps.filter(may_return=True).order_by().values("process").annotate(number=number, why=Max("reason"))
+    for row in missing.order_by("process")[:MOST]:
+        draft = table.decisions_lost(row["process"], row["number"], row["why"], now)
+        found[f"lost:{row['process']}"] = draft
     return found
 
 

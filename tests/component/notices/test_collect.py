@@ -14,7 +14,7 @@ from policies import publishing
 from policies.models import Change
 from scheduler.ledger.events import append_events
 from scheduler.models import DecisionGap, Delivery, InboxEntry, Notice, ShadowCount, Webhook
-from scheduler.notices import collect
+from scheduler.notices import collect, conditions
 from scheduler.notices.pruning import prune_notices
 from scheduler.webhooks.keeping import Wanted, make_webhook
 from tests.builders import make_pause, make_priority_class, make_rule_set
@@ -115,6 +115,21 @@ def test_lost_decisions_are_told_once_however_many_of_them_arrive(people: dict[s
     assert whose(notice) == {"alice", "carol", "dan"}
     gap.delete()
     DecisionGap.objects.create(process="e@a:1:2", first=5, last=9, reason="gone", at=now, may_return=True)
+    assert told() == []
+
+
+def test_all_gaps_of_a_dead_process_are_counted_and_make_no_other_one_news_again(
+    people: dict[str, User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "MOST", 3)
+    now = timezone.now()
+    more = {"reason": "gone", "may_return": True}
+    DecisionGap.objects.create(process="a", first=1, last=1, at=now - timedelta(days=1), **more)
+    assert len(told()) == 1
+    for first in (10, 20, 30):
+        DecisionGap.objects.create(process="b", first=first, last=first + 4, at=now, **more)
+    assert [each.sentence for each in told()] == ["15 Decisions of b are lost or missing"]
+    DecisionGap.objects.filter(process="b").delete()  # they arrived
     assert told() == []
 
 
