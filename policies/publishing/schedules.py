@@ -326,39 +326,43 @@ def _edits_back(change: Change, left: Collection[Key], now: datetime) -> tuple[d
 
     And the Pauses and Exemptions that can't come back, since what they name is gone, with the reason.
     """
-    keys = [edit.key for edit in change.edits.all() if edit.key not in left]
-    former = {key: _former(change, key, now) for key in keys}
-    values = {number: values_of(found) for number in set(former.values()) if (found := load_revision(number))}
-    back = {key: Edit(*key, values.get(number, {}).get(key)) for key, number in former.items()}
     live = current_revision()
-    after = with_edits(live, back.values())
+    back = _before(change, [edit.key for edit in change.edits.all() if edit.key not in left], now)
+    after = with_edits(live, back)
     gone = {
-        key: why
-        for key, edit in back.items()
+        edit.key: why
+        for edit in back
         if isinstance(edit.value, engine.Pause | engine.Exemption) and (why := missing_target(edit.value.target, after))
     }
     suspended = _suspended_again(change, live, after, now)
-    return differing([*(edit for key, edit in back.items() if key not in gone), *suspended], live), gone
+    return differing([*(edit for edit in back if edit.key not in gone), *suspended], live), gone
+
+
+def _before(change: Change, keys: Iterable[Key], now: datetime) -> list[Edit]:
+    """Return the edits that give things the content that they had before a Change, without what has expired."""
+    former = {key: _former(change, key, now) for key in keys}
+    values = {number: values_of(found) for number in set(former.values()) if (found := load_revision(number))}
+    return [Edit(*key, values.get(number, {}).get(key)) for key, number in former.items()]
 
 
 def _suspended_again(change: Change, live: engine.Revision, after: engine.Revision, now: datetime) -> list[Edit]:
     """Return the edits that restore the Pauses and Exemptions that ended as a Change removed their targets.
 
-    Only where the target comes back by this: a target that somebody brought back before has been in force since.
+    Only where the target comes back by this: a target that somebody brought back before has been in force since. And only
+    where their names are free.
     """
     made = change.revision_id or 0
     before, then = load_revision(made - 1), load_revision(made)
     if before is None or then is None:
         return []
-    stayed = values_of(then).keys() | {each.key for each in change.edits.all()}
-    suspended: list[engine.Pause | engine.Exemption] = [*before.pauses, *before.exemptions]
+    ended = values_of(before).keys() - values_of(then).keys() - {each.key for each in change.edits.all()}
     return [
         edit
-        for each in suspended
-        if (edit := Edit.of(each)).key not in stayed
-        and missing_target(each.target, live)
-        and not missing_target(each.target, after)
-        and ((end := ends_at(each.until)) is None or end > now)
+        for edit in _before(change, sorted(ended - values_of(live).keys()), now)
+        if isinstance(edit.value, engine.Pause | engine.Exemption)
+        and missing_target(edit.value.target, live)
+        and not missing_target(edit.value.target, after)
+        and ((end := ends_at(edit.value.until)) is None or end > now)
     ]
 
 

@@ -658,6 +658,69 @@ class TestGoingBack:
         assert tick(now + HOUR) == [f"{change} made Revision 1"]
 
 
+class TestPausedAndGoneForAWhile:
+    """What is removed for a while ends its Pauses and Exemptions; they come back with it, as long as they aren't over."""
+
+    GONE = (Edit("Assignment", "all", None), Edit("RuleSet", "web", None))
+
+    @pytest.fixture(autouse=True)
+    def _paused(self, now: datetime) -> None:
+        publish_all(make_rule_set("web", **A), make_assignment("all", "web"))
+        ends = {"short": now + 2 * HOUR, "long": now + 2 * DAY}
+        publish_all(
+            make_pause("open", "RuleSet/web"),
+            *(make_pause(name, "Assignment/all", until=end.isoformat()) for name, end in ends.items()),
+            make_exemption("cart", target="RuleSet/web", until=ends["long"].isoformat()),
+        )
+
+    def gone(self, by: User, until: datetime) -> Change:
+        change = publishing.open_change(title="gone", edits=self.GONE, by=by)
+        do(change, publishing.set_expiry, by, expires_at=until)
+        do(change, publishing.publish_change, by)
+        assert (live().pauses, live().exemptions) == ([], [])
+        return fresh(change)
+
+    def test_what_has_not_ended_meanwhile_comes_back_with_it(self, alice: User, now: datetime) -> None:
+        before = live()
+        self.gone(alice, now + 3 * HOUR)
+        tick(now + 3 * HOUR)
+        assert [each.name for each in live().rule_sets] == ["web"]
+        assert live().pauses == [each for each in before.pauses if each.name != "short"]
+        assert live().exemptions == before.exemptions
+        assert not publishing.held_changes().exists()
+
+    def test_what_somebody_brought_back_in_force_stays_in_force(self, alice: User, now: datetime) -> None:
+        change = self.gone(alice, now + 3 * HOUR)
+        publishing.go_back(version=RuleSetVersion.objects.get(), by=alice, reason="needed")
+        publish_all(make_assignment("all", "web"))
+        assert tick(now + 3 * HOUR) == [f"{change} has nothing to take back"]
+        assert (live().pauses, live().exemptions) == ([], [])
+
+    def test_a_pause_that_has_expired_itself_does_not_come_back(self, alice: User, now: datetime) -> None:
+        publishing.resume(target="RuleSet/web", by=alice, reason="over")
+        pause = publishing.open_change(title="pause", edits=[Edit.of(make_pause("mine", "RuleSet/web"))], by=alice)
+        do(pause, publishing.set_expiry, alice, expires_at=now + 2 * HOUR)
+        do(pause, publishing.publish_change, alice)
+        self.gone(alice, now + 3 * HOUR)
+        for hours in (2, 3):
+            tick(now + hours * HOUR)
+        assert [each.name for each in live().pauses] == ["long"]
+
+    def test_one_whose_name_is_taken_meanwhile_does_not_come_back(self, alice: User, now: datetime) -> None:
+        self.gone(alice, now + 3 * HOUR)
+        other = make_pause("open", "everything")
+        publish_all(other)
+        tick(now + 3 * HOUR)
+        assert [each.target for each in live().pauses if each.name == "open"] == [other.target]
+
+    def test_its_page_says_which_come_back(self, operator: Client, alice: User, now: datetime) -> None:
+        change = publishing.open_change(title="gone", edits=self.GONE, by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + 3 * HOUR)
+        page = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+        assert "Pause open ends with it: rule set web would be gone; both come back when the Change goes back" in page
+        assert "Pause short ends with it: Assignment all would be gone; if it comes back, it is in force" in page
+
+
 class TestOneOverAnother:
     """Two that go back by themselves and touch the same thing: what has expired never comes back with the other."""
 
