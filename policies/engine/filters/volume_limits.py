@@ -17,6 +17,7 @@ from policies.engine.objects.csi import (
     volumes_of,
 )
 from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Beside, Numbers, Rows, Table
 from policies.engine.rule import NODE, POD_GONE, Cycle, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
@@ -46,18 +47,12 @@ class MaxVolumeCount(Filter):
         pod, objects = cycle.pod, cycle.snapshot.knowing(self.reads)
         if objects is None or not pod.spec.volumes:
             return Verdicts.success(len(rows))
-        try:
-            volumes_of(pod, objects, on_csi_node=False, is_new=True)
-        except NotFoundError as error:
-            return _all_refused(rows, Status(Code.UNRESOLVABLE, str(error)))
-        except VolumeFaultError as error:
-            return _all_refused(rows, Status(Code.ERROR, str(error)))
         # Without a CSINode there are no limits; with one, in-tree disks count too, and may be invalid.
         limited = _has_node(cycle.table, objects)[rows]
-        try:
-            new = volumes_of(pod, objects, on_csi_node=True, is_new=True)
-        except VolumeFaultError as error:
-            return Verdicts.refusing(limited, Status(Code.ERROR, str(error)))
+        new, fault = _new_volumes(pod, objects, on_csi_node=True)
+        if fault is not None:
+            _, elsewhere = _new_volumes(pod, objects, on_csi_node=False)
+            return _refused(limited, fault, elsewhere)
         return _verdicts(cycle.table, rows, objects, new) if new and limited.any() else Verdicts.success(len(rows))
 
 
@@ -68,8 +63,21 @@ def _has_node(table: Table, objects: ClusterObjects) -> Mask:
     return np.asarray(table.numbers("has CSINode", read, beside=Beside(objects, rows_since)) != 0)
 
 
-def _all_refused(rows: Rows, status: Status) -> Verdicts:
-    return Verdicts(np.zeros(len(rows), dtype=np.int32), [status])
+def _new_volumes(pod: Pod, objects: ClusterObjects, *, on_csi_node: bool) -> tuple[set[CSIVolumeID], Status | None]:
+    """Return the Pod's volumes, and the refusal for the first that can't be read."""
+    try:
+        return volumes_of(pod, objects, on_csi_node=on_csi_node, is_new=True), None
+    except NotFoundError as error:
+        return set(), Status(Code.UNRESOLVABLE, str(error))
+    except VolumeFaultError as error:
+        return set(), Status(Code.ERROR, str(error))
+
+
+def _refused(limited: Mask, fault: Status, elsewhere: Status | None) -> Verdicts:
+    """Refuse nodes with a CSINode for one reason, and the others for another, or not at all."""
+    if elsewhere is None or elsewhere == fault:
+        return Verdicts.refusing(limited | (elsewhere == fault), fault)
+    return Verdicts(np.where(limited, 0, 1).astype(np.int32), [fault, elsewhere])
 
 
 def _verdicts(table: Table, rows: Rows, objects: ClusterObjects, new: set[CSIVolumeID]) -> Verdicts:

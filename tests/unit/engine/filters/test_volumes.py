@@ -338,5 +338,19 @@ class TestMaxVolumeCount:
         assert said["n1"].code is Code.ERROR
         assert said["n2"] is None
 
+    def test_the_first_volume_that_can_not_be_read_says_why(self) -> None:
+        disk = {"awsElasticBlockStore": {"volumeID": "aws://zone/other"}}
+        gone = {"persistentVolumeClaim": {"claimName": "gone"}}
+        for volumes, code in (([disk, gone], Code.ERROR), ([gone, disk], UNRESOLVABLE)):
+            said = verdicts("MaxVolumeCount", using(*volumes), self.world())
+            assert {name: status.code for name, status in said.items() if status} == {"n1": code, "n2": UNRESOLVABLE}
+
+    def test_a_missing_claim_is_told_behind_one_that_an_in_tree_class_will_bind(self) -> None:
+        classes = [{"metadata": {"name": "old"}, "provisioner": "kubernetes.io/aws-ebs"}]
+        snapshot = self.world(claims=[claim("w", storageClassName="old")], storageClasses=classes)
+        said = verdicts("MaxVolumeCount", claiming("w", "gone"), snapshot)
+        reason = 'looking up PVC default/gone: persistentvolumeclaim "gone" not found'
+        assert said == dict.fromkeys(("n1", "n2"), Status(UNRESOLVABLE, reason))
+
     def test_claims_are_left_alone_where_nobody_watches_them(self) -> None:
         assert not refused("MaxVolumeCount", claiming("gone"), snapshot_of([make_node("n1")]))
