@@ -59,10 +59,11 @@ def _frees_shared_ports(case: Json) -> bool:
 
 
 def _frees_shared_claims(case: Json) -> bool:
-    """Return whether several Pods use a claim that is for one Pod only, or others of its name in other namespaces.
+    """Return whether several volumes are a claim that is for one Pod only, or others of its name in other namespaces.
 
     volumerestrictions/volume_restrictions.go counts the claim once, and takes it for free with the first Pod of those: its
-    updateWithPod compares the names of claims and not their namespaces.
+    updateWithPod compares the names of claims and not their namespaces. With a Pod that has the claim as two volumes it
+    subtracts two, so that another claim counts as free too.
     """
     used = _used_claims(case)
     return any(used.count(claim) > 1 for claim in _claims_for_one(case))
@@ -77,11 +78,11 @@ def _claims_for_one(case: Json) -> set[str]:
 
 
 def _used_claims(case: Json) -> list[str]:
-    """Return the names of the claims that Pods on nodes use, once for each Pod."""
+    """Return the names of the claims that Pods on nodes use, once for each volume."""
     return [
         name
         for pod in map(Pod.from_json, case["pods"])
-        for name in set(claim_names(pod))
+        for name in claim_names(pod)
         if pod.spec.node_name and pod.is_live
     ]
 

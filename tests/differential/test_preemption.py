@@ -65,3 +65,30 @@ def test_a_nominated_pod_doesnt_count_for_a_spread_by_an_empty_selector_which_co
     assert answer["feasible"] == []
     assert decided(case).feasible == ["n2"]
     assert not differences(case, answer)
+
+
+def test_a_claim_that_a_pod_has_twice_frees_no_other_claim(program: Path) -> None:
+    def running(name: str, priority: int, *claims: str) -> dict[str, Any]:
+        volumes = [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": claim}} for n, claim in enumerate(claims)]
+        spec = {"nodeName": "n1", "priority": priority, "volumes": volumes}
+        return {"metadata": {"name": name, "uid": name}, "spec": spec}
+
+    wanted = running("a", 100, "c1", "c2")
+    del wanted["spec"]["nodeName"]
+    case: dict[str, Any] = {
+        "pod": wanted,
+        "nodes": [{"metadata": {"name": "n1"}, "status": {"allocatable": {"pods": "5"}}}],
+        "pods": [running("b", 0, "c1", "c1"), running("c", 50, "c2")],
+        "persistentVolumeClaims": [
+            {"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "pv"}}
+            for name in ("c1", "c2")
+        ],
+        "persistentVolumes": [{"metadata": {"name": "pv"}, "spec": {"csi": {"driver": "d", "volumeHandle": "h"}}}],
+        "offset": 0,
+    }
+    with Conversation(program, "preemption") as conversation:
+        answer = conversation.ask(case)
+
+    assert answer["evicted"] == ["b"]
+    assert {victim.uid for victim in decided(case).candidates[0].victims} == {"b", "c"}
+    assert not differences(case, answer)
