@@ -289,6 +289,15 @@ def test_rows_of_before_the_ledger_are_pruned_without_a_fault(upgraded: Ledgered
     assert "leaf 1: there is no row for it" in faults(upgraded.verify())[0]
 
 
+def test_rows_of_before_the_ledger_stay_older_than_it_where_a_clock_is_set_back(upgraded: Ledgered) -> None:
+    upgraded._number = -3 * 86_400  # three days before the rows of before the ledger
+    upgraded.record(5)
+    upgraded.sign()
+    assert faults(upgraded.verify()) == []
+    Decision.objects.filter(ledger_index=None).update(at=AT + timedelta(days=31))
+    assert "and the log began at 2026-01-31 00:00:" in faults(upgraded.verify())[0]
+
+
 @pytest.mark.parametrize("how", ["planted", "changed"])
 def test_a_row_without_a_leaf_that_is_newer_than_the_ledger_is_named(upgraded: Ledgered, how: str) -> None:
     row = Decision.objects.filter(ledger_index=None).latest("at")
