@@ -10,7 +10,7 @@ from policies.models.audit import time_of_id
 from policies.wording import ago
 from scheduler.doctor.parts import Part
 from scheduler.ledger.checkpoints import RefusedError, check_continues, must_have_been_signed
-from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, public_path
+from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, public_path, read_signer
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import Verifier
 from scheduler.models import Decision, LedgerCheckpoint, LedgerHead, LedgerLeaf, Outcome
@@ -45,9 +45,17 @@ def ledger_part(now: datetime) -> Part:
 
 
 def _lacking() -> Part | None:
-    """Return the part about a key that is configured and missing. An admin has only the public key, and needs no other."""
+    """Return the part about a key that is configured and missing. An admin has only the public key, and needs no other.
+
+    Raises:
+        KeyFileError: this worker can't use the key.
+    """
     path = key_path()
-    if path is None or not settings.BERTH.ledger_key_file or path.exists():
+    if path is None or not settings.BERTH.ledger_key_file:
+        return None
+    if path.exists():
+        if settings.BERTH.role == "worker":
+            read_signer()  # others need the public keys alone
         return None
     if settings.BERTH.role == "worker":
         says = f"{path} (BERTH_LEDGER_KEY_FILE) isn't there: this worker signs nothing"

@@ -4,6 +4,7 @@
 """
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from django.conf import settings
@@ -146,7 +147,21 @@ def known_verifiers() -> list[Verifier]:
     path = key_path()
     if path is None:
         return []
-    found = read_public(public_path(path)) if public_path(path).exists() else []
-    if path.exists() and (own := _read(path).verifier) not in found:
-        found.append(own)
-    return found
+    try:
+        found = read_public(public_path(path)) if public_path(path).exists() else []
+        is_there = path.exists()
+    except OSError as error:  # its folder is closed to this account
+        message = f"{path} and its public keys can't be looked for: {error}"
+        raise KeyFileError(message) from error
+    own = _own_verifier(path, found) if is_there else None
+    return found if own is None or own in found else [*found, own]
+
+
+def _own_verifier(path: Path, public: Sequence[Verifier]) -> Verifier | None:
+    """Return the key's own public key; None where only its owner can read the file, and the public keys are beside it."""
+    try:
+        return _read(path).verifier
+    except KeyFileError as error:
+        if public and isinstance(error.__cause__, PermissionError):
+            return None
+        raise

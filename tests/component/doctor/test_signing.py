@@ -12,7 +12,7 @@ from scheduler.doctor.parts import Part
 from scheduler.doctor.signing import ledger_part
 from scheduler.models import LedgerCheckpoint, LedgerHead
 from tests.component.ledger.conftest import ledgered  # noqa: F401 - a fixture
-from tests.ledgers import AT, Ledgered
+from tests.ledgers import AT, SIGNER, Ledgered
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +105,24 @@ def test_a_key_that_is_missing_is_an_error_of_a_worker_alone(tmp_path: Path, mon
     assert ledger_part(SOON).state == "warning"
     (tmp_path / "ledger_key.pub").write_text("")
     assert ledger_part(SOON).state == "ok"
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_key_that_a_worker_has_no_right_to_read_is_an_error_beside_its_public_key_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ledger_key.pub").write_text(f"{SIGNER.verifier}\n")
+    read_text = Path.read_text
+
+    def refuse(path: Path, **options: Any) -> str:
+        if path.name == "ledger_key":
+            raise PermissionError(13, "Permission denied", str(path))  # root has the right whatever the file's mode
+        return read_text(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    for role, state in (("admin", "ok"), ("worker", "error")):
+        set_environment(monkeypatch, role=role)
+        assert ledger_part(SOON).state == state
 
 
 @pytest.mark.usefixtures("signed")

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import transaction
+from django.test import Client
 from django.utils import timezone
 
 from policies.models import AuditEvent
@@ -97,6 +98,43 @@ def test_a_key_that_everybody_can_read_is_refused(environment: Any, tmp_path: Pa
     environment(ledger_key_file=str(tmp_path / "key"))
     with pytest.raises(KeyFileError, match="chmod 600"):
         read_signer()
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, method: str, refused: Path) -> None:
+    """Let a method of paths below one fail as for an account without the right, which root never lacks."""
+    done = getattr(Path, method)
+
+    def do(path: Path, **options: Any) -> Any:
+        if refused in (path, path.parent):
+            raise PermissionError(13, "Permission denied", str(path))
+        return done(path, **options)
+
+    monkeypatch.setattr(Path, method, do)
+
+
+def test_public_keys_count_for_an_account_that_cannot_read_the_key_itself(
+    environment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    public = make_key(key, "berth")
+    environment(ledger_key_file=str(key))
+    refusing(monkeypatch, "read_text", key)
+    assert known_verifiers() == [public]
+    public_path(key).unlink()
+    with pytest.raises(KeyFileError, match=r"can't be used as the ledger's key: .*Permission denied"):
+        known_verifiers()
+
+
+def test_keys_in_a_folder_that_is_closed_to_the_account_are_said_to_be_out_of_reach(
+    environment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auditor: Client
+) -> None:
+    key = tmp_path / "closed" / "key"
+    make_key(key, "berth")
+    environment(ledger_key_file=str(key))
+    refusing(monkeypatch, "stat", key.parent)
+    with pytest.raises(CommandError, match=r"key and its public keys can't be looked for: .*Permission denied"):
+        call_command("verify")
+    assert "its public keys can&#x27;t be looked for" in auditor.get("/admin/scheduler/ledger/").content.decode()
 
 
 def test_what_has_grown_is_signed_once_and_kept_outside_too(
