@@ -72,6 +72,11 @@ class Progress(msgspec.Struct):
     more_faults: int = 0
     numbers: dict[str, tuple[int, int]] = {}
 
+    def begin_anew(self) -> None:
+        """Forget all but the faults."""
+        self.next = self.proved = self.without_row = self.checkpoints = 0
+        self.tiles, self.numbers = [], {}
+
     def add_fault(self, words: str) -> None:
         """Record a fault, unless an earlier run found it at the same place."""
         if words in self.faults:
@@ -161,7 +166,6 @@ class LogVerifier:
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify all rows that are stored now."""
         log, progress = self._source.log, self.progress
-        proved_before = progress.proved
         # In this order, so that rows that are stored meanwhile are never reported as missing.
         writers: dict[str, int] = self._try(_how_far_stored, {})
         no_checkpoints: list[Signed] = []
@@ -169,6 +173,8 @@ class LogVerifier:
         self._signed_at = [at for each in signed if (at := signed_at(each.head)) is not None]
         no_head: tuple[LedgerHead | None, int] = (None, 0)
         head, self._size = self._try(self._head, no_head)
+        self._check_resumed()
+        proved_before = progress.proved
         pruned = self._try(lambda: PrunedLeaves(log, self._verifiers), None)
         lost = losses.Losses(0, 0, [])
         self._say_unreadable()
@@ -227,6 +233,17 @@ class LogVerifier:
         reasons = "; ".join(dict.fromkeys(self._unreadable))
         self._unreadable.clear()
         self._fault(_FIRST_OF_ALL, f"something can't be read, so that not all of it was verified: {reasons}")
+
+    def _check_resumed(self) -> None:
+        """Check that the log has the leaves that an earlier run read; otherwise begin anew, as that run's numbers are of other rows."""
+        progress = self.progress
+        if progress.next <= self._size or self._unreadable:
+            return
+        self._fault(
+            _FIRST_OF_ALL,
+            f"an earlier run read {progress.next} leaves, and the log has only {self._size}: it was cut off or rolled back",
+        )
+        self.progress.begin_anew()
 
     def _head(self) -> tuple[LedgerHead | None, int]:
         """Return the log's head, and its number of leaves: no more than its tiles have room for, whatever the head says."""

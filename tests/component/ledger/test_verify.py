@@ -84,6 +84,18 @@ def test_a_run_goes_on_from_where_the_one_before_got(history: Ledgered) -> None:
     assert "column pod_name" in faults(history.verify())[0]
 
 
+def test_a_run_that_read_more_than_the_log_has_says_so_and_reads_from_the_beginning(history: Ledgered) -> None:
+    later = {
+        log: Progress(next=ROWS + 60, tiles=[], numbers={"extender@a": (900, 350)}) for log in (DECISIONS, OUTCOMES)
+    }
+    reports = history.verify(progress=later)
+    assert faults(reports) == [
+        f"{log}: an earlier run read {ROWS + 60} leaves, and the log has only {size}: it was cut off or rolled back"
+        for log, size in ((DECISIONS, ROWS), (OUTCOMES, ROWS // 3))
+    ]
+    assert (log_of(reports).proved, log_of(reports).proved_before) == (ROWS, 0)
+
+
 def test_pruned_rows_and_details_leave_the_rest_proved(history: Ledgered) -> None:
     Decision.objects.filter(ledger_index__lt=100).delete()
     Decision.objects.filter(ledger_index__range=(100, 149)).update(body=b"")
