@@ -9,7 +9,7 @@ from django.conf import settings
 from policies.models.audit import time_of_id
 from policies.wording import ago
 from scheduler.doctor.parts import Part
-from scheduler.ledger.checkpoints import RefusedError, check_continues, must_have_been_signed
+from scheduler.ledger.checkpoints import RefusedError, check_continues, last_checkpoint, must_have_been_signed
 from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, public_path, read_signer
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import Verifier
@@ -28,10 +28,7 @@ def ledger_part(now: datetime) -> Part:
         fault, verifiers = _lacking(), known_verifiers()
     except (KeyFileError, OSError) as error:
         return Part(_NAME, "error", str(error), "Bring the key back, or mend its file: nothing is signed without it.")
-    heads = [
-        (head, LedgerCheckpoint.objects.filter(log=head.log).order_by("-size", "-at").first())
-        for head in LedgerHead.objects.filter(size__gt=0).order_by("log")
-    ]
+    heads = [(head, last_checkpoint(head.log)) for head in LedgerHead.objects.filter(size__gt=0).order_by("log")]
     refused = [f"{head.log}: {why}" for head, last in heads if (why := _refusal(head, last, verifiers, now))]
     if refused:
         says = f"{'; '.join(refused)}. It isn't signed any more"

@@ -32,7 +32,7 @@ from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.archive import Archive, Lines
 from scheduler.evidence.csv_text import line
 from scheduler.ledger import deletions, losses
-from scheduler.ledger.checkpoints import open_checkpoint, sign_checkpoints, tile_reader, tree_head
+from scheduler.ledger.checkpoints import last_checkpoint, open_checkpoint, sign_checkpoints, tile_reader, tree_head
 from scheduler.ledger.events import append_events
 from scheduler.ledger.keys import known_verifiers, read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
@@ -205,10 +205,9 @@ def _last_note(log: str, signer: Signer, now: datetime) -> str:
     Raises:
         ProofError: a log with leaves has no checkpoint, because its leaves are damaged.
     """
-    checkpoints = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at")
-    if not checkpoints.exists():
+    if last_checkpoint(log) is None:
         sign_checkpoints(now, (log,))  # its first leaf may have come since
-    last, head = checkpoints.first(), LedgerHead.objects.filter(log=log).first()
+    last, head = last_checkpoint(log), LedgerHead.objects.filter(log=log).first()
     if last is not None:
         return last.note
     if head is not None and head.size:

@@ -15,7 +15,14 @@ from django.db.models import OuterRef, Subquery
 
 from policies.models import AuditEvent
 from scheduler.evidence.sources import SOURCES
-from scheduler.ledger.checkpoints import RefusedError, check_continues, open_checkpoint, signed_at, tile_reader
+from scheduler.ledger.checkpoints import (
+    RefusedError,
+    check_continues,
+    last_checkpoint,
+    open_checkpoint,
+    signed_at,
+    tile_reader,
+)
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
 from scheduler.ledger.note import NoteError, TreeHead, Verifier
 from scheduler.ledger.tree import ProofError, check_inclusion, leaf_hash, prove_inclusion, subtrees_of
@@ -99,7 +106,7 @@ def _standing(log: str, head: LedgerHead | None, verifiers: Sequence[Verifier], 
     if head is None:
         return Standing(log)
     found = Standing(log, head.size, _text(bytes(head.root)), head.began_at, head.unlogged)
-    last = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at").first()
+    last = last_checkpoint(log)
     if last is None:
         return found
     found = found._replace(signed_size=last.size, signed_at=last.at)

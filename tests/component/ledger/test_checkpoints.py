@@ -244,6 +244,19 @@ def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_counts(environ
     assert faults(ledgered.verify(keys=known_verifiers())) == []
 
 
+def test_after_a_rotation_the_new_key_signs_once_also_where_the_clock_is_set_back(
+    environment: Any, ledgered: Ledgered, auditor: Client
+) -> None:
+    ledgered.record(2)
+    sign_checkpoints(AT)
+    call_command("ledger", "rotate")
+    assert sign_checkpoints(AT - timedelta(hours=3)) == 1
+    assert sign_checkpoints(AT - timedelta(hours=3) + timedelta(minutes=1)) == 0
+    logs = auditor.get("/admin/scheduler/ledger/").context["logs"]
+    assert logs[0].key == f"berth+{read_signer().verifier.id.hex()}"
+    assert faults(ledgered.verify(keys=known_verifiers())) == []
+
+
 def test_a_log_that_was_rewritten_is_not_signed(
     environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture
 ) -> None:
