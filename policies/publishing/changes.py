@@ -4,7 +4,7 @@ Each is one transaction of `acts`. A digest over its edits and their bases ident
 a digest, and are dropped when it changes. Publishing also drops the approvals of other Changes whose bases it replaces.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -305,29 +305,31 @@ def rebase_change(
         if orders is not None and shown is None:
             raise PublishingError([_unshown(orders, take_theirs)])
         merged = {each.key: _merged(each, merge[each.key]) for each in moved if each.key in merge}
-        given_up = [
-            each
-            for each in moved
-            if each.key in take_theirs
-            # An edit that equals the live state is dropped, merged or not.
-            or is_same(each.live, merged.get(each.key, each.mine))
-        ]
-        delete_edits(row, [each.key for each in given_up])
-        digests = live_digests([each.key for each in moved], expected_revision)
-        for each in moved:
-            fields = {"document": engine.encode(merged[each.key]).decode()} if each.key in merged else {}
-            row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(each.key, ""), **fields)
-        theirs = ORDER in take_theirs
-        if theirs or orders is not None:
-            _take_order(row, None if theirs else orders, by)
+        # An edit that equals the live state is given up, merged or not.
+        given_up = {
+            each.key for each in moved if each.key in take_theirs or is_same(each.live, merged.get(each.key, each.mine))
+        }
+        _move_edits(row, moved, given_up, merged, to=expected_revision)
+        takes_their_order = ORDER in take_theirs
+        if takes_their_order or orders is not None:
+            _take_order(row, None if takes_their_order else orders, by)
         row.base = expected_revision
-        how = {key: _how(merge[key]) for key in merged} | {each.key: "theirs" for each in given_up}
-        named = ", ".join(f"{each.kind} {each.name}: {how.get(each.key, 'mine')}" for each in moved)
-        named += (
-            f"{', ' * bool(named)}order of Assignments: {'theirs' if theirs else 'mine'}" if theirs or orders else ""
-        )
-        finish(row, _Act.REBASE, by, named, more=things_of(row, {each.key for each in moved}))
+        sides = [f"{each.kind} {each.name}: {_side_of(each.key, given_up, merge)}" for each in moved]
+        if takes_their_order or orders is not None:
+            sides.append(f"order of Assignments: {'theirs' if takes_their_order else 'mine'}")
+        finish(row, _Act.REBASE, by, ", ".join(sides), more=things_of(row, {each.key for each in moved}))
     return row
+
+
+def _move_edits(
+    row: Change, moved: Sequence[Moved], given_up: Collection[Key], merged: Mapping[Key, engine.RuleSet], *, to: int
+) -> None:
+    """Delete the edits that are given up, and base the others on a Revision, the merged ones with their merged documents."""
+    delete_edits(row, given_up)
+    digests = live_digests([each.key for each in moved], to)
+    for kind, name in (each.key for each in moved if each.key not in given_up):
+        fields = {"document": engine.encode(merged[kind, name]).decode()} if (kind, name) in merged else {}
+        row.edits.filter(kind=kind, name=name).update(base_digest=digests.get((kind, name), ""), **fields)
 
 
 def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Change) -> None:
@@ -381,10 +383,14 @@ def _merged(moved: Moved, chosen: Mapping[str, str]) -> engine.RuleSet:
     return merged.rule_set
 
 
-def _how(chosen: Mapping[str, str]) -> str:
-    """Return how both sides were merged, in words for the Change's history."""
+def _side_of(key: Key, given_up: Collection[Key], merge: Mapping[Key, Mapping[str, str]]) -> str:
+    """Return whose side was taken for a thing, or how both were merged, in words for the Change's history."""
+    if key in given_up:
+        return "theirs"
+    if key not in merge:
+        return "mine"
     return wording.visible(
-        f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(chosen.items()))}"
+        f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(merge[key].items()))}"
     )
 
 
