@@ -39,7 +39,7 @@ from policies.admin.frame import ChangeList, display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
 from policies.admin.times import MomentField, time_ago
-from policies.engine.ruleset import PriorityClass
+from policies.engine.ruleset import PriorityClass, Revision
 from policies.models import Change, ChangeEdit, ChangeEvent, RevisionPart
 from policies.publishing import Kind, PublishingError, lifecycle
 from policies.wording import counted
@@ -331,15 +331,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         faults, things, look_twice = list(faults), [], []
         try:
             things = _things(row, request, chosen)
-            edits = publishing.edits_of(row)
-            look_twice = wording.look_alikes(live, publishing.with_edits(live, edits))
-            classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
-            if row.state in lifecycle.OPEN:
-                removed = [edit.name for edit in edits if edit.kind == Kind.PRIORITY_CLASS and edit.value is None]
-                look_twice += publishing.cluster_warnings(classes, removed) + publishing.replaced_in_cluster(classes)
-                look_twice += publishing.owner_notes([edit.key for edit in edits], row.owner)
-                look_twice += [wording.ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)]
-                look_twice += publishing.past_ends(edits)
+            look_twice = _look_twice(row, live) if row.state in lifecycle.OPEN else []
         except PublishingError as error:
             faults += error.messages
         buttons = _buttons(request, standing)
@@ -356,7 +348,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "things": things,
             "orders": publishing.orders_of(row) if row.state in lifecycle.OPEN else None,
             "order_side": chosen.get(_choice(publishing.ORDER), "mine"),
-            "look_twice": look_twice if row.state in lifecycle.OPEN else [],
+            "look_twice": look_twice,
             "lines": [marked(line) for line in row.revision.summary.splitlines()] if row.revision else [],
             "revision_url": revision_url(row.revision.number) if row.revision else "",
             "base_url": revision_url(row.base) if row.base else "",
@@ -444,6 +436,21 @@ class ChangeAdmin(ReadOnlyAdmin):
             return "see its Revision"
         moved = f", ! {row.overview.moved} changed meanwhile" if row.overview and row.overview.moved else ""
         return format_html("<span>{}{}</span>", row.touched or counted(row.edit_count, "thing"), moved)
+
+
+def _look_twice(row: Change, live: Revision) -> list[str]:
+    """Return what those who review an open Change should look at twice."""
+    edits = publishing.edits_of(row)
+    classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
+    removed = [edit.name for edit in edits if edit.kind == Kind.PRIORITY_CLASS and edit.value is None]
+    return [
+        *wording.look_alikes(live, publishing.with_edits(live, edits)),
+        *publishing.cluster_warnings(classes, removed),
+        *publishing.replaced_in_cluster(classes),
+        *publishing.owner_notes([edit.key for edit in edits], row.owner),
+        *(wording.ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)),
+        *publishing.past_ends(edits),
+    ]
 
 
 def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:
