@@ -40,7 +40,6 @@ from policies.publishing.edits import (
     found_in,
     misfitting_params,
     open_edits,
-    overtaken,
     save_edit,
     seen_of,
 )
@@ -307,7 +306,6 @@ __all__ = [
     "open_edits",
     "orders_for",
     "orders_of",
-    "overtaken",
     "overview_of",
     "owner_marks",
     "owner_notes",

@@ -4,12 +4,9 @@ Celery starts, stops and inspects the scheduler. The broker holds none of its st
 and a restarted scheduler lists them there. So a broker that is down or delivers twice has no effect.
 """
 
-import logging
 from typing import Any
 
 from celery import bootsteps
-
-logger = logging.getLogger("berth.binding")
 
 
 class BindingLoop(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types

@@ -56,16 +56,6 @@ def perfect_root(hashes: bytes) -> bytes:
     return hashes
 
 
-def root_of(leaves: Sequence[bytes]) -> bytes:
-    """Return the root of a tree over hashes of leaves, as the RFC defines it; slow and plain."""
-    if not leaves:
-        return EMPTY_ROOT
-    if len(leaves) == 1:
-        return leaves[0]
-    split = _left_of(len(leaves))
-    return node_hash(root_of(leaves[:split]), root_of(leaves[split:]))
-
-
 def widths(size: int) -> Iterator[tuple[int, int, int]]:
     """Iterate over the last tile of each level of a tree: level, number, how many hashes it has; without empty ones."""
     level = 0

@@ -5,7 +5,6 @@ Other packages import this package only, not the modules inside.
 
 from policies.engine.cel.clock import LONGEST, SECOND, Clock, Crossing, Line, Period, Term
 from policies.engine.cel.cost import (
-    MAX_EXPRESSION_MILLISECONDS,
     MAX_RULE_SET_MILLISECONDS,
     OF_PREEMPTION,
     Cost,
@@ -20,7 +19,6 @@ from policies.engine.cel.victim_expression import VictimExpression
 
 __all__ = [
     "LONGEST",
-    "MAX_EXPRESSION_MILLISECONDS",
     "MAX_RULE_SET_MILLISECONDS",
     "OF_PREEMPTION",
     "SECOND",

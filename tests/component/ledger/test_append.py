@@ -13,11 +13,12 @@ from scheduler.decisions.record import AS_COLUMNS, AS_RECORD, Outcome, make_comp
 from scheduler.decisions.segments import Position, Segments
 from scheduler.ledger.append import Appender, read_edge
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
-from scheduler.ledger.tree import HASH_BYTES, ProofError, leaf_hash, root_of
+from scheduler.ledger.tree import HASH_BYTES, ProofError, leaf_hash
 from scheduler.models import DeadLetter, Decision, LedgerHead, LedgerTile
 from scheduler.models import Outcome as OutcomeRow
 from tests.builders import make_pod
 from tests.recording import History, Prepared
+from tests.unit.ledger.test_tree import root_of
 
 pytestmark = pytest.mark.django_db
 

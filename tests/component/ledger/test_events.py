@@ -10,9 +10,10 @@ from policies.models.audit import _Clock, first_id_at
 from policies.publishing.audit import Kind, record_event
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import EVENTS
-from scheduler.ledger.tree import leaf_hash, root_of
+from scheduler.ledger.tree import leaf_hash
 from scheduler.models import LedgerHead, LedgerLeaf
 from tests.ledgers import Ledgered, faults, log_of, plant_event, without_triggers
+from tests.unit.ledger.test_tree import root_of
 
 pytestmark = pytest.mark.django_db
 

@@ -285,7 +285,6 @@ ONLY_READ = {
         "open_already",
         "open_changes_of",
         "open_edits",
-        "overtaken",
         "params_faults",
         "parts_of",
     ),

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from policies.engine.cel import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS, EvaluationFault
+from policies.engine.cel import MAX_RULE_SET_MILLISECONDS, EvaluationFault
+from policies.engine.cel.cost import MAX_EXPRESSION_MILLISECONDS
 from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, run_tests
 from policies.engine.documents import document_of, read_assignment
 from policies.engine.filters.expression import ExpressionFilter
