@@ -1,7 +1,7 @@
 """Previews: the results of a draft of a rule set for one Pod, node by node, beside the live version's; and a test made from them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -137,40 +137,42 @@ def preview(
     Raises:
         PreviewError: the JSON is no Pod, or the rule set doesn't exist.
     """
-    now = at or datetime.now(UTC)
-    if fault := not_a_pod(json):
-        raise PreviewError(fault)
-    try:
-        pod = Pod.from_json(_without_node(json))
-    except ObjectError as error:
-        raise PreviewError(str(error)) from error
+    pod = _created_again(json)
     snapshot = _without(snapshot, pod)
     drafted = rules.drafted or rules.live
     if name not in drafted.rule_sets:
         message = f"Change {rules.change} has no rule set {name}" if rules.drafted else f"no rule set {name} is live"
         raise PreviewError(message)
     limit = TimeLimit()
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=at or datetime.now(UTC), give_way=limit.give_way)
     by = f"Change {rules.change}" if rules.drafted else "what is live"
-    draft = _side(by, drafted, name, pod, snapshot, now, limit)
+    draft = _side(by, drafted, name, cycle, limit)
     live = None
     if rules.drafted and name in rules.live.rule_sets:
         # On a branch of its own: each side has the columns that it reads.
-        live = _side("what is live", rules.live, name, pod, snapshot.branched({}), now, limit)
+        apart = Cycle(pod=pod, snapshot=snapshot.branched({}), now=cycle.now, give_way=limit.give_way)
+        live = _side("what is live", rules.live, name, apart, limit)
     both = side_by_side(draft.judged, live.judged if live else None)
-    given = _given(drafted, name, pod, snapshot, now)
-    test, notes = _test(drafted.rule_sets[name], given, pod, snapshot, now, both, limit)
+    test, notes = _test(drafted.rule_sets[name], _given(drafted, name, cycle), cycle, both)
     return Preview(
         pod=f"{pod.namespace}/{pod.name}",
         draft=draft,
         live=live,
         both=both,
-        sentences=[*_compared(draft, live), *_refusals(draft), *_who_gets_it(drafted, name, pod, snapshot, now)],
+        sentences=[*_compared(draft, live), *_refusals(draft), *_who_gets_it(drafted, name, cycle)],
         test=test,
         notes=notes,
-        why=_why(why, drafted, name, Cycle(pod=pod, snapshot=snapshot, now=now, give_way=limit.give_way))
-        if why
-        else [],
+        why=_why(why, drafted, name, cycle) if why else [],
     )
+
+
+def _created_again(json: Mapping[str, Any]) -> Pod:
+    if fault := not_a_pod(json):
+        raise PreviewError(fault)
+    try:
+        return Pod.from_json(_without_node(json))
+    except ObjectError as error:
+        raise PreviewError(str(error)) from error
 
 
 def _without_node(json: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def _without(snapshot: Snapshot, pod: Pod) -> Snapshot:
 
 def _why(node: str, revision: CompiledRevision, name: str, cycle: Cycle) -> list[str]:
     """Return the result of each rule of the draft for one node, and what would change the result."""
-    rule_set = _given(revision, name, cycle.pod, cycle.snapshot, cycle.now) or revision.rule_sets[name]
+    rule_set = _given(revision, name, cycle) or revision.rule_sets[name]
     try:
         return [each.sentence for each in explain_node(rule_set, cycle, node).rules]
     except ObjectError:
@@ -200,46 +202,32 @@ def _why(node: str, revision: CompiledRevision, name: str, cycle: Cycle) -> list
         return [f"Time was up after {SECONDS:.0f} s, before each rule was asked about {node}"]
 
 
-def _side(
-    title: str,
-    revision: CompiledRevision,
-    name: str,
-    pod: Pod,
-    snapshot: Snapshot,
-    now: datetime,
-    limit: TimeLimit,
-) -> Side:
-    rule_set = _given(revision, name, pod, snapshot, now) or revision.rule_sets[name]
-    cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=limit.give_way)
-    answer = decide(rule_set, cycle, cycle.table.all_rows(), deadline=limit.is_up)
-    return Side(title, rule_set.version, Judged.of(answer))
+def _side(title: str, revision: CompiledRevision, name: str, cycle: Cycle, limit: TimeLimit) -> Side:
+    rule_set = _given(revision, name, cycle) or revision.rule_sets[name]
+    return Side(title, rule_set.version, Judged.of(_decided(rule_set, cycle, deadline=limit.is_up)))
 
 
-def _given(
-    revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime
-) -> CompiledRuleSet | None:
+def _given(revision: CompiledRevision, name: str, cycle: Cycle) -> CompiledRuleSet | None:
     """Return the rule set by the Pod's Assignment, as if nothing were suspended; None if no Assignment chooses this one."""
-    chosen = revision.choose(pod, snapshot, now).enforced
+    chosen = revision.choose(cycle.pod, cycle.snapshot, cycle.now).enforced
     if chosen is None or chosen[0].rule_set != name:
-        chosen = _would_give(revision, name, pod, snapshot, now)
+        chosen = _would_give(revision, name, cycle)
     return chosen[1] if chosen else None
 
 
-def _would_give(
-    revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime
-) -> tuple[Assignment, CompiledRuleSet] | None:
-    """Return the rule set that the Pod would get if nothing were suspended; None if nothing is, or none would be chosen."""
-    if not revision.choose(pod, snapshot, now).suspended_by:
+def _would_give(revision: CompiledRevision, name: str, cycle: Cycle) -> tuple[Assignment, CompiledRuleSet] | None:
+    """Return the Assignment and the rule set that the Pod would get if nothing were suspended; None if nothing is, or it gets another."""
+    if not revision.choose(cycle.pod, cycle.snapshot, cycle.now).suspended_by:
         return None
     whole = msgspec.structs.replace(revision.revision, pauses=[], exemptions=[])
-    chosen = CompiledRevision(whole, former=revision).choose(pod, snapshot, now).enforced
+    chosen = CompiledRevision(whole, former=revision).choose(cycle.pod, cycle.snapshot, cycle.now).enforced
     return chosen if chosen and chosen[0].rule_set == name else None
 
 
-def _who_gets_it(revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime) -> list[str]:
+def _who_gets_it(revision: CompiledRevision, name: str, cycle: Cycle) -> list[str]:
     """Return which Assignment chooses the rule set for the Pod, and what Pauses and Exemptions exclude from the results."""
-    choice = revision.choose(pod, snapshot, now)
-    would = _would_give(revision, name, pod, snapshot, now)
+    choice = revision.choose(cycle.pod, cycle.snapshot, cycle.now)
+    would = _would_give(revision, name, cycle)
     tried = f"{name} is tried on it all the same{f', as Assignment {would[0].name} would give it' if would else ''}"
     if choice.enforced is None:
         by = ", ".join(f"{each.kind} {each.name}" for each in choice.suspended_by)
@@ -310,33 +298,26 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _test(
-    rule_set: CompiledRuleSet,
-    given: CompiledRuleSet | None,
-    pod: Pod,
-    snapshot: Snapshot,
-    now: datetime,
-    both: Sequence[Both],
-    limit: TimeLimit,
+    rule_set: CompiledRuleSet, given: CompiledRuleSet | None, cycle: Cycle, both: Sequence[Both]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return a test of a few nodes, if possible one of each group, with the results for these alone; empty when time is up.
 
     Tests run with the rule set's own params and all of its rules; `given` is the rule set by the Pod's Assignment.
     """
-    sample = _sampled(rule_set, pod, snapshot, both)
-    labels = dict(snapshot.namespace_labels(pod.namespace))
+    pod = cycle.pod
+    sample = _sampled(rule_set, pod, cycle.snapshot, both)
+    labels = dict(cycle.snapshot.namespace_labels(pod.namespace))
     small = Snapshot.of(map(Node.from_json, sample.nodes), map(Pod.from_json, sample.pods), {pod.namespace: labels})
-    cycle = Cycle(
-        pod=Pod.from_json(sample.pod), snapshot=small, now=now, params=rule_set.params, give_way=limit.give_way
-    )
-    answer = decide(rule_set, cycle, cycle.table.all_rows())
-    as_given = answer if given is None or given is rule_set else _decided(given, cycle)
+    alone = Cycle(pod=Pod.from_json(sample.pod), snapshot=small, now=cycle.now, give_way=cycle.give_way)
+    answer = _decided(rule_set, alone)
+    as_given = answer if given is None or given is rule_set else _decided(given, alone)
     if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     test: dict[str, Any] = {"name": _name(pod, answer.best, answer.feasible), "pod": sample.pod, "nodes": sample.nodes}
     test |= {"pods": sample.pods} if sample.pods else {}
     namespaces = [{"metadata": {"name": pod.namespace, "labels": labels}}]
     test |= {"namespaces": namespaces} if _mentions(_NAMESPACE, rule_set) else {}
-    test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _mentions(_NOW, rule_set) else {}
+    test |= {"now": cycle.now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _mentions(_NOW, rule_set) else {}
     test["expect"] = _expected(answer)
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
     return test, [*_left_out(sample, set(as_given.feasible), whole), *_said_otherwise(answer, as_given)]
@@ -381,11 +362,10 @@ def _said_otherwise(answer: Answer, as_given: Answer) -> list[str]:
     return [said]
 
 
-def _decided(rule_set: CompiledRuleSet, cycle: Cycle) -> Answer:
-    cycle = Cycle(
-        pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=rule_set.params, give_way=cycle.give_way
-    )
-    return decide(rule_set, cycle, cycle.table.all_rows())
+def _decided(rule_set: CompiledRuleSet, cycle: Cycle, deadline: Callable[[], bool] | None = None) -> Answer:
+    """Return the rule set's Answer about all nodes of a cycle, with its params."""
+    own = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=cycle.now, params=rule_set.params, give_way=cycle.give_way)
+    return decide(rule_set, own, own.table.all_rows(), deadline=deadline)
 
 
 def _left_out(sample: _Sample, feasible: set[str], whole: set[str]) -> list[str]:
