@@ -299,38 +299,45 @@ def _read(path: Path) -> tuple[str, str]:
 def _add_configuration(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     parser.add_argument(
-        "--from-policy", type=Path, default=None, metavar="FILE",
+        "--from-policy", type=Path, metavar="FILE",
         help="a classic scheduler Policy whose extenders are copied; Berth's own is added only if another option describes it",
     )  # fmt: skip
     parser.add_argument(
-        "--add-to", type=Path, default=None, metavar="FILE",
+        "--add-to", type=Path, metavar="FILE",
         help="an existing KubeSchedulerConfiguration, to which Berth is added as the last extender; - for standard input",
     )  # fmt: skip
+    _add_extender(parser)
+    parser.add_argument("--scheduler-name", help=f"the profile's schedulerName (default {_DEFAULTS.scheduler_name})")
     parser.add_argument(
-        "--url-prefix", default=None, help="Berth's address (default: this machine, at the port of BERTH_EXTENDER_BIND)"
-    )
+        "--percentage-of-nodes-to-score", type=int, metavar="PERCENT",
+        help=f"the share of nodes that Berth is asked about (default {_DEFAULTS.percentage_of_nodes_to_score})",
+    )  # fmt: skip
+    parser.add_argument("--kubeconfig", help="kube-scheduler's kubeconfig")
+
+
+def _add_extender(parser: ArgumentParser) -> None:
+    """Add the answers about Berth's entry in `extenders`."""
     parser.add_argument(
-        "--verbs", type=_verbs, default=None, help="separated by commas: filter,prioritize,bind,preempt"
+        "--url-prefix", help="Berth's address (default: this machine, at the port of BERTH_EXTENDER_BIND)"
     )
+    parser.add_argument("--verbs", type=_verbs, help="separated by commas: filter,prioritize,bind,preempt")
     parser.add_argument(
         "--node-cache-capable",
         type=_truth,
-        default=None,
         metavar="true|false",
         help="send only the names of nodes (default true)",
     )
     parser.add_argument(
         "--weight",
         type=int,
-        default=None,
         help=f"the extender's weight: one point of Berth's score counts ten times this (default {_DEFAULTS.weight})",
     )
     parser.add_argument(
-        "--http-timeout", dest="http_timeout_seconds", type=_seconds, default=None, metavar="SECONDS",
+        "--http-timeout", dest="http_timeout_seconds", type=_seconds, metavar="SECONDS",
         help=f"how long kube-scheduler waits for an answer (default {_DEFAULTS.http_timeout_seconds:g})",
     )  # fmt: skip
     parser.add_argument(
-        "--ignorable", type=_truth, default=None, metavar="true|false",
+        "--ignorable", type=_truth, metavar="true|false",
         help="true: place Pods without the rules while Berth is down (default false)",
     )  # fmt: skip
     for name, what in (
@@ -338,24 +345,12 @@ def _add_configuration(parser: ArgumentParser) -> None:
         ("cert", "kube-scheduler's client certificate"),
         ("key", "the key of kube-scheduler's client certificate"),
     ):
-        parser.add_argument(
-            f"--{name}-file", default=None, metavar="FILE", help=f"{what}; a path on kube-scheduler's machine"
-        )
+        parser.add_argument(f"--{name}-file", metavar="FILE", help=f"{what}; a path on kube-scheduler's machine")
+    parser.add_argument("--server-name", help="the name in Berth's certificate, if it differs from the host")
     parser.add_argument(
-        "--server-name", default=None, help="the name in Berth's certificate, if it differs from the host"
-    )
-    parser.add_argument(
-        "--managed-resource", dest="managed_resources", action="append", type=_managed, default=None,
+        "--managed-resource", dest="managed_resources", action="append", type=_managed,
         metavar="NAME[:ignored]", help="ask Berth only about Pods with this extended resource",
     )  # fmt: skip
-    parser.add_argument(
-        "--scheduler-name", default=None, help=f"the profile's schedulerName (default {_DEFAULTS.scheduler_name})"
-    )
-    parser.add_argument(
-        "--percentage-of-nodes-to-score", type=int, default=None, metavar="PERCENT",
-        help=f"the share of nodes that Berth is asked about (default {_DEFAULTS.percentage_of_nodes_to_score})",
-    )  # fmt: skip
-    parser.add_argument("--kubeconfig", default=None, help="kube-scheduler's kubeconfig")
 
 
 def _add_lint(parser: ArgumentParser) -> None:
