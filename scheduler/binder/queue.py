@@ -149,25 +149,26 @@ class Queue:
             requeued_by: the events that can help it.
             opens_at: when time alone may help it.
         """
-        known = self._pods.get(uid)
+        known = self._attempted(uid, now)
         if known is None:
             return
-        known.attempts += 1
-        known.tried_at = now
-        known.until = now + backoff_seconds(known.attempts)
         known.requeued_by = frozenset(requeued_by) | {REVISION}
         known.opens_at = opens_at
         self._move(known, State.GATED if known.pod.is_gated else State.UNSCHEDULABLE, now)
 
     def retry(self, uid: str, now: float) -> None:
         """Put back a Pod whose binding failed: it is retried after its backoff, whatever happens."""
+        if known := self._attempted(uid, now):
+            self._move(known, State.BACKOFF, now)
+
+    def _attempted(self, uid: str, now: float) -> Waiting | None:
+        """Count an attempt, and let the backoff begin; None for a Pod that isn't in the queue."""
         known = self._pods.get(uid)
-        if known is None:
-            return
-        known.attempts += 1
-        known.tried_at = now
-        known.until = now + backoff_seconds(known.attempts)
-        self._move(known, State.BACKOFF, now)
+        if known is not None:
+            known.attempts += 1
+            known.tried_at = now
+            known.until = now + backoff_seconds(known.attempts)
+        return known
 
     def requeue(self, event: str, now: float, *, refused_since: float = float("-inf")) -> int:
         """Requeue the refused Pods that an event can help, each after its backoff. Return how many.
