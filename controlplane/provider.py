@@ -318,7 +318,10 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
     get_settings = staticmethod(_setting)
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Take what the provider says where this session has asked it: the parent signs out who brings an error, whoever wrote the link."""
+        """Read the provider's answer. An error that this session didn't ask for is refused: the parent view would sign the person out.
+
+        Otherwise anybody could sign people out by a link.
+        """
         if "error" in request.GET and request.GET.get("state") not in request.session.get("oidc_states", {}):
             return self.login_failure()
         return super().get(request)  # type: ignore[no-any-return]

@@ -124,7 +124,7 @@ def _because(assignment: Assignment, pod: Pod, out: OutOfForce | None) -> Iterat
 
 
 def _unnamed(pod: Pod) -> str:
-    """Return what stands for the name of a Pod that will get one from the API server, or has none."""
+    """Return what is shown instead of a name for a Pod that has none yet; the API server makes one of generateName."""
     metadata = pod.json.get("metadata") or {}
     return f"{metadata.get('generateName') or ''}(no name yet)"
 

@@ -46,7 +46,7 @@ class BerthCommand(BaseCommand):
 
 
 def moment(text: str) -> datetime:
-    """Read the argument that says a moment, in UTC; a day stands for its beginning.
+    """Return the moment that an argument names, in UTC; for a day, its beginning.
 
     Raises:
         ArgumentTypeError: it is none.

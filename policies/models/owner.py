@@ -8,7 +8,7 @@ from policies.models.revision import RevisionPart
 
 
 class OwnerMark(models.Model):
-    """A repository's ownership of a thing, which others that apply the thing are told. A thing without a row has no owner."""
+    """Which repository owns a thing; others that apply the thing are told. A thing without a row has no owner."""
 
     kind = models.CharField(max_length=13, choices=RevisionPart.Kind)
     name = models.TextField()

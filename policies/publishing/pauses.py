@@ -127,7 +127,7 @@ def _exemption_document(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exemption_faults(name: str, spec: Mapping[str, Any]) -> list[Fault]:
-    """Return all that stands against an Exemption that somebody is typing: its document, a target that isn't live."""
+    """Return the faults of an Exemption that somebody is typing: those of its document, and a target that isn't live."""
     faults: list[Fault] = []
     try:
         read_exemption(_exemption_document(name, spec))

@@ -26,11 +26,11 @@ SILENCE_SECONDS = 90.0
 
 JOIN_SECONDS = 5.0
 
-# While many come, events gather for so long after one that had to be waited for: each time that a watch wakes, who decides or
-# answers has to hand over the interpreter and to wait for it. At most half of the time, so that no watch falls behind.
+# While many events come, the watch sleeps this long after one that it had to wait for, so that they gather: each time that it wakes,
+# a thread that decides or answers a call has to give up the interpreter. At most half of the time, so that no watch falls behind.
 REST_SECONDS = 0.01
-# So many events without a pause of that length aren't many. A Pod that goes is two or three, and kube-scheduler asks at the last of
-# them whether its room can be had: who is told of that later refuses it once more, and isn't asked again for five minutes.
+# This many events without a pause of that length aren't gathered. A deleted Pod makes two or three, and at the last one kube-scheduler
+# calls for the Pods that wait for its room: an extender that hears of it later refuses them again, and isn't called for five minutes.
 FEW_EVENTS = 10
 # An event that is there is read in less.
 _WAITED_SECONDS = 0.0003

@@ -284,7 +284,7 @@ class Entry(msgspec.Struct, kw_only=True):
     divergence: str = ""
 
     def encode(self, masks: Masks = NO_MASKS) -> Encoded:
-        """Encode all but what only the Recorder knows; what is masked stands nowhere in it."""
+        """Encode all but what only the Recorder knows. No masked value is in the result."""
         return Encoded(self._head(), self._body(masks, set(), b"", StoredOrder(0, None, [])))
 
     def _head(self) -> Head:
@@ -383,7 +383,7 @@ class NodesEntry(Entry, kw_only=True):
     assumed: Sequence[tuple[Pod, str]] = ()
 
     def encode(self, masks: Masks = NO_MASKS) -> Encoded:
-        """Encode all but what only the Recorder knows; what is masked stands nowhere in it."""
+        """Encode all but what only the Recorder knows. No masked value is in the result."""
         answer, names = self.answer, names_of(self.snapshot.table)
         found: Found = set()
         rows = rows_of(self.snapshot.table, self.names) if self.rows is None else self.rows
@@ -442,7 +442,7 @@ class SnapshotEntry(Entry, kw_only=True):
     snapshot: Snapshot
 
     def encode(self, masks: Masks = NO_MASKS) -> Encoded:
-        """Encode all but what only the Recorder knows; what is masked stands nowhere in it."""
+        """Encode all but what only the Recorder knows. No masked value is in the result."""
         return msgspec.structs.replace(super().encode(masks), snapshot=self.snapshot)
 
 

@@ -162,7 +162,7 @@ def is_same(change: Change) -> bool:
 
 
 def _node_change(old: NodeInfo | None, new: NodeInfo, masks: Masks, found: Found) -> NodeChange:
-    """Pods stay, go, or come at the end: a common beginning and end of the lists aren't written."""
+    """Return how a node changed, without the Pods that the beginnings and the ends of both lists have in common."""
     old_pods = old.pods if old else ()
     new_pods = new.pods
     shorter = min(len(old_pods), len(new_pods))

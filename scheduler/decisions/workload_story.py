@@ -40,7 +40,9 @@ class WorkloadStory(msgspec.Struct, frozen=True, kw_only=True):
         placed: its Pods that were bound and aren't known to have ended.
         nodes: the number of these on each node.
         ended: the number of other Pods by their end; "open" if it is unknown.
-        refused: the number of the day's Decisions that allowed no node, their total, and the reasons.
+        decided_today: the number of the day's Decisions about nodes.
+        refused_today: the number of these that allowed no node.
+        reasons: why, the most frequent first.
         has_more: whether there are older Decisions that weren't read.
     """
 

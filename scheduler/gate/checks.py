@@ -182,8 +182,8 @@ def taken(question: Question) -> Result:
     # Which Assignment takes the Pods says more than their new rule set, and is no reason to stop by itself.
     handed = [_handed(each) for each in _forecast(question).handed]
     shadowed = [_shadowed(each) for each in _forecast(question).shadowed]
-    # Each rule set has its say in what comes of it (`publishing.with_found`): none is left out.
-    # Pods that no Assignment takes have no rule set to count.
+    # All rule sets are in `found`, since each has a level of its own (`publishing.with_found`). The sentence doesn't count Pods that
+    # no Assignment takes: these have no rule set.
     named = sum(bool(each.rule_set) for each in found)
     says = _said(named, _TAKEN) if named else result.says
     lines = _cut([*handed, *shadowed, *lines])
