@@ -182,17 +182,7 @@ class LogVerifier:
         if pruned is not None:
             self._pruned = pruned
             self._say_planted()
-            for part in (
-                partial(self._check_sizes, signed),
-                partial(self._check_stored, signed),
-                partial(self._check_unlogged, head, signed),
-                partial(self._check_is_signed, head, signed),
-                partial(self._walk, signed, tell),
-                partial(self._check_end, head),
-                partial(self._check_strangers, head),
-                *(self._parts_of_decisions(writers) if log == DECISIONS else ()),
-                *((self._check_holds, self._check_rules) if log == EVENTS else ()),
-            ):
+            for part in self._parts(head, signed, writers, tell):
                 self._try(part, None)
             if log == EVENTS:
                 lost = self._try(self._check_losses, lost)
@@ -265,13 +255,22 @@ class LogVerifier:
                 "and no key that is trusted signed that: it was planted",
             )
 
-    def _parts_of_decisions(self, writers: dict[str, int]) -> Sequence[Callable[[], None]]:
-        return (
-            partial(self._check_last_numbers, writers),
-            self._check_writers,
-            self._check_places,
-            self._check_other_logs,
-        )
+    def _parts(
+        self, head: LedgerHead | None, signed: Sequence[Signed], writers: dict[str, int], tell: Tell
+    ) -> Iterator[Callable[[], None]]:
+        """Iterate over what is checked of every log, then over what only this log has."""
+        yield partial(self._check_sizes, signed)
+        yield partial(self._check_stored, signed)
+        yield partial(self._check_unlogged, head, signed)
+        yield partial(self._check_is_signed, head, signed)
+        yield partial(self._walk, signed, tell)
+        yield partial(self._check_end, head)
+        yield partial(self._check_strangers, head)
+        if self._source.log == DECISIONS:
+            yield partial(self._check_last_numbers, writers)
+            yield from (self._check_writers, self._check_places, self._check_other_logs)
+        if self._source.log == EVENTS:
+            yield from (self._check_holds, self._check_rules)
 
     def _check_holds(self) -> None:
         for words in faults_of_holds():
