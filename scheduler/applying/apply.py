@@ -106,29 +106,26 @@ def apply(
 
     Raises:
         OvertakenError: an object isn't live any more as the user saw it.
-        PublishingError: then no edits are left, or another repository keeps one of the objects.
+        PublishingError: another repository keeps one of the objects, or the Change can't be opened, sent to review or published.
+            Nothing is written then.
     """
     publishing.check_owner_name(documents.keeper.owner)
     # Before any write: a concurrent creator of the same rule set has the lock, and would wait for its name.
     live = lock_revisions()
-    values = publishing.values_of(live)
     edits = documents.edits(live)
     wanted = publishing.differing(edits, live)
     publishing.check_owners([edit.key for edit in edits], documents.keeper)
     waits = not wish.publish and (not wish.submit or publishing.needs_review(wanted.values()))
     there = publishing.open_already(wanted=wanted, by=by, keeper=documents.keeper) if wanted and waits else None
+    unchanged = [edit.key for edit in edits if edit.key not in wanted]
     applied = Applied(
-        changes=[
-            *(line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)),
-            *publishing.past_ends(wanted.values()),
-        ],
-        unchanged=[named(edit.key) for edit in edits if edit.key not in wanted],
+        changes=_changes(wanted.values(), live),
+        unchanged=[named(key) for key in unchanged],
         beside=beside(wanted, documents.keeper, (edit.key for edit in edits), but=there),
         drift=publishing.drift_notes(wanted, documents.keeper.owner),
         notes=documents.notes(),
     )
     if documents.keeper.owner:
-        unchanged = [edit.key for edit in edits if edit.key not in wanted]
         publishing.claim(keys=unchanged, keeper=documents.keeper, by=by, reason=wish.reason or wish.title)
     if not wanted:
         return applied
@@ -152,6 +149,13 @@ def apply(
         applied.revision = _publish(change, wanted.values(), wish, by)
         applied.change = Change.objects.get(pk=change.pk)
     return applied
+
+
+def _changes(wanted: Collection[publishing.Edit], live: engine.Revision) -> list[str]:
+    """Return the differences of edits from the live state, in words."""
+    values = publishing.values_of(live)
+    lines = [line for edit in wanted for line in wording.part_changes(values.get(edit.key), edit.value)]
+    return [*lines, *publishing.past_ends(wanted)]
 
 
 def _publish(change: Change, wanted: Iterable[publishing.Edit], wish: Wish, by: By) -> Revision:
