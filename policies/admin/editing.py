@@ -85,6 +85,8 @@ class EditForm(ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # The page without change permission has none of the fields.
+        if "description" in self.fields:
+            self.fields["description"].widget.attrs["rows"] = 2
         if "goes_into" not in self.fields:
             return
         offered = {each.pk: each for each in ([self.loaded_from] if self.loaded_from else [])}
@@ -123,11 +125,6 @@ class RowForm(EditForm):
     places: Mapping[str, str]
     # Returns a row's document, which may be invalid.
     document: Callable[[Any], dict[str, Any]]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "description" in self.fields:
-            self.fields["description"].widget.attrs["rows"] = 2
 
     def key(self) -> Key:
         """Return kind and name."""

@@ -67,12 +67,6 @@ class RuleSetForm(FailureFields, EditForm):
         fields = ["description", "params", "tests"]
         field_classes = {"description": WholeField}
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # The page without change permission has none of the fields.
-        if "description" in self.fields:
-            self.fields["description"].widget.attrs["rows"] = 2
-
     def key(self) -> Key:
         """Return kind and name."""
         return Kind.RULE_SET, self.instance.rule_set.name
