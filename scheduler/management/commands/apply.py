@@ -1,7 +1,7 @@
 """`manage.py apply [--publish] FILE…`: apply rule documents from files to the running system, by a Change."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,7 @@ class Command(BerthCommand):
         title = options["title"] or _title_of([Path(file).name for file in options["files"]])
         wish = Wish(title=title, reason=options["reason"], publish=options["publish"])
         try:
-            documents = read(options["files"])
-            documents.prune = options["prune"]
-            documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
+            documents = read(options)
             asks_cluster = not options["no_cluster"]
             examined = examine_documents(documents, asks_cluster=asks_cluster) if wish.publish else None
             applied = apply(documents, wish, by=system_user(), examined=examined)
@@ -89,24 +87,27 @@ def add_keeper(parser: CommandParser) -> None:
     parser.add_argument("--take-over", action="store_true", help="also apply to objects that another repository owns")
 
 
-def read(files: Iterable[str]) -> Documents:
-    """Return the documents of files; - is standard input.
+def read(options: Mapping[str, Any]) -> Documents:
+    """Return the documents of a command's files, with their repository and what is pruned; - is standard input.
 
     Raises:
         CommandError: with every fault in them.
     """
     texts, faults = [], []
-    for file in files:
+    for file in options["files"]:
         try:
             texts.append((file, sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as error:
             message = f"not readable: {error}"
             faults.append(FileFault(file, "", message, 0, f"{file}: {message}"))
     try:
-        return read_files(texts, faults=faults)
+        documents = read_files(texts, faults=faults)
     except DocumentsError as error:
         message = f"{error}\nNothing was applied: {counted(len(error.faults), 'fault')}."
         raise CommandError(message) from error
+    documents.prune = options["prune"]
+    documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
+    return documents
 
 
 def _title_of(names: Sequence[str]) -> str:

@@ -48,9 +48,7 @@ class Command(BerthCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Plan the changes, write them."""
         try:
-            documents = read(options["files"])
-            documents.prune = options["prune"]
-            documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
+            documents = read(options)
             planned = plan_documents(
                 documents, by=system_user(), gate=options["gate"], asks_cluster=not options["no_cluster"]
             )
