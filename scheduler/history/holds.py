@@ -38,20 +38,8 @@ def make_hold(
     Raises:
         HoldError: the hold selects nothing, or has no reason.
     """
-    if not reason.strip():
-        message = "Give a reason: whoever lifts the hold needs to know it."
-        raise HoldError(message)
-    if said := fault_of_words(reason, pod_namespace, pod_name, pod_uid):
+    if said := _fault_of_hold(reason, (pod_namespace, pod_name, pod_uid), (from_at, until_at)):
         raise HoldError(said)
-    if pod_name and not pod_namespace:
-        message = "A Pod's name needs its namespace."
-        raise HoldError(message)
-    if not (pod_namespace or pod_uid or from_at or until_at):
-        message = "Give a namespace, a Pod, or a time."
-        raise HoldError(message)
-    if from_at and until_at and until_at <= from_at:
-        message = "The time ends before it begins."
-        raise HoldError(message)
     with transaction.atomic():
         made = LegalHold.objects.create(
             reason=reason.strip(), pod_namespace=pod_namespace, pod_name=pod_name, pod_uid=pod_uid,
@@ -68,6 +56,20 @@ def make_hold(
             more={"holds": holds, "row": _columns(made)},
         )
     return made
+
+
+def _fault_of_hold(reason: str, pod: tuple[str, str, str], time: tuple[datetime | None, datetime | None]) -> str:
+    """Return why a hold of these Pods, by namespace, name and UID, in this time can't be made; empty if it can."""
+    (namespace, name, uid), (begin, end) = pod, time
+    if not reason.strip():
+        return "Give a reason: whoever lifts the hold needs to know it."
+    if said := fault_of_words(reason, *pod):
+        return said
+    if name and not namespace:
+        return "A Pod's name needs its namespace."
+    if not (namespace or uid or begin or end):
+        return "Give a namespace, a Pod, or a time."
+    return "The time ends before it begins." if begin and end and end <= begin else ""
 
 
 def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
