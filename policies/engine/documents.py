@@ -209,9 +209,9 @@ def moment_of(text: str) -> datetime | None:
 def _read_exempt_pods(value: object, path: str, faults: list[Fault]) -> ExemptPods:
     reader = Reader(value, path, faults, _EXEMPT_PODS)
     namespace, name = _read_needed(reader, "namespace"), reader.text("name")
-    if namespace and not _DNS_NAME.fullmatch(namespace):
+    if namespace and not is_namespace(namespace):
         reader.fault("namespace", f"{shown(namespace)} is no namespace's name: a-z, 0-9 and dashes, at most 63")
-    if name and not _is_subdomain(name):
+    if name and not is_subdomain(name):
         reader.fault("name", f"{shown(name)} is no Pod's name: a-z, 0-9, dashes and dots")
     owner = None
     if "owner" in reader:
@@ -219,7 +219,7 @@ def _read_exempt_pods(value: object, path: str, faults: list[Fault]) -> ExemptPo
         owner = Workload(kind=_read_needed(found, "kind"), name=_read_needed(found, "name"))
         if owner.kind.strip() and not _KIND.fullmatch(owner.kind):
             found.fault("kind", f"{shown(owner.kind)} is no kind of Kubernetes, such as Deployment or Job")
-        if owner.name.strip() and not _is_subdomain(owner.name):
+        if owner.name.strip() and not is_subdomain(owner.name):
             found.fault("name", f"{shown(owner.name)} is no workload's name: a-z, 0-9, dashes and dots")
     selector = _read_labels(reader, "selector") if "selector" in reader else None
     if not name and owner is None and selector is None:
@@ -227,7 +227,13 @@ def _read_exempt_pods(value: object, path: str, faults: list[Fault]) -> ExemptPo
     return ExemptPods(namespace=namespace, name=name, owner=owner, selector=selector)
 
 
-def _is_subdomain(name: str) -> bool:
+def is_namespace(name: str) -> bool:
+    """Return whether Kubernetes allows this name for a namespace."""
+    return _DNS_NAME.fullmatch(name) is not None
+
+
+def is_subdomain(name: str) -> bool:
+    """Return whether Kubernetes allows this name for a Pod, a workload or a PriorityClass."""
     return len(name) <= _MAX_SUBDOMAIN and _DNS_SUBDOMAIN.fullmatch(name) is not None
 
 
@@ -318,7 +324,7 @@ def _read_envelope(document: object, kind: str, known: set[str], faults: list[Fa
 
 
 def _check_priority_class_name(name: str, metadata: Reader) -> None:
-    if not _is_subdomain(name):
+    if not is_subdomain(name):
         metadata.fault(
             "name", "must be lower-case letters, digits, dashes and dots, at most 253, such as batch or shop.batch-low"
         )

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from policies.engine.documents import is_namespace, is_subdomain
 from policies.models import AuditEvent
 from policies.models.audit import digest_of
 from policies.publishing import AuditKind, fault_of_words, record_event
@@ -36,7 +37,7 @@ def make_hold(
     """Hold the records of these Pods, in this time.
 
     Raises:
-        HoldError: the hold selects nothing, or has no reason.
+        HoldError: the hold selects nothing, or only what can't exist, or has no reason.
     """
     if said := _fault_of_hold(reason, (pod_namespace, pod_name, pod_uid), (from_at, until_at)):
         raise HoldError(said)
@@ -61,15 +62,24 @@ def make_hold(
 def _fault_of_hold(reason: str, pod: tuple[str, str, str], time: tuple[datetime | None, datetime | None]) -> str:
     """Return why a hold of these Pods, by namespace, name and UID, in this time can't be made; empty if it can."""
     (namespace, name, uid), (begin, end) = pod, time
-    if not reason.strip():
-        return "Give a reason: whoever lifts the hold needs to know it."
-    if said := fault_of_words(reason, *pod):
-        return said
-    if name and not namespace:
-        return "A Pod's name needs its namespace."
-    if not (namespace or uid or begin or end):
-        return "Give a namespace, a Pod, or a time."
-    return "The time ends before it begins." if begin and end and end <= begin else ""
+    words = fault_of_words(reason, *pod)
+    faults = (
+        (not reason.strip(), "Give a reason: whoever lifts the hold needs to know it."),
+        (words, words),
+        (name and not namespace, "A Pod's name needs its namespace."),
+        # No record has such a name: the hold would look like one, and everything would be pruned.
+        (
+            namespace and not is_namespace(namespace),
+            f"{namespace} can't be a namespace: write a-z, 0-9 and dashes, at most 63.",
+        ),
+        (
+            name and not is_subdomain(name),
+            f"{name} can't be a Pod's name: write a-z, 0-9, dashes and dots, at most 253.",
+        ),
+        (not (namespace or uid or begin or end), "Give a namespace, a Pod, or a time."),
+        (begin and end and end <= begin, "The time ends before it begins."),
+    )
+    return next((said for is_wrong, said in faults if is_wrong), "")
 
 
 def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
