@@ -1,6 +1,8 @@
 """The pages of storage and legal holds: the history's size, what each rule pruned, and what may not be pruned."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from django import forms
@@ -60,6 +62,16 @@ class HoldForm(forms.Form):
         found["from_at"] = _midnight(first) if first else None
         found["until_at"] = _midnight(last) + timedelta(days=1) if last else None
         return found
+
+
+class LiftForm(forms.Form):
+    """The reason for lifting a hold."""
+
+    reason = forms.CharField(
+        max_length=2000,
+        widget=UnfoldAdminTextInputWidget(),
+        error_messages={"required": "Give a reason for lifting the hold."},
+    )
 
 
 def _midnight(day: Any) -> datetime:
@@ -127,24 +139,32 @@ def make(request: HttpRequest) -> HttpResponse:
 @permission_required(LIFT, raise_exception=True)
 @require_POST
 def lift(request: HttpRequest, number: int) -> HttpResponse:
-    """Lift a hold."""
-    try:
-        lifted = lift_hold(number=number, by=person(request), now=timezone.now(), reason=request.POST.get("reason", ""))
-    except HoldError as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, f"Legal hold lifted: {in_words(lifted)}. Normal retention applies again.")
-    return HttpResponseRedirect(reverse("legal_holds"))
+    """Lift a hold. A refusal shows the page again, with the typed reason."""
+    form = LiftForm(request.POST)
+    if form.is_valid():
+        try:
+            lifted = lift_hold(number=number, by=person(request), now=timezone.now(), **form.cleaned_data)
+        except HoldError as error:
+            form.add_error("reason", str(error))
+        else:
+            messages.success(request, f"Legal hold lifted: {in_words(lifted)}. Normal retention applies again.")
+            return HttpResponseRedirect(reverse("legal_holds"))
+    for said in form.errors.get("reason", ()):
+        messages.error(request, str(said))
+    return _holds(request, HoldForm(), {number: request.POST.get("reason", "")})
 
 
-def _holds(request: HttpRequest, form: HoldForm) -> HttpResponse:
+def _holds(request: HttpRequest, form: HoldForm, typed: Mapping[int, str] = MappingProxyType({})) -> HttpResponse:
     # All active holds are shown: anybody may make any number of newer ones, and a hidden hold could not be lifted.
     holding = LegalHold.objects.filter(lifted_at=None)
     lifted = list(LegalHold.objects.exclude(lifted_at=None)[: _MOST_LIFTED + 1])
     context = {
         **admin.site.each_context(request),
         "title": "Legal holds",
-        "rows": [{"row": row, "what": in_words(row)} for row in (*holding, *lifted[:_MOST_LIFTED])],
+        "rows": [
+            {"row": row, "what": in_words(row), "typed": typed.get(row.pk, "")}
+            for row in (*holding, *lifted[:_MOST_LIFTED])
+        ],
         "has_more": len(lifted) > _MOST_LIFTED,
         "form": form,
         "may_hold": request.user.has_perm(HOLD),

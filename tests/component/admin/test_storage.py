@@ -151,6 +151,29 @@ def test_a_hold_that_holds_nothing_is_refused_at_the_form(operator: Client, form
     assert not LegalHold.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("over\u202e", "U+202E"),
+        ("  ", "Give a reason for lifting the hold."),
+        ("x" * 2001, "at most 2000 characters"),
+    ],
+)
+def test_a_refused_reason_for_lifting_is_still_in_its_field(approver: Client, reason: str, said: str) -> None:
+    row = LegalHold.objects.create(reason="x", made_by="a", made_at=datetime.now(UTC), pod_namespace="d")
+    page = approver.post(f"{HOLDS}{row.pk}/lift/", {"reason": reason}).content.decode()
+    assert said in page
+    assert f'name="reason" value="{reason}"' in page
+    assert LegalHold.objects.get().lifted_at is None
+
+
+def test_lifting_a_hold_that_somebody_lifted_meanwhile_says_so(approver: Client) -> None:
+    now = datetime.now(UTC)
+    row = LegalHold.objects.create(reason="x", made_by="a", made_at=now, lifted_at=now, lifted_by="b")
+    page = approver.post(f"{HOLDS}{row.pk}/lift/", {"reason": "over"}).content.decode()
+    assert "was lifted already" in page
+
+
 def test_a_decision_without_its_details_still_has_its_page(auditor: Client) -> None:
     row = make_decision()
     Decision.objects.update(body=b"")
