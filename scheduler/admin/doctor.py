@@ -55,8 +55,13 @@ _PAGES = {
 @require_safe
 def wiring(request: HttpRequest) -> HttpResponse:
     """Show each part with its last proof, the callers, and the canary."""
+    return _wiring(request, CanaryForm(initial=CANARY_DEFAULTS))
+
+
+def _wiring(request: HttpRequest, form: CanaryForm) -> HttpResponse:
     found = check(quick=True)
     runs = [_run(row) for row in CanaryRun.objects.all()[:_SHOWN_RUNS]]
+    is_running = any(run["is_moving"] for run in runs)
     context = {
         "parts": [_part(part) for part in sorted(found.parts, key=_place)],
         "is_ok": found.ok,
@@ -64,8 +69,10 @@ def wiring(request: HttpRequest) -> HttpResponse:
         "verbs": _calls(found.calls),
         "findings": [_finding(each) for each in found.findings if each.severity != "note"],
         "runs": runs,
-        "refreshes": any(run["is_moving"] for run in runs),
-        "form": CanaryForm(initial=CANARY_DEFAULTS),
+        "is_running": is_running,
+        # Not below a refused form: a refresh would drop what was typed, or ask for a POST again.
+        "refreshes": is_running and not form.is_bound,
+        "form": form,
         "may_run": request.user.has_perm(RUN),
     }
     return _page(request, "wiring", "Doctor", context)
@@ -75,12 +82,11 @@ def wiring(request: HttpRequest) -> HttpResponse:
 @permission_required(RUN, raise_exception=True)
 @require_POST
 def canary(request: HttpRequest) -> HttpResponse:
-    """Request a canary, and redirect to its result."""
+    """Request a canary, and redirect to its result. A refused name shows the page again, with what was typed."""
     form = CanaryForm(request.POST)
-    if form.is_valid():
-        _ask(request, form)
-    else:
-        messages.error(request, " ".join(str(error) for errors in form.errors.values() for error in errors))
+    if not form.is_valid():
+        return _wiring(request, form)
+    _ask(request, form)
     return HttpResponseRedirect(reverse("doctor"))
 
 

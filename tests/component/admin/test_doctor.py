@@ -148,8 +148,12 @@ class TestCanary:
 
     @pytest.mark.parametrize("name", ["../secrets", "Default", "", "a b"])
     def test_a_name_that_is_none_is_refused(self, operator: Client, sent: list[dict[str, Any]], name: str) -> None:
-        operator.post(f"{HOME}canary/", {**WISH, "namespace": name})
+        page = operator.post(f"{HOME}canary/", {**WISH, "namespace": name, "scheduler_name": "mine"}).content.decode()
         assert not sent
+        form = page.partition('id="canary-form"')[2].partition("</form>")[0]
+        assert 'class="berth-error"' in form
+        assert 'value="mine"' in form
+        assert not name or f'value="{name}"' in form
         assert not CanaryRun.objects.exists()
 
     def test_without_redis_it_is_shown_as_ended_and_another_may_be_asked_for(
