@@ -1,6 +1,7 @@
 """The pages of Changes: the list, the effects and approvals of each, and the buttons for its acts."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -298,7 +299,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         form = ActForm(request.POST)
         act, _, what = request.POST.get("act", "").partition(" ")
         if act not in _ACTS or not form.is_valid():
-            return self._page(request, row, _unread(form), text=request.POST.get("text", ""))
+            return self._page(request, row, _unread(form), text=request.POST.get("text", ""), chosen=request.POST)
         try:
             said = _done(act, row, request, form.cleaned_data | {"what": what})
         except PublishingError as error:
@@ -343,7 +344,8 @@ class ChangeAdmin(ReadOnlyAdmin):
             "standing": standing,
             "approved_by": sorted(standing.counting),
             "review": _review(request, row, standing),
-            "time": _time(request, row, standing),
+            "whom": chosen.get("whom", ""),
+            "time": _time(request, row, standing, chosen),
             "authors": sorted(standing.authors),
             "things": things,
             "orders": publishing.orders_of(row) if row.state in lifecycle.OPEN else None,
@@ -465,15 +467,27 @@ def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> 
     }
 
 
-def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:
-    """Return when it goes live and expires, and whether this person may set these times."""
+def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return when it goes live and expires, as the fields show it, and whether this person may set these times."""
     actor = publishing.actor_of(person(request))
     return {
+        "publish_at": typed.get("publish_at", _shown_in_field(row.publish_at)),
+        "expires_at": typed.get("expires_at", _shown_in_field(row.expires_at)),
         "may_schedule": not lifecycle.refusal("schedule", actor, standing),
         "may_expire": not lifecycle.refusal("edit", actor, standing),
         "holds": row.publish_at is None or publishing.holds_schedule(row),
         "expiry": Change.objects.filter(expiry_of=row).first() if row.expires_at else None,
     }
+
+
+def _shown_in_field(at: datetime | None) -> str:
+    """Return a time as its field shows it, which has no fractions of seconds; empty without one."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}" if at else ""
+
+
+def _unless_as_shown(typed: datetime | None, held: datetime | None) -> datetime | None:
+    """Return the typed time; the one that is set, with its fractions of seconds, if the field shows the same."""
+    return held if _shown_in_field(typed) == _shown_in_field(held) else typed
 
 
 def _rejection(row: Change) -> ChangeEvent | None:
@@ -670,7 +684,7 @@ def _ask(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _schedule(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    at = typed["publish_at"]
+    at = _unless_as_shown(typed["publish_at"], row.publish_at)
     publishing.schedule_change(change=row, by=person(request), publish_at=at, expected_digest=typed["digest"])
     return (
         f"The Change goes live at {publishing.said_at(at)}, as it is now."
@@ -680,7 +694,7 @@ def _schedule(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _expire(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    at = typed["expires_at"]
+    at = _unless_as_shown(typed["expires_at"], row.expires_at)
     publishing.set_expiry(change=row, by=person(request), expires_at=at, expected_digest=typed["digest"])
     return f"The Change expires at {publishing.said_at(at)}." if at else "The Change doesn't expire."
 

@@ -101,6 +101,50 @@ def test_times_are_set_on_its_page_and_what_was_held_back_stands_on_home() -> No
     assert "which is past" in press(alice, change, act="schedule", publish_at="2020-01-01T00:00")
 
 
+def field_of(client: Any, change: Change, name: str) -> str:
+    page = get(client, page_of(change)).content.decode()
+    return value_of(page, name)
+
+
+def value_of(page: str, name: str) -> str:
+    return page.partition(f'name="{name}"')[2].partition('value="')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize("microsecond", [0, 250_000])
+def test_a_time_with_seconds_that_is_saved_unchanged_is_no_edit(microsecond: int) -> None:
+    alice, carol = signed_in("alice", "Operator"), signed_in("carol", "Approver")
+    change = in_review()
+    back = (timezone.now() + timedelta(days=1)).replace(second=17, microsecond=microsecond)
+    do(change, publishing.set_expiry, "ops", expires_at=back)
+    press(carol, change, act="approve")
+    press(alice, change, act="expire", expires_at=field_of(alice, change, "expires_at"))
+    kept = Change.objects.get(pk=change.pk)
+    assert (kept.state, kept.expires_at) == ("approved", back)
+    at = back - timedelta(hours=1)
+    do(change, publishing.schedule_change, "ops", publish_at=at)
+    press(alice, change, act="schedule", publish_at=field_of(alice, change, "publish_at"))
+    assert Change.objects.get(pk=change.pk).publish_at == at
+
+
+@pytest.mark.parametrize("field", ["publish_at", "expires_at"])
+@pytest.mark.parametrize("time", ["2020-01-01T00:00:07", "20266-12-01T09:00"])
+def test_a_refused_time_is_still_in_its_field(field: str, time: str) -> None:
+    alice = signed_in("alice", "Operator")
+    change = in_review()
+    act = {"publish_at": "schedule", "expires_at": "expire"}[field]
+    page = alice.post(act_of(change), typed(alice, change, act=act, **{field: time})).content.decode()
+    assert value_of(page, field) == time
+
+
+def test_who_was_to_be_asked_is_still_chosen_after_a_refusal() -> None:
+    alice = signed_in("alice", "Operator")
+    for name in ("carol", "dave"):
+        signed_in(name, "Approver")
+    change = in_review()
+    asked = typed(alice, change, act="ask", whom="dave", text="please\u202e")
+    assert "<option selected>dave" in alice.post(act_of(change), asked).content.decode()
+
+
 def test_a_time_that_was_set_for_a_former_state_is_said_so() -> None:
     alice = signed_in("alice", "Operator")
     change = in_review()
