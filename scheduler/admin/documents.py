@@ -67,7 +67,7 @@ class ImportForm(forms.Form):
         except (RuleSetError, PublishingError) as error:
             said = [str(fault) for fault in error.faults] if isinstance(error, RuleSetError) else list(error.messages)
         for each in said:
-            self.add_error(None, each)
+            self.add_error(None, _of_text(each))
         return None
 
     def _read(self) -> Any:
@@ -96,6 +96,11 @@ class ImportForm(forms.Form):
         if faults:
             raise RuleSetError(list(dict.fromkeys(faults)))
         return made
+
+
+def _of_text(said: str) -> str:
+    """Return what was said of the text; where no line is known, without the word that would stand before its number."""
+    return said.removeprefix(f"{_TEXT}: ")
 
 
 def _is_kube_schedulers(document: object) -> bool:
@@ -161,7 +166,7 @@ def take_in(request: HttpRequest) -> HttpResponse:
         says = "The documents go into a Change, which is reviewed and published like any other. Objects that they don't name stay as they are."
         return _page(request, form, "Import", says, "Open a Change")
     for said in made.notes:
-        messages.info(request, said)
+        messages.info(request, _of_text(said))
     if made.change is None:
         messages.info(request, "Everything in it is already live: there was nothing to change.")
         return HttpResponseRedirect(reverse("admin:policies_ruleset_changelist"))

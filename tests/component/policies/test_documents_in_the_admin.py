@@ -32,6 +32,17 @@ def test_a_file_of_documents_opens_a_change(operator: Client) -> None:
     assert edits() == ["Assignment/all", "RuleSet/web"]
 
 
+def test_what_is_said_without_a_line_does_not_begin_with_the_word(operator: Client) -> None:
+    refused = operator.post(IN, {"text": "---\n---\n", "title": "Import"}).content.decode()
+    assert "<li>holds no document" in refused
+    kubernetes = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\n"
+    classes = [("system-node-critical", 2_000_001_000), ("batch", 5)]
+    text = "---\n".join(f"{kubernetes}metadata: {{name: {name}}}\nvalue: {value}\n" for name, value in classes)
+    said = operator.post(IN, {"text": text, "title": "Import"}, follow=True)
+    assert "system-node-critical passed over" in text_of(said)
+    assert "line:" not in text_of(said)
+
+
 def test_a_classic_policy_opens_a_change(operator: Client) -> None:
     operator.post(IN, {"text": json.dumps(POLICY), "name": "classic", "title": "Import"})
     assert edits() == ["RuleSet/classic"]
