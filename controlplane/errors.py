@@ -41,6 +41,12 @@ _ANOTHER_HOST = (
 )
 
 
+class _Typed(NamedTuple):
+    name: str
+    value: str
+    rows: int
+
+
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Answer a malformed request; for an unknown filter of a list, name it."""
     if isinstance(exception, DisallowedHost):
@@ -69,7 +75,7 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
     refused = getattr(request.user, REFUSED, "") if hasattr(request, "user") else ""
     said = str(exception or "")
     text = said or f"Your account may not do this{_whose(request)}."
-    return _page(request, 403, "Permission denied", text, _who_may(refused))
+    return _page(request, 403, "Permission denied", text, _who_may(refused), typed=_typed_here(request))
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
@@ -79,7 +85,8 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     behind = history_behind() if request.path.startswith(_HISTORY) else ""
     if behind:
         text += f" Or it isn't there yet: the history database is {behind} behind."
-    return _page(request, 404, "Not found", text, "Look for it by its name or its number: press Ctrl-K, or go to Home.")
+    remedy = "Look for it by its name or its number: press Ctrl-K, or go to Home."
+    return _page(request, 404, "Not found", text, remedy, typed=_typed_here(request))
 
 
 def not_a_page(request: HttpRequest) -> HttpResponse:
@@ -129,7 +136,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
         "The form belongs to another session: you signed in again while it was open, or it came from another site.",
     )
     remedy = "Nothing was changed. Open the form again, enter your input, and submit it."
-    is_own = request.headers.get("Sec-Fetch-Site") == "same-origin"
+    is_own = _is_own(request)
     if is_own and reason.startswith(_BAD_ORIGIN):
         # The browser sent the form from this site: a proxy in between forwards to another address than it is called by.
         origin = request.headers["Origin"]
@@ -139,14 +146,22 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
             "Nothing was changed. Make the proxy pass on the Host header unchanged, with its port, and set X-Forwarded-Proto; "
             f"or add {origin} to BERTH_TRUSTED_ORIGINS."
         )
-    # Values that another site made somebody send aren't shown as theirs.
-    typed = _typed(request) if is_own else []
+    typed = _typed_here(request)
     page = _sent_from(request)
     if not typed:
         return _page(request, 403, title, text, remedy, above=page)
     if not _may_see_pages(request):
         return _not_taken(f"{reverse('admin:login')}?{urlencode({'next': request.get_full_path()})}", typed)
     return _page(request, 403, title, text, remedy, above=page, typed=typed)
+
+
+def _is_own(request: HttpRequest) -> bool:
+    return request.headers.get("Sec-Fetch-Site") == "same-origin"
+
+
+def _typed_here(request: HttpRequest) -> list[_Typed]:
+    """Return the typed values of a form of this site: those that another site made somebody send aren't shown as theirs."""
+    return _typed(request) if request.method == "POST" and _is_own(request) else []
 
 
 def _sent_from(request: HttpRequest) -> str:
@@ -171,12 +186,6 @@ def _was_shown_a_form(request: HttpRequest) -> bool:
     """Return whether a signed-out client had a page: its form came with a cookie that outlives the session."""
     user = getattr(request, "user", None)
     return settings.CSRF_COOKIE_NAME in request.COOKIES and not (user and user.is_authenticated)
-
-
-class _Typed(NamedTuple):
-    name: str
-    value: str
-    rows: int
 
 
 def _typed(request: HttpRequest) -> list[_Typed]:

@@ -162,6 +162,20 @@ def test_a_form_that_is_too_old_leads_to_the_page_that_has_it_anew(operator: Cli
     assert ("Go to the page" in page) == leads
 
 
+@pytest.mark.parametrize("site", ["same-origin", "cross-site"])
+def test_what_was_typed_is_shown_when_the_role_was_taken_or_the_thing_removed_meanwhile(
+    operator: Client, site: str
+) -> None:
+    data = {"name": "typed-for-long", "secret": "not this"}
+    gone = operator.post("/admin/policies/change/4711/act/", data, headers={"Sec-Fetch-Site": site})
+    User.objects.get(username="operator").groups.set(Group.objects.filter(name="Auditor"))
+    refused = operator.post("/admin/policies/ruleset/add/", data, headers={"Sec-Fetch-Site": site})
+    assert (gone.status_code, refused.status_code) == (404, 403)
+    for page in (gone, refused):
+        assert ("typed-for-long" in text_of(page)) == (site == "same-origin")
+        assert "not this" not in text_of(page)
+
+
 def test_what_was_typed_into_a_form_that_is_too_old_is_shown_to_who_sent_it_and_not_what_another_site_sent(
     operator: Client,
 ) -> None:
