@@ -1,18 +1,23 @@
 """Accounts and roles on Unfold's pages."""
 
+import hashlib
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import QuerySet
+from django.forms import model_to_dict
 from django.http import HttpRequest, HttpResponse
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from policies.admin.frame import ModelAdmin
+from policies.admin.frame import ModelAdmin, ModelForm
 
+# The fieldset of a hidden field.
+_SEEN = (None, {"fields": ("seen",)})
 # How many of the accounts that lose a role are named.
 _MOST_NAMED = 20
 
@@ -23,6 +28,45 @@ for model, word in ((User, "account"), (Group, "role")):
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
+
+
+class _Seen(ModelForm):
+    """A form that knows what was shown: what somebody else saved meanwhile isn't undone by the fields that still show it."""
+
+    # Set by Berth itself, such as at each sign-in.
+    _OURS = frozenset({"password", "last_login", "date_joined"})
+    seen = forms.CharField(label="", required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        if self.instance.pk:
+            self._now = self._shown()
+            self.initial["seen"] = self._now
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse what was typed into a page that is no longer true."""
+        cleaned: dict[str, Any] = super().clean() or {}
+        if self.instance.pk and cleaned.get("seen") not in ("", self._now):
+            message = "Somebody else saved this page since you opened it. Open it again, and make your changes there."
+            raise forms.ValidationError(message)
+        return cleaned
+
+    def _shown(self) -> str:
+        fields = sorted(model_to_dict(self.instance).items())
+        said = [(name, _keys(value)) for name, value in fields if name not in self._OURS]
+        return hashlib.sha256(repr(said).encode()).hexdigest()
+
+
+def _keys(value: Any) -> Any:
+    return sorted(row.pk for row in value) if isinstance(value, list) else value
+
+
+class _AccountForm(_Seen, UserChangeForm):  # type: ignore[misc] # Unfold has no types
+    """An account."""
+
+
+class _RoleForm(_Seen):
+    """A role."""
 
 
 class RoleFilter(admin.RelatedFieldListFilter):
@@ -37,7 +81,7 @@ class RoleFilter(admin.RelatedFieldListFilter):
 class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not generic when it runs
     """The pages of accounts."""
 
-    form = UserChangeForm
+    form = _AccountForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
@@ -47,6 +91,11 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
         "is_staff": ("May sign in", "An account that may not is told the same as one with another password."),
         "groups": ("Roles", "What the account may do is what its roles let it do."),
     }
+
+    def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Add what the page shows, hidden."""
+        found = super().get_fieldsets(request, obj)
+        return [*found, _SEEN] if obj and self.has_change_permission(request, obj) else found
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         """Prefetch the roles of each account."""
@@ -84,6 +133,13 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
 @admin.register(Group)
 class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
     """The pages of roles."""
+
+    form = _RoleForm
+
+    def get_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
+        """Leave out what only a form has, for those who only read."""
+        found = super().get_fields(request, obj)
+        return found if self.has_change_permission(request, obj) else [name for name in found if name != "seen"]
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Return the accounts that lose the role, in place of each row that joins it to a permission."""

@@ -1,10 +1,11 @@
 """The pages of accounts and roles: who is added can sign in, words are Berth's, and who loses a role is named."""
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
+from django.utils import timezone
 
-from tests.component.pages import get, text_of
+from tests.component.pages import form_data, get, text_of
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
@@ -63,3 +64,45 @@ def test_who_would_lose_a_role_is_named_before_it_is_deleted(root: Client) -> No
     assert "relationship" not in text
     root.post(page, {"post": "yes"})
     assert not Group.objects.filter(name="Auditor").exists()
+
+
+def test_an_old_page_does_not_give_back_what_a_colleague_took(root: Client) -> None:
+    ann = User.objects.create(username="ann", is_staff=True)
+    ann.groups.add(Group.objects.get(name="Approver"))
+    page = f"/admin/auth/user/{ann.pk}/change/"
+    joined = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00"}
+    old = form_data(get(root, page)) | joined
+    User.objects.filter(pk=ann.pk).update(last_login=timezone.now())
+    assert root.post(page, {**old, "email": "a@example.org"}).status_code == 302, "a sign-in is no edit"
+    old = form_data(get(root, page)) | joined
+    ann.groups.clear()
+    User.objects.filter(pk=ann.pk).update(is_active=False)
+    said = root.post(page, {**old, "email": "ann@example.org"})
+    assert "Somebody else saved this page since you opened it." in text_of(said)
+    assert "ann@example.org" in said.content.decode()
+    ann.refresh_from_db()
+    assert (ann.is_active, ann.groups.count()) == (False, 0)
+
+
+def test_an_old_page_of_a_role_does_not_give_back_a_permission(root: Client) -> None:
+    role = Group.objects.get(name="Approver")
+    page = f"/admin/auth/group/{role.pk}/change/"
+    old = form_data(get(root, page))
+    role.permissions.remove(role.permissions.get(codename="lift_legalhold"))
+    assert "Somebody else saved this page" in text_of(root.post(page, {**old, "name": "Renamed"}))
+    assert not role.permissions.filter(codename="lift_legalhold").exists()
+    assert root.post(page, {**form_data(get(root, page)), "name": "Renamed"}).status_code == 302
+
+
+@pytest.mark.parametrize("model", [User, Group])
+def test_the_page_holds_what_it_showed_for_those_who_change_it_only(root: Client, model: type[User | Group]) -> None:
+    kind = model.__name__.lower()
+    page = f"/admin/auth/{kind}/{model._default_manager.earliest('pk').pk}/change/"
+    shown = get(root, page)
+    assert '<input type="hidden" name="seen"' in shown.content.decode()
+    assert "Seen" not in text_of(shown)
+    reader = HTTPSClient()
+    account = User.objects.create(username="reader", is_staff=True)
+    account.user_permissions.add(Permission.objects.get(codename=f"view_{kind}"))
+    reader.force_login(account)
+    assert 'name="seen"' not in get(reader, page).content.decode()
