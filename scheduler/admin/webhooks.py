@@ -64,6 +64,11 @@ class ChangeForm(WebhookForm):
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
         help_text="Empty: keep the current URL.",
     )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def wanted(self) -> keeping.Wanted:
+        """Return what was typed."""
+        return keeping.Wanted(**{name: value for name, value in self.cleaned_data.items() if name != "seen"})
 
 
 def _with_proof() -> QuerySet[Webhook]:
@@ -110,10 +115,10 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     """Show a webhook and its deliveries, and change it."""
     row = get_object_or_404(Webhook, pk=number)
     typed = {"name": row.name, "format": row.format, "kinds": row.kinds, "is_active": row.is_active}
-    form = ChangeForm(request.POST or None, initial=typed)
+    form = ChangeForm(request.POST or None, initial=typed | {"seen": keeping.digest_of_webhook(row)})
     if request.method == "POST" and form.is_valid():
         try:
-            keeping.change_webhook(row, form.wanted(), by=person(request))
+            keeping.change_webhook(row, form.wanted(), by=person(request), expected_digest=form.cleaned_data["seen"])
         except keeping.WebhookError as error:
             form.add_error(None, str(error))
         else:

@@ -58,12 +58,23 @@ def make_webhook(wanted: Wanted, *, by: By, now: datetime) -> tuple[Webhook, str
     return _saved(row, AuditKind.WEBHOOK_MAKE, by), secret
 
 
-def change_webhook(row: Webhook, wanted: Wanted, *, by: By) -> Webhook:
+@transaction.atomic
+def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str = "") -> Webhook:
     """Change a webhook. Waiting deliveries go to the new URL.
 
+    Args:
+        row: the webhook.
+        wanted: what it shall be.
+        by: who changes it.
+        expected_digest: `digest_of_webhook` when that person looked; without it nothing is compared.
+
     Raises:
-        WebhookError: the name is taken, or the URL is invalid.
+        WebhookError: the name is taken, the URL is invalid, or somebody changed it since that person looked.
     """
+    present = Webhook.objects.select_for_update().filter(pk=row.pk).first()
+    if expected_digest and (present is None or digest_of_webhook(present) != expected_digest):
+        message = f"Somebody changed {row.name} since you opened this page. Open it again, and make your changes there."
+        raise WebhookError(message)
     if wanted.url:
         row.sealed_url = seal(wanted.url)
     _write(row, wanted)
@@ -82,7 +93,7 @@ def renew_secret(row: Webhook, *, by: By) -> str:
 @transaction.atomic
 def delete_webhook(row: Webhook, *, by: By) -> None:
     """Delete a webhook with its deliveries; waiting ones aren't sent."""
-    _record(AuditKind.WEBHOOK_DELETE, row, by, (_digest(row), ""))
+    _record(AuditKind.WEBHOOK_DELETE, row, by, (digest_of_webhook(row), ""))
     row.delete()
 
 
@@ -96,7 +107,7 @@ def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
         webhook=row, kind=TEST_KIND, body=body_of(payload, row.format), made_at=now, next_at=now, asked_by=name_of(by)
     )
     _free(row)
-    _record(AuditKind.WEBHOOK_TEST, row, by, (_digest(row), _digest(row)), delivery=made.pk)
+    _record(AuditKind.WEBHOOK_TEST, row, by, (digest_of_webhook(row), digest_of_webhook(row)), delivery=made.pk)
     return made
 
 
@@ -108,7 +119,7 @@ def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
         made_at=now, next_at=now, asked_by=name_of(by),
     )  # fmt: skip
     _free(delivery.webhook)
-    same = _digest(delivery.webhook)
+    same = digest_of_webhook(delivery.webhook)
     _record(AuditKind.WEBHOOK_AGAIN, delivery.webhook, by, (same, same), delivery=made.pk, again=delivery.pk)
     return made
 
@@ -141,7 +152,7 @@ def _saved(row: Webhook, kind: AuditKind, by: By) -> Webhook:
             former = Webhook.objects.filter(pk=row.pk).first()
             row.save()
             more = {"changed": _changed(former, row)} if former else {}
-            _record(kind, row, by, (_digest(former) if former else "", _digest(row)), **more)
+            _record(kind, row, by, (digest_of_webhook(former) if former else "", digest_of_webhook(row)), **more)
     except IntegrityError as error:
         message = f"There is a webhook {row.name} already."
         raise WebhookError(message) from error
@@ -153,7 +164,7 @@ def _record(kind: AuditKind, row: Webhook, by: By, digests: tuple[str, str], **m
     record_event(kind, by=by, thing=("Webhook", row.name), digests=digests, more={**says, **more})
 
 
-def _digest(row: Webhook) -> str:
+def digest_of_webhook(row: Webhook) -> str:
     """Return the digest of all fields that users set; secrets are digested as they are sealed."""
     return digest_of({name: getattr(row, name) for name in _SET})
 

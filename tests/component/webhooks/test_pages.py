@@ -55,6 +55,20 @@ def test_its_secret_is_shown_once_and_its_url_never_again(root: Client) -> None:
     assert not [text for text in kept if "very-secret" in text or secret in text]
 
 
+def test_an_old_page_does_not_turn_on_what_a_colleague_turned_off(root: Client) -> None:
+    row, _ = made(root)
+    seen = get(root, page(row)).context["form"]["seen"].value()
+    assert f'name="seen" value="{seen}"' in get(root, page(row)).content.decode()
+    off = {name: value for name, value in FORM.items() if name not in {"url", "is_active"}}
+    assert root.post(page(row), off | {"seen": seen}).status_code == 302
+    old = off | {"name": "ci renamed", "is_active": "on", "seen": seen}
+    said = root.post(page(row), old)
+    assert "Somebody changed ci since you opened this page." in text_of(said)
+    assert "ci renamed" in said.content.decode()
+    row.refresh_from_db()
+    assert (row.name, row.is_active) == ("ci", False)
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
