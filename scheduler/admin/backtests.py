@@ -107,6 +107,8 @@ def page(request: HttpRequest) -> HttpResponse:
     change = Change.objects.filter(pk=number).first() if number.isdecimal() and len(number) < len(str(2**31)) else None
     if change is not None:
         found = found.filter(change=change)
+    elif number:
+        messages.warning(request, f"There is no Change {number[:20]!r}: these are the backtests of all.")
     form = BacktestForm(initial={"target": change.pk if change else request.GET.get("rule_set", "")[:300]})
     return _list(request, found, form, change)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from policies import publishing
@@ -173,3 +174,10 @@ def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypat
 def test_an_auditor_asks_for_no_scenario(auditor: Client) -> None:
     assert "Only Operators can run this." in text_of(auditor.get("/admin/scheduler/scenario/"))
     assert auditor.post("/admin/scheduler/scenario/", {"document": "kind: Pod", "pods": 6}).status_code == 403
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("number", ["4711", "seven", "9" * 30])
+def test_the_list_says_that_it_is_not_of_a_change_that_there_is_not(auditor: Client, number: str) -> None:
+    assert "these are the backtests of all" in text_of(auditor.get(reverse("backtests"), {"change": number}))
+    assert "these are the backtests of all" not in text_of(auditor.get(reverse("backtests"), {"change": ""}))
