@@ -212,7 +212,7 @@ class APICalls:
             *_, binding = heapq.heappop(self.again)
             if self._live.node_uid(binding.target.node_name) != binding.node_uid:
                 self._no_longer_in_flight(binding.pod)
-                self.take_back(binding.pod.uid, now)
+                self.take_back(binding.pod.uid, now, placed_at=binding.decided_at)
                 continue
             self._sent_again.add(binding.pod.uid)
             self._send(binding, may_be_done=True)
@@ -239,13 +239,18 @@ class APICalls:
         """Return whether a Pod is being bound, or is bound but not yet seen on its node, however long that takes."""
         return uid in self.in_flight or uid in self._unseen
 
-    def take_back(self, uid: str, now: float) -> None:
-        """Forget a Pod's assumed placement, and try the Pod again."""
+    def take_back(self, uid: str, now: float, *, placed_at: float) -> None:
+        """Forget a Pod's assumed placement, try the Pod again, and the Pods that were refused since it took the room."""
         self._live.forget(uid)
         self._queue.retry(uid, now)
         waiting = self._queue.get(uid)
         if waiting is not None and waiting.nominated:
             self._nominator.nominate(uid, waiting.nominated, waiting.pod)
+        self._offer_room(now, placed_at)
+
+    def _offer_room(self, now: float, placed_at: float) -> None:
+        # A Pod refused before this room was taken gains nothing: it was free then too.
+        self._queue.requeue(POD_GONE, now, refused_since=placed_at)
 
     def let_go(self, uid: str) -> None:
         """Forget a Pod that doesn't wait any more."""
@@ -284,7 +289,7 @@ class APICalls:
             self._send_later(binding, now + LOOK_AGAIN_SECONDS)
             return
         self._no_longer_in_flight(binding.pod)
-        self.take_back(uid, now)
+        self.take_back(uid, now, placed_at=binding.decided_at)
 
     def _on_outcome(self, binding: _Binding, outcome: Outcome, now: float, retry_after_seconds: float = 0.0) -> None:
         uid = binding.pod.uid
@@ -336,8 +341,9 @@ class APICalls:
         if outcome is Outcome.GONE:
             self._live.forget(uid)
             self.let_go(uid)
+            self._offer_room(now, binding.decided_at)
         else:
-            self.take_back(uid, now)
+            self.take_back(uid, now, placed_at=binding.decided_at)
             waiting = self._queue.get(uid)
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
                 self._queue.activate(uid, now)  # the Pod changed after the decision
@@ -346,8 +352,6 @@ class APICalls:
                     waiting.denied |= {binding.target.node_name}
                 waiting.message = _NOT_DONE[outcome]
                 self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
-        # A Pod refused before this one took the room gains nothing: that room was free then too.
-        self._queue.requeue(POD_GONE, now, refused_since=binding.decided_at)
 
     # Conditions
 

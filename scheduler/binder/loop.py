@@ -238,6 +238,8 @@ class Loop:
             if change.kind != "deleted" and is_waiting(pod, self._names):
                 self._put(pod, now)
             else:
+                if change.kind == "deleted" and self._api_calls.is_binding(change.key):
+                    events.add(POD_GONE)  # the node that counted it may not be in `change`: it was never seen there
                 self._api_calls.let_go(change.key)
                 _note_events(change, events)
                 self._let_nominated_try(_left_node(change), now)
@@ -450,7 +452,7 @@ class Loop:
             if known is None:
                 self._put(pod, now)
             elif self._is_stuck(known, now):
-                self._api_calls.take_back(uid, now)
+                self._api_calls.take_back(uid, now, placed_at=known.since)
         if not self._is_away():
             self._api_calls.say_again()
 

@@ -5,10 +5,10 @@ import pytest
 
 from scheduler.binder.actions import Condition
 from scheduler.binder.api_calls import LONGEST_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, MOST_AGAIN
-from scheduler.binder.loop import MOST_IN_FLIGHT
+from scheduler.binder.loop import MOST_IN_FLIGHT, SWEEP_SECONDS
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
 from scheduler.cluster.bind import Outcome
-from tests.unit.binder.world import HUGE, World
+from tests.unit.binder.world import HUGE, ONE, World
 
 
 def test_a_binding_whose_turn_comes_after_the_lease_was_lost_is_not_sent(world: World) -> None:
@@ -20,6 +20,88 @@ def test_a_binding_whose_turn_comes_after_the_lease_was_lost_is_not_sent(world: 
     world.answer()
 
     assert (world.looked, world.on("n1"), world.state("a")) == ([], [], State.BACKOFF)
+
+
+def test_room_that_is_given_back_with_the_lease_is_offered_to_pods_that_were_refused_for_it(world: World) -> None:
+    world.node("n1", cpu="1")
+    world.pod("a", requests=ONE)
+    world.pod("b", requests=ONE)
+    world.turn(2)
+    assert world.state("b") is State.UNSCHEDULABLE
+    world.leading = False
+    world.answer()
+    world.pod("a", requests=ONE, deleted=True)
+    world.turn()
+
+    world.leading = True
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.turn()
+
+    assert world.on("n1") == ["b"]
+
+
+def test_room_that_a_hanging_binding_kept_on_a_replaced_node_is_offered_to_pods_that_were_refused_for_it(
+    world: World,
+) -> None:
+    world.outcome = Outcome.UNKNOWN
+    world.node("n1", cpu="1", uid="former")
+    world.pod("a", requests=ONE)
+    world.turn()
+    world.answer(500)
+    world.turn()
+    world.node("n1", deleted=True)
+    world.node("n1", cpu="1", uid="later")
+    world.pod("b", requests=ONE)
+    world.turn()
+    assert world.state("b") is State.UNSCHEDULABLE
+    world.now += LOOK_AGAIN_SECONDS
+    world.turn()
+    world.pod("a", requests=ONE, deleted=True)
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.turn()
+
+    assert world.on("n1") == ["b"]
+
+
+def test_room_of_a_bound_pod_that_goes_before_the_watch_shows_its_node_is_offered_to_others(world: World) -> None:
+    """As after a break of the watch, when the next list has neither the binding nor the Pod."""
+    world.node("n1", cpu="1")
+    world.pod("a", requests=ONE)
+    world.pod("b", requests=ONE)
+    world.turn(2)
+    world.answer()
+    world.pod("a", requests=ONE, deleted=True)
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.turn(2)
+
+    assert world.on("n1") == ["b"]
+
+
+def test_room_that_an_aborted_decision_took_is_offered_to_pods_that_were_refused_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        message = "not a name of Kubernetes"
+        raise ValueError(message)
+
+    world.node("n1", cpu="1")
+    world.turn()
+    world.pod("a", requests=ONE)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.loop._api_calls, "send", fail)
+        with pytest.raises(ValueError, match="not a name"):
+            world.turn()
+    world.pod("b", requests=ONE)
+    world.turn()
+    assert (world.on("n1"), world.state("b")) == (["a"], State.UNSCHEDULABLE)
+
+    world.now += 2 * SWEEP_SECONDS
+    world.turn()
+    world.pod("a", requests=ONE, deleted=True)
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.turn()
+
+    assert world.on("n1") == ["b"]
 
 
 def test_a_binding_that_was_not_simply_confirmed_is_looked_into(world: World) -> None:
