@@ -245,6 +245,7 @@ def _differs(before: Pod, after: Pod) -> bool:
     return before.json.get("spec") != after.json.get("spec") or _meaning(before) != _meaning(after)
 
 
-def _meaning(pod: Pod) -> tuple[object, object]:
+def _meaning(pod: Pod) -> tuple[object, ...]:
+    """Return what else rules, Assignments and Exemptions look at. A controller may adopt a Pod after its creation."""
     metadata = pod.json.get("metadata") or {}
-    return metadata.get("labels"), metadata.get("annotations")
+    return metadata.get("labels"), metadata.get("annotations"), metadata.get("ownerReferences")

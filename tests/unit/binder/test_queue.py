@@ -161,6 +161,21 @@ def test_a_refused_pod_that_was_changed_is_tried_again_at_once_but_not_for_a_cha
     assert taken(queue, 0.2) == ["a"]
 
 
+def test_a_refused_pod_that_a_controller_adopts_is_tried_again_at_once() -> None:
+    """Assignments and Exemptions go by the owner: another rule set may take the Pod now."""
+    queue = Queue()
+    queue.put(pod_of("a"), 0.0)
+    taken(queue, 0.0)
+    queue.refuse("a", 0.0, requeued_by=())
+    adopted = make_pod("a", uid="a", priority=0)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    adopted["metadata"]["ownerReferences"] = [owner]
+
+    queue.put(Pod.from_json(adopted), 0.1)
+
+    assert taken(queue, 0.1) == ["a"]
+
+
 def test_a_deleted_pod_is_forgotten_wherever_it_is() -> None:
     queue = Queue()
     for name in "abc":
