@@ -1,7 +1,7 @@
 """Finds the outcomes of Pods that nobody recorded, because the process that answered was stopped before they were bound.
 
-The process that answers records the outcome from its watch, within a second. So outcomes that stay open for longer are looked up
-in the API server. Its state decides: a Pod on a node has that node; a Pod that waits stays open; a Pod that is gone, or whose
+The process that answers records the outcome from its watch, within a second. So only outcomes that stay open for longer after the
+Pod has stopped waiting are looked up in the API server. Its state decides: a Pod on a node has that node; a Pod that waits stays open; a Pod that is gone, or whose
 name has another UID, was either bound and deleted or never bound, which nobody can know any more.
 """
 
@@ -30,7 +30,8 @@ from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
-# For this long, the outcome is left to the process that answered, and the Decision may be in transit.
+# For this long after the Decision, and after the Pod stopped waiting, the outcome is left to the process that answered. Its record
+# names the Decision, which may be in transit; of several records of one event the first is kept.
 YOUNG = timedelta(seconds=10)
 # Older Decisions aren't looked at: a Pod that still waits was asked about since. A day, and one more for a clock that lags by one. The index `decision_open` has the rest.
 OLD = timedelta(days=2)
@@ -97,6 +98,8 @@ class Finder:
         self._client = client
         self._clock = clock
         self._resting_until = float("-inf")
+        # When each open Pod was first found not to wait any more, by its UID.
+        self._noticed: dict[str, float] = {}
         self._process = f"worker@{socket.gethostname()}:{os.getpid()}"
 
     def look(self) -> int:
@@ -126,14 +129,14 @@ class Finder:
             settle_shadows(found)
 
     def _find(self) -> Iterator[_Found]:
-        """Iterate over the Pods that no longer wait, or have a node now, each with its current state; None for one that is gone.
+        """Iterate over the Pods that stopped waiting a while ago, each with its current state; None for one that is gone.
 
         Raises:
             APIError: the API server can't be called now.
         """
         pods = open_pods(self._clock())
         waiting = self._waiting() if pods else set()
-        pods = [pod for pod in pods if pod.uid not in waiting]
+        pods = self._ripe([pod for pod in pods if pod.uid not in waiting])
         if len(pods) <= MOST_READ:
             yield from ((pod, self._read(pod)) for pod in pods)
             return
@@ -141,6 +144,12 @@ class Finder:
         # would delay the others.
         there = self._listed({pod.uid for pod in pods})
         yield from ((pod, there.get(pod.uid)) for pod in pods)
+
+    def _ripe(self, pods: Sequence[OpenPod]) -> list[OpenPod]:
+        """Return those of the Pods, which no longer wait, that this Finder noticed long enough ago."""
+        now = time.monotonic()
+        self._noticed = {pod.uid: self._noticed.get(pod.uid, now) for pod in pods}
+        return [pod for pod in pods if now - self._noticed[pod.uid] >= YOUNG.total_seconds()]
 
     def _waiting(self) -> set[str]:
         pages = self._client.list_pages(path="/api/v1/pods", query={"fieldSelector": "spec.nodeName="})
