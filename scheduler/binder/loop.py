@@ -38,6 +38,7 @@ from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.waiting import is_waiting
+from scheduler.decisions.spool import SpoolFullError, Trouble
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.metrics import BINDER_ATTEMPTS, BINDER_CYCLE_SECONDS, BINDER_QUEUE, DEADLINE_MISSES, TOO_LARGE
 
@@ -89,7 +90,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_node: str = ""
 
 
+UNRECORDED = "the Decision can't be recorded: no room on disk, as Berth's log says"
+
 # Records a cycle: the placement, the seconds it took, notes. Called before the placement is acted on; returns the Decision's id.
+# Raises SpoolFullError where there is no room for it, and nothing may be done without a record (BERTH_SPOOL_FULL).
 Record = Callable[[Placement, float, dict[str, Any]], str]
 
 
@@ -158,6 +162,7 @@ class Loop:
             nominator=self._nominator,
         )
         self._last_node = ""
+        self._unrecorded = Trouble()
         self._stopping = False
         self._swept_at = float("-inf")
         self._published_at = float("-inf")
@@ -290,7 +295,7 @@ class Loop:
             waiting = self._queue.take(now)
             if waiting is not None:
                 with self._deciding():
-                    self._decide(waiting, now)
+                    self._decide_or_say(waiting, now)
                 return
         self._heard.wait(self._pause(now))
 
@@ -321,6 +326,18 @@ class Loop:
             moments.append(at)
         return max(0.0, min(moments) - now)
 
+    def _decide_or_say(self, waiting: Waiting, now: float) -> None:
+        try:
+            self._decide(waiting, now)
+        except SpoolFullError as error:
+            # Nothing was done yet: a Decision is recorded before it is acted on.
+            if self._unrecorded.is_news(str(error)):
+                logger.error("Pods aren't scheduled, their Decisions can't be recorded: %s", error)  # noqa: TRY400 - no fault
+            BINDER_ATTEMPTS.labels("error").inc()
+            waiting.message = UNRECORDED
+            self._queue.retry(waiting.pod.uid, now)
+            self._api_calls.say(waiting, Condition(SCHEDULER_ERROR, UNRECORDED, waiting.nominated))
+
     def _decide(self, waiting: Waiting, now: float) -> None:
         pod = waiting.pod
         started = time.perf_counter()
@@ -332,16 +349,16 @@ class Loop:
         elif placement.row < 0:
             self._on_refusal(waiting, placement, seconds)
         else:
-            self._last_node = placement.node
             denied = {"denied": sorted(waiting.denied)} if waiting.denied else {}
+            # On the spool before the binding that it tells of is sent.
+            placement.decision = self._record(placement, seconds, {"node": placement.node, **denied})
+            self._last_node = placement.node
             if placement.node in waiting.denied:  # no other one passes: all are tried again
                 waiting.denied = frozenset()
             _count_undecided(placement)
             # Before the binding is sent: the next decision counts this Pod on its node.
             self._live.assume(pod, placement.node)
             self._nominator.nominate(pod.uid, "", placed_on=placement.node)
-            # On the spool before the binding that it tells of is sent.
-            placement.decision = self._record(placement, seconds, {"node": placement.node, **denied})
             self._api_calls.send(placement, now)
             BINDER_ATTEMPTS.labels("scheduled").inc()
 
@@ -419,8 +436,8 @@ class Loop:
 
     def _on_refusal(self, waiting: Waiting, placement: Placement, seconds: float) -> None:
         nomination = self.after_refusal(waiting, placement)
-        _count_undecided(placement, nomination)
         self._record(placement, seconds, nomination.notes)
+        _count_undecided(placement, nomination)
         message = message_of(placement)
         if nomination.message:
             message = f"{message} {nomination.message}"

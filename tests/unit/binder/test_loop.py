@@ -15,10 +15,12 @@ from policies.engine.objects.table import Table
 from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder import loop as loop_module
-from scheduler.binder.loop import SWEEP_SECONDS, Nomination
+from scheduler.binder.actions import Condition
+from scheduler.binder.loop import SWEEP_SECONDS, UNRECORDED, Nomination
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State, Waiting
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import time_limit
+from scheduler.decisions.spool import SpoolFullError
 from scheduler.metrics import DEADLINE_MISSES, TOO_LARGE
 from tests.builders import make_assignment, make_pod, make_rule_set
 from tests.unit.binder.world import HUGE, ONE, World
@@ -242,6 +244,30 @@ def test_who_does_not_lead_decides_on_nothing(world: World) -> None:
     world.turn(2)
 
     assert (world.dispatcher.requests, world.state("a")) == ([], State.ACTIVE)
+
+
+@pytest.mark.parametrize("requests", [ONE, HUGE])
+def test_a_pod_whose_decision_may_not_be_lost_waits_for_room_takes_none_and_says_why(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, requests: dict[str, str]
+) -> None:
+    def refuse(*_: object) -> str:
+        message = "/spool takes nothing: No space left on device"
+        raise SpoolFullError(message)
+
+    world.node("n1")
+    world.pod("a", requests=requests)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.loop, "_record", refuse)
+        for _ in range(3):
+            world.turn()
+            world.now += LONGEST_BACKOFF_SECONDS
+
+    assert (world.on("n1"), world.dispatcher.requests, world.state("a")) == ([], [], State.BACKOFF)
+    assert world.conditions == [("a", Condition("SchedulerError", UNRECORDED))]
+    told = "Pods aren't scheduled, their Decisions can't be recorded: /spool takes nothing: No space left on device"
+    assert [line.message for line in caplog.records] == [told]
+    world.turn()
+    assert [name for name, _ in world.recorded] == ["a"]
 
 
 def test_a_pod_that_was_deleted_while_it_waited_is_never_decided_on(world: World) -> None:
