@@ -30,7 +30,7 @@ from scheduler.binder.actions import (
 )
 from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
-from scheduler.binder.preemption_executor import RemovalRefusedError, act
+from scheduler.binder.preemption_executor import BindingRefusedError, RemovalRefusedError, act
 from scheduler.binder.queue import Queue, State, Waiting
 from scheduler.cluster.bind import (
     BINDING_FAILED,
@@ -348,10 +348,15 @@ class APICalls:
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
                 self._queue.activate(uid, now)  # the Pod changed after the decision
             elif outcome in _NOT_DONE and waiting is not None:
-                if outcome is Outcome.DENIED and len(waiting.denied) < _MOST_DENIED:
-                    waiting.denied |= {binding.target.node_name}
+                if outcome is Outcome.DENIED:
+                    self._note_denied(uid, binding.target.node_name)
                 waiting.message = _NOT_DONE[outcome]
                 self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
+
+    def _note_denied(self, uid: str, node_name: str) -> None:
+        waiting = self._queue.get(uid)
+        if waiting is not None and len(waiting.denied) < _MOST_DENIED:
+            waiting.denied |= {node_name}
 
     # Conditions
 
@@ -431,6 +436,9 @@ class APICalls:
             done = written and act(
                 self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads
             )
+        except BindingRefusedError as error:
+            logger.warning("a preemption would be in vain for %s/%s: %s", pod.namespace, pod.name, error)
+            self._tell(lambda _: self._note_denied(pod.uid, preemption.node))
         except RemovalRefusedError as error:
             kept = error.uid
             logger.warning("the API server refuses a preemption for %s/%s: %s", pod.namespace, pod.name, error)

@@ -413,11 +413,13 @@ class Loop:
             waiting: the Pod in the queue, with its previous nominated node.
             placement: the cycle: `enforced` has the rule set and its Answer, `snapshot` the cluster, with `nominated`.
         """
-        found = self._nominator.search(placement, waiting.nominated, TimeLimit(MOST_SECONDS).give_way)
+        give_way = TimeLimit(MOST_SECONDS).give_way
+        found = self._nominator.search(placement, waiting.nominated, give_way, denied=waiting.denied)
         if found is None:
             return Nomination(node=waiting.nominated, requeued_by=BUDGETS | {POD_GONE})
         message = f"preemption: {found.reason}" if found.reason else ""
         if found.preemption is None:
+            waiting.denied = frozenset()  # next time, these nodes are candidates again
             is_vetoed = any(veto.drops for veto in found.vetoes)
             return Nomination(
                 node=waiting.nominated if found.keeps_nomination else "",

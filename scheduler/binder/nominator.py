@@ -4,7 +4,7 @@ After a decision, it takes a moment until the watch shows the victims leaving, a
 A Pod that is retried in that moment would remove more Pods. So this module remembers the preemption.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -75,13 +75,21 @@ class Nominator:
         self.end(uid)
         return False
 
-    def search(self, placement: Placement, nominated: str, give_way: Callable[[], None] = go_on) -> Search | None:
+    def search(
+        self,
+        placement: Placement,
+        nominated: str,
+        give_way: Callable[[], None] = go_on,
+        *,
+        denied: Collection[str] = (),
+    ) -> Search | None:
         """Look for a node to free for an unschedulable Pod.
 
         Args:
             placement: the cycle that found no node.
             nominated: the Pod's previous nominated node; "" for none.
             give_way: as for a Cycle.
+            denied: the names of the nodes that denied the Pod's binding.
 
         Returns:
             None when there is nothing to do: nothing was decided, victims are about to leave, or budgets aren't listed yet.
@@ -101,6 +109,7 @@ class Nominator:
             offset=self._searches,
             nomination=nominated,
             kept=self._kept.get(placement.pod.uid, ()),
+            denied=denied,
             give_way=give_way,
         )
         if found.preemption is None:  # next time, spared victims are candidates again

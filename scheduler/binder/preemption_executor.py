@@ -16,6 +16,7 @@ import msgspec
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, Preemption, Search
 from scheduler.binder.actions import STRATEGIC_MERGE_PATCH, Event, Reference
+from scheduler.cluster.bind import Target, binding_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import (
     APIConflictError,
@@ -31,6 +32,13 @@ logger = logging.getLogger("berth.binding")
 MOST_NOTED = 50
 
 _TIMEOUT_SECONDS = 5.0
+
+
+class BindingRefusedError(APIError):
+    """The API server refuses to bind the preemptor to the node that would be freed: RBAC or an admission controller forbids it."""
+
+    def __init__(self, error: APIError) -> None:
+        super().__init__(str(error), status=error.status, reason=error.reason)
 
 
 class RemovalRefusedError(APIError):
@@ -52,7 +60,8 @@ def act(
 ) -> bool:
     """Make room on the node: Pods that yield to this one lose their nomination, then the victims are deleted one by one.
 
-    No victim is deleted if a dry run shows that the API server would refuse one of them: the others would be deleted in vain.
+    No victim is deleted if a dry run shows that the API server would refuse one of them, or the binding that follows: they would be
+    deleted in vain.
     Victims that are already terminating are left alone, and so is a new Pod with a victim's name. Repeating this does nothing twice.
 
     Args:
@@ -67,10 +76,13 @@ def act(
         False when it stopped because this process no longer leads.
 
     Raises:
+        BindingRefusedError: the Pod may not be bound to the node.
         RemovalRefusedError: a victim may not be deleted.
         APIError: a victim could not be deleted; those after it are left alone.
     """
     victims = [victim for victim in preemption.victims if not victim.is_deleting]
+    if victims:
+        _ask_whether_it_would_be_bound(client, pod, preemption.node)
     for victim in victims:
         with _refusals_of(victim):
             _ask_whether_it_would_go(client, victim)
@@ -125,6 +137,26 @@ def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
         logger.debug("a victim was deleted, another Pod has its name: %s", error)
         return False
     return True
+
+
+def _ask_whether_it_would_be_bound(client: Client, pod: Pod, node_name: str) -> None:
+    """Check a binding against RBAC and admission with a dry run.
+
+    Raises:
+        BindingRefusedError: the binding would be refused.
+        APIError: the dry run failed; the Pod may be gone, or bound.
+    """
+    target = Target(pod.namespace, pod.name, pod.uid, node_name)
+    try:
+        client.post(
+            path=f"{target.path}/binding",
+            body=binding_of(target),
+            query={"dryRun": "All"},
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
+    except (APIForbiddenError, APIInvalidError) as error:
+        if error.status != HTTPStatus.BAD_REQUEST:  # the answer where a webhook doesn't support dry run
+            raise BindingRefusedError(error) from error
 
 
 def _ask_whether_it_would_go(client: Client, victim: Pod) -> None:

@@ -36,6 +36,7 @@ NO_TIME = "Preemption victims could not be looked for in time"
 # kube-scheduler's own words, as its Pods' condition shows them.
 NOBODY_IN_THE_WAY = "expected at least one victim pod"
 UNDELETABLE = "the API server refused to delete a Pod in the way"
+UNBINDABLE = "the API server refused the binding"
 
 # The reason of the condition DisruptionTarget of a Pod that a scheduler preempts.
 BY_SCHEDULER = "PreemptionByScheduler"
@@ -99,6 +100,7 @@ def search(  # noqa: PLR0913 - what it looks at, and how
     offset: int = 0,
     nomination: str | None = None,
     kept: Collection[str] = (),
+    denied: Collection[str] = (),
     give_way: Callable[[], None] = go_on,
 ) -> Search:
     """Look for the node to free for a Pod that fits nowhere.
@@ -114,6 +116,7 @@ def search(  # noqa: PLR0913 - what it looks at, and how
         tried, a different offset each time spreads the burden.
         nomination: the node that is being freed for the Pod already, "" for none; None for what its status says.
         kept: the uids of Pods that can't be removed, however unimportant.
+        denied: the names of nodes to which the Pod may not be bound.
         give_way: as for a Cycle. Where it ends a rule, no node is freed.
     """
     refusals = dict(answer.refused())
@@ -121,7 +124,9 @@ def search(  # noqa: PLR0913 - what it looks at, and how
     if ineligible := why_not_eligible(pod, node, snapshot, refusals):
         return Search(reason=ineligible, keeps_nomination=True)
     dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now, give_way), now, kept)
-    potential = [name for name, status in refusals.items() if status.code is Code.UNSCHEDULABLE]
+    preemptible = [name for name, status in refusals.items() if status.code is Code.UNSCHEDULABLE]
+    potential = [name for name in preemptible if name not in denied]
+    dry_run.reasons |= dict.fromkeys((name for name in preemptible if name in denied), UNBINDABLE)
     try:
         candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
     except DeadlineError:

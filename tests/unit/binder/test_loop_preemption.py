@@ -7,12 +7,12 @@ import pytest
 from policies.engine.decision import CompiledRevision
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
-from policies.engine.preemption.dry_run import BY_SCHEDULER, STILL_LEAVING, UNDELETABLE, Preemption
+from policies.engine.preemption.dry_run import BY_SCHEDULER, STILL_LEAVING, UNBINDABLE, UNDELETABLE, Preemption
 from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
-from scheduler.binder.preemption_executor import RemovalRefusedError
+from scheduler.binder.preemption_executor import BindingRefusedError, RemovalRefusedError
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
-from scheduler.cluster.errors import APIForbiddenError, APIUnavailableError
+from scheduler.cluster.errors import APIForbiddenError, APIInvalidError, APIUnavailableError
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.reflection import Changes
 from scheduler.metrics import TOO_LARGE
@@ -186,6 +186,28 @@ def test_where_a_victim_may_not_be_deleted_another_node_is_freed_and_all_are_ask
     assert messages(room)[-1].endswith(f"preemption: 0/2 nodes are available: 2 {UNDELETABLE}.")
 
     room.node("n2", labels={"helps": "perhaps"})
+    room.later()
+    assert room.done[-2:] == ["urgent nominated to n1", "low removed for urgent"]
+
+
+def test_where_the_pod_may_not_be_bound_another_node_is_freed_and_all_are_asked_again_once_none_can_be(
+    room: Room,
+) -> None:
+    """As with an admission policy about some nodes: victims there would be deleted in vain."""
+    room.node("n2")
+    room.pod("more", node="n2", requests=FOUR, status=RUNNING, priority=1)
+    room.pod("urgent", requests=FOUR, priority=10)
+    asked = []
+    for _ in range(2):
+        room.fault = BindingRefusedError(APIInvalidError("a policy", status=422))
+        room.turn(2)
+        asked.append(room.done[-1])
+        room.now += LONGEST_BACKOFF_SECONDS
+    room.fault = None
+    room.turn(2)
+    assert asked == ["urgent nominated to n1", "urgent nominated to n2"]
+    assert messages(room)[-1].endswith(f"preemption: 0/2 nodes are available: 2 {UNBINDABLE}.")
+
     room.later()
     assert room.done[-2:] == ["urgent nominated to n1", "low removed for urgent"]
 

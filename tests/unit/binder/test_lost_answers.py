@@ -53,8 +53,8 @@ class Server:
         self.deleted: list[str] = []
         self.does: Callable[[str, str], None] = lambda verb, name: None
 
-    def post(self, *, path: str, body: bytes, timeout_seconds: float) -> bytes:
-        return self._ask("post", path, body)
+    def post(self, *, path: str, body: bytes, timeout_seconds: float, query: dict[str, str] | None = None) -> bytes:
+        return self._ask("ask" if query else "post", path, body)
 
     def patch(self, *, path: str, body: bytes, content_type: str, timeout_seconds: float) -> bytes:
         return self._ask("patch", path, body)
@@ -343,7 +343,7 @@ class TestPreemptions:
 
     @given(fates)
     def test_repeated_until_it_is_done_each_victim_is_deleted_once_and_nobody_else(self, lost: list[str]) -> None:
-        server = Server(lost, v="uid-v", w="uid-w", x="uid-x")
+        server = Server(lost, a="uid-a", v="uid-v", w="uid-w", x="uid-x")
         client: Any = server
         told: list[Event] = []
         for _ in range(len(lost) + 1):
@@ -353,7 +353,7 @@ class TestPreemptions:
                 continue
             assert done
         assert server.deleted == ["uid-v", "uid-w"]
-        assert server.uids == {"x": "uid-x"}
+        assert server.uids == {"a": "uid-a", "x": "uid-x"}
         names = [event.regarding.name for event in told]
         assert names == sorted(set(names))
 

@@ -10,7 +10,7 @@ from policies.engine.preemption.dry_run import Preemption, Search
 from policies.engine.preemption.vetoes import Candidate, Veto
 from policies.engine.victims import Victim
 from scheduler.binder.actions import Event
-from scheduler.binder.preemption_executor import MOST_NOTED, RemovalRefusedError, act, notes_of
+from scheduler.binder.preemption_executor import MOST_NOTED, BindingRefusedError, RemovalRefusedError, act, notes_of
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -34,6 +34,11 @@ class Server:
     def patch(self, *, path: str, body: bytes, content_type: str, timeout_seconds: float) -> bytes:
         assert content_type == "application/strategic-merge-patch+json"
         return self._note("PATCH", path, body)
+
+    def post(self, *, path: str, body: bytes, query: dict[str, str], timeout_seconds: float) -> bytes:
+        assert (path, query) == (f"{PODS}/urgent/binding", {"dryRun": "All"})
+        assert json.loads(body)["target"]["name"] == "n1"
+        return self._answer("try_binding")
 
     def delete(self, *, path: str, body: bytes, timeout_seconds: float) -> bytes:
         if "dryRun" in json.loads(body):
@@ -125,6 +130,28 @@ def test_nobody_is_touched_where_one_of_them_may_not_be_deleted(error: APIError)
     with pytest.raises(RemovalRefusedError, match="a policy") as refused:
         acted(server, preemption(pod("a"), pod("b"), yielding=(pod("late"),)))
     assert (server.calls, refused.value.uid) == ([], "uid-b")
+
+
+@pytest.mark.parametrize("error", [APIForbiddenError("a policy", status=403), APIInvalidError("a policy", status=422)])
+def test_nobody_is_touched_where_the_pod_may_not_be_bound_to_the_node(error: APIError) -> None:
+    """Else all of them would be deleted in vain."""
+    server = Server(try_binding=error)
+    with pytest.raises(BindingRefusedError, match="a policy"):
+        acted(server, preemption(pod("a"), yielding=(pod("late"),)))
+    assert server.calls == []
+
+
+def test_nobody_is_touched_for_a_pod_that_is_gone() -> None:
+    server = Server(try_binding=APINotFoundError("no Pod urgent", status=404))
+    with pytest.raises(APINotFoundError):
+        acted(server, preemption(pod("a")))
+    assert server.calls == []
+
+
+def test_a_binding_that_can_not_be_asked_about_before_keeps_nothing_from_being_done() -> None:
+    server = Server(try_binding=APIInvalidError("no dry run", status=400))
+    acted(server, preemption(pod("a")))
+    assert server.calls == ["PATCH /a/status", "DELETE /a"]
 
 
 def test_a_victim_that_is_gone_or_can_not_be_asked_about_before_keeps_nothing_from_being_done() -> None:
