@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
-from django.db import transaction
+from django.db import connection, transaction
 
 from policies.models import AuditEvent
 from policies.models.audit import Kind
@@ -20,6 +20,8 @@ from scheduler.ledger.note import NoteError, Signer, Verifier, open_note
 from scheduler.models import LedgerPruned
 
 KINDS = (Kind.PRUNE, Kind.PRUNE_BEGIN)
+# PostgreSQL's advisory lock of unsigned notes: shared by these, exclusive for the first signed one.
+_LOCK = 0x62657274681
 # A half-open range: from the first number up to but not including the second.
 Range = tuple[int, int]
 
@@ -71,6 +73,10 @@ def begin(signer: Signer) -> None:
     if _has_begun():
         return
     with transaction.atomic():
+        # An unsigned note of a transaction that is still open would not be taken over, and be called planted later.
+        _lock("pg_advisory_xact_lock")
+        if _has_begun():
+            return
         lines = "".join(each.line for each in deletions(()).found)
         record_event(Kind.PRUNE_BEGIN, by=CLOCK, thing=("Ledger", ""), more={"note": _note(signer, lines)})
 
@@ -120,6 +126,13 @@ def _ranges(deleted: Iterable[Deletion], log: str, what: str) -> Iterator[Range]
     return ((each.first, each.until) for each in deleted if (each.log, each.what) == (log, what))
 
 
+def _lock(function: str) -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {function}(%s)", [_LOCK])
+    # On SQLite the transaction began IMMEDIATE, so it is exclusive already.
+
+
 def _has_begun() -> bool:
     return AuditEvent.objects.filter(kind=Kind.PRUNE_BEGIN).exists()
 
@@ -128,6 +141,7 @@ def _signed(lines: str) -> str:
     try:
         return _note(read_signer(), lines)
     except KeyFileError:
+        _lock("pg_advisory_xact_lock_shared")
         if _has_begun():
             raise
         return f"unsigned\n{lines}"
