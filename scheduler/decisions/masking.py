@@ -123,8 +123,9 @@ class Masks:
         return msgspec.json.encode(self.json(msgspec.json.decode(text), found))
 
     def pod_text(self, pod: Pod, sent: bytes | msgspec.Raw) -> tuple[bytes, frozenset[str]]:
-        """Return the masked JSON of a Pod, which is `sent` if nothing is masked; and the masked names.
+        """Return the masked JSON of a Pod, which is `sent` if nothing is to be masked; and the masked names.
 
+        The text is written anew also if no name matches: of a member that was sent twice, `sent` has both values.
         /prioritize has the same Pod as the /filter before it, so the last result is cached.
         """
         if not self:
@@ -132,9 +133,7 @@ class Masks:
         sent, last = bytes(sent), self._last
         if last[0] != sent:
             found: Found = set()
-            json = pod.json or msgspec.json.decode(sent)
-            written = self.json(json, found)
-            text = sent if written is json else _encode(written)
+            text = _encode(self.json(pod.json or msgspec.json.decode(sent), found))
             last = (sent, text, frozenset(found))
             if len(sent) <= _LARGEST_KEPT:
                 self._last = last
@@ -195,9 +194,9 @@ class Masks:
         return {**candidate, "victims": victims}
 
     def _sent(self, json: str, found: Found) -> str:
-        decoded = msgspec.json.decode(json)
-        masked = self.json(decoded, found)
-        return json if masked is decoded else msgspec.json.encode(masked).decode()
+        if not self:
+            return json
+        return _encode(self.json(msgspec.json.decode(json), found)).decode()
 
     def _has_masked(self, metadata: Any) -> bool:
         annotations = getattr(metadata, "annotations", None)
