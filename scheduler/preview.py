@@ -112,10 +112,14 @@ def pod_of_decision(key: str) -> dict[str, Any]:
         message = f"no Decision has the id {key}"
         raise PreviewError(message)
     try:
-        found: dict[str, Any] = msgspec.json.decode(read_decision(row).pod, type=dict[str, Any])
-    except ValueError as error:
+        read = read_decision(row)
+        found: dict[str, Any] = msgspec.json.decode(read.pod, type=dict[str, Any])
+    except (ValueError, msgspec.DecodeError) as error:
         message = f"the Pod of Decision {key} can't be read: {error}"
         raise PreviewError(message) from error
+    if read.missing:
+        message = f"the Pod of Decision {key} is unknown: {read.missing}"
+        raise PreviewError(message)
     return found
 
 

@@ -30,7 +30,7 @@ from scheduler.decisions.beside import Pair, compared
 from scheduler.decisions.explaining import explain_decision, sentences_of
 from scheduler.decisions.masking import NOTE as MASKED_NOTE
 from scheduler.decisions.matrix import Matrix, Row, matrix_of
-from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, read_decision, recorded
+from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, recorded, unreadable
 from scheduler.decisions.remedies import OPENING, remedies_of
 from scheduler.decisions.replay import ReplayError, replay
 from scheduler.decisions.replica import history_behind
@@ -144,7 +144,7 @@ def raw(request: HttpRequest, key: UUID) -> HttpResponse:
 def nodes(request: HttpRequest, key: UUID) -> HttpResponse:
     """Show the names of the nodes that every rule treated like a given one, in pages."""
     row = get_object_or_404(recorded(), pk=key)
-    read, _, _ = _read(row)
+    read, _, fault = _read(row)
     asked = request.GET.get("node", "")
     matrix = matrix_of(read.answer, best=row.best, placed=row.placed_on, most=_EVERY_ROW)
     group = next((each for each in matrix.rows if asked in each.nodes), None)
@@ -156,7 +156,15 @@ def nodes(request: HttpRequest, key: UUID) -> HttpResponse:
         lead = f"{alike}: {'allowed' if group.feasible else 'refused'}{points}."
     said = [(rule, cell.kind, f"{cell.text} {cell.reason}") for rule, cell in _said(matrix, group)] if group else []
     return _names_page(
-        request, names, {"lead": lead, "said": said, "decision": row.pk, "back": ("The Decision", decision_url(row.pk))}
+        request,
+        names,
+        {
+            "lead": lead,
+            "fault": fault,
+            "said": said,
+            "decision": row.pk,
+            "back": ("The Decision", decision_url(row.pk)),
+        },
     )
 
 
@@ -165,7 +173,7 @@ def _names_page(request: HttpRequest, names: Sequence[str], more: dict[str, Any]
     page = Paginator(names, _NAMES).get_page(request.GET.get("p"))
     context = {
         **admin.site.each_context(request),
-        "title": f"Nodes treated as {asked}" if names else "Berth wasn't asked about that node",
+        "title": f"Nodes treated as {asked}" if names or more.get("fault") else "Berth wasn't asked about that node",
         "asked": asked,
         "page": page,
         "names": [(name, node_url(name), decision_url(more["decision"], name)) for name in page],
@@ -180,9 +188,11 @@ def _names_page(request: HttpRequest, names: Sequence[str], more: dict[str, Any]
 def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
     """Show two Decisions beside each other: an answer and its shadow, or two attempts. Differences come first."""
     rows = [get_object_or_404(recorded(), pk=each) for each in (key, other)]
-    groups = compared(*(_read(row)[0].answer for row in rows))
+    reads = [_read(row) for row in rows]
+    groups = compared(*(read.answer for read, _, _ in reads))
+    faults = [f"{side}: {fault}" for side, (_, _, fault) in zip(("Left", "Right"), reads, strict=True) if fault]
     if "node" in request.GET:
-        return _alike(request, rows, groups)
+        return _alike(request, rows, [] if faults else groups, " ".join(faults))
     page = Paginator(groups, _ROWS).get_page(request.GET.get("p"))
     differing = sum(len(group.nodes) for group in groups if group.differs)
     context = {
@@ -190,14 +200,15 @@ def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
         "title": "Compare two Decisions",
         "sides": [{"row": row, "url": decision_url(row.pk), "answer": answer_of(row)} for row in rows],
         "differing": differing,
+        "faults": faults,
         "groups": [{"group": group, "url": node_url(group.nodes[0]), "more": len(group.nodes) - 1} for group in page],
         "page": page,
     }  # fmt: skip
     return TemplateResponse(request, "scheduler/decision_beside.html", context)
 
 
-def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair]) -> HttpResponse:
-    """Show the names of the nodes that two Decisions treated like a given one."""
+def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair], fault: str) -> HttpResponse:
+    """Show the names of the nodes that two Decisions treated like a given one; or the fault of one that can't be read."""
     pair = next((each for each in groups if request.GET["node"] in each.nodes), None)
     names = pair.nodes if pair else []
     sides = (("Left", pair.first), ("Right", pair.second)) if pair else ()
@@ -207,7 +218,8 @@ def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair
     ]  # fmt: skip
     lead = f"Of {len(names):,} node{'s' if len(names) > 1 else ''} both said the same." if pair else ""
     back = ("Compare both", reverse("decision_beside", args=[row.pk for row in rows]))
-    return _names_page(request, names, {"lead": lead, "said": said, "decision": rows[0].pk, "back": back})
+    more = {"lead": lead, "fault": fault, "said": said, "decision": rows[0].pk, "back": back}
+    return _names_page(request, names, more)
 
 
 def _read(row: Decision) -> tuple[Read, dict[str, Any], str]:
@@ -215,8 +227,9 @@ def _read(row: Decision) -> tuple[Read, dict[str, Any], str]:
     try:
         read, body = read_both(row)
     except ValueError as error:
-        return read_decision(Decision()), {}, f"The body of this Decision can't be read: {error}"
-    return read, body, ""
+        fault = f"The body of this Decision can't be read: {error}"
+        return unreadable(fault), {}, fault
+    return read, body, f"Its Pod, its nodes and each rule's result are unknown: {read.missing}." if read.missing else ""
 
 
 def _sentences(row: Decision, body: dict[str, Any]) -> dict[str, Any]:
@@ -233,6 +246,8 @@ def _sentences(row: Decision, body: dict[str, Any]) -> dict[str, Any]:
 
 def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
     """Return the result of every rule for one node, and what would change it."""
+    if read.missing:
+        return {"says": f"The Decision can't be explained: {read.missing}."}
     try:
         found = explain_decision(row, node)
     except ValueError as error:

@@ -20,8 +20,8 @@ from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge
 from policies.wording import listed
 from scheduler.decisions.matrix import passing
-from scheduler.decisions.record import Body, read_body
-from scheduler.decisions.replay import ReplayError, Replays, Snapshots
+from scheduler.decisions.record import Body
+from scheduler.decisions.replay import ReplayError, Replays, Snapshots, recorded_body_of
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
@@ -119,7 +119,7 @@ def _side_of(decision: Decision, replays: Replays, snapshots: Snapshots) -> _Sid
     Raises:
         ReplayError, ObjectError, ValueError: an input is missing, or can't be read.
     """
-    body = read_body(bytes(decision.body))
+    body = recorded_body_of(decision)
     _check(decision, body)
     pod = Pod.from_json(msgspec.json.decode(body.pod))
     snapshot = snapshots.of(decision, body)

@@ -77,7 +77,8 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
     rule_set = _asked(decision, own)
     recorded = _recorded(decision, body, rule_set)
     sentences = list(_sentences(recorded, rule_set, node))
-    matrix = matrix_of(read_decision(decision).answer, best=decision.best)
+    read = read_decision(decision)
+    matrix = matrix_of(read.answer, best=decision.best)
     report = {
         "id": str(decision.id),
         "at": decision.at.isoformat(),
@@ -96,6 +97,8 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
         "matrix": _table(matrix, node),
         "rules": msgspec.to_builtins(sentences),
     }
+    if read.missing:
+        report["missing"] = read.missing
     if chosen := chosen_by(body):
         report["chosenBy"] = chosen
     if preemption := preemption_of(recorded.body):

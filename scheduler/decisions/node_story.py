@@ -49,6 +49,7 @@ class Period(msgspec.Struct, frozen=True):
 class NodeStory(msgspec.Struct, frozen=True, kw_only=True):
     """The whole story. `read` Decisions were read, from `since` on; `not_asked` of them weren't about the node.
 
+    `unknown`: of how many the details were pruned, or are damaged.
     `has_more`: whether there are older Decisions in the requested time.
     """
 
@@ -57,6 +58,7 @@ class NodeStory(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int
     refused: int
     not_asked: int
+    unknown: int
     best: int
     reasons: list[Reason]
     periods: list[Period]
@@ -75,7 +77,7 @@ def node_story(name: str, search: Search) -> NodeStory:
     rows = list(within.filter(mode="enforce", verb__in=_OPENING, error="")[: MOST_READ + 1])
     has_more = len(rows) > MOST_READ
     rows = rows[:MOST_READ]
-    said = _said_of(name, rows)
+    said, unknown = _said_of(name, rows)
     reasons: dict[tuple[str, str], Decision] = {}
     numbers: Counter[tuple[str, str]] = Counter()
     for row, verdict in said:
@@ -88,7 +90,8 @@ def node_story(name: str, search: Search) -> NodeStory:
         since=rows[-1].at if rows else None,
         accepted=sum(verdict is None for _, verdict in said),
         refused=sum(numbers.values()),
-        not_asked=len(rows) - len(said),
+        not_asked=len(rows) - len(said) - unknown,
+        unknown=unknown,
         best=sum(row.best == name for row in rows),
         reasons=[Reason(*key, number, reasons[key]) for key, number in numbers.most_common()],
         periods=_periods(said),
@@ -97,17 +100,23 @@ def node_story(name: str, search: Search) -> NodeStory:
     )
 
 
-def _said_of(name: str, rows: Sequence[Decision]) -> list[tuple[Decision, tuple[str, str] | None]]:
-    """Return the Decisions about a node, each with the rule and the reason of its refusal; None if it passed."""
-    names, found = Names(), []
+def _said_of(name: str, rows: Sequence[Decision]) -> tuple[list[tuple[Decision, tuple[str, str] | None]], int]:
+    """Return the Decisions about a node, each with the rule and the reason of its refusal, None if it passed.
+
+    The number is that of Decisions of which it isn't known: their own pages say why.
+    """
+    names, found, unknown = Names(), [], 0
     for row in rows:
         try:
-            answer = read_decision(row, names).answer
+            read = read_decision(row, names)
         except ValueError:
-            continue  # damaged: its own page says so
+            unknown += 1
+            continue
+        unknown += bool(read.missing)
+        answer = read.answer
         if name in answer.names:
             found.append((row, _verdict(answer, answer.names.index(name))))
-    return found
+    return found, unknown
 
 
 def _verdict(answer: Answer, position: int) -> tuple[str, str] | None:

@@ -33,6 +33,7 @@ from scheduler.decisions.record import (
 from scheduler.models import Decision, NodeNames, Outcome
 
 NO_NAME = "?"
+PRUNED = "the Decision's details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
 
 
 def recorded() -> QuerySet[Decision]:
@@ -54,6 +55,7 @@ class Read(msgspec.Struct, kw_only=True):
         answer: the rules' answer; its names are those of the candidate nodes. Without rules, all of them pass.
         unknown: names in the call that were refused because Berth didn't know them.
         meaning: equal in two Decisions with the same answer about the same nodes; empty if it isn't stored.
+        missing: why nothing is known of all this, such as PRUNED; empty if it is known.
     """
 
     pod: bytes = b"{}"
@@ -61,6 +63,7 @@ class Read(msgspec.Struct, kw_only=True):
     answer: Answer
     unknown: Sequence[str] = ()
     meaning: bytes = b""
+    missing: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -90,6 +93,11 @@ class Names:
         return self._asked[key]
 
 
+def unreadable(why: str) -> Read:
+    """Return what is read of a Decision whose details aren't there, or can't be read."""
+    return Read(answer=Answer([]), missing=why)
+
+
 def read_both(decision: Decision) -> tuple[Read, dict[str, Any]]:
     """Return a Decision's body as columns, and in the shape of `body_of`.
 
@@ -112,7 +120,7 @@ def read_decision(decision: Decision, names: Names | None = None) -> Read:
     """
     stored = bytes(decision.body)
     if not stored:
-        return Read(answer=Answer([]))
+        return unreadable(PRUNED)
     if stored[:1] == AS_JSON:
         try:
             return _read_json(_json_of(stored))
@@ -242,16 +250,24 @@ def shown(body: Body, names: list[str]) -> dict[str, Any]:
     return _shown(body, _answer_in(body, names))
 
 
+def _pod_in(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        message = f"the JSON of a Pod in it can't be read: {error}"
+        raise ValueError(message) from error
+
+
 def _shown(body: Body, answer: Answer) -> dict[str, Any]:
     extras: dict[str, Any] = {}
     if body.order.unknown:
         extras["unknown"] = body.order.unknown
     if body.assumed:
-        extras["assumed"] = [[msgspec.json.decode(pod), name] for pod, name in body.assumed]
+        extras["assumed"] = [[_pod_in(pod), name] for pod, name in body.assumed]
     if body.notes:
         extras["notes"] = body.notes
     return {
-        "pod": msgspec.json.decode(body.pod),
+        "pod": _pod_in(body.pod),
         "nodes": answer.names,
         "filters": [_filter_column(column) for column in answer.filters],
         "scores": [_score_column(column, answer) for column in answer.scores],

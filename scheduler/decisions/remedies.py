@@ -57,6 +57,8 @@ def remedies_of(decision: Decision) -> Remedies:
         return Remedies(sentences=[], fault=f"the body of the Decision can't be read: {error}")
     if not decision.rule_set:
         return Remedies(sentences=["No rule of Berth's decided: no Assignment took the Pod, or all was out of force."])
+    if recorded.missing:
+        return Remedies(sentences=[], fault=f"what would help isn't known: {recorded.missing}")
     limit = TimeLimit()
     try:
         decided = _whole(decision, limit)

@@ -26,6 +26,7 @@ from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_o
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.masking import FAULT, NOTE, is_same_but_masked, masked_faults, may_matter
 from scheduler.decisions.node_names import NodeNames, names_of
+from scheduler.decisions.reading import PRUNED
 from scheduler.decisions.record import (
     SUSPENDED_BY,
     Body,
@@ -510,8 +511,7 @@ def recorded_body_of(decision: Decision) -> Body:
         ReplayError: the body can't be read, or was pruned.
     """
     if not decision.body:
-        message = "the Decision's details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
-        raise ReplayError(message)
+        raise ReplayError(PRUNED)
     try:
         return read_body(bytes(decision.body))
     except ValueError as error:

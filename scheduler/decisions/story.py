@@ -15,7 +15,7 @@ from policies.wording import counted
 from scheduler.decisions.causes import Causes, causes_of
 from scheduler.decisions.explaining import named, summary_of
 from scheduler.decisions.matrix import Refusal, passing, refusals_of
-from scheduler.decisions.reading import Names, Read, read_decision, recorded, recorded_outcomes
+from scheduler.decisions.reading import Names, Read, read_decision, recorded, recorded_outcomes, unreadable
 from scheduler.decisions.record import SUSPENDED_BY
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Outcome
@@ -203,10 +203,11 @@ def _attempts(rows: Sequence[Decision]) -> Iterator[Attempt]:
         if compared is not None:
             before, former, old = compared
             attempt.former_id = before.id
-            attempt.changed = _pod_changes(old, read)
+            is_known = not old.missing and not read.missing
+            attempt.changed = _pod_changes(old, read) if is_known else _unknown_changes(old, read)
             if not opening.error:
                 attempt.changed += _rule_changes(former, old, opening, read)
-                if old.meaning != read.meaning or not read.meaning:
+                if is_known and (old.meaning != read.meaning or not read.meaning):
                     _compare(attempt, old, read)
         if last is not None:
             before = last[0]
@@ -236,9 +237,11 @@ def _groups(rows: Sequence[Decision]) -> Iterator[list[Decision]]:
 
 def _read(row: Decision, names: Names) -> Read:
     try:
-        return read_decision(row, names)
-    except ValueError:
-        return read_decision(Decision(), names)  # damaged: its own page says so
+        read = read_decision(row, names)
+        msgspec.json.decode(read.pod)
+    except (ValueError, msgspec.DecodeError):  # its own page says more
+        return unreadable("the Decision's details are damaged")
+    return read
 
 
 def _attempt(group: Sequence[Decision], read: Read) -> Attempt:
@@ -270,7 +273,8 @@ def _attempt(group: Sequence[Decision], read: Read) -> Attempt:
 
 def _is_same(before: Attempt, attempt: Attempt) -> bool:
     verbs = [[step.verb for step in each.steps] for each in (before, attempt)]
-    said = [(each.best, each.error) for each in (before, attempt)]
+    # Those without details have no refusals to tell them apart.
+    said = [(each.best, each.error, each.nodes, each.feasible) for each in (before, attempt)]
     return verbs[0] == verbs[1] and said[0] == said[1] and _refuse_alike(before.refusals, attempt.refusals)
 
 
@@ -308,6 +312,14 @@ def _compare(attempt: Attempt, old: Read, new: Read) -> None:
         attempt.changed.append(f"asked about {named(came)} too")
     if went:
         attempt.changed.append(f"not asked about {named(went)} any more")
+
+
+def _unknown_changes(old: Read, new: Read) -> list[str]:
+    """Return why an attempt can't be compared with the former one; nothing where both lack the same, so that these are told once."""
+    if old.missing == new.missing:
+        return []
+    which = "this attempt" if new.missing else "the former attempt"
+    return [f"what changed in the Pod and the nodes isn't known: the details of {which} are gone"]
 
 
 def _pod_changes(old: Read, new: Read) -> list[str]:
@@ -350,8 +362,9 @@ def _rule_changes(former: Decision, old: Read, now: Decision, new: Read) -> list
         said.append(f"{what}: {_rules(former)} became {_rules(now)}")
     if former.assignment != now.assignment:
         said.append(f"Assignment {former.assignment or 'none'} became {now.assignment or 'none'}")
+    is_known = not old.missing and not new.missing
     for note, what in (("params", "the params that its Assignment gives"), (SUSPENDED_BY, "what is out of force")):
-        if (old.notes.get(note) or None) != (new.notes.get(note) or None):
+        if is_known and (old.notes.get(note) or None) != (new.notes.get(note) or None):
             said.append(f"{what} changed")
     if said and former.revision != now.revision:
         said.append(f"Revision {former.revision} became {now.revision}")

@@ -91,6 +91,8 @@ class Command(BerthCommand):
 def _fault(pod: str, explained: list[dict[str, Any]], node: str) -> str:
     if not explained:
         return f"no Decision about {pod} is recorded. {_WHAT_TO_DO}"
+    if node and (missing := next((each["missing"] for each in explained if "missing" in each), "")):
+        return f"what rules said about {node} for {pod} isn't known: {missing}"
     if node and all(node not in each["asked"] for each in explained):
         return (
             f"nobody asked about {node} for {pod}: kube-scheduler's own filters had refused it, or it wasn't there. "
@@ -132,6 +134,8 @@ def _text(explained: dict[str, Any]) -> str:
         lines += [f"- {rule['sentence']}" for rule in explained["node"]["rules"] if rule.get("remedy")]
     if "nodeFault" in explained:
         lines.append(f"- what would change the answer wasn't computed: {explained['nodeFault']}")
+    if "missing" in explained:
+        lines.append(f"- what each rule said isn't known: {explained['missing']}")
     if "preemption" in explained:
         lines.append(f"- preemption: {explained['preemption']}")
     if explained["ruleSet"] and not explained["ruleSetKnown"]:
