@@ -10,7 +10,7 @@ from operator import or_
 
 from django.db import models
 
-from scheduler.ledger.tree import EMPTY_ROOT, HASH_BYTES, Edge, Tile, widths
+from scheduler.ledger.tree import EMPTY_ROOT, HASH_BYTES, TILE_WIDTH, Edge, ProofError, Tile, widths
 from scheduler.models import LedgerHead, LedgerTile
 
 
@@ -24,7 +24,7 @@ class Appender:
 
     Raises:
         django.db.DatabaseError: the database is unavailable.
-        scheduler.ledger.tree.ProofError: the log's last tiles are missing.
+        scheduler.ledger.tree.ProofError: the log's last tiles are missing, or its tiles have more leaves than the log.
     """
 
     def __init__(self, log: str, now: datetime, unlogged: Callable[[], int] = lambda: 0) -> None:
@@ -56,15 +56,21 @@ def read_edge(log: str, size: int) -> Edge:
     """Return the right edge of a log's tree at its size.
 
     Raises:
-        scheduler.ledger.tree.ProofError: a tile of the edge is missing.
+        scheduler.ledger.tree.ProofError: a tile of the edge is missing, or there are leaves beyond the size.
     """
     wanted = list(widths(size))
     places = [models.Q(level=level, number=number) for level, number, _width in wanted]
     rows = LedgerTile.objects.filter(reduce(or_, places), log=log) if places else LedgerTile.objects.none()
     found = {row.level: bytes(row.hashes) for row in rows}
-    tiles = [b""] * (wanted[-1][0] + 1 if wanted else 0)
-    for level, _number, width in wanted:
-        tiles[level] = found.get(level, b"")[: width * HASH_BYTES]
+    tiles = [found.get(level, b"") for level in range(wanted[-1][0] + 1 if wanted else 0)]
+    first_beyond = (size + TILE_WIDTH - 1) // TILE_WIDTH
+    beyond = LedgerTile.objects.filter(log=log, level=0, number__gte=first_beyond)
+    if any(len(tiles[level]) > width * HASH_BYTES for level, _number, width in wanted) or beyond.exists():
+        message = (
+            f"the log {log} has {size} leaves by its row in scheduler_ledgerhead, which is older than its tiles: "
+            "an append would write over their hashes. Restore the whole database from a backup, not this table alone"
+        )
+        raise ProofError(message)
     return Edge(size, tiles)
 
 

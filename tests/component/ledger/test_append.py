@@ -132,6 +132,25 @@ def test_a_log_whose_last_tile_is_gone_takes_nothing(tmp_path: Path) -> None:
         Appender(DECISIONS, AT)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 256, 300])
+def test_a_log_whose_head_is_older_than_its_tiles_takes_nothing(tmp_path: Path, kept: int) -> None:
+    """Whoever restores this table alone would otherwise have hashes overwritten, and numbers of leaves given twice."""
+    history = History(tmp_path)
+    older = None
+    for count in (1, 255, 44, 3):
+        record(history, *(f"pod-{number}" for number in range(count)))
+        history.settle()
+        head = LedgerHead.objects.get(log=DECISIONS)
+        older = head if head.size == kept else older
+    before = leaves()
+    LedgerHead.objects.all().delete()
+    if older is not None:
+        older.save(force_insert=True)
+    with pytest.raises(ProofError, match=f"has {kept} leaves by its row in scheduler_ledgerhead, which is older"):
+        Appender(DECISIONS, AT)
+    assert leaves() == before
+
+
 def test_payloads_keep_head_and_body_apart() -> None:
     assert b"".join(payload_of(b"head", b"body")) == b"\x04\0\0\0headbody"
 
