@@ -176,8 +176,18 @@ class Kind(Generic[T]):
         try:
             return self._read(raw)
         except (msgspec.ValidationError, UnicodeDecodeError, ObjectError, QuantityError):
-            logger.exception("object_unreadable kind=%s object=%.200s", self.name, bytes(raw).decode(errors="replace"))
+            # Its name alone: the text has values of labels and annotations, which may be masked in the history.
+            logger.exception("object_unreadable kind=%s object=%s", self.name, _name_in(raw))
             return None
+
+
+def _name_in(raw: msgspec.Raw) -> str:
+    """Return an object's namespace and name; `?` where not even these can be read."""
+    try:
+        metadata = _ANY_OBJECT.decode(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "?"
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -60,11 +60,17 @@ def test_read_page_refuses_what_is_no_list(page: bytes) -> None:
 
 def test_read_page_leaves_out_an_object_that_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:
     """One strange object doesn't hide all the others, and the log names it."""
-    strange = [pod_json("bad", cpu="many"), pod_json("worse") | {"spec": {"containers": 5}}]
+    strange = [pod_json("bad", cpu="many"), pod_json("worse") | {"spec": {"containers": 5}}, {"metadata": {"name": 7}}]
+    for each in strange:
+        each["metadata"]["labels"] = {"key": "hunter2"}
     with caplog.at_level(logging.ERROR, "berth.cluster"):
         page = PODS.read_page(list_json([*strange, pod_json("good")]))
     assert set(page.objects) == {"uid-good"}
-    assert [record.getMessage().split()[0] for record in caplog.records] == ["object_unreadable"] * 2
+    said = [record.getMessage().partition(" object=") for record in caplog.records]
+    assert [(before, named) for before, _, named in said] == [
+        ("object_unreadable kind=pods", name) for name in ("default/bad", "default/worse", "?")
+    ]
+    assert "hunter2" not in caplog.text
 
 
 def test_read_page_leaves_out_an_object_that_is_not_utf_8() -> None:
