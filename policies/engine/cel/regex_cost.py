@@ -8,16 +8,20 @@ import re
 from typing import NamedTuple
 
 COMPILE_MICROSECONDS = 4.0
-# Microseconds to compile one character or class; a negated class; a Unicode class.
+# Microseconds to compile one character or class; a negated class; a Unicode class; a range inside a class, and an end of one
+# that isn't ASCII, of which a negated class has twice as many.
 _ATOM, _WIDE_ATOM, _UNICODE_ATOM = 1.0, 4.0, 1500.0
+_RANGE, _UNICODE_END = 0.4, 1.3
 _IGNORING_CASE = 3.0
 # Microseconds to read a character of the text, and more for each atom of the pattern.
 _CHARACTER, _CHARACTER_AND_ATOM = 0.002, 0.004
 _MOST_ATOMS = 10**6
+_CASELESS = re.compile(r"\(\?[msU]*i")
 _MOST_DIGITS = 5
 
 _TOKEN = re.compile(
-    r"""(?P<unicode>\\[pP](\{[^}]*\}|.))
+    r"""(?P<quoted>\\Q.*?(\\E|\Z))
+    |(?P<unicode>\\[pP](\{[^}]*\}|.))
     |(?P<wide>\.|\\[WDSX])
     |(?P<escape>\\.)
     |(?P<set>\[\^?\]?([^]\\]|\\.|\[:\^?\w+:\])*\])
@@ -47,7 +51,7 @@ UNKNOWN = RegexCost(2000.0, 1000.0)
 def cost_of(text: str) -> RegexCost:
     """Return the cost of a pattern."""
     groups = [[0.0, 0.0, 0.0, 0.0]]  # compile and atoms of the group's content, and of its last item
-    factor = _IGNORING_CASE if "(?i" in text else 1.0
+    factor = _IGNORING_CASE if _CASELESS.search(text) else 1.0
     for found in _TOKEN.finditer(text):
         group = groups[-1]
         if found["open"]:
@@ -57,6 +61,9 @@ def cost_of(text: str) -> RegexCost:
             if len(groups) > 1:
                 inner = groups.pop()
                 _add(groups[-1], inner[0] + _ATOM, inner[1])
+        elif found["quoted"]:
+            for _ in found["quoted"]:
+                _add(group, _ATOM, _ATOM)
         elif found["repeat"]:
             # RE2 repeats a thousand times at most, and refuses more.
             times = max(*(int(found[name][:_MOST_DIGITS] or 0) for name in ("low", "high")), 1)
@@ -84,8 +91,13 @@ def _price(found: re.Match[str]) -> float:
     characters = found["set"]
     if not characters:
         return _ATOM
-    wide = _WIDE_ATOM if characters.startswith("[^") or any(text in characters for text in _WIDE_IN_SETS) else _ATOM
-    return wide + _UNICODE_ATOM * (characters.count("\\p") + characters.count("\\P"))
+    negated = characters.startswith("[^")
+    wide = _WIDE_ATOM if negated or any(text in characters for text in _WIDE_IN_SETS) else _ATOM
+    ends = sum(not text.isascii() or text.startswith("\\x") for text in _END.findall(characters))
+    ranges: float = _RANGE * len(_RANGES.findall(characters[1:-1])) + _UNICODE_END * ends * (1 + negated)
+    return max(wide, ranges) + _UNICODE_ATOM * (characters.count("\\p") + characters.count("\\P"))
 
 
+_END = re.compile(r"\\x(?:\{[^}]*\}|..)|\\.|.", re.DOTALL)
+_RANGES = re.compile(rf"\[:\^?\w+:\]|({_END.pattern})(-({_END.pattern}))?", re.DOTALL)
 _WIDE_IN_SETS = ("\\W", "\\D", "\\S", "[:^")
