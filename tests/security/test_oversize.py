@@ -225,6 +225,63 @@ class TestPod:
         assert answer.met_too_large
 
 
+# Took RE2 from 0.1 s to more than 4, in one evaluation that no deadline ends.
+COSTLY_PATTERNS = {
+    "classes of Unicode": r"\pL" * 300,
+    "repeats": r"((\pL{5}){5}){5}",
+    "quoted": r"(\pL\Q)\E){300}",
+    "without end": r"\pL" * 60_000,
+    "many ranges": f"[{''.join(chr(0x100 + 3 * number) for number in range(200))}]{{1,1000}}",
+}
+PATTERN = "pod.metadata.annotations.pattern"
+
+
+class TestPatterns:
+    @pytest.mark.parametrize("pattern", COSTLY_PATTERNS.values(), ids=COSTLY_PATTERNS)
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            f"pod.metadata.name.matches({PATTERN})",
+            f"[{PATTERN}].exists(p, params.names.exists(n, n.matches(p)))",
+            f"optional.of({PATTERN}).optMap(p, 'x'.matches(p)).orValue(false)",
+            f"pod.metadata.name.matches(pod.metadata.name.matches({PATTERN}) ? 'a' : 'b')",
+            f"node.metadata.name.matches(params.names[0]) || 'x'.matches('^' + {PATTERN} + '$')",
+        ],
+        ids=["plain", "in a loop", "in an optional", "in a pattern", "joined"],
+    )
+    def test_a_costly_one_of_a_pod_is_not_compiled(self, pattern: str, rule: str) -> None:
+        answer = decided(annotated(make_pod(), pattern=pattern), NODES, filters=filters(rule), params={"names": ["x"]})
+        ((message, rows),) = answer.filters[0].faults.items()
+        assert "the pattern costs too much" in message
+        assert rows == len(NODES)
+
+    def test_one_of_a_victim_is_not_compiled_either(self) -> None:
+        rule = VictimExpression("victim.metadata.name.matches(victim.metadata.annotations.pattern)")
+        for pattern in COSTLY_PATTERNS.values():
+            found = rule.evaluate({"victim": annotated(make_pod("v"), pattern=pattern)}, NOW)
+            assert "the pattern costs too much" in getattr(found, "message", "")
+        assert rule.evaluate({"victim": annotated(make_pod("v"), pattern="^v$")}, NOW) is True
+
+    @pytest.mark.parametrize("pattern", ["^web-[0-9]+$", "[a-z]{1,200}", "^(a|b)+[^c]*$"])
+    def test_an_ordinary_one_of_a_pod_is_matched(self, pattern: str) -> None:
+        rule = f"!pod.metadata.name.matches({PATTERN})"
+        answer = decided(annotated(make_pod(), pattern=pattern), NODES, filters=filters(rule))
+        assert not answer.filters[0].faults
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            "pod.metadata.name.matches(params.costly[0])",
+            "params.costly.exists(p, pod.metadata.name.matches(p))",
+            "optional.of(params.costly[0]).optMap(p, pod.metadata.name.matches(p)).orValue(false)",
+        ],
+    )
+    def test_a_costly_one_of_the_params_is_matched_as_it_was_priced(self, rule: str) -> None:
+        answer = decided(make_pod(), NODES, filters=filters(rule), params={"costly": [r"\pL\pL"]})
+        assert not answer.filters[0].faults
+        assert len(answer.feasible) == len(NODES)
+
+
 class TestNode:
     def test_only_the_large_one_is_decided_by_the_rule_sets_choice(self, handed_over: list[int]) -> None:
         large = annotated(make_node("large"), notes=LARGEST_ANNOTATION)

@@ -10,7 +10,17 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from policies.engine.cel.functions import DECLARATIONS, zone
-from policies.engine.cel.syntax import COUNTS, NEWCOMERS, ZONE, ZONE_OVERLOAD, guard_zones, with_loops_renamed
+from policies.engine.cel.regex_cost import pattern
+from policies.engine.cel.syntax import (
+    COUNTS,
+    NEWCOMERS,
+    PATTERN,
+    PATTERN_OVERLOAD,
+    ZONE,
+    ZONE_OVERLOAD,
+    guarded,
+    with_loops_renamed,
+)
 from policies.engine.errors import ExpressionError
 
 # In characters. A longer expression should be two rules.
@@ -69,9 +79,10 @@ def _function_declarations(*, counting: bool) -> list[cel.FunctionDecl]:
             impl=implementation,
         )
         overloads.setdefault(name, []).append(made)
-    overloads[ZONE] = [
-        cel.Overload(ZONE_OVERLOAD, return_type=cel.Type.STRING, parameters=[cel.Type.STRING], impl=zone)
-    ]
+    for name, overload, implementation in ((ZONE, ZONE_OVERLOAD, zone), (PATTERN, PATTERN_OVERLOAD, pattern)):
+        overloads[name] = [
+            cel.Overload(overload, return_type=cel.Type.STRING, parameters=[cel.Type.STRING], impl=implementation)
+        ]
     # No implementation: calls of `count` are removed from the tree before it is evaluated.
     for name in COUNTS if counting else ():
         overloads[name] = [
@@ -111,7 +122,7 @@ class Program:
     """An expression that can be evaluated. Made from its serialised form."""
 
     def __init__(self, serialized: bytes) -> None:
-        self._expression = _ENVIRONMENT.deserialize(guard_zones(serialized))
+        self._expression = _ENVIRONMENT.deserialize(guarded(serialized))
 
     def run(self, data: Data) -> object:
         """Evaluate; returns an EvaluationFault where CEL gives an error.
@@ -162,9 +173,9 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope
     return with_loops_renamed(serialized) if any(name in source for name in NEWCOMERS) else serialized
 
 
-def pattern_fault(pattern: str) -> str:
+def pattern_fault(text: str) -> str:
     """Return the fault of a regular expression; empty when there is none."""
-    value = _MATCHES.run({"pod": pattern})
+    value = _MATCHES.run({"params": text})
     return value.message.partition(": ")[2].partition(" INVALID")[0] if isinstance(value, EvaluationFault) else ""
 
 
@@ -209,4 +220,4 @@ def _in_plain_words(message: str) -> str:
     return "the expression ends too early" if syntax[1] == "<EOF>" else f"'{syntax[1]}' can't stand here"
 
 
-_MATCHES = Program(bytes(_ENVIRONMENT.compile("''.matches(pod)").serialize()))
+_MATCHES = Program(bytes(_ENVIRONMENT.compile("''.matches(params)").serialize()))

@@ -46,6 +46,17 @@ class RegexCost(NamedTuple):
 
 # For a pattern that is known only when the expression is evaluated, and may come from anybody.
 UNKNOWN = RegexCost(2000.0, 1000.0)
+# In characters: to find the cost of a longer one would take too long by itself.
+_LONGEST_UNKNOWN = 500
+
+
+def pattern(text: str) -> str:
+    """Return a pattern that anybody may have written unchanged, if it costs no more than UNKNOWN."""
+    cost = cost_of(text) if len(text) <= _LONGEST_UNKNOWN else None
+    if cost is None or cost.compile_microseconds > UNKNOWN.compile_microseconds or cost.atoms > UNKNOWN.atoms:
+        message = "the pattern costs too much: one that is read from a Pod or a node must be shorter, or repeat less"
+        raise ValueError(message)
+    return text
 
 
 def cost_of(text: str) -> RegexCost:

@@ -47,6 +47,8 @@ _CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
 CLOCK: Final = "get"
 # The function that wraps a zone, and its overload. An author can't write its name.
 ZONE, ZONE_OVERLOAD = "@zone", "berth_zone"
+# The function that wraps a pattern that Pods or nodes may have a part in, and its overload.
+PATTERN, PATTERN_OVERLOAD = "@pattern", "berth_pattern"
 # Far above the ids of a tree's own nodes.
 _NUMBERS = 10**6
 
@@ -289,19 +291,43 @@ def subtree(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr) -> bytes:
     return pack(alone)
 
 
-def guard_zones(serialized: bytes) -> bytes:
-    """Wrap each time zone argument in a call of ZONE."""
+def guarded(serialized: bytes) -> bytes:
+    """Wrap each time zone argument in a call of ZONE, and each pattern that Pods or nodes may have a part in in a call of PATTERN."""
     checked = unpack(serialized)
-    for number, zone in enumerate(list(_zones(checked.expr)), _NUMBERS):
+    found = [(zone, ZONE, ZONE_OVERLOAD) for zone in _zones(checked.expr)]
+    found += [(each, PATTERN, PATTERN_OVERLOAD) for each in _foreign_patterns(checked.expr, frozenset({"params"}))]
+    for number, (expr, function, overload) in enumerate(found, _NUMBERS):
         inner = syntax_pb2.Expr()
-        inner.CopyFrom(zone)
-        zone.Clear()
-        zone.id = number
-        zone.call_expr.function = ZONE
-        zone.call_expr.args.append(inner)
-        checked.reference_map[number].overload_id.append(ZONE_OVERLOAD)
+        inner.CopyFrom(expr)
+        expr.Clear()
+        expr.id = number
+        expr.call_expr.function = function
+        expr.call_expr.args.append(inner)
+        checked.reference_map[number].overload_id.append(overload)
         checked.type_map[number].primitive = checked_pb2.Type.STRING
     return pack(checked)
+
+
+def _foreign_patterns(expr: syntax_pb2.Expr, known: frozenset[str]) -> Iterator[syntax_pb2.Expr]:
+    """Iterate over the patterns that depend on more than params, inner ones first; `known` has the names that depend on params only."""
+    if expr.WhichOneof("expr_kind") == "comprehension_expr":
+        loop = expr.comprehension_expr
+        inside = known - {loop.iter_var, loop.iter_var2, loop.accu_var}
+        if free_names(loop.iter_range) <= known:
+            inside |= {loop.iter_var, loop.iter_var2}
+        if free_names(loop.accu_init) <= known:  # optMap's variable
+            inside |= {loop.accu_var}
+        for outside in (loop.iter_range, loop.accu_init):
+            yield from _foreign_patterns(outside, known)
+        for part in (loop.loop_condition, loop.loop_step, loop.result):
+            yield from _foreign_patterns(part, inside)
+        return
+    for child in children(expr):
+        yield from _foreign_patterns(child, known)
+    if expr.call_expr.function == "matches":
+        pattern = expr.call_expr.args[-1]
+        if not free_names(pattern) <= known:
+            yield pattern
 
 
 def _zones(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
