@@ -338,18 +338,18 @@ class _Walk:
         loop = expr.comprehension_expr
         range_price, over = self.walk(loop.iter_range)
         outer = dict(self.named)
-        first, second = (over.key, over.inside) if over.is_map else (over.inside, over.inside)
+        first, second = (over.key, over.inside) if over.is_map or over.types else (over.inside, over.inside)
         self.named |= {loop.iter_var: first, loop.iter_var2: second}
         init_price, accumulated = self.walk(loop.accu_init)
         gathers = loop.accu_init.WhichOneof("expr_kind") == "list_expr"
         # Each iteration copies the elements gathered so far, on average half of them.
-        self.named[loop.accu_var] = Bound(max(over.size // 2, 1)) if gathers else accumulated
+        self.named[loop.accu_var] = Bound(max(over.rounds // 2, 1)) if gathers else accumulated
         condition_price, _ = self.walk(loop.loop_condition)
         step_price, step = self.walk(loop.loop_step)
-        self.named[loop.accu_var] = Bound(over.size, element=step.element) if gathers else accumulated.joined(step)
+        self.named[loop.accu_var] = Bound(over.rounds, element=step.each) if gathers else accumulated.joined(step)
         result_price, result = self.walk(loop.result)
         self.named = outer
-        rounds = over.size * (_ITERATION + condition_price + step_price)
+        rounds = over.rounds * (_ITERATION + condition_price + step_price)
         return range_price + init_price + rounds + result_price, result
 
     def _call(self, expr: syntax_pb2.Expr) -> _Priced:
@@ -391,11 +391,9 @@ def _called(call: syntax_pb2.Expr.Call, bounds: list[Bound]) -> _Priced:
 def _added(left: Bound, right: Bound) -> _Priced:
     if left is SCALAR or right is SCALAR:
         return 0.0, SCALAR
-    if left.size or right.size:
-        count = left.size + right.size
-        return _COPY * count, Bound(count, element=joined([bound for bound in (left.element, right.element) if bound]))
-    length = left.length + right.length
-    return _CHARACTER * length, Bound(length=length)
+    length, count = left.length + right.length, left.size + right.size
+    element = joined([bound for bound in (left.each, right.each) if bound is not None]) if count else None
+    return _CHARACTER * length + _COPY * count, Bound(count, length, element=element)
 
 
 def _of_function(function: str, bounds: list[Bound]) -> _Priced:

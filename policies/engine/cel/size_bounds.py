@@ -7,9 +7,9 @@ pkg/api/validation/objectmeta.go (TotalAnnotationSizeLimitB, 256 KiB for all ann
 253, label values 63, keys 317 characters).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache
 
 from policies.engine.cel.kubernetes_schema import TYPES
 from policies.engine.cel.syntax import OWN_TYPES
@@ -55,16 +55,17 @@ _MOST_VALUES = 60
 _MAX_LITERALS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bound:
     """An upper bound on a value.
 
     Attributes:
         size: elements of a list or entries of a map.
         length: characters of a text.
-        element: the bound of the elements of a list or a map.
+        element: the bound of the elements of a list or a map, but for `members`.
         is_map: whether it is a map.
         type: the Kubernetes type of an object.
+        other_types: the types of the objects that it can be instead.
         members: the bounds of the values under known keys.
         literals: the only texts that it can be. None where they aren't known.
         key_length: characters of a map's longest key.
@@ -75,21 +76,42 @@ class Bound:
     element: "Bound | None" = None
     is_map: bool = False
     type: str = ""
+    other_types: frozenset[str] = frozenset()
     members: "Mapping[str, Bound]" = field(default_factory=dict)
     literals: frozenset[str] | None = None
     key_length: int = KEY_LENGTH
 
     def member(self, name: str) -> "Bound":
         """Return the bound of the value under a key."""
-        if name in self.members:
-            return self.members[name]
-        fields = _FIELDS.get(self.type, {})
-        return of_type(fields[name], name) if name in fields else self.inside
+        known = [self.members[name]] if name in self.members else []
+        known += [of_type(fields[name], name) for fields in self._fields if name in fields]
+        known += [self.element] if self.element is not None else []
+        return joined(known) or (ANYTHING if self.types else self.inside)
 
     @property
+    def types(self) -> frozenset[str]:
+        """The Kubernetes types of the objects that it can be."""
+        return self.other_types | {self.type} if self.type else self.other_types
+
+    @property
+    def _fields(self) -> "list[Mapping[str, str]]":
+        return [_FIELDS[kind] for kind in self.types if kind in _FIELDS]
+
+    @cached_property
+    def each(self) -> "Bound | None":
+        """The bound of the elements, whatever the key; None where there are none, and of an object."""
+        return joined([*self.members.values(), *([self.element] if self.element is not None else [])])
+
+    @cached_property
     def inside(self) -> "Bound":
-        """The bound of the elements, whatever the key."""
-        return self.element or ANYTHING
+        """The bound of the elements or members, whatever the key; of anything where there are none."""
+        found = [of_type(kind, name) for fields in self._fields for name, kind in fields.items()]
+        return joined([*found, *([self.each] if self.each is not None else [])]) or ANYTHING
+
+    @property
+    def rounds(self) -> int:
+        """How often a loop over it goes round: over an object, once for each member."""
+        return max([self.size, *map(len, self._fields)])
 
     @property
     def key(self) -> "Bound":
@@ -99,44 +121,52 @@ class Bound:
     @property
     def values(self) -> int:
         """How many values it consists of, itself included."""
-        if self.type:
-            return _values_of(self.type)
-        inside = self.element.values if self.element is not None else 0
-        return 1 + self.size * (inside + self.is_map)
+        inside = self.each.values if self.each is not None else 0
+        return max([1 + self.size * (inside + self.is_map), *map(_values_of, self.types)])
 
     @property
     def characters(self) -> int:
         """How many characters its texts have together, without keys."""
-        return self.length + self.size * (self.element.characters if self.element is not None else 0)
+        return self.length + (self.size * self.each.characters if self.each is not None else 0)
 
     @property
     def longest(self) -> int:
         """How many characters the longest text in it has, keys included."""
-        inside = self.element.longest if self.element is not None else 0
+        inside = self.each.longest if self.each is not None else 0
         return max(self.length, inside, self.key_length if self.is_map else 0)
 
     def joined(self, other: "Bound") -> "Bound":
         """Return the bound of a value that is one or the other."""
-        return Bound(
-            size=max(self.size, other.size),
-            length=max(self.length, other.length),
-            element=_either(self.element, other.element),
-            is_map=self.is_map or other.is_map,
-            type=self.type or other.type,
-            members={**self.members, **other.members},
-            literals=_all_literals(self.literals, other.literals),
-            key_length=max(self.key_length, other.key_length),
-        )
+        return _any_of([self, other])
 
 
-def _either(left: Bound | None, right: Bound | None) -> Bound | None:
-    return left.joined(right) if left is not None and right is not None else left or right
+def _any_of(bounds: "Sequence[Bound]") -> Bound:
+    members: dict[str, list[Bound]] = {}
+    for bound in bounds:
+        for name, each in bound.members.items():
+            members.setdefault(name, []).append(each)
+    types = frozenset[str]().union(*(bound.types for bound in bounds))
+    first = next((bound.type for bound in bounds if bound.type), "")
+    return Bound(
+        size=max(bound.size for bound in bounds),
+        length=max(bound.length for bound in bounds),
+        element=joined([bound.element for bound in bounds if bound.element is not None]),
+        is_map=any(bound.is_map for bound in bounds),
+        type=first,
+        other_types=types - {first},
+        members={name: found[0] if len(found) == 1 else _any_of(found) for name, found in members.items()},
+        literals=_all_literals([bound.literals for bound in bounds]),
+        key_length=max(bound.key_length for bound in bounds),
+    )
 
 
-def _all_literals(left: frozenset[str] | None, right: frozenset[str] | None) -> frozenset[str] | None:
-    if left is None or right is None or len(left | right) > _MAX_LITERALS:
-        return None
-    return left | right
+def _all_literals(each: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+    found: set[str] = set()
+    for literals in each:
+        if literals is None or len(found | literals) > _MAX_LITERALS:
+            return None
+        found |= literals
+    return frozenset(found)
 
 
 # A number, a boolean or a time.
@@ -200,13 +230,14 @@ def of_object(value: object) -> Bound:
 
 def _of_map(members: Mapping[str, Bound]) -> Bound:
     longest = max(map(len, members), default=0)
-    element = joined(list(members.values()))
-    return Bound(len(members), element=element, is_map=True, members=members, key_length=max(longest, KEY_LENGTH))
+    return Bound(len(members), is_map=True, members=members, key_length=max(longest, KEY_LENGTH))
 
 
-def joined(bounds: list[Bound]) -> Bound | None:
+def joined(bounds: Sequence[Bound]) -> Bound | None:
     """Return the bound of a value that is any of these; None when there are none."""
-    return reduce(Bound.joined, bounds) if bounds else None
+    if len(bounds) <= 1:
+        return bounds[0] if bounds else None
+    return _any_of(bounds)
 
 
 ROOTS: Mapping[str, Bound] = {

@@ -387,5 +387,46 @@ class TestBounds:
         assert found.member("d").element is None
         assert found.member("e").size == 2
 
+    @pytest.mark.parametrize("last", [{}, {"names": []}, {"names": ["x"]}, {"names": "x"}, []])
+    def test_a_list_of_objects_costs_no_less_for_a_small_one_at_its_end(self, last: object) -> None:
+        """A member counted as large as in the last object that had it."""
+        rule = "params.teams.exists(t, t.names.exists(n, n == node.metadata.name + pod.metadata.name))"
+        teams: list[object] = [{"names": ["x"] * 1_000}]
+        assert cost(rule, teams=[*teams, last]).milliseconds() > cost(rule, teams=teams).milliseconds()
+        chosen = "(pod.metadata.name == 'a' ? params.a : params.b).names.all(n, n != node.metadata.name)"
+        found = [cost(chosen, a=first, b=second) for first, second in ((teams[0], last), (last, teams[0]))]
+        assert found[0].milliseconds() == found[1].milliseconds() > MAX_EXPRESSION_MILLISECONDS
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "(pod.metadata.name == 'a' ? pod.spec : params.big)[node.metadata.name] == 3",
+            "pod.?spec.orValue(params.big)[node.metadata.name] == 3",
+            "[params.big, pod.spec][0][node.metadata.name] == 3",
+        ],
+    )
+    def test_what_may_be_an_object_or_one_of_params_is_as_large_as_the_larger(self, source: str) -> None:
+        assert cost(source, big={}).milliseconds() < MAX_EXPRESSION_MILLISECONDS
+        # To hand over a number takes 0.15 us.
+        assert cost(source, big={f"k{number}": number for number in range(5_000)}).mixed > 5_000 * 0.15
+
+    def test_what_may_be_one_of_two_objects_has_the_members_of_both(self) -> None:
+        either = Bound(type="Pod").member("spec").joined(Bound(type="Node").member("status"))
+        assert (either.member("images").size, either.member("containers").size) == (50, 16)
+
+    def test_a_loop_over_an_object_goes_round_once_for_each_member(self) -> None:
+        assert too_costly(cost("node.status.all(k, pod.metadata.labels.all(l, l != k))"))
+
+    def test_a_text_that_is_added_to_what_is_not_known_keeps_its_length(self) -> None:
+        text = cost("(pod.metadata.annotations.a).split('').size() > 9").pod
+        assert cost("(pod.spec[params.k] + pod.metadata.annotations.a).split('').size() > 9").pod > text
+
+    def test_bounds_of_values_deep_and_wide_are_found_in_a_moment(self) -> None:
+        deep: Any = "x"
+        for _ in range(60):
+            deep = {"a": deep, "b": "x"}
+        found = of_value([deep, deep, *({f"k{number}": [deep]} for number in range(30))])
+        assert found.values > found.size
+
     def test_texts_are_remembered_up_to_a_number(self) -> None:
         assert of_value([str(number) for number in range(200)]).inside.literals is None
