@@ -363,6 +363,24 @@ class TestVictims:
         pod["spec"]["imagePullSecrets"] = [{"name": "x"}] * 6_000
         assert "more than 5,000 values or 64 deep" in self.narrowed(rule, "x", pod=pod).vetoes[0].fault
 
+    @pytest.mark.parametrize("containers", [4, 16], ids=["estimated", "without end"])
+    def test_a_pod_all_of_whose_members_are_as_full_as_can_be_is_not_handed_over(
+        self, containers: int, handed_over: list[int]
+    ) -> None:
+        """Each list is no longer than assumed, and all together took 13 ms for each victim, where 0.15 were estimated."""
+        source = {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}
+        env = [{"name": f"E{number}", "valueFrom": source} for number in range(50)]
+        mounts = [{"name": f"m{number}", "mountPath": f"/{number}", "readOnly": True} for number in range(20)]
+        pod = make_pod()
+        full = {"image": "a", "env": env, "volumeMounts": mounts}
+        pod["spec"]["containers"] = [full | {"name": f"c{number}"} for number in range(containers)]
+        rule = "pod.spec.containers.all(c, c.image != victim.metadata.name)"
+        assert "the Pod is larger" in self.narrowed(rule, "x", pod=pod).vetoes[0].fault
+        assert handed_over == []
+        few = make_pod()
+        few["spec"]["containers"] = [full | {"name": "c"}]
+        assert self.narrowed(rule, "x", pod=few).vetoes == []
+
     def test_an_ordinary_one_is_judged_by_the_rule(self) -> None:
         found = self.narrowed(self.RULE, "x" * 4_096, "x" * 4_096 + "web-1n1")
         assert [candidate.node for candidate in found.kept] == ["n0"]

@@ -31,6 +31,8 @@ from policies.engine.rule import Cycle
 MOST_VALUES = 5_000
 # The depth of nested lists and objects.
 MOST_DEEP = 64
+# Characters of text for each value of an object that are taken to be as usual: of an object no texts are priced.
+_USUAL_LENGTH = 64
 # The beginning of each message: Decisions are counted by it.
 TOO_LARGE = "is larger than the costs of rules are estimated for: "
 _ENDLESS = f"more than {MOST_VALUES:,} values or {MOST_DEEP} deep"
@@ -149,7 +151,7 @@ def _fits_at(json: Any, path: Path, bound: Bound) -> bool:
         if not isinstance(json, dict) or key not in json:
             return True
         json = json[key]
-    return _fits(json, bound)
+    return _is_usual(json, bound) and _fits(json, bound)
 
 
 def _fits(value: object, bound: Bound) -> bool:
@@ -159,11 +161,30 @@ def _fits(value: object, bound: Bound) -> bool:
     if isinstance(value, list):
         return len(value) <= bound.size and all(_fits(each, bound.inside) for each in value)
     if isinstance(value, dict):
-        if bound.type:
+        if bound.types:
             return all(_fits(each, bound.member(name)) for name, each in value.items())
         few = len(value) <= bound.size
         return few and all(len(name) <= KEY_LENGTH and _fits(each, bound.inside) for name, each in value.items())
     return True
+
+
+def _is_usual(value: object, bound: Bound) -> bool:
+    """Return whether objects have no more values together than is assumed: each member may fit, and all of them be too many."""
+    if not (bound.types or bound.inside.types):
+        return True
+    left, characters = bound.values, bound.values * _USUAL_LENGTH
+    waiting = [value]
+    while waiting and left >= 0 and characters >= 0:
+        found = waiting.pop()
+        left -= 1
+        if isinstance(found, str):
+            characters -= len(found)
+        elif isinstance(found, dict):
+            left -= len(found)
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)
+    return left >= 0 and characters >= 0
 
 
 def _is_endless(value: object) -> bool:
