@@ -299,6 +299,24 @@ class TestNode:
             answer = decided(make_pod(), [large, small], filters=filters(f"!{source}"), params={"words": words})
             assert answer.feasible == feasible
 
+    @pytest.mark.parametrize(
+        "joined",
+        [
+            "(node.metadata.annotations[?'notes'].orValue('') + pod.metadata.name).matches('xy')",
+            "node.metadata.annotations.notes.contains(pod.metadata.name + 'y')",
+            "node.spec.?taints.orValue([]).exists(t, pod.metadata.name == t.key + t.value)",
+        ],
+    )
+    def test_what_is_made_of_a_large_value_with_the_pod_counts(self, joined: str, handed_over: list[int]) -> None:
+        """The column was cheap, and to join it with the Pod cost ten times the limit."""
+        large = annotated(
+            make_node("large", taints=[{"key": "k", "value": "v", "effect": "x"}] * 80), notes="x" * 100_000
+        )
+        small = annotated(make_node("small"), notes="x")
+        answer = decided(make_pod(), [large, small], filters=filters(f"!({joined})"))
+        assert answer.feasible == ["small"]
+        assert sum(handed_over) < 100_000
+
     def test_one_with_more_images_than_assumed_is_decided_by_its_rules(self) -> None:
         node = make_node("many")
         node["status"]["images"] = [{"names": [f"example.org/{n}:{i}" for i in range(2)]} for n in range(80)]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cel.expr import syntax_pb2
 
-from policies.engine.cel.expression_split import Subexpression, split
+from policies.engine.cel.expression_split import Split, Subexpression, split
 from policies.engine.cel.functions import DECLARATIONS, FORM_LENGTH, MAX_DIGITS
 from policies.engine.cel.regex_cost import UNKNOWN, cost_of
 from policies.engine.cel.size_bounds import ANYTHING, KEY_LENGTH, NUMBER_LENGTH, ROOTS, SCALAR, Bound, joined, of_value
@@ -144,10 +144,21 @@ def assumed_at(root: str, path: Path) -> Bound:
     return _at(ROOTS[root], path)
 
 
-def estimate_of_node(part: Subexpression, node: Bound, params: Mapping[str, object]) -> float:
-    """Estimate the milliseconds of a decision that a part of an expression costs, if all nodes were like this one."""
-    priced = _Weighed(part, {**ROOTS, "node": node, "params": of_value(params)})
-    return NODES * (RENEWED_SHARE * priced.cost + _handing_over(priced.bound)) / 1000
+def estimate_of_node(part: Subexpression, whole: Split, node: Bound, params: Mapping[str, object]) -> float:
+    """Estimate the milliseconds of a decision that a part of an expression and what is made of its value cost, if all nodes were like this one.
+
+    Args:
+        part: the part.
+        whole: the split expression that it is a part of.
+        node: the bound of what the part reads of a node.
+        params: the constants of the rule set.
+    """
+    roots = {**ROOTS, "params": of_value(params)}
+    priced = _Weighed(part, {**roots, "node": node})
+    others = [each for each in (*whole.of_node, *whole.of_pod) if each is not part]
+    named = {each.variable: _Weighed(each, roots).bound for each in others} | {part.variable: priced.bound}
+    mixed = max(_rest_cost(whole.rest, _Walk(named)), _handing_over(priced.bound))
+    return NODES * (RENEWED_SHARE * priced.cost + mixed) / 1000
 
 
 def estimate(compiled: bytes, params: Mapping[str, object], objects: Mapping[str, Bound] = ROOTS) -> Cost:

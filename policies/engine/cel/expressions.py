@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from policies.engine.cel.clock import Clock, read_clock
 from policies.engine.cel.cost import Cost, estimate
-from policies.engine.cel.expression_split import Subexpression, split
+from policies.engine.cel.expression_split import Split, Subexpression, split
 from policies.engine.cel.language import (
     BOOLEAN_TYPES,
     NUMBER_TYPES,
@@ -283,7 +283,7 @@ class Pieces:
         self._program = Program(found.serialized)
         self._counts = counts
         self._size = size
-        self._of_node = [_NodeColumn(part) for part in found.of_node]
+        self._of_node = [_NodeColumn(part, found) for part in found.of_node]
         self._of_pod = [_PodValue(part) for part in found.of_pod]
         self.joins_params = any(part.reads["params"] for part in found.of_node)
 
@@ -407,13 +407,13 @@ class _PodValue:
 class _NodeColumn:
     """A part that reads a node, its usage, and maybe params: a column that is kept as long as the nodes, one for each set of params."""
 
-    def __init__(self, part: Subexpression) -> None:
+    def __init__(self, part: Subexpression, whole: Split) -> None:
         self.variable = part.variable
         self._serialized = part.serialized
         self._node_paths = part.reads["node"]
         self._usage_paths = part.reads["usage"]
         self._params_paths = part.reads["params"]
-        self._size = NodeSize(part)
+        self._size = NodeSize(part, whole)
         self._program = Program(part.serialized)
         self._remembered: dict[Hashable, tuple[Hashable, object]] = {}
         self._typed: tuple[Sequence[object], int, _Typed | None] = ((), -1, None)
