@@ -54,6 +54,11 @@ _PYTHON_CALL, _OTHER_CALL = 3.0, 0.5
 # Microseconds for a function in Python, and for one whose price isn't known; for each character that a function reads,
 # and each piece that it may split a text into or join.
 _EACH_CHARACTER, _EACH_PIECE = 0.002, 0.06
+# Microseconds to compare a character where a text is searched: at each place the search may go on to the end of what it looks for,
+# as for 'aaaab' in 'aaaaaaaaa'.
+_COMPARED = 0.00002
+# Microseconds for a function in Python to read a character.
+_READ_IN_PYTHON = 0.015
 # Microseconds to format a value inside an object, a list or a map as text, and the characters of the result.
 _WRITTEN, _CHARACTERS_WRITTEN = 2.0, 300
 # How long the text of a number can be: a precision of at most 1,000, or all digits of 1e308.
@@ -69,6 +74,7 @@ _ELEMENT_CALLS = frozenset({"first", "last"})
 _KEPT_CALLS = frozenset({"lowerAscii", "upperAscii", "trim", "substring", "charAt", "reverse", "string", "bytes"})
 # Functions whose result is longer than their input: a character may become an escape, and two quotes are added.
 _QUOTING_CALLS = frozenset({"strings.quote"})
+_SEARCHING_CALLS = frozenset({"contains", "indexOf", "lastIndexOf", "replace", "split"})
 _PIECE_CALLS = frozenset({"replace", "split", "join", "format"})
 
 _REMEDIES = {
@@ -412,25 +418,32 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     if function.startswith(CLOCK):
         return _OTHER_CALL + _PYTHON_CALL * (len(bounds) - 1), SCALAR
     if function in _QUANTITY_CALLS:
-        return _PYTHON_CALL, _QUANTITY_CALLS[function]
+        return _PYTHON_CALL + _READ_IN_PYTHON * sum(bound.length for bound in bounds), _QUANTITY_CALLS[function]
     if function in _QUOTING_CALLS:
         return _OTHER_CALL + _EACH_PIECE * bounds[0].length, Bound(length=2 * bounds[0].length + 2)
-    if function not in _PIECE_CALLS:
-        kept = Bound(length=max(bounds[0].length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
-        return _OTHER_CALL + _EACH_CHARACTER * sum(bound.length for bound in bounds), kept
     length = bounds[0].length
+    compared = _compared(length, bounds[1].length) if function in _SEARCHING_CALLS else 0.0
+    if function not in _PIECE_CALLS:
+        kept = Bound(length=max(length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
+        return _OTHER_CALL + max(_EACH_CHARACTER * sum(bound.length for bound in bounds), compared), kept
     if function == "split":
-        return _EACH_PIECE * (length + 1), Bound(length + 1, element=Bound(length=length))
+        return max(_EACH_PIECE * (length + 1), compared), Bound(length + 1, element=Bound(length=length))
     if function == "replace":
         # Where the replaced text is empty, the replacement is put between all characters, which stay.
         stay = length if "" in (bounds[1].literals or {""}) else 0
         longest = length * max(bounds[2].length, 1) + bounds[2].length + stay
-        return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Bound(length=longest)
+        return max(_EACH_PIECE * (length + 1), compared) + _CHARACTER * longest, Bound(length=longest)
     if function == "format":
         return _formatted(bounds)
     # join puts a text between each two elements.
     characters = bounds[0].characters + bounds[0].size * sum(bound.length for bound in bounds[1:])
     return _EACH_PIECE * (characters + 1), Bound(length=characters)
+
+
+def _compared(length: int, wanted: int) -> float:
+    """Price the search for a text that is at most as long as wanted: it takes longest where it is half as long as what is searched."""
+    wanted = min(wanted, length // 2)
+    return _COMPARED * (length - wanted) * wanted
 
 
 def _formatted(bounds: list[Bound]) -> _Priced:
