@@ -1,11 +1,15 @@
 """The only module that imports Unfold. To a type checker its classes are Django's; they keep no request."""
 
 from collections.abc import Callable, Sequence
+from datetime import MAXYEAR
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import unfold.decorators
 from django import forms
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.exceptions import DisallowedModelAdminLookup
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import BadRequest, FieldDoesNotExist, PermissionDenied, ValidationError
 from django.db.models import QuerySet
@@ -116,11 +120,47 @@ def refuse_many_words(text: str) -> None:
 
 
 class ChangeList(UnfoldChangeList):
-    """Unfold's list, whose rows carry whether names of people are links for this user."""
+    """Unfold's list, whose rows carry whether names of people are links for this user.
+
+    It refuses values that a filter doesn't have. Django ignores an unknown choice, and redirects from other invalid values to the
+    list without any filter.
+    """
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        """Return the filters of the URL.
+
+        Raises:
+            DisallowedModelAdminLookup: a filter has no such choice.
+        """
+        found = super().get_filters(request)
+        for each in found[0]:
+            # By an unknown value these show everything, except for those whose choices are data: they show nothing.
+            if not isinstance(each, SimpleListFilter) or getattr(each, "choices_are_data", False):
+                continue
+            if each.value() and each.value() not in dict(each.lookup_choices):
+                raise _refusal_of(str(each.parameter_name))
+        return found
+
+    def get_queryset(self, request: HttpRequest, *more: Any, **named: Any) -> QuerySet[Any]:
+        """Return the rows that the filters leave.
+
+        Raises:
+            DisallowedModelAdminLookup: a filter's value is invalid.
+        """
+        try:
+            found: QuerySet[Any] = super().get_queryset(request, *more, **named)
+        except IncorrectLookupParameters as error:
+            raise _refusal_of(*self.get_filters_params()) from error
+        return found
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach this to each row."""
-        super().get_results(request)
+        """Read the page, and attach this to each row. Where there is no such page any more, that is the last one."""
+        try:
+            super().get_results(request)
+        except IncorrectLookupParameters:
+            pages = self.model_admin.get_paginator(request, self.queryset, self.list_per_page)
+            self.page_num = pages.num_pages
+            super().get_results(request)
         for row in self.result_list:
             vars(row)["sees_people"] = sees_people(request)
 
@@ -144,8 +184,8 @@ class ModelAdmin(UnfoldModelAdmin):
         keep the database busy for as long as they like.
         """
         if self.date_hierarchy and lookup in {f"{self.date_hierarchy}__{part}" for part in ("year", "month", "day")}:
-            # A larger number overflows Python's dates.
-            return str(value).isdecimal() and len(str(value)) <= len("9999")
+            # A larger number overflows Python's dates, and so does the end of the last year.
+            return str(value).isdecimal() and len(str(value)) <= len("9999") and int(value) < MAXYEAR
         return lookup in self.linked_by or any(lookup in _asked_by(each) for each in self.get_list_filter(request))
 
     def get_search_results(
@@ -250,6 +290,11 @@ class ModelAdmin(UnfoldModelAdmin):
     @request.setter
     def request(self, value: HttpRequest) -> None:
         """Discard the request that Unfold would keep."""
+
+
+def _refusal_of(*names: str) -> DisallowedModelAdminLookup:
+    """Return Django's refusal of filters; the page of the error takes their names from it."""
+    return DisallowedModelAdminLookup(f"Filtering by {' '.join(names)} not allowed")
 
 
 def _asked_by(each: Any) -> set[str]:

@@ -135,6 +135,9 @@ class OwnerFilter(admin.SimpleListFilter):
     title = "owner"
     parameter_name = "owner"
 
+    # Groups: a link to one that owns nothing any more shows an empty list.
+    choices_are_data = True
+
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the user, and the groups."""
         del request, model_admin
