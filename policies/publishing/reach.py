@@ -45,7 +45,9 @@ def _why(reach: Reach, key: Key, sides: list[Value], live: engine.Revision) -> I
                 yield from _of_target(reach, side.target, live)
             for exemption in _those(sides, engine.Exemption):
                 yield from _of_target(reach, exemption.target, live)
-                yield from _of_namespaces(reach, [each.namespace for each in exemption.pods])
+                # As for its rule set: without patterns of namespaces the Pods don't matter.
+                if reach.namespaces:
+                    yield from _of_namespaces(reach, [each.namespace for each in exemption.pods])
         case _:
             yield "it affects the whole cluster"
 

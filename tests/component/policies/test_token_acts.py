@@ -199,3 +199,13 @@ def test_names_alone_reach_no_assignment(root: User) -> None:
         publishing.open_change(title="t", edits=[Edit.of(give("team-a-1", "team-a-web", "team-a"))], by=names_only)
     everywhere = token(root, *SCOPES, rule_sets=("team-a-*",), namespaces=("*",))
     publishing.open_change(title="t", edits=[Edit.of(give("team-a-1", "team-a-web"))], by=everywhere)
+
+
+def test_names_alone_reach_the_pauses_and_exemptions_of_rule_sets(root: User) -> None:
+    publish_all(make_rule_set("team-a-web", **A), make_rule_set("team-b-x", **A))
+    names_only = token(root, *SCOPES, rule_sets=("team-a-*",))
+    mine = [make_pause("p", "RuleSet/team-a-web"), make_exemption("e", "RuleSet/team-a-web")]
+    publishing.open_change(title="t", edits=map(Edit.of, mine), by=names_only)
+    for theirs in (make_pause("p", "RuleSet/team-b-x"), make_exemption("e", "RuleSet/team-b-x")):
+        with pytest.raises(PublishingError, match="team-b-x isn't among the names team-a-"):
+            publishing.open_change(title="t", edits=[Edit.of(theirs)], by=names_only)
