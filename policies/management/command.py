@@ -1,6 +1,6 @@
 """What Berth's commands have in common."""
 
-from argparse import ArgumentTypeError
+from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,6 +43,22 @@ class BerthCommand(BaseCommand):
         if output == "json":
             self.stdout.write(to_json({"ok": False, **more, "error": said}))
         return CommandError(said, returncode=1)
+
+
+class NotEmpty(Action):
+    """Stores a value, and refuses an empty one, as from an unset shell variable: it would count as if the option weren't there."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
+        """Store it.
+
+        Raises:
+            ArgumentError: it is empty.
+        """
+        del parser, option_string
+        if not values:
+            message = "is empty, as from an unset shell variable: give it a value, or leave the option out"
+            raise ArgumentError(self, message)
+        setattr(namespace, self.dest, values)
 
 
 def moment(text: str) -> datetime:

@@ -1,6 +1,6 @@
 """The command's arguments: for `berth --help`, and for docs/command.md, which is generated from them."""
 
-from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -41,6 +41,22 @@ class _Prune(Action):
             parser.scope = values
 
 
+class _NotEmpty(Action):
+    """Stores a value, and refuses an empty one, as from an unset shell variable: it would count as if the option weren't there."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
+        """Store it.
+
+        Raises:
+            ArgumentError: it is empty.
+        """
+        del parser, option_string
+        if not values:
+            message = "is empty, as from an unset shell variable: give it a value, or leave the option out"
+            raise ArgumentError(self, message)
+        setattr(namespace, self.dest, values)
+
+
 class _Wide(HelpFormatter):
     """Uses the same width on every terminal, so that the generated reference is always the same."""
 
@@ -70,11 +86,13 @@ def build_parser(prog: str = "berth") -> ArgumentParser:
             "--output", "-o", choices=["text", "json", "yaml"], default="text", help="the output format; default text"
         )
         if asks_server:
-            made.add_argument("--server", default="", metavar="URL", help="the server, instead of BERTH_SERVER")
+            made.add_argument(
+                "--server", action=_NotEmpty, default="", metavar="URL", help="the server, instead of BERTH_SERVER"
+            )
             made.add_argument(
                 "--from-kubeconfig", action="store_true", help="use the server that the kubeconfig's context names"
             )
-            made.add_argument("--context", default="", help="the context, instead of the current one")
+            made.add_argument("--context", action=_NotEmpty, default="", help="the context, instead of the current one")
         return made
 
     _add_documents(add)
@@ -161,6 +179,7 @@ def _add_changes(add: _Add) -> None:
         made.add_argument("number", type=_number, metavar="N", help="the number of the Change")
         made.add_argument(
             "--digest",
+            action=_NotEmpty,
             default="",
             help="the digest that `berth changes N` printed, or the whole digest; approve needs it",
         )
@@ -184,7 +203,11 @@ def _add_changes(add: _Add) -> None:
     made.add_argument("target", metavar="TARGET", help="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE")
     made.add_argument("--reason", required=True, help="the reason, stored with the Change and its Revision")
     made.add_argument(
-        "--until", default="", metavar="TIME", help="when the Pause ends: 2026-12-31T18:00:00Z, or 90m, 2h, 3d from now"
+        "--until",
+        action=_NotEmpty,
+        default="",
+        metavar="TIME",
+        help="when the Pause ends: 2026-12-31T18:00:00Z, or 90m, 2h, 3d from now",
     )
     made = add("resume", "End a Pause.")
     made.add_argument("target", metavar="TARGET", help="as in pause")
@@ -216,15 +239,21 @@ _ACTS = {
 def _add_pods(add: _Add) -> None:
     made = add("why", "Explain why a Pod is on its node, or Pending.")
     made.add_argument("pod", metavar="POD", help="NAME or NAMESPACE/NAME")
-    made.add_argument("--namespace", "-n", default="", help="the namespace, if POD is only a name (default)")
-    made.add_argument("--uid", default="", help="the Pod's UID, if several Pods had the name")
+    made.add_argument(
+        "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
+    )
+    made.add_argument("--uid", action=_NotEmpty, default="", help="the Pod's UID, if several Pods had the name")
     made = add("which", "Print which Assignment matches a Pod, and why earlier ones don't.")
     made.add_argument("pod", metavar="POD", help="NAME, NAMESPACE/NAME, or a file with the Pod: pod.yaml")
-    made.add_argument("--namespace", "-n", default="", help="the namespace, if POD is only a name (default)")
+    made.add_argument(
+        "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
+    )
     made = add("simulate", "Print where Pods would be placed on the cluster as it is now, without changing anything.")
     made.add_argument("file", nargs="?", metavar="FILE", help="the manifest of a Pod, a Deployment or the like")
     made.add_argument("--live", default="", metavar="POD", help="a Pod in the cluster: NAME or NAMESPACE/NAME")
-    made.add_argument("--namespace", "-n", default="", help="the namespace, if POD is only a name (default)")
+    made.add_argument(
+        "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
+    )
     made.add_argument("--pods", type=_count, default=1, metavar="N", help="the number of Pods (1)")
     made.add_argument(
         "--change", type=_number, metavar="N", help="also evaluate the rules that this Change would make live"

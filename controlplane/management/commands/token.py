@@ -9,7 +9,7 @@ from django.utils import timezone
 from controlplane.models import Token
 from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_token
 from policies import manifests
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, NotEmpty
 from policies.origin import system_user
 from policies.scopes import SCOPES
 
@@ -41,7 +41,7 @@ class Command(BerthCommand):
             "--namespaces", help="limits its Assignments to Pods of these namespaces: patterns, separated by commas"
         )
         shown = acts.add_parser("list", help="list tokens, without their secrets")
-        shown.add_argument("--owner", default="", help="only the tokens of this account")
+        shown.add_argument("--owner", action=NotEmpty, default="", help="only the tokens of this account")
         revoked = acts.add_parser("revoke", help="revoke a token at once")
         revoked.add_argument("prefix", help="the 8 characters after berth_ in its secret, as `token list` shows them")
         for each in (create, shown, revoked):
@@ -60,9 +60,7 @@ class Command(BerthCommand):
 
 
 def _create(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    owner = User.objects.filter(username=options["owner"]).first()
-    if owner is None:
-        raise TokenError([f"There is no account {options['owner']}."])
+    owner = _owner(options["owner"])
     now = timezone.now()
     token, secret = make_token(
         name=options["name"] or f"made {now:%Y-%m-%d %H:%M:%S.%f}",
@@ -77,10 +75,17 @@ def _create(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     return {"token": _told(token), "secret": secret}, secret
 
 
+def _owner(name: str) -> User:
+    owner = User.objects.filter(username=name).first()
+    if owner is None:
+        raise TokenError([f"There is no account {name}."])
+    return owner
+
+
 def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     rows = Token.objects.select_related("owner")
     if options["owner"]:
-        rows = rows.filter(owner__username=options["owner"])
+        rows = rows.filter(owner=_owner(options["owner"]))
     told = [_told(row) for row in rows]
     return {"tokens": told}, "\n".join(_line(each) for each in told) or "none"
 

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.http import HttpRequest
 
 from policies import manifests, publishing, wording
-from policies.management.command import BerthCommand, moment_to_come
+from policies.management.command import BerthCommand, NotEmpty, moment_to_come
 from policies.models import Change, Revision
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
@@ -74,10 +74,15 @@ class Command(BerthCommand):
         """Declare the arguments."""
         parser.add_argument("act", choices=["list", "show", *sorted(_ACTS)], help="the act")
         parser.add_argument("number", nargs="?", type=int, metavar="N", help="the number of the Change")
-        parser.add_argument("--as", dest="account", default="", metavar="USER", help="act as this account")
+        parser.add_argument(
+            "--as", dest="account", action=NotEmpty, default="", metavar="USER", help="act as this account"
+        )
         parser.add_argument("--reason", default="", help="a reason or comment, stored with the Change")
         parser.add_argument(
-            "--digest", default="", help="the digest that `show` printed, or the whole digest; approve needs it"
+            "--digest",
+            action=NotEmpty,
+            default="",
+            help="the digest that `show` printed, or the whole digest; approve needs it",
         )
         parser.add_argument("--title", metavar="TITLE", help="rename: the new title")
         parser.add_argument("--whom", default="", metavar="USER", help="ask: who should review it")

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from policies import publishing
 from policies.audit_search import BY_NAME, parse_search
 from policies.audit_words import how_of, sentence_of
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, NotEmpty
 from policies.models import AuditEvent
 from policies.parameters import MAX_LIMIT, SearchError
 
@@ -25,10 +25,13 @@ class Command(BerthCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("--since", default="", metavar="TIME", help="a day or a time (UTC): from then on")
-        parser.add_argument("--until", default="", metavar="TIME", help="a day or a time (UTC): up to then")
+        for name, help_text in (
+            ("since", "a day or a time (UTC): from then on"),
+            ("until", "a day or a time (UTC): up to then"),
+        ):
+            parser.add_argument(f"--{name}", action=NotEmpty, default="", metavar="TIME", help=help_text)
         for name in _FILTERS:
-            parser.add_argument(f"--{name}", default="", help=BY_NAME[name].help)
+            parser.add_argument(f"--{name}", action=NotEmpty, default="", help=BY_NAME[name].help)
         parser.add_argument("--limit", type=int, default=0, help="the most events to print; 0, the default, prints all")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 

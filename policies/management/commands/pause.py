@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from policies import manifests, publishing
-from policies.management.command import BerthCommand, moment_to_come
+from policies.management.command import BerthCommand, NotEmpty, moment_to_come
 from policies.models import Change
 from policies.origin import system_user
 
@@ -22,6 +22,7 @@ class Command(BerthCommand):
         parser.add_argument("--reason", required=True, help="the reason, stored with the Change and its Revision")
         parser.add_argument(
             "--until",
+            action=NotEmpty,
             default="",
             metavar="TIME",
             help="when the Pause ends: 2026-12-31T18:00Z, or 90m, 2h, 3d from now",

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from policies.management.command import BerthCommand, moment
+from policies.management.command import BerthCommand, NotEmpty, moment
 from policies.origin import system_user
 from scheduler.evidence.export import Case, DamagedError, export, fault_of, note_export
 from scheduler.ledger.keys import KeyFileError, read_signer
@@ -38,7 +38,7 @@ class Command(BerthCommand):
         parser.add_argument(
             "--pod", type=_pod, default=("", ""), metavar="NAMESPACE/NAME", help="only records about this Pod"
         )
-        parser.add_argument("--uid", default="", help="only records about the Pod with this UID")
+        parser.add_argument("--uid", action=NotEmpty, default="", help="only records about the Pod with this UID")
         parser.add_argument(
             "--change",
             type=int,

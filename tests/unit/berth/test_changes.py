@@ -193,3 +193,22 @@ def test_what_is_resumed_cant_name_another_path(berth: Berth, stub: Stub, target
     asked = stub.asked[0]
     assert unquote(asked["path"]) == f"/api/v1/pauses/{target}"
     assert asked["query"] == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("publish", "4", "--digest", ""),
+        ("pause", "everything", "--reason", "x", "--until", ""),
+        ("changes", "--server", ""),
+        ("changes", "--context="),
+        ("why", "web-1", "--namespace", ""),
+        ("why", "web-1", "--uid", ""),
+    ],
+)
+def test_an_empty_option_is_refused_where_it_would_count_as_none(
+    berth: Berth, stub: Stub, arguments: tuple[str, ...]
+) -> None:
+    ran = berth(*arguments)
+
+    assert (ran.code, "is empty, as from an unset shell variable" in ran.err, stub.asked) == (1, True, [])
