@@ -1,6 +1,6 @@
 """Every user's own inbox: requests for reviews, and news of the user's Changes and objects."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from policies import publishing
 from policies.admin.base import person
-from policies.parameters import one_of, read_parameters
+from policies.parameters import one_of, read_parameters, whole_number
 from scheduler.notices.inbox import entries_of, mark_all_read, mark_read, mark_unread
 from scheduler.notices.table import WORDS, Kind
 
@@ -22,6 +22,11 @@ _BADLY_ASKED = 400
 _MOST_AT_ONCE = 200
 # The largest number of a Notice in either database.
 _LARGEST = 2**63 - 1
+_ASKS: Mapping[str, Callable[[str], Any]] = {
+    "kind": partial(one_of, list(Kind)),
+    "unread": partial(one_of, ["1"]),
+    "before": partial(whole_number, largest=_LARGEST),
+}
 # What appears in the inbox, for users whose inbox is empty.
 _COMES = (
     "Changes sent to review, if you may approve them, and reviews that you were asked for by name",
@@ -36,11 +41,11 @@ _COMES = (
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """Show the user's Notices, the newest first."""
-    kind, unread = request.GET.get("kind", ""), request.GET.get("unread") == "1"
-    _found, faults = read_parameters({"kind": kind}, {"kind": partial(one_of, list(Kind))}, what="the inbox")
+    asked, faults = read_parameters(request.GET.dict(), _ASKS, what="the inbox")
+    kind, unread, before = asked.get("kind", ""), "unread" in asked, asked.get("before", 0)
     entries = entries_of(person(request).pk, kind=kind, unread=unread)
-    before = _number(request.GET.get("before", ""))
-    found = list((entries.filter(notice__lt=before) if before else entries)[: _PER_PAGE + 1])
+    entries = entries.filter(notice__lt=before) if before else entries
+    found = [] if faults else list(entries[: _PER_PAGE + 1])
     rows = found[:_PER_PAGE]
     context = {
         **admin.site.each_context(request),

@@ -1,6 +1,6 @@
 """The page of Pods without a node, of all schedulers: grouped by what holds them or by owner; one group can be expanded."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -44,6 +44,10 @@ SEE, WAKE = "scheduler.view_decision", "scheduler.wake_pod"
 _UNFOLDS = ("rule", "reason", "namespace", "owner_kind", "owner_name")
 _NARROWS = ("scheduler_name",)
 _WAYS = {"reason": "by reason", "owner": "by owner"}
+_ASKS: Mapping[str, Callable[[str], str]] = {
+    **dict.fromkeys((*_UNFOLDS, *_NARROWS, "p"), str),
+    "by": partial(one_of, list(_WAYS)),
+}
 _GROUPS, _PODS = 50, 50
 _BADLY_ASKED = 400
 _LONGEST = 500
@@ -73,11 +77,9 @@ def page(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     asked = _asked(request.GET)
     narrowed = {name: value for name, value in asked.items() if name in _NARROWS}
-    is_unfolded = any(name in asked for name in _UNFOLDS)
-    by = request.GET.get("by") or "reason"
-    _found, faults = read_parameters({"by": by}, {"by": partial(one_of, list(_WAYS))}, what="the page")
-    if faults:
-        by = "reason"
+    known, faults = read_parameters(request.GET.dict(), _ASKS, what="Pending Pods")
+    is_unfolded = not faults and any(name in asked for name in _UNFOLDS)
+    by = known.get("by", "reason")
     context = {
         **admin.site.each_context(request),
         "title": "Pending Pods",

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 from policies.admin.base import change_url, decisions_url, number_in
 from policies.admin.panels import add_panel
 from policies.models import Assignment, Change, RevisionPart
+from policies.parameters import read_parameters
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.other_sides import OtherSide, other_sides, shadows_beside
 from scheduler.decisions.reading import answered_of, recorded
@@ -27,6 +28,8 @@ from scheduler.decisions.shadow_counts import DROPPED, FAILED
 from scheduler.models import Decision, ShadowCount
 
 SEE = "scheduler.view_shadowcount"
+_ASKS = dict.fromkeys(("assignment", "rule_set", "change", "p"), str)
+_BADLY_ASKED = 400
 _PER_PAGE = 50
 # The text in the canonical JSON of an Assignment, and of a rule.
 _IN_SHADOW = '"mode":"shadow"'
@@ -79,13 +82,15 @@ class Row(msgspec.Struct, frozen=True):
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """Show what shadows would have done: all, or those of one Assignment, rule set or Change."""
+    _known, faults = read_parameters(request.GET.dict(), _ASKS, what="shadows")
     counts, about, back = _asked(request.GET)
-    found = Paginator(_grouped(counts), _PER_PAGE).get_page(request.GET.get("p"))
+    found = Paginator(_grouped(counts.none() if faults else counts), _PER_PAGE).get_page(request.GET.get("p"))
     query = request.GET.copy()
     query.pop("p", None)
     context = {
         **admin.site.each_context(request),
         "title": "Shadows",
+        "faults": faults,
         "about": about,
         "back": back,
         "headings": [text for _, text in COLUMNS],
@@ -93,20 +98,24 @@ def page(request: HttpRequest) -> HttpResponse:
         "page": found,
         "query": query.urlencode(),
     }
-    return TemplateResponse(request, "scheduler/shadows.html", context)
+    return TemplateResponse(request, "scheduler/shadows.html", context, status=_BADLY_ASKED if faults else None)
 
 
 def _asked(query: QueryDict) -> tuple[QuerySet[ShadowCount], str, str]:
-    """Return the requested counts, their subject in words, and the URL of the way back."""
-    if number := number_in(query.get("change", "")):
-        change = get_object_or_404(Change.objects.select_related("revision"), pk=number)
-        return _of_change(change), f"of {change}: {change.title}", change_url(change.pk)
-    counts, words = ShadowCount.objects.all(), []
+    """Return the requested counts, their subject in words, and the URL of the way back.
+
+    Raises:
+        Http404: there is no such Change.
+    """
+    counts, words, back = ShadowCount.objects.all(), list[str](), ""
+    if number := query.get("change"):
+        change = get_object_or_404(Change.objects.select_related("revision"), pk=number_in(number))
+        counts, words, back = _of_change(change), [f"{change}: {change.title}"], change_url(change.pk)
     for name, what in (("assignment", "Assignment"), ("rule_set", "rule set")):
         if value := query.get(name):
             counts = counts.filter(**{name: value})
             words.append(f"{what} {value}")
-    return counts, f"of {' and '.join(words)}" if words else "", ""
+    return counts, f"of {' and '.join(words)}" if words else "", back
 
 
 def _grouped(counts: QuerySet[ShadowCount]) -> Any:

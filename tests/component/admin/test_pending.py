@@ -105,6 +105,17 @@ def test_a_way_to_group_that_there_is_none_of_is_refused_with_those_that_there_a
     assert get(auditor, f"{PAGE}?by=").status_code == 200
 
 
+@pytest.mark.parametrize("asked", ["?owner=night", "?namespace=default&resaon=x", "?reason=" + "x" * 501])
+def test_what_is_no_filter_of_pending_pods_is_refused_and_shows_no_pods(
+    auditor: Client, waiting: str, asked: str
+) -> None:
+    assert waiting
+    answer = auditor.get(PAGE + asked)
+    assert (answer.status_code, "Not a valid search" in text_of(answer)) == (400, True)
+    assert "pending-groups" not in answer.content.decode()
+    assert "pending-pods-table" not in answer.content.decode()
+
+
 def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(auditor: Client, waiting: str) -> None:
     assert waiting
     shown = get(auditor, f"{PAGE}?by=owner")

@@ -1,5 +1,6 @@
 """What shadows would have done, as operators and auditors read it."""
 
+import html
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,23 @@ def test_the_page_narrows_to_an_assignment_or_a_rule_set(auditor: Client) -> Non
     assert "mine" not in narrowed
 
 
+def test_what_is_no_filter_of_the_page_is_refused_and_shows_no_counts(auditor: Client) -> None:
+    add({(subject("mine"), "agreed"): 1})
+    answer = auditor.get(f"{PAGE}?asignment=yours")
+    assert answer.status_code == 400
+    assert "isn't a filter of shadows; there are assignment, rule_set, change, p" in html.unescape(text_of(answer))
+    assert "team v2" not in text_of(answer)
+
+
+def test_a_change_narrows_together_with_an_assignment(auditor: Client) -> None:
+    value = make_rule_set("team", **ONLY_N1)
+    made = publishing.open_change(title="tries", edits=[Edit.of(value)], by="ops")
+    number = publishing.publish_change(change=made, by="ops", expected_digest=made.digest).number
+    add({(subject(each, revision=number), "agreed"): 1 for each in ("mine", "yours")})
+    assert "yours" in text_of(auditor.get(f"{PAGE}?change={made.pk}"))
+    assert "yours" not in text_of(auditor.get(f"{PAGE}?change={made.pk}&assignment=mine"))
+
+
 def test_the_page_says_so_where_nothing_is_in_shadow_and_how_something_comes_there(auditor: Client) -> None:
     assert "No Decision yet" in text_of(auditor.get(PAGE))
     assert "choose the mode shadow in an Assignment" in text_of(auditor.get(PAGE))
@@ -109,7 +127,7 @@ def test_the_page_says_so_where_nothing_is_in_shadow_and_how_something_comes_the
     assert "choose the mode shadow" not in text_of(auditor.get(PAGE))
 
 
-@pytest.mark.parametrize("query", ["?change=77", "?change=77&p=3"])
+@pytest.mark.parametrize("query", ["?change=77", "?change=77&p=3", "?change=0", "?change=%237", "?change=none"])
 def test_a_change_that_isnt_there_is_not_found(auditor: Client, query: str) -> None:
     assert auditor.get(PAGE + query).status_code == 404
 

@@ -201,7 +201,7 @@ def test_a_page_that_cannot_be_counted_to_is_refused(auditor: Client, name: str,
         ("/admin/policies/assignment/versions/all-web/?before={digits}", 200),
         ("/admin/policies/revision/{revision}/list/changes/?page={digits}", 200),
         ("/admin/scheduler/priority-classes/adopt/?name=", 200),
-        ("/admin/scheduler/shadows/?change={digits}", 200),
+        ("/admin/scheduler/shadows/?change={digits}", 404),
         ("/api/v1/export?change={digits}", 400),
     ],
 )

@@ -81,6 +81,14 @@ def test_a_kind_that_there_is_none_of_is_refused_with_those_that_there_are(page:
     assert "'nonsense' is none of review-asked, approved, " in html.unescape(text_of(answer))
 
 
+@pytest.mark.parametrize("asked", ["?knd=drift", "?unread=true", "?before=abc", "?kind=drift&unred=1"])
+def test_what_is_no_filter_of_the_inbox_is_refused_and_shows_no_notices(page: Client, carol: User, asked: str) -> None:
+    told(carol, 1)
+    answer = page.get(INBOX + asked)
+    assert (answer.status_code, answer.context["rows"]) == (400, [])
+    assert "Not a valid search" in text_of(answer)
+
+
 def test_marking_is_by_post_and_of_ones_own_entries_alone(page: Client, carol: User) -> None:
     other = person("eve", "Approver")
     told(carol, 1, 2)
