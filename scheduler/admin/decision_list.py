@@ -22,7 +22,7 @@ from scheduler.models import Decision
 _OURS = ("live", "rows", "group")
 _TIMES = {"span": "time", "from": "from", "to": "to"}
 # Filters that only links use, or that others replace, have no form field; they show as chips.
-_WITHOUT_FIELD = ("pod_uid", "pod_name", "refused", "process", "divergence", "best", "placed_on")
+_WITHOUT_FIELD = ("pod_uid", "pod_name", "refused", "process", "top_reason", "divergence", "best", "placed_on")
 _HIDDEN = {*_WITHOUT_FIELD, "span", "group"}
 _BADLY_ASKED = 400
 
@@ -117,7 +117,7 @@ def _named(group: Group) -> dict[str, str]:
     row, newest = group.row, decision_url(group.row.pk)
     if "best" in group.narrows:
         return {"name": row.best, "page": node_url(row.best), "newest": newest}
-    if named := next((group.narrows[each] for each in ("refused_by", "reason") if each in group.narrows), ""):
+    if named := next((group.narrows[each] for each in ("refused_by", "top_reason") if each in group.narrows), ""):
         return {"name": named, "page": "", "newest": newest}
     page = pod_url(row.pod_namespace, row.pod_name, row.pod_uid)
     return {"name": f"{row.pod_namespace}/{row.pod_name}", "page": page, "newest": newest}

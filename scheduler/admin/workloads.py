@@ -66,7 +66,7 @@ def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResp
                 each.text or each.error or "no reason given",
                 each.number,
                 decisions_url(
-                    **refused, **({"reason": each.text} if each.text else {"answer": "error"} if each.error else {})
+                    **refused, **({"top_reason": each.text} if each.text else {"answer": "error"} if each.error else {})
                 ),
             )
             for each in story.reasons

@@ -69,7 +69,7 @@ def _narrowings(row: Decision, way: str) -> list[dict[str, str]]:
         case "rule":
             return [{"refused_by": rule} for rule in row.refused_by.strip().splitlines()]
         case "reason":
-            return [{"reason": row.top_reason}] if row.top_reason else []
+            return [{"top_reason": row.top_reason}] if row.top_reason else []
         case _:
             return [{"best": row.best}] if row.best else []
 

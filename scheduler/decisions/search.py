@@ -366,6 +366,8 @@ FILTERS = (
     Filter(name="refused_by", title="rule that refused", help="The name of a rule that refused a node.", condition=_rule),
     Filter(name="reason", title="reason", help="Any part of the most frequent reason of refusals.",
            condition=partial(_contains, "top_reason")),
+    Filter(name="top_reason", title="exact reason", help="The most frequent reason of refusals; matches exactly.",
+           condition=partial(column_is, "top_reason")),
     Filter(name="answer", title="answer", help="The number of nodes that the Pod may use.", condition=_answer, choices=ANSWERS,
            leads=3, leads_for=("none", "error"), leads_by=_seldom_answer),
     Filter(name="missed", title="best missed", help="Whether the Pod got a node that wasn't one of the best.",

@@ -109,3 +109,12 @@ def test_groups_are_made_of_one_query_that_counts_nothing_and_reads_no_body() ->
     (query,) = captured.captured_queries
     assert "COUNT" not in query["sql"]
     assert '"body"' not in query["sql"]
+
+
+def test_a_reason_leads_to_its_own_decisions_and_not_to_those_of_a_reason_that_has_it_in_it(auditor: Client) -> None:
+    for name, reason in (("a", "node is full"), ("b", "node is full of GPUs"), ("c", "Node is full")):
+        make_decision(pod_name=name, top_reason=reason, feasible=0)
+    groups = get(auditor, f"{LIST}?group=reason").context["groups"]
+    found = {each["name"]: get(auditor, LIST + each["url"]).context["rows"] for each in groups}
+    named = {reason: [each["row"].pod_name for each in rows] for reason, rows in found.items()}
+    assert named == {"node is full": ["a"], "node is full of GPUs": ["b"], "Node is full": ["c"]}

@@ -100,6 +100,8 @@ def some() -> None:
         ({"refused_by": "roo"}, []),
         ({"refused_by": "Room"}, []),
         ({"reason": "ROOM"}, ["night-7"]),
+        ({"top_reason": "no room left"}, ["night-7"]),
+        ({"top_reason": "no room"}, []),
         ({"rule_set": "data", "rule_set_version": "4"}, ["db-0"]),
         ({"revision": "9"}, ["old"]),
         ({"verb": "schedule"}, ["night-7"]),
@@ -141,7 +143,7 @@ def test_who_published_and_who_approved_the_revision_narrows() -> None:
 
 # A value of each filter that finds something, and not all: of `some`, or of what `published` adds.
 VALUES = {
-    "q": "night", "pod_namespace": "batch", "owner": "web", "node": "n3", "refused_by": "team", "reason": "room", "answer": "none",
+    "q": "night", "pod_namespace": "batch", "owner": "web", "node": "n3", "refused_by": "team", "reason": "room", "top_reason": "no room left", "answer": "none",
     "missed": "true", "verb": "schedule", "rule_set": "data", "rule_set_version": "4", "assignment": "db", "revision": "9",
     "publisher": "alice", "approver": "carol", "mode": "shadow", "divergence": "agreed", "best": "n9", "placed_on": "n1",
     "pod_name": "db-0", "pod_uid": "uid-7", "refused": "true", "process": "extender@other:1:1",

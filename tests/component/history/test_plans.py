@@ -21,7 +21,7 @@ ROWS = 100_000
 NOW = datetime(2031, 1, 20, tzinfo=UTC)
 VALUES = {
     "q": "web-777", "pod_namespace": "ns-7", "owner": "Deployment/app-77", "node": "node-77", "refused_by": "team",
-    "reason": "reason 7", "answer": "none", "missed": "true", "verb": "filter", "rule_set": "rules-7",
+    "reason": "reason 7", "top_reason": "reason 7", "answer": "none", "missed": "true", "verb": "filter", "rule_set": "rules-7",
     "rule_set_version": "3", "assignment": "assignment-7", "revision": "77", "publisher": "operator",
     "approver": "approver", "mode": "enforce", "divergence": "agreed", "best": "node-77", "placed_on": "node-77",
     "pod_name": "web-777", "pod_uid": "uid-777", "refused": "true", "process": "extender@h:1",
