@@ -20,6 +20,7 @@ from scheduler.scenario import connect
 
 SEE = "scheduler.view_decision"
 _BADLY_ASKED = 400
+_TIMES = ("span", "from", "to")
 # The most rule sets that are linked beside a label.
 _MOST_NAMED = 10
 
@@ -31,11 +32,14 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     """Show which Pods a node accepted and refused, why, and which were placed there; `span`, `from` and `to` select the time."""
     faults: dict[str, str] = {}
     search = Search()
-    asked = {key: value for key, value in request.GET.dict().items() if key in {"span", "from", "to"}}
+    asked = request.GET.dict()
     try:
-        search = parse_search(asked, timezone.now())
+        search = parse_search({name: value for name, value in asked.items() if name in _TIMES}, timezone.now())
     except SearchError as error:
-        faults = error.faults
+        faults |= error.faults
+    faults |= {
+        name: f"isn't a filter of this page; there are {', '.join(_TIMES)}" for name in asked if name not in _TIMES
+    }
     story = node_story(name, search)
     context = {
         **admin.site.each_context(request),
@@ -57,7 +61,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         ],
         "placed": [(row, pod_url(row.pod_namespace, row.pod_name, row.pod_uid)) for row in story.placed],
         "all_placed": decisions_url(placed_on=name, **search.times),
-        "about": decisions_url(node=name, **search.times),
+        "about": decisions_url(best=name, **search.times),
         "missed": decisions_url(best=name, missed="true", **search.times),
     }
     return TemplateResponse(request, "scheduler/node.html", context, status=_BADLY_ASKED if faults else None)
