@@ -19,6 +19,9 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 def changes(server: Server, given: Namespace) -> Answer:
     """List Changes, or show one."""
     if given.number is not None:
+        if given.state:
+            message = f"--state narrows the list, and Change {given.number} is one: give one or the other."
+            raise CommandError(message)
         found = server.get(path_of("changes", str(given.number)))
         return Answer({"change": found}, list(change_lines(found)))
     limit = given.limit

@@ -121,6 +121,11 @@ class Command(BerthCommand):
 
     def _do(self, options: dict[str, Any]) -> list[Change]:
         if options["act"] == "list":
+            if options["number"] is not None:
+                message = (
+                    f"list shows all open Changes, and takes no number: change show {options['number']} shows that one."
+                )
+                raise CommandError(message)
             return list(Change.objects.filter(state__in=lifecycle.OPEN))
         change = Change.objects.filter(pk=options["number"]).first() if options["number"] else None
         if change is None:

@@ -1,4 +1,4 @@
-"""Options of `manage.py` that are empty, as from an unset shell variable."""
+"""Options and arguments of `manage.py` that narrow what it lists, and would be ignored: empty ones, and those of another act."""
 
 from pathlib import Path
 
@@ -46,3 +46,10 @@ def test_tokens_of_an_account_that_there_is_none_of_are_not_none(capsys: pytest.
         call_command("token", "list", "--owner", "anne")
     call_command("token", "list", "--owner", "ann")
     assert (capsys.readouterr().out.strip(), Token.objects.count()) == ("none", 0)
+
+
+def test_a_list_of_changes_takes_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    change = publishing.begin_change(title="t", by="ops")
+    with pytest.raises(CommandError, match=f"change show {change.pk} shows that one"):
+        call_command("change", "list", str(change.pk))
+    assert capsys.readouterr().out == ""

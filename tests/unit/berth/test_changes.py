@@ -212,3 +212,9 @@ def test_an_empty_option_is_refused_where_it_would_count_as_none(
     ran = berth(*arguments)
 
     assert (ran.code, "is empty, as from an unset shell variable" in ran.err, stub.asked) == (1, True, [])
+
+
+def test_a_state_and_a_number_are_refused_together(berth: Berth, stub: Stub) -> None:
+    ran = berth("changes", "4", "--state", "draft")
+
+    assert (ran.code, "give one or the other" in ran.err, stub.asked) == (1, True, [])
