@@ -5,7 +5,7 @@ binding loop, tests inside documents, simulation and replay.
 """
 
 import copy
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -33,6 +33,7 @@ from policies.engine.ruleset import (
     Assignment,
     Failures,
     FilterRule,
+    LabelMatch,
     Match,
     Revision,
     RuleSet,
@@ -553,9 +554,10 @@ class FiledAssignments:
             if self._matches[position].takes(pod, namespace_labels):
                 yield self._ordered[position]
 
-    def may_take(self, pod: Pod) -> bool:
-        """Return whether any Assignment can take the Pod, whatever the labels of its namespace."""
-        return any(match.may_take(pod) for match in self._matches)
+    def able_to_take(self, pod: Pod) -> list[Assignment]:
+        """Return, in order, the Assignments that take the Pod with some labels of its namespace."""
+        pairs = zip(self._ordered, self._matches, strict=True)
+        return [assignment for assignment, match in pairs if match.may_take(pod)]
 
 
 def _compiled(rule_set: RuleSet) -> CompiledRuleSet:
@@ -627,13 +629,25 @@ class CompiledRevision:
 
         `now` is the moment that rules see: it decides which Pauses and Exemptions are in force.
         """
+        return self._choose(self.filed.taking(pod, snapshot.namespace_labels(pod.namespace)), pod, now)
+
+    def possible(self, pod: Pod, now: datetime) -> list[tuple[Assignment, CompiledRuleSet] | None]:
+        """Return all that can be enforced on a Pod while the labels of its namespace aren't known; None stands for no rules."""
+        able, found = self.filed.able_to_take(pod), []
+        while True:
+            choice = self._choose(able, pod, now)
+            found.append(choice.enforced)
+            if choice.taken_by is None or choice.taken_by.match.namespace_selector == LabelMatch():
+                return found
+            able = able[able.index(choice.taken_by) + 1 :]
+
+    def _choose(self, taking: Iterable[Assignment], pod: Pod, now: datetime) -> Choice:
         choice = Choice()
         out = self.suspensions.of(pod, now) if self.suspensions else None
         if out is not None and (everything := out.everything()) is not None:
             choice.suspended_by.append(everything)
             return choice
-        namespace_labels = snapshot.namespace_labels(pod.namespace)
-        for assignment in self.filed.taking(pod, namespace_labels):
+        for assignment in taking:
             if out is not None and (paused := out.assignment(assignment.name)) is not None:
                 choice.suspended_by.append(paused)
                 continue
@@ -665,10 +679,6 @@ class CompiledRevision:
             if not is_same and rule_set.joins_params and len(self._variants) <= _MOST_WARMED:
                 self.to_warm.append(self._variants[key])
         return self._variants[key]
-
-    def may_take(self, pod: Pod) -> bool:
-        """Return whether any Assignment takes the Pod, whatever the labels of its namespace."""
-        return self.filed.may_take(pod)
 
 
 def run_tests(rule_set: RuleSet) -> list[Fault]:

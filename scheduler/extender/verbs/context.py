@@ -196,6 +196,32 @@ class RequestContexts:
         """Return the rule set's choice under the current conditions, and the cause if it doesn't decide."""
         return choose_fallback(rule_set.failures, self._conditions())
 
+    def require_labels(
+        self, pod: Pod, revision: CompiledRevision, now: datetime, *, only_counting: bool = False
+    ) -> None:
+        """Check that the labels of the Pod's namespace are known, if they can change the answer.
+
+        Args:
+            pod: the Pod.
+            revision: the Revision that answers.
+            now: the current time, as rules see it.
+            only_counting: whether only rules that count Pods matter to the answer.
+
+        Raises:
+            NotReadyError: they aren't known, so another Assignment may take the Pod, or none.
+        """
+        if self._live.synced:
+            return
+        possible = [found and found[1] for found in revision.possible(pod, now)]
+        actions = {
+            self.fallback(rule_set).action
+            if rule_set and (rule_set.only_counting().filters or not only_counting)
+            else "pass"
+            for rule_set in possible
+        }
+        if len(possible) > 1 and actions not in ({"pass"}, {"refuse"}):
+            raise NotReadyError(NO_SNAPSHOT, pod)
+
     def cycle(
         self,
         pod: Pod,
@@ -222,6 +248,7 @@ class RequestContexts:
         args = asked.args if asked else decode_args(body)
         pod = self._pods.read(args.pod)
         revision = self._current(pod) if anew else self.revision_of(pod)
+        self.require_labels(pod, revision, now)
         choice = revision.choose(pod, seen, now)
         assignment, rule_set = choice.enforced or (None, None)
         action, cause = self.fallback(rule_set) if rule_set else Fallback("decide", "")

@@ -152,10 +152,11 @@ class VerbHandlers:
         target = _target_of(decode_binding(body))
         try:
             pod = self._in_flight.pod(target.uid) or self._read_pod(target)
-            revision = self._contexts.revision_of(pod)
+            revision, now = self._contexts.revision_of(pod), self._contexts.clock()
+            self._contexts.require_labels(pod, revision, now, only_counting=True)
         except NotReadyError as error:
             raise self._recorded(error, "bind") from None
-        now, seen = self._contexts.clock(), self._live.snapshot()
+        seen = self._live.snapshot()
         choice = revision.choose(pod, seen, now)
         rule_set = choice.enforced[1] if choice.enforced else None
         asked = _BindAsked(pod, target.node_name, now, revision, choice, started)
@@ -183,10 +184,11 @@ class VerbHandlers:
         args = decode_preemption(body)
         pod = read_pod(args.pod)
         try:
-            revision = self._contexts.revision_of(pod)
+            revision, now = self._contexts.revision_of(pod), self._contexts.clock()
+            self._contexts.require_labels(pod, revision, now)
         except NotReadyError as error:
             raise self._recorded(error, "preempt") from None
-        now, snapshot = self._contexts.clock(), self._live.snapshot()
+        snapshot = self._live.snapshot()
         choice = revision.choose(pod, snapshot, now)
         assignment, rule_set = choice.enforced or (None, None)
         sent = sent_candidates(args)

@@ -320,11 +320,27 @@ class TestMatch:
         match = CompiledMatch(Match(scheduler_names=["default-scheduler"]))
         assert match.takes(Pod.from_json({"metadata": {"name": "x"}}), {})
 
-    def test_may_take_leaves_the_labels_of_the_namespace_open(self) -> None:
-        match = make_assignment(match={"namespaceSelector": {"matchLabels": {"kind": "test"}}})
-        revision = CompiledRevision(Revision(number=1, rule_sets=[make_rule_set()], assignments=[match]))
-        assert revision.may_take(Pod.from_json(self.POD))
-        assert revision.choose(Pod.from_json(self.POD), Snapshot({}), EPOCH).enforced is None
+    @pytest.mark.parametrize(
+        ("more", "names"),
+        [
+            pytest.param([], ["prod", "test", None], id="none for certain"),
+            pytest.param([{"order": 9}], ["prod", "test", "last"], id="the last one for certain"),
+            pytest.param([{"order": 0}], ["last"], id="the first one for certain"),
+            pytest.param([{"order": 0, "mode": "shadow"}], ["prod", "test", None], id="a shadow decides nothing"),
+            pytest.param([{"order": 0, "match": {"namespaces": ["else"]}}], ["prod", "test", None], id="not this Pod"),
+        ],
+    )
+    def test_any_assignment_up_to_the_first_certain_one_is_possible_while_the_labels_of_the_namespace_are_unknown(
+        self, more: list[dict[str, Any]], names: list[str | None]
+    ) -> None:
+        by_labels = [
+            make_assignment(kind, order=order, match={"namespaceSelector": {"matchLabels": {"kind": kind}}})
+            for order, kind in enumerate(["prod", "test"], 1)
+        ]
+        assignments = by_labels + [make_assignment("last", **members) for members in more]
+        revision = CompiledRevision(Revision(number=1, rule_sets=[make_rule_set()], assignments=assignments))
+        found = revision.possible(Pod.from_json(self.POD), EPOCH)
+        assert [each and each[0].name for each in found] == names
 
 
 class TestChoose:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from policies.engine.decision import CompiledRevision
@@ -13,7 +14,7 @@ from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.ruleset import Revision
+from policies.engine.ruleset import Assignment, Revision
 from policies.engine.validation import read_rule_set
 from scheduler.cluster.bind import Target
 from scheduler.cluster.live import PodEvent
@@ -361,6 +362,82 @@ class TestWithoutRevisionOrSnapshot:
     def test_a_pod_that_no_rule_set_takes_passes_whatever_is_away(self) -> None:
         setting = Setting(NOT_N3, cluster=StillCluster(synced=False), conditions=AWAY["staleSnapshot"])
         assert setting.filter(a_pod(policy="none"))["NodeNames"] == ["n1", "n2", "n3"]
+
+
+COUNTS = {"name": "one", "expression": "node.count({'app': 'web'}) < 1", "reason": "one on each node"}
+
+
+class TestWithoutTheLabelsOfNamespaces:
+    """Before Namespaces were listed: an Assignment may take the Pods of one by its labels, which nobody knows yet."""
+
+    NEVER = Conditions(snapshot_age_seconds=float("inf"))
+
+    def unseen(self, strict: str, *more: Assignment, lax: str = "lastKnown", **spec: Any) -> Setting:
+        """A rule set for the Namespaces of a team, which chose an answer for this outage, and one that others may name."""
+        choices = {"strict": strict, "lax": lax}
+        rule_sets = [
+            make_rule_set(name, **(NOT_N3 | spec), failures={"staleSnapshot": choice})
+            for name, choice in choices.items()
+        ]
+        by_labels = make_assignment("shop", "strict", match={"namespaceSelector": {"matchLabels": {"team": "shop"}}})
+        setting = Setting(cluster=StillCluster(synced=False), conditions=self.NEVER)
+        setting.questions._revisions.current = CompiledRevision(
+            Revision(number=8, rule_sets=rule_sets, assignments=[by_labels, *more])
+        )
+        return setting
+
+    @pytest.mark.parametrize("choice", ["lastKnown", "refuse"])
+    def test_no_verb_answers_as_if_no_rules_applied(self, choice: str) -> None:
+        setting = self.unseen(choice)
+        asks: dict[str, Callable[[], Any]] = {
+            "filter": lambda: setting.filter(a_pod()),
+            "prioritize": lambda: setting.prioritize(a_pod()),
+            "preempt": lambda: setting.preempt(a_pod(), n1=["v"]),
+        }
+        for verb, ask in asks.items():
+            with pytest.raises(NotReadyError, match=NO_SNAPSHOT):
+                ask()
+            assert (setting.recorder.records[-1].verb, setting.recorder.records[-1].error) == (verb, NO_SNAPSHOT)
+
+    def bind(self, setting: Setting) -> list[tuple[str, str]]:
+        """Bind a Pod that was filtered before; returns the bindings that were sent."""
+        setting.in_flight.passed(Pod.from_json(a_pod()), "", msgspec.Raw(json.dumps(a_pod()).encode()))
+        binding = {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": "n1"}
+        setting.answers.bind(json.dumps(binding).encode())
+        return setting.binder.bound
+
+    def test_no_pod_is_bound_whose_rules_may_count_others(self) -> None:
+        setting = self.unseen("lastKnown", filters=[COUNTS])
+        with pytest.raises(NotReadyError, match=NO_SNAPSHOT):
+            self.bind(setting)
+        assert setting.binder.bound == []
+
+    def test_a_pod_is_bound_whose_rules_may_not(self) -> None:
+        assert self.bind(self.unseen("lastKnown")) == [("p", "n1")]
+
+    def test_a_pod_passes_where_every_rule_set_that_may_apply_chose_that(self) -> None:
+        assert self.unseen("pass").filter(a_pod())["NodeNames"] == ["n1", "n2", "n3"]
+
+    @pytest.mark.parametrize(("strict", "lax"), [("lastKnown", "pass"), ("pass", "refuse"), ("refuse", "pass")])
+    def test_the_choice_of_the_next_assignment_doesnt_hold_for_the_pods_of_the_first(
+        self, strict: str, lax: str
+    ) -> None:
+        setting = self.unseen(strict, make_assignment("rest", "lax", order=9000), lax=lax)
+        with pytest.raises(NotReadyError, match=NO_SNAPSHOT):
+            setting.filter(a_pod())
+
+    def test_what_all_rule_sets_chose_is_answered(self) -> None:
+        setting = self.unseen("refuse", make_assignment("rest", "lax", order=9000), lax="refuse")
+        assert setting.filter(a_pod())["NodeNames"] == []
+
+    def test_an_assignment_before_it_that_takes_the_pod_whatever_the_labels_are_answers(self) -> None:
+        setting = self.unseen("lastKnown", make_assignment("first", "lax", order=1), lax="pass")
+        assert setting.filter(a_pod())["NodeNames"] == ["n1", "n2", "n3"]
+
+    def test_so_does_it_once_they_are_known(self) -> None:
+        setting = self.unseen("lastKnown")
+        setting.cluster.synced = True
+        assert setting.filter(a_pod())["NodeNames"] == ["n1", "n2", "n3"]
 
 
 class Relabelling(StillCluster):
