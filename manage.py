@@ -12,10 +12,14 @@ from django.db import DatabaseError
 _INTERRUPTED = 130
 # PostgreSQL's insufficient_privilege.
 _NO_RIGHT = "42501"
+# Its classes of errors of a connection that was refused or ended; one that was never made has no code.
+_LOST = ("08", "57P")
 
 
 def _why(error: DatabaseError) -> str:
     """Return in a line why the database fails every command; nothing where it is this command's own fault."""
+    import psycopg
+
     from controlplane.health import missing_migrations
 
     said = str(error).strip().partition("\n")[0]
@@ -25,9 +29,14 @@ def _why(error: DatabaseError) -> str:
         # As of tables that another role than berth_owner made, or by a URL that names the wrong role.
         return f"{said}. Run deploy/postgres/roles.sql as a superuser, and migrate as berth_owner"
     try:
-        return missing_migrations()
+        missing = missing_migrations()
     except DatabaseError:
         return f"the database can't be asked: {said}"
+    cause = error.__cause__
+    if not missing and isinstance(cause, psycopg.OperationalError) and (cause.sqlstate or _LOST[0]).startswith(_LOST):
+        # As of a failover: it ended this command's connection, and is back already.
+        return f"the database was away: {said}. It answers again: see what the command has done, and run it again"
+    return missing
 
 
 def _use_utf8() -> None:

@@ -10,16 +10,19 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import OperationalError
+from django.db import DatabaseError, OperationalError
 from django.http.request import split_domain_port, validate_host
 from psycopg.pq import Conninfo
 
+from controlplane import health
 from controlplane.checks import faults_of
 from controlplane.env import _RENAMED, ConfigurationError, Environment, decode, read_environment
 from controlplane.env_values import READERS
 from controlplane.management.commands import migrate
+from manage import _why as why_of_manage
 from scheduler.extender.origin import is_known_host
 
 _READERS_BY_VARIABLE = {f"BERTH_{field.upper()}" for field in READERS}
@@ -195,6 +198,30 @@ def test_a_migration_that_breaks_off_says_what_it_met(tmp_path: Path) -> None:
     assert done.stderr == 'manage.py: migrate broke off: table "django_content_type" already exists\n'
     done = manage(tmp_path, "migrate", "--traceback", stdout=subprocess.DEVNULL)
     assert done.stderr.startswith("Traceback")
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (
+            psycopg.errors.AdminShutdown("terminating connection"),
+            "the database was away: terminating connection. It answers again: see what the command has done, and run it again",
+        ),
+        (
+            psycopg.OperationalError("terminating connection"),
+            "the database was away: terminating connection. It answers again: see what the command has done, and run it again",
+        ),
+        (psycopg.errors.DiskFull("terminating connection"), ""),
+        (psycopg.errors.UniqueViolation("terminating connection"), ""),
+    ],
+)
+def test_a_command_whose_database_was_away_for_a_moment_says_so_and_its_own_faults_keep_their_traceback(
+    cause: psycopg.Error, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "missing_migrations", lambda: "")
+    error = DatabaseError("terminating connection\nmore")
+    error.__cause__ = cause
+    assert why_of_manage(error) == expected
 
 
 def test_defaults_stand_when_nothing_is_set() -> None:
