@@ -143,6 +143,10 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
     notes: dict[str, Any]
 
 
+# The reason of an end that was found out later.
+UNWATCHED = "nobody watched"
+
+
 class Outcome(msgspec.Struct, array_like=True, kw_only=True):
     """A Pod's outcome; members have the meaning of those in `models.Outcome`. An older version's record ends with `best`.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django.db import DataError, IntegrityError, connection, models, transaction
 
-from scheduler.decisions.record import NewDecision, NewOutcome
+from scheduler.decisions.record import UNWATCHED, NewDecision, NewOutcome
 from scheduler.ledger.append import Appender
 from scheduler.ledger.logs import OUTCOMES
 from scheduler.ledger.tree import leaf_hash
@@ -149,6 +149,7 @@ def store_outcomes(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Know
     """Store outcomes of Pods; the caller has called `hold_up_others`. Of several reports of one event, the first record is kept.
 
     A record with the preemptor is kept beside one without: only the process that chose the victim knows the preemptor.
+    A record that nobody watched an end is dropped where another process did.
 
     Args:
         rows: the outcomes to store.
@@ -158,7 +159,7 @@ def store_outcomes(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Know
         The rows that the database refuses, each with the database's message.
     """
     first: dict[tuple[str, str], NewOutcome] = {}
-    for row in rows:
+    for row in _without_unwatched(rows, known):
         key = (row.pod_uid, row.kind)
         if key not in first or (row.preemptor_uid and not first[key].preemptor_uid):
             first[key] = row
@@ -172,6 +173,14 @@ def store_outcomes(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Know
     new = [row for row in new if id(row) not in faulty]
     _note_placed_pods(new, known)
     return refused
+
+
+def _without_unwatched(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]) -> list[NewOutcome]:
+    """Leave out what says only that a Pod is gone, of Pods whose end is recorded."""
+    unwatched = {id(row) for row in rows if row.kind == Outcome.Kind.GONE or row.reason == UNWATCHED}
+    ended = {row.pod_uid for row in rows if row.kind != Outcome.Kind.BOUND and id(row) not in unwatched}
+    ended |= {uid for uid, there in known.items() if any(each.kind != Outcome.Kind.BOUND for each in there)}
+    return [row for row in rows if id(row) not in unwatched or row.pod_uid not in ended]
 
 
 class _Placed(NamedTuple):

@@ -14,7 +14,7 @@ from scheduler.cluster.kinds import PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.texts import stored
-from scheduler.decisions.record import Outcome
+from scheduler.decisions.record import UNWATCHED, Outcome
 from scheduler.decisions.recorder import Recorder
 from scheduler.models import Outcome as OutcomeRow
 from scheduler.models import PlacedPod
@@ -23,8 +23,6 @@ logger = logging.getLogger("berth.decisions")
 
 _Kind = OutcomeRow.Kind
 
-# The reason of an end that was found out later.
-UNWATCHED = "nobody watched"
 # Records of earlier processes are stored by then, in normal operation.
 STORED_WITHIN = timedelta(seconds=15)
 
@@ -60,6 +58,13 @@ class MissedEnds:
         self._clock = clock
         self._started = clock()
         self._is_done = False
+        # The UIDs in the first list: whatever became of these Pods since, this process watched it.
+        self._listed: frozenset[str] | None = None
+        live.observe(self._note_first_list)
+
+    def _note_first_list(self, kind: str, changes: Changes[Any]) -> None:
+        if kind == PODS.name and self._listed is None:
+            self._listed = frozenset(change.key for change in changes.changes)
 
     def look(self) -> None:
         """Look once, when it is time; later calls do nothing.
@@ -69,11 +74,11 @@ class MissedEnds:
         """
         if self._is_done or not self._live.synced or self._clock() - self._started < STORED_WITHIN:
             return
-        # Bound before this process listed the Pods: a Pod that isn't listed has ended.
+        # Bound before this process listed the Pods: a Pod that wasn't listed had ended by then.
         rows = list(PlacedPod.objects.filter(bound_at__lt=self._started).values_list())
-        there = {pod.uid for pod in self._live.pods()} if rows else set()
+        seen = {pod.uid for pod in self._live.pods()} | (self._listed or frozenset()) if rows else set()
         for uid, namespace, name, node_name, _ in rows:
-            if uid not in there:
+            if uid not in seen:
                 self._recorder.record_outcome(
                     Outcome(
                         kind=_Kind.ENDED.value,
@@ -85,7 +90,7 @@ class MissedEnds:
                         reason=UNWATCHED,
                     )
                 )
-        self._is_done = True
+        self._is_done, self._listed = True, frozenset()
 
 
 def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime, was_watched: bool = True) -> Iterator[Outcome]:

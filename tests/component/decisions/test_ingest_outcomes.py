@@ -12,7 +12,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.node_names import names_of
-from scheduler.decisions.record import Best, read_outcome
+from scheduler.decisions.record import UNWATCHED, Best, read_outcome
 from scheduler.decisions.stream import DecisionStream
 from scheduler.models import DeadLetter, Decision, DecisionGap, PlacedPod
 from scheduler.models import Outcome as OutcomeRow
@@ -90,6 +90,50 @@ class TestOutcomes:
         assert [bytes(row.body) for row in rows] == [outcome.encode() for outcome in written]
         assert [read_outcome(bytes(row.body)) for row in rows] == written
         assert not PlacedPod.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("watched", "unwatched"),
+        [
+            (("n1", "deleted", ""), ("n1", "ended", UNWATCHED)),
+            (("n1", "preempted", ""), ("n1", "ended", UNWATCHED)),
+            (("n1", "ended", ""), ("n1", "ended", UNWATCHED)),
+            (("", "unbound", ""), ("", "gone", "")),
+        ],
+    )
+    @pytest.mark.parametrize("together", [True, False])
+    def test_that_nobody_watched_a_pods_end_is_not_kept_where_another_process_did(
+        self,
+        tmp_path: Path,
+        stream: DecisionStream,
+        watched: tuple[str, str, str],
+        unwatched: tuple[str, str, str],
+        together: bool,
+    ) -> None:
+        """Also where that is shipped first, and both are stored at once."""
+        said = {"watches": watched, "lists anew": unwatched}
+        for name in sorted(said, reverse=not together):
+            node, kind, reason = said[name]
+            history = RealHistory(tmp_path / name, stream, name)
+            history.recorder.record_outcome(outcome_of("web", node, AT, kind=kind, reason=reason))
+            history.ship()
+            if not together:
+                ingest(stream)
+            history.spool.close()
+        ingest(stream)
+        assert list(OutcomeRow.objects.values_list("kind", "process")) == [(watched[1], "watches")]
+
+    def test_of_an_end_that_nobody_watched_the_first_record_is_kept(
+        self, tmp_path: Path, stream: DecisionStream
+    ) -> None:
+        for name in ("first", "second"):
+            history = RealHistory(tmp_path / name, stream, name)
+            for kind in ("bound", "ended"):
+                reason = UNWATCHED if kind == "ended" else ""
+                history.recorder.record_outcome(outcome_of("web", "n1", AT, kind=kind, reason=reason))
+            history.settle()
+            history.spool.close()
+        rows = OutcomeRow.objects.order_by("sequence").values_list("kind", "process")
+        assert list(rows) == [("bound", "first"), ("ended", "first")]
 
     @pytest.mark.parametrize("order", [("knows", "saw"), ("saw", "knows")])
     def test_who_knows_for_whom_a_pod_was_preempted_is_heard_whoever_comes_first(

@@ -1,14 +1,17 @@
 """Pods that ended while no process watched."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from policies.engine.objects.pod import Pod
-from scheduler.decisions.record import Outcome
+from scheduler.cluster.kinds import NODES, PODS
+from scheduler.cluster.reflection import Change, Changes
+from scheduler.decisions.record import UNWATCHED, Outcome
 from scheduler.models import PlacedPod
-from scheduler.serving.outcomes import STORED_WITHIN, UNWATCHED, MissedEnds
+from scheduler.serving.outcomes import STORED_WITHIN, MissedEnds
 from tests.builders import make_pod
 
 pytestmark = pytest.mark.django_db
@@ -23,6 +26,19 @@ class Live:
 
     def pods(self) -> list[Pod]:
         return self._pods
+
+    def observe(self, callback: Callable[[str, Changes[Any]], None]) -> None:
+        self.tell = callback
+
+    def list_pods(self) -> None:
+        changes = [Change("added", pod.uid, pod, None, "1") for pod in self._pods]
+        self.tell(NODES.name, Changes([], replaced=True))
+        self.tell(PODS.name, Changes(changes, replaced=True))
+
+    def end(self, name: str) -> None:
+        (ended,) = (pod for pod in self._pods if pod.name == name)
+        self._pods.remove(ended)
+        self.tell(PODS.name, Changes([Change("deleted", ended.uid, ended, ended, "2")]))
 
 
 class Recorder:
@@ -44,6 +60,7 @@ def test_a_pod_that_is_not_there_any_more_has_ended_and_each_is_said_once() -> N
     live, recorder, moments = Live("there"), Recorder(), [NOON]
     parts: Any = (live, recorder)
     ends = MissedEnds(*parts, clock=lambda: moments[0])
+    live.list_pods()
     ends.look()
     assert recorder.kept == []
     moments[0] += STORED_WITHIN
@@ -55,3 +72,15 @@ def test_a_pod_that_is_not_there_any_more_has_ended_and_each_is_said_once() -> N
         ends.look()
     (end,) = recorder.kept
     assert (end.kind, end.pod_uid, end.node_name, end.reason) == ("ended", "uid-gone", "n1", UNWATCHED)
+
+
+def test_a_pod_that_was_listed_and_ended_since_was_watched_though_its_end_is_not_stored_yet() -> None:
+    place("ends")
+    live, recorder, moments = Live("ends"), Recorder(), [NOON]
+    parts: Any = (live, recorder)
+    ends = MissedEnds(*parts, clock=lambda: moments[0])
+    live.list_pods()
+    live.end("ends")
+    moments[0] += STORED_WITHIN
+    ends.look()
+    assert recorder.kept == []

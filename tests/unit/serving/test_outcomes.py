@@ -8,8 +8,8 @@ import pytest
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.kinds import NODES, PODS
 from scheduler.cluster.reflection import Change, Changes
-from scheduler.decisions.record import Outcome
-from scheduler.serving.outcomes import UNWATCHED, outcomes_of, record_outcomes
+from scheduler.decisions.record import UNWATCHED, Outcome
+from scheduler.serving.outcomes import outcomes_of, record_outcomes
 from tests.builders import make_pod
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
