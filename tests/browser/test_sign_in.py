@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,15 @@ class Admin:
         done = subprocess.run(command, cwd=BASE_DIR, env=self._environment, capture_output=True, text=True, check=True)
         return done.stdout
 
+    def is_up(self) -> bool:
+        """Whether it answers. A process that has ended fails the test."""
+        assert self._process.poll() is None, "the admin has ended; its log says why"
+        try:
+            with urllib.request.urlopen(f"{self.url}/livez") as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait()
@@ -72,6 +82,7 @@ def provider_and_admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     admin = Admin(folder, port, provider.issuer)
     try:
         eventually(provider.is_up, what="the provider answers")
+        eventually(admin.is_up, what="the admin answers")
         yield provider, admin
     finally:
         admin.stop()
