@@ -18,6 +18,15 @@ PASSWORD = "correct horse battery staple"
 GROUPS = {"ops": ["kube-ops", "football"], "lead": ["kube-leads"], "stranger": ["football"]}
 
 
+def answers(url: str) -> bool:
+    """Return whether a server answers at a URL."""
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
 class Provider:
     """A running provider."""
 
@@ -32,11 +41,7 @@ class Provider:
     def is_up(self) -> bool:
         """Whether it answers. A process that has ended fails the test."""
         assert self._process.poll() is None, "the provider has ended; its log says why"
-        try:
-            with urllib.request.urlopen(f"{self.issuer}/.well-known/openid-configuration") as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(f"{self.issuer}/.well-known/openid-configuration")
 
     def stop(self) -> None:
         self._process.kill()

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, shoot, without_violations
 from tests.extender import BASE_DIR
-from tests.provider import CLIENT_ID, CLIENT_SECRET, PASSWORD, Provider
+from tests.provider import CLIENT_ID, CLIENT_SECRET, PASSWORD, Provider, answers
 from tests.stack import eventually, free_port
 
 pytestmark = pytest.mark.browser
@@ -63,11 +62,7 @@ class Admin:
     def is_up(self) -> bool:
         """Whether it answers. A process that has ended fails the test."""
         assert self._process.poll() is None, "the admin has ended; its log says why"
-        try:
-            with urllib.request.urlopen(f"{self.url}/livez") as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(f"{self.url}/livez")
 
     def stop(self) -> None:
         self._process.terminate()
