@@ -12,7 +12,7 @@ from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder.preemption_executor import BindingRefusedError, RemovalRefusedError
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
-from scheduler.cluster.errors import APIForbiddenError, APIInvalidError, APIUnavailableError
+from scheduler.cluster.errors import APIError, APIForbiddenError, APIUnavailableError
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.reflection import Changes
 from scheduler.metrics import TOO_LARGE
@@ -20,6 +20,7 @@ from tests.builders import make_assignment, make_pod, make_rule_set
 from tests.unit.binder.world import World
 
 FOUR, TWO = {"cpu": "4"}, {"cpu": "2"}
+REFUSED = APIForbiddenError("a policy")
 RUNNING = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
 LEAVING = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": BY_SCHEDULER}]}
 
@@ -167,47 +168,33 @@ def test_a_removal_that_failed_is_tried_again(room: Room) -> None:
     assert room.done == ["urgent nominated to n1", "low removed for urgent"]
 
 
-def test_where_a_victim_may_not_be_deleted_another_node_is_freed_and_all_are_asked_again_once_none_can_be(
-    room: Room,
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        # An admission policy about some Pods: the Pod would wait for ever on the node that costs the least.
+        ([RemovalRefusedError(Pod.from_json(make_pod(name)), REFUSED) for name in ("low", "more")], UNDELETABLE),
+        # One about some nodes: victims there would be deleted in vain.
+        ([BindingRefusedError(REFUSED)] * 2, UNBINDABLE),
+    ],
+)
+def test_where_a_victim_or_the_binding_is_refused_another_node_is_freed_and_all_are_asked_again_once_none_can_be(
+    room: Room, faults: list[APIError], why: str
 ) -> None:
-    """As with an admission policy about some Pods: the Pod would wait for ever on the node that costs the least."""
     room.node("n2")
     room.pod("more", node="n2", requests=FOUR, status=RUNNING, priority=1)
     room.pod("urgent", requests=FOUR, priority=10)
     asked = []
-    for name in ("low", "more"):
-        room.fault = RemovalRefusedError(Pod.from_json(make_pod(name)), APIForbiddenError("a policy"))
+    for fault in faults:
+        room.fault = fault
         room.turn(2)
         asked.append(room.done[-1])
         room.now += LONGEST_BACKOFF_SECONDS
     room.fault = None
     room.turn(2)
     assert asked == ["urgent nominated to n1", "urgent nominated to n2"]
-    assert messages(room)[-1].endswith(f"preemption: 0/2 nodes are available: 2 {UNDELETABLE}.")
+    assert messages(room)[-1].endswith(f"preemption: 0/2 nodes are available: 2 {why}.")
 
     room.node("n2", labels={"helps": "perhaps"})
-    room.later()
-    assert room.done[-2:] == ["urgent nominated to n1", "low removed for urgent"]
-
-
-def test_where_the_pod_may_not_be_bound_another_node_is_freed_and_all_are_asked_again_once_none_can_be(
-    room: Room,
-) -> None:
-    """As with an admission policy about some nodes: victims there would be deleted in vain."""
-    room.node("n2")
-    room.pod("more", node="n2", requests=FOUR, status=RUNNING, priority=1)
-    room.pod("urgent", requests=FOUR, priority=10)
-    asked = []
-    for _ in range(2):
-        room.fault = BindingRefusedError(APIInvalidError("a policy", status=422))
-        room.turn(2)
-        asked.append(room.done[-1])
-        room.now += LONGEST_BACKOFF_SECONDS
-    room.fault = None
-    room.turn(2)
-    assert asked == ["urgent nominated to n1", "urgent nominated to n2"]
-    assert messages(room)[-1].endswith(f"preemption: 0/2 nodes are available: 2 {UNBINDABLE}.")
-
     room.later()
     assert room.done[-2:] == ["urgent nominated to n1", "low removed for urgent"]
 
