@@ -53,7 +53,7 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
         # No page: its links would lead to that host. This type is also the detail of a REST answer.
         return HttpResponse(_ANOTHER_HOST, status=400, content_type="text/plain")
     if isinstance(exception, DisallowedModelAdminLookup):
-        text = f"This list can't be filtered by {_refused_filter(request, exception)}."
+        text = f"This list has no filter {_refused_filter(request, exception)}."
         return _page(request, 400, "Invalid request", text, "Remove it from the URL, or choose a filter on the page.")
     if isinstance(exception, BadRequest):
         return _page(request, 400, "Invalid request", str(exception), "Go back, and request less.")
@@ -65,8 +65,8 @@ def _refused_filter(request: HttpRequest, exception: Exception) -> str:
     """Return the parameter that Django's message names, with its value. Invisible and reordering characters are escaped."""
     found = [name for name in request.GET if f" {name} " in str(exception)]
     return (
-        " or ".join(f"{name[:80]!r}, which the URL sets to {request.GET[name][:80]!r}" for name in found)
-        or "the filter in its URL"
+        " or ".join(f"{name[:80]!r} that takes {request.GET[name][:80]!r}" for name in found)
+        or "such as the one in its URL"
     )
 
 
