@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from scheduler.decisions.assignment_uses import Idle, idle, kept_since, last_uses, note_uses
-from scheduler.doctor.checkup import _assignments
+from scheduler.doctor.live_rules import assignments
 from scheduler.models import AssignmentUse, Decision
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import get, publish_all, text_of
@@ -93,17 +93,17 @@ class TestWhereItIsShown:
         assert "never, in 31 d" in said
 
     def test_doctor_names_those_that_take_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = _assignments()
+        found = assignments()
         assert (found.state, found.says) == ("warning", "1 matched no Pod for 30 days: left-over")
         assert "Which one takes this Pod?" in found.remedy
         changed = msgspec.structs.replace(settings.BERTH, assignment_idle_days=60)
         monkeypatch.setattr(settings, "BERTH", changed)
-        assert _assignments().state == "ok"
+        assert assignments().state == "ok"
 
 
 @pytest.mark.django_db
 def test_nothing_is_said_before_it_is_known(operator: Client) -> None:
     publish_all(make_rule_set("web"), make_assignment("new"))
     AssignmentUse.objects.all().delete()
-    assert _assignments().state == "ok"
+    assert assignments().state == "ok"
     assert "not yet" in text_of(get(operator, "/admin/policies/assignment/"))

@@ -24,7 +24,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.stream import DecisionStream, StreamError
-from scheduler.doctor import checkup, suspensions
+from scheduler.doctor import checkup, records, scheduler_file, suspensions
 from scheduler.doctor.checkup import Checkup, check, configured_verbs, known
 from scheduler.doctor.parts import Part
 from scheduler.doctor.suspensions import SUSPENSIONS
@@ -78,7 +78,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(DecisionStream, "length", lambda _self: numbers.pop(0) if len(numbers) > 1 else numbers[0])
     monkeypatch.setattr(DecisionStream, "refusal", lambda _self: "")
     monkeypatch.setattr(DecisionStream, "eviction_policy", lambda _self: "noeviction")
-    monkeypatch.setattr(checkup, "_INGEST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(records, "_INGEST_LOOK_SECONDS", 0.0)
     return numbers
 
 
@@ -550,7 +550,7 @@ class TestCertificates:
         assert self.look(tmp_path, str(make_certificate(tmp_path, days=days))).state == state
 
     def test_one_that_has_ended_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(checkup, "expires_at", lambda _pem: datetime.now(UTC).timestamp() - 86_400)
+        monkeypatch.setattr(scheduler_file, "expires_at", lambda _pem: datetime.now(UTC).timestamp() - 86_400)
         assert self.look(tmp_path, str(make_certificate(tmp_path, days=1))).state == "error"
 
     def test_one_on_another_machine_is_unknown(self, tmp_path: Path) -> None:

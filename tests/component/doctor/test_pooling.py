@@ -7,7 +7,7 @@ import pytest
 from django.db import DatabaseError
 
 from controlplane import checks, starts
-from scheduler.doctor import checkup, pooling
+from scheduler.doctor import database, pooling
 
 SERVERS_PID = 10
 
@@ -90,8 +90,8 @@ def test_migrate_refuses_a_pooler_by_transaction_and_says_what_to_do(monkeypatch
 
 
 def test_the_doctor_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "connection", by_transaction())
-    (found,) = checkup._pooler()
+    monkeypatch.setattr(database, "connection", by_transaction())
+    (found,) = database.pooler()
     assert (found.name, found.state) == ("pooler", "error")
 
 

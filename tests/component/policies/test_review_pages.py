@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import Change, ReviewSetting, RuleSet
-from scheduler.doctor import checkup
+from scheduler.doctor import live_rules
 from tests.builders import make_rule_set
 from tests.component.pages import edit_page, form_data, get, publish_all, text_of
 from tests.component.policies.test_change_pages import act_of, page_of, typed
@@ -229,18 +229,18 @@ def test_a_change_in_review_that_needs_no_approval_any_more_waits_for_nobody_who
 
 
 def test_the_doctor_names_what_was_published_without_approval_is_held_back_or_overdue() -> None:
-    assert checkup._changes().state == "ok"
+    assert live_rules.changes().state == "ok"
     erin = person("erin", "Emergency")
     urgent = opened(make_rule_set("web", **A), by="ops")
     do(urgent, publishing.publish_urgently, erin, reason="fire")
-    assert checkup._changes().says == f"{urgent} published without approval"
+    assert live_rules.changes().says == f"{urgent} published without approval"
     late = opened(make_rule_set("data", **A), by="ops")
     at = timezone.now() + timedelta(hours=1)
     do(late, publishing.schedule_change, "ops", publish_at=at)
     Change.objects.filter(pk=late.pk).update(publish_at=timezone.now() - timedelta(minutes=5))
-    assert checkup._changes().says == f"{late} should be live by now"
+    assert live_rules.changes().says == f"{late} should be live by now"
     publishing.publish_due(now=timezone.now())
-    assert f"{late} held back at its time" in checkup._changes().says
+    assert f"{late} held back at its time" in live_rules.changes().says
 
 
 def test_the_list_marks_an_emergency_until_it_is_approved() -> None:
