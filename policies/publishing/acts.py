@@ -160,17 +160,6 @@ def note(
     """
     if act != _Act.DESCRIBE:  # it repeats the old text, which may be from before this check existed
         check_words(text)
-    _note(change, act, by, text, via=via_of(by), whom=whom)
-    asked = {"whom": whom.get_username()} if whom else {}
-    audit.record_act(change, act, by, text, before=before, more={**(more or {}), **asked})
-
-
-def note_author(change: Change, author: str) -> None:
-    """Record the other authors of the edits with which a Change was opened."""
-    _note(change, _Act.EDIT, author, "", via="")
-
-
-def _note(change: Change, act: _Act, by: By, text: str, *, via: str, whom: User | None = None) -> None:
     if not change.digest:
         change.digest = _digest(change)
         change.save(update_fields=["digest"])
@@ -179,13 +168,15 @@ def _note(change: Change, act: _Act, by: By, text: str, *, via: str, whom: User 
         act=act,
         by=name_of(by),
         by_user=user_of(by),
-        via=via,
+        via=via_of(by),
         whom=whom.get_username() if whom else "",
         whom_user=whom,
         at=timezone.now(),
         text=text,
         digest=change.digest,
     )
+    asked = {"whom": whom.get_username()} if whom else {}
+    audit.record_act(change, act, by, text, before=before, more={**(more or {}), **asked})
 
 
 def _digest(change: Change) -> str:

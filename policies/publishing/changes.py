@@ -26,7 +26,6 @@ from policies.publishing.acts import (
     finish,
     locked,
     note,
-    note_author,
     things_of,
     write_edits,
 )
@@ -73,7 +72,6 @@ def open_change(
     edits: Iterable[Edit],
     by: By,
     reason: str = "",
-    authors: Iterable[str] = (),
     act: str = "edit",
     keeper: Keeper = NOBODY,
 ) -> Change:
@@ -84,7 +82,6 @@ def open_change(
         edits: the new content of each thing.
         by: who opens it, and becomes its author.
         reason: why, for those who review it.
-        authors: who else wrote these edits.
         act: the act of `lifecycle`.
         keeper: the repository that the edits come from.
 
@@ -100,11 +97,7 @@ def open_change(
     for edit in wanted.values():
         if isinstance(edit.value, engine.RuleSet):
             remember_checked(edit.value)
-    with transaction.atomic():
-        change = write_change(title, wanted, live, by=by, reason=reason, keeper=keeper)
-        for author in sorted({*authors} - {name_of(by)}):
-            note_author(change, author)
-    return change
+    return write_change(title, wanted, live, by=by, reason=reason, keeper=keeper)
 
 
 def open_already(*, wanted: Mapping[Key, Edit], by: By, keeper: Keeper = NOBODY) -> Change | None:
