@@ -339,12 +339,6 @@ def revision_url(number: int) -> str:
     return reverse("admin:policies_revision_change", args=[number])
 
 
-def compare_url(kind: str, before: int, after: int, name: str = "") -> str:
-    """Return the page that compares two of a kind."""
-    asked = {"kind": kind, "name": name, "before": before, "after": after}
-    return f"{reverse('compare')}?{urlencode({key: value for key, value in asked.items() if value != ''})}"
-
-
 def change_url(number: int) -> str:
     """Return the page of a Change."""
     return reverse("admin:policies_change_change", args=[number])

@@ -22,7 +22,6 @@ from policies.admin.base import (
     Confirmation,
     ReadOnlyAdmin,
     change_url,
-    compare_url,
     confirm,
     decisions_url,
     link,
@@ -357,7 +356,8 @@ def _compared(row: Revision) -> SafeString:
     )
     if number <= _FIRST:
         return shown or SafeString("none")
-    return format_html("{}{}", shown, link(compare_url("Revision", row.number - 1, row.number), f"All {number:,}"))
+    both = reverse("compare", query={"kind": "Revision", "before": row.number - 1, "after": row.number})
+    return format_html("{}{}", shown, link(both, f"All {number:,}"))
 
 
 def _document(row: Revision) -> SafeString:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from policies import wording
-from policies.admin.base import compare_url
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, opened, publish, publish_all, text_of
@@ -24,6 +24,10 @@ def read(client: Client, path: str) -> str:
     page = get(client, path)
     page.content = re.sub(rb"</?(ins|del|mark)>", b"", page.content)
     return text_of(page)
+
+
+def compare_url(kind: str, before: int, after: int, name: str = "") -> str:
+    return reverse("compare", query={"kind": kind, "name": name, "before": before, "after": after})
 
 
 def newest() -> int:
