@@ -603,10 +603,11 @@ class TestRefuseBeginnings:
             select.select([], [late], [], 30)
             assert late.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
 
-    def test_where_the_kernel_refuses_the_filter_the_listener_is_closed_all_the_same(self) -> None:
+    def test_where_the_kernel_refuses_the_filter_connections_are_taken_until_the_listener_is_closed(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.setsockopt(socket.SOL_SOCKET, _SO_LOCK_FILTER, 1)
             refuse_beginnings(listener)
+            assert can_connect(listener.getsockname()[1])
 
 
 def can_connect(port: int) -> bool:

@@ -351,7 +351,7 @@ class TestLinting:
     ) -> None:
         changed = msgspec.structs.replace(settings.BERTH, scheduler_config="/nowhere/at/all")
         monkeypatch.setattr(settings, "BERTH", changed)
-        get(auditor, self.PAGE)
+        assert get(auditor, self.PAGE).context["form"]["text"].value() == ""
 
 
 def test_every_part_that_can_be_looked_at_has_its_place_in_the_order() -> None:
