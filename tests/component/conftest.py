@@ -1,9 +1,11 @@
-"""A history that needs neither Redis nor threads."""
+"""A history that needs neither Redis nor threads, and a Berth where Changes need approvals."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from django.conf import settings
 
 from tests.recording import History
 
@@ -19,3 +21,8 @@ def histories_are_closed() -> Iterator[None]:
 @pytest.fixture
 def history(tmp_path: Path) -> History:
     return History(tmp_path / "spool")
+
+
+@pytest.fixture
+def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))

@@ -51,7 +51,7 @@ from tests.archives import (
 )
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import opened
-from tests.component.policies.test_changes import person
+from tests.component.policies.people import person
 from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign, without_triggers
 from tests.ledgers import faults as named
 

@@ -19,7 +19,7 @@ from scheduler.models import Decision
 from tests.archives import Files, asked, berth_verify, check, exported, packed, signed_anew, unpacked
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.pages import opened, publish_all
-from tests.component.policies.test_changes import person
+from tests.component.policies.people import person
 from tests.ledgers import AT, SIGNER, Ledgered, without_triggers
 
 pytestmark = pytest.mark.django_db

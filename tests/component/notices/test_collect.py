@@ -19,7 +19,8 @@ from scheduler.notices.pruning import prune_notices
 from scheduler.webhooks.keeping import Wanted, make_webhook
 from tests.builders import make_pause, make_priority_class, make_rule_set
 from tests.component.pages import publish_all
-from tests.component.policies.test_changes import A, B, C, do, opened, person
+from tests.component.policies.people import person
+from tests.component.policies.test_changes import A, B, C, do, opened
 from tests.component.policies.test_priority_classes import seen
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,8 @@ from scheduler.models import InboxEntry, Notice
 from scheduler.notices.inbox import MOST_COUNTED, unread_count
 from tests.builders import make_rule_set
 from tests.component.pages import get, text_of
-from tests.component.policies.test_changes import A, do, opened, person
+from tests.component.policies.people import person
+from tests.component.policies.test_changes import A, do, opened
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db

@@ -21,7 +21,7 @@ from tests.builders import (
     rule_set_document,
 )
 from tests.component.pages import opened, publish, publish_all
-from tests.component.policies.test_changes import person
+from tests.component.policies.people import person
 from tests.component.policies.test_commands import _run as run
 
 pytestmark = pytest.mark.django_db

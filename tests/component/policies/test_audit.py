@@ -19,7 +19,8 @@ from policies.origin import Origin, coming_from
 from policies.publishing import Edit, OnBehalf, PublishingError
 from tests.builders import TEAM_FILTER, exemption_document, make_assignment, make_exemption, make_pause, make_rule_set
 from tests.component.pages import publish_all
-from tests.component.policies.test_changes import A, B, C, opened, person
+from tests.component.policies.people import person
+from tests.component.policies.test_changes import A, B, C, opened
 from tests.component.policies.test_priority_classes import seen
 
 pytestmark = pytest.mark.django_db

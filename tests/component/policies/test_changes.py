@@ -18,38 +18,13 @@ from policies.models import Assignment, Change, ChangeEvent, RuleSet, RuleSetVer
 from policies.publishing import Edit, PublishingError
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import publish, publish_all
+from tests.component.policies.people import person
 
 pytestmark = pytest.mark.django_db
 
 A = {"filters": [{"builtin": "PodFitsHost"}]}
 B = {"filters": [{"builtin": "MatchNodeSelector"}]}
 C = {"filters": [{"builtin": "PodToleratesNodeTaints"}]}
-
-
-def person(name: str, role: str) -> User:
-    user = User.objects.create_user(name)
-    user.groups.add(Group.objects.get(name=role))
-    return user
-
-
-@pytest.fixture
-def alice(db: None) -> User:
-    return person("alice", "Operator")
-
-
-@pytest.fixture
-def bob(db: None) -> User:
-    return person("bob", "Operator")
-
-
-@pytest.fixture
-def carol(db: None) -> User:
-    return person("carol", "Approver")
-
-
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from policies.publishing import Edit, PublishingError, acts
 from scheduler.applying import Applied, Documents, Planned, Wish, apply, plan_documents
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import publish_all
-from tests.component.policies.test_changes import A, B, C, live, opened, person
+from tests.component.policies.people import person
+from tests.component.policies.test_changes import A, B, C, live, opened
 from tests.component.policies.test_publishing import _at_once as at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -26,11 +26,6 @@ def live(db: None) -> None:
     publish_all(make_rule_set("web", **A), make_assignment("all", "web"), make_priority_class("high", value=10))
 
 
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-
-
 def another(name: str, *roles: str) -> Client:
     user = User.objects.create_user(name, is_staff=True)
     user.groups.set(Group.objects.filter(name__in=roles or ["Operator"]))

@@ -38,11 +38,6 @@ def required(monkeypatch: pytest.MonkeyPatch) -> None:
     set_(monkeypatch, gate_required=True)
 
 
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_(monkeypatch, review_required=True)
-
-
 def opened(*values: Any) -> Change:
     return publishing.open_change(
         title="tested", edits=[Edit.of(value) for value in values or [make_rule_set(**A)]], by="ops", reason="why"

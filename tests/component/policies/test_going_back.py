@@ -8,37 +8,17 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import timezone
 
 from policies import publishing
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError, schedules
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import get, publish_all, text_of
-from tests.component.policies.test_changes import A, B, C, do, filters_of, free, live, opened, person
+from tests.component.policies.people import person
+from tests.component.policies.test_changes import A, B, C, do, filters_of, free, live, opened
 from tests.component.policies.test_schedules import DAY, HOUR, fresh, scheduled, tick
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-
-
-@pytest.fixture
-def now() -> datetime:
-    return timezone.now()
-
-
-@pytest.fixture
-def alice() -> User:
-    return person("alice", "Operator")
-
-
-@pytest.fixture
-def carol() -> User:
-    return person("carol", "Approver")
 
 
 class TestGoingBack:

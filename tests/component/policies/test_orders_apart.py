@@ -14,7 +14,7 @@ from policies.publishing import ORDER, Edit, PublishingError
 from policies.publishing.assignments import orders_apart
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import get, publish_all, text_of
-from tests.component.policies.test_changes import do, person
+from tests.component.policies.test_changes import do
 from tests.component.rest.asking import ask, told
 
 pytestmark = pytest.mark.django_db
@@ -25,11 +25,6 @@ ORDERS = {"one": 10, "two": 20, "three": 30}
 @pytest.fixture(autouse=True)
 def _live() -> None:
     publish_all(make_rule_set(), *(make_assignment(name, order=order) for name, order in ORDERS.items()))
-
-
-@pytest.fixture
-def alice() -> User:
-    return person("alice", "Operator")
 
 
 def order() -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
@@ -30,6 +30,7 @@ from tests.builders import (
     pause_document,
 )
 from tests.component.pages import confirmed, get, publish_all, text_of
+from tests.component.policies.people import person
 
 pytestmark = pytest.mark.django_db
 
@@ -107,12 +108,6 @@ class TestPart:
             publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
         moved = publishing.moved_of(Change.objects.get(pk=change.pk))
         assert [(each.kind, each.name, each.mine) for each in moved] == [("Pause", "web-paused", None)]
-
-
-def person(name: str, role: str) -> User:
-    user = User.objects.create_user(name)
-    user.groups.add(Group.objects.get(name=role))
-    return user
 
 
 def required(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:

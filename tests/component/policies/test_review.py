@@ -16,30 +16,11 @@ from policies.models import Change, ReviewSetting, Revision, RuleSet, RuleSetVer
 from policies.publishing import Edit, OnBehalf, PublishingError
 from tests.builders import make_assignment, make_exemption, make_priority_class, make_rule_set
 from tests.component.pages import confirmed, get, publish_all, text_of
-from tests.component.policies.test_changes import A, B, C, do, live, opened, person
+from tests.component.policies.people import person
+from tests.component.policies.test_changes import A, B, C, do, live, opened
 from tests.component.rest.asking import ask, told
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-
-
-@pytest.fixture
-def alice() -> User:
-    return person("alice", "Operator")
-
-
-@pytest.fixture
-def carol() -> User:
-    return person("carol", "Approver")
-
-
-@pytest.fixture
-def dave() -> User:
-    return person("dave", "Approver")
 
 
 def in_review(*values: Any, by: Any) -> Change:

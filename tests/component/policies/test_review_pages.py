@@ -16,8 +16,9 @@ from policies.models import Change, ReviewSetting, RuleSet
 from scheduler.doctor import live_rules
 from tests.builders import make_rule_set
 from tests.component.pages import edit_page, form_data, get, publish_all, text_of
+from tests.component.policies.people import person
 from tests.component.policies.test_change_pages import act_of, page_of, typed
-from tests.component.policies.test_changes import A, B, do, opened, person
+from tests.component.policies.test_changes import A, B, do, opened
 from tests.component.rest.asking import ask, told
 from tests.conftest import HTTPSClient
 

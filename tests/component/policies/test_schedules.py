@@ -18,33 +18,14 @@ from policies.models import Change, ChangeEvent, GateRun, Revision
 from policies.publishing import Edit, OnBehalf, PublishingError, schedules
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import get, publish_all
-from tests.component.policies.test_changes import A, B, C, do, filters_of, live, opened, person
+from tests.component.policies.people import person
+from tests.component.policies.test_changes import A, B, C, do, filters_of, live, opened
 from tests.component.policies.test_publishing import _at_once as at_once
 
 pytestmark = pytest.mark.django_db
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-
-
-@pytest.fixture
-def now() -> datetime:
-    return timezone.now()
-
-
-@pytest.fixture
-def alice() -> User:
-    return person("alice", "Operator")
-
-
-@pytest.fixture
-def carol() -> User:
-    return person("carol", "Approver")
 
 
 def scheduled(change: Change, by: Any, at: datetime, back_at: datetime | None = None) -> Change:

@@ -4,9 +4,7 @@ import io
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import Client
 
@@ -26,11 +24,6 @@ from tests.component.rest.asking import ask, begun, told
 pytestmark = pytest.mark.django_db
 
 WEB = ("rule-sets/web", rule_set_document("web", filters=[TEAM_FILTER]))
-
-
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,6 @@ def _no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.api.things.examine_documents", lambda *_, **__: None)
 
 
-@pytest.fixture
-def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-
-
 def test_the_same_document_again_makes_nothing(operator: Client) -> None:
     made = told(ask(operator, "put", "/rule-sets/web", WEB))
     assert (made["changed"], made["state"], made["revision"]) == (True, "published", Revision.objects.get().number)
