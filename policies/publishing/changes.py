@@ -38,6 +38,7 @@ from policies.publishing.revisions import current_revision, load_revision, lock_
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
 from policies.publishing.standing import (
+    AUTHORING,
     ORDER,
     Moved,
     approvals_given,
@@ -508,7 +509,9 @@ def withdraw_change(*, change: Change, by: By, expected_digest: str = "", text: 
     return do(change, _Act.WITHDRAW, by, expected_digest, text)
 
 
-def publish_change(*, change: Change, by: By, expected_digest: str, reason: str = "") -> Revision:
+def publish_change(
+    *, change: Change, by: By, expected_digest: str, reason: str = "", armed: ChangeEvent | None = None
+) -> Revision:
     """Make the next Revision with exactly a Change's edits.
 
     Args:
@@ -516,11 +519,13 @@ def publish_change(*, change: Change, by: By, expected_digest: str, reason: str 
         by: who publishes.
         expected_digest: the digest that that person looked at; approvals are for it.
         reason: why, stored with the Revision; the Change's own reason where none is given.
+        armed: for the clock, the act that set the time.
 
     Raises:
-        PublishingError: it may not be published, something that it touches moved, it has faults, or it would change nothing.
+        PublishingError: it may not be published, something that it touches moved, it has faults, it would change nothing, or its
+            time doesn't stand any more.
     """
-    return _publish(change, _Act.PUBLISH, by, expected_digest, reason)
+    return _publish(change, _Act.PUBLISH, by, expected_digest, reason, armed)
 
 
 def publish_urgently(*, change: Change, by: By, expected_digest: str, reason: str) -> Revision:
@@ -531,7 +536,9 @@ def publish_urgently(*, change: Change, by: By, expected_digest: str, reason: st
     return _publish(change, _Act.URGENT, by, expected_digest, _needed(reason, "An emergency needs its reason."))
 
 
-def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: str) -> Revision:
+def _publish(
+    change: Change, act: _Act, by: By, expected_digest: str, reason: str, armed: ChangeEvent | None = None
+) -> Revision:
     check_before_contents(Change.objects.get(pk=change.pk), act, by)
     edits = edits_of(change)
     check_contents(edits, current_revision())
@@ -540,6 +547,8 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
         with locked(change, act, by, expected_digest) as row:
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
+            if armed is not None:
+                _check_armed(row, armed)
             authors = {each.key: each.author for each in row.edits.all()}
             # Edits that others added, or that a rebase renumbered, don't belong to the repository that opened it.
             brought = {key for key, author in authors.items() if author == row.opened_by}
@@ -554,6 +563,13 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
             _record_ended(ended, row, made, by)
             _drop_overtaken(row, before, by)
     return made
+
+
+def _check_armed(row: Change, armed: ChangeEvent) -> None:
+    """Refuse if the time was taken back or set anew since the clock read it, which is before the check of the documents."""
+    last = row.events.filter(pk__gt=armed.pk, act__in=(_Act.SCHEDULE, _Act.HOLD, *AUTHORING)).last()
+    if last is not None:
+        raise OvertakenError([f"{row} changed since its time was set, by {last.by}. Look at it again."])
 
 
 def _drop_overtaken(made_by: Change, before: engine.Revision, by: By) -> None:

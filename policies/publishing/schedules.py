@@ -264,7 +264,7 @@ def _go_live(number: int, now: datetime) -> str:
     if edit := _edited_since(change, armed):
         raise OvertakenError([f"{change} changed since its time was set: {edit.by} edited it. Look at it again."])
     reason = f"{change.reason or change.title} (scheduled by {armed.by} for {said_at(due)}{_late(due, now)})"
-    made = publish_change(change=change, by=by, expected_digest=armed.digest, reason=reason)
+    made = publish_change(change=change, by=by, expected_digest=armed.digest, reason=reason, armed=armed)
     return f"{change} made {made}{_late(due, now)}"
 
 

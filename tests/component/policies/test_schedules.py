@@ -186,6 +186,21 @@ class TestGoingLive:
         with pytest.raises(PublishingError, match="It would go live after it goes back"):
             scheduled(change, alice, now + 2 * HOUR, back_at=now + HOUR)
 
+    @pytest.mark.parametrize("to", [None, 2 * HOUR])
+    def test_a_time_that_is_taken_back_or_set_anew_while_its_documents_are_checked_is_not_kept(
+        self, to: timedelta | None, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        bob, at = person("bob", "Operator"), now + to if to else None
+
+        def meanwhile(*_: object) -> None:
+            do(change, publishing.schedule_change, bob, publish_at=at)
+
+        monkeypatch.setattr("policies.publishing.changes.check_contents", meanwhile)
+        assert tick(now + HOUR) == []
+        row = fresh(change)
+        assert (row.state, row.publish_at, row.held) == ("draft", at, "")
+
     def test_the_time_to_go_back_has_to_be_ahead_and_behind_the_one_to_go_live(
         self, alice: User, now: datetime
     ) -> None:
