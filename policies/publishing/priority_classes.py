@@ -136,13 +136,13 @@ def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> No
     if not may(by, "policies.publish") or not reach_of(by).is_whole:
         raise PublishingError([f"{name_of(by)} may not put PriorityClasses back; who publishes them may."])
     check_words(reason)
-    # Locked until the transaction ends: the watch writes into this row, too.
+    # First, and locked until the transaction ends, like the class: a look writes its own row before those of the classes.
+    ask_for_look()
     ClusterPriorityClass.objects.select_for_update().filter(pk=name).first()
     there, live = _put_back_sides(name)
     check_shown(expected_digest, there, live)
     if ClusterPriorityClass.objects.filter(pk=name, state__in=PUT_BACK_STATES).update(overwrite=True) != 1:
         raise PublishingError([f"{name} isn't drifted or refused any more; reload the page."])
-    ask_for_look()
     digests = (digest_of_shown(there), digest_of_shown(live))
     audit.record_event(audit.Kind.PUT_BACK, by=by, thing=(Kind.PRIORITY_CLASS, name), digests=digests, reason=reason)
     logger.info("%s restores PriorityClass %s: %s", name_of(by), name, reason)

@@ -1,20 +1,25 @@
 """The cluster's PriorityClasses follow the Revision: when a look is due, what it does, and what is kept of it."""
 
 import json
+import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 
 from policies import publishing
 from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
 from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
+from scheduler.priority_classes import reconcile
 from scheduler.priority_classes.execute import LABEL
 from scheduler.priority_classes.plan import Found
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set
 from tests.component.pages import publish, publish_staged, stage
+from tests.component.policies.test_changes_at_once import somebody_waits, until
+from tests.component.policies.test_publishing import _at_once as at_once
 from tests.priority_server import PriorityServer, stored
 
 pytestmark = pytest.mark.django_db
@@ -186,6 +191,37 @@ def test_what_others_change_is_shown_and_put_back_only_when_asked(server: Priori
     assert states() == {"batch": "applied"}
     assert server.classes["batch"]["description"] == ""
     assert not ClusterPriorityClass.objects.filter(overwrite=True).exists()
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+@pytest.mark.django_db(transaction=True)
+def test_what_somebody_puts_back_while_a_look_is_kept_waits_for_it(
+    server: PriorityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both write the look's row and the class's: in one order, or they would wait for each other."""
+    bring(server)
+    server.have("batch", description="mine")
+    make_due()
+    look(server)
+    make_due()
+    keeps, end = threading.Event(), reconcile._end_replacements
+
+    def end_once_somebody_waits(outcomes: Any) -> None:
+        keeps.set()
+        until(somebody_waits)
+        end(outcomes)
+
+    def act(index: int) -> object:
+        if index == 0:
+            return look(server)
+        keeps.wait(30)
+        return publishing.put_back(name="batch", by="ops", reason="not agreed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reconcile, "_end_replacements", end_once_somebody_waits)
+        assert at_once(2, act) == [True, None]
+    assert look(server)
+    assert states() == {"batch": "applied"}
 
 
 def test_putting_back_what_hasnt_drifted_is_refused(server: PriorityServer) -> None:
