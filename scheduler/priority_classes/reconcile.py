@@ -196,9 +196,15 @@ def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
         if outcome.step.wanted is not None:
             words = f"{outcome.state}: {message}" if message else outcome.state
             logger.info("PriorityClass %s is %s", outcome.step.name, words)
-    if outcome.state == "applied" or (outcome.state == "refused" and outcome.step.act is Act.REPLACE):
-        fields["overwrite"] = False  # each request is for one try
+    if _ends_request(outcome):
+        fields["overwrite"] = False
     ClusterPriorityClass.objects.update_or_create(name=outcome.step.name, defaults=fields | {"looked_at": Now()})
+
+
+def _ends_request(outcome: Outcome) -> bool:
+    """Return whether a request to put a class back is over: it is for one try, and for a class that Berth looks after."""
+    is_tried = outcome.state == "applied" or (outcome.state == "refused" and outcome.step.act is Act.REPLACE)
+    return is_tried or outcome.step.wanted is None or outcome.step.act in {Act.FOREIGN, Act.CONFLICT}
 
 
 def _message(outcome: Outcome, row: ClusterPriorityClass | None) -> str:

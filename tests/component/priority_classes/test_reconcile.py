@@ -193,6 +193,22 @@ def test_what_others_change_is_shown_and_put_back_only_when_asked(server: Priori
     assert not ClusterPriorityClass.objects.filter(overwrite=True).exists()
 
 
+def test_a_class_that_was_taken_out_before_it_was_put_back_is_left_once_it_is_published_again(
+    server: PriorityServer,
+) -> None:
+    bring(server)
+    server.have("batch", description="mine")
+    make_due()
+    look(server)
+    publishing.put_back(name="batch", by="ops", reason="not agreed")
+    stage(publishing.Edit("PriorityClass", "batch", None))
+    publish_classes()
+    look(server)
+    bring(server)
+    assert states() == {"batch": "drifted"}
+    assert server.classes["batch"]["description"] == "mine"
+
+
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
 @pytest.mark.django_db(transaction=True)
 def test_what_somebody_puts_back_while_a_look_is_kept_waits_for_it(
