@@ -239,8 +239,9 @@ def free_names(expr: syntax_pb2.Expr) -> set[str]:
     if kind == "comprehension_expr":
         loop = expr.comprehension_expr
         own = {loop.iter_var, loop.iter_var2, loop.accu_var}
-        inner = (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result)
-        return free_names(loop.iter_range) | (set().union(*map(free_names, inner)) - own)
+        outside = (loop.iter_range, loop.accu_init)
+        inside = (loop.loop_condition, loop.loop_step, loop.result)
+        return set().union(*map(free_names, outside), set().union(*map(free_names, inside)) - own)
     return set().union(*map(free_names, children(expr)))
 
 

@@ -370,6 +370,11 @@ class TestNextChange:
         assert change(rule, nodes=[node("n1", time=TEXT), node("n2")]) == TEXT
         assert change(rule, nodes=[node("n2")]) is None
 
+    def test_a_value_given_the_name_of_its_loop_is_read(self) -> None:
+        params = {"windows": [{"from": TEXT}]}
+        rule = "params.windows.all(w, w.?from.optMap(w, now >= timestamp(w)).orValue(true))"
+        assert change(rule, params=params) == TEXT
+
     def test_a_condition_that_moves_counts_with_the_value_it_chooses(self) -> None:
         rule = "now < (now.getHours() < 12 ? timestamp('2026-03-29T03:30:00Z') : timestamp('2026-03-29T14:30:00Z'))"
         assert change(rule, "2026-03-29T03:10:00Z") == "2026-03-29T03:30:00Z"

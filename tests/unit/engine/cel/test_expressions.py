@@ -309,6 +309,12 @@ class TestEvaluate:
         )  # fmt: skip
         assert evaluate(source, cycle, Result.BOOLEAN) == [True, False]
 
+    def test_a_value_may_be_given_the_name_of_the_loop_variable_that_it_comes_from(self) -> None:
+        kept = "pod.spec.containers.all(c, c.?image.optMap(c, c.startsWith(node.metadata.name)).orValue(true))"
+        pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"image": "own/web"}, {"image": "own/log"}, {}]}}
+        cycle = cycle_of([node("own"), node("other")], pod=pod)
+        assert evaluate(kept, cycle, Result.BOOLEAN) == [True, False]
+
     def test_an_optional_that_can_not_be_taken_out_is_a_fault(self) -> None:
         hidden = "node.spec.?x.optMap(found, [optional.of(found)]).orValue([]) == [pod.metadata.?name]"
         cycle = cycle_of([node("n1", x="web")])
