@@ -87,7 +87,8 @@ def _map_all(numbers: list[int | float], low: Fraction, high: Fraction) -> Numbe
     kinds = set(map(type, numbers))
     if kinds == {float} and _are_doubles(low, high):
         return _map_doubles(np.array(numbers, dtype=np.float64), low, high)
-    if kinds == {int} and _are_whole(low, high) and high - low < _MAX_SPAN:
+    # uint() may give a larger number on one node.
+    if kinds == {int} and _are_whole(low, high) and high - low < _MAX_SPAN and max(numbers) < _LIMIT:
         return _map_whole(np.array(numbers, dtype=np.int64), int(low), int(high))
     return np.array([_map(Fraction(number), low, high) for number in numbers], dtype=np.int64)
 

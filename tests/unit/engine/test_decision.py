@@ -180,6 +180,7 @@ class TestScores:
             pytest.param("1e20", [0, 50], [100, 100, 100], id="all of them"),
             pytest.param("1e20", None, [100, 100, 100], id="all of them, without bounds"),
             pytest.param("18446744073709551615u", None, [100, 100, 100], id="an unsigned number"),
+            pytest.param("uint('1844674407370955161' + node.metadata.labels.rank)", [0, 50], [0, 100, 100], id="uint"),
             pytest.param("int(node.metadata.labels.rank)", [1e20, 1.0000000000000002e20], [0, 0, 0], id="bounds"),
         ],
     )
