@@ -15,6 +15,9 @@ from policies.models import Assignment, PriorityClass, Rule, RuleSet, RuleSetVer
 
 JSONObject = dict[str, Any]
 
+# Documents hold whole numbers of 64 bits.
+_LIMIT = 2**63
+
 
 def document_of_rules(
     *,
@@ -231,7 +234,7 @@ def _score_row(rule: engine.ScoreRule) -> Rule:
 
 def _number(value: float) -> float:
     """Return whole numbers as integers, so that 20 stays 20 in a column of floats."""
-    return int(value) if float(value).is_integer() else float(value)
+    return int(value) if float(value).is_integer() and -_LIMIT <= value < _LIMIT else float(value)
 
 
 def _plain(value: object) -> Any:

@@ -25,6 +25,9 @@ DOCUMENTS = [
     pytest.param(
         {"scores": [{"name": "s", "expression": "1.5", "bounds": [-0.5, 20], "weight": 7}]}, id="all of a score"
     ),
+    pytest.param(
+        {"scores": [{"name": "s", "expression": "1.5", "bounds": [-1e300, 1e20]}]}, id="bounds beyond 64 bits"
+    ),
     pytest.param({"scores": [{"builtin": "LeastRequestedPriority"}]}, id="a built-in score"),
     pytest.param(
         {"victims": [{"name": "v", "expression": "victim.metadata.name != 'a'", "reason": "r", "onError": "pass"}]},
