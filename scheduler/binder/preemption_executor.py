@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -32,6 +31,11 @@ logger = logging.getLogger("berth.binding")
 MOST_NOTED = 50
 
 _TIMEOUT_SECONDS = 5.0
+
+# The API server's words about an admission webhook (k8s.io/apiserver v0.36.3 pkg/admission/plugin/webhook/errors/statuserror.go).
+# The status tells nothing: one that denies chooses it, and gets 400 if it chooses none, as does one that doesn't support dry run.
+_DENIED = "denied the request"
+_NO_DRY_RUN = "does not support dry run"
 
 
 class BindingRefusedError(APIError):
@@ -102,8 +106,15 @@ def act(
 def _refusals_of(victim: Pod) -> Iterator[None]:
     try:
         yield
-    except (APIForbiddenError, APIInvalidError) as error:
-        raise RemovalRefusedError(victim, error) from error
+    except APIError as error:
+        if _is_refusal(error):
+            raise RemovalRefusedError(victim, error) from error
+        raise
+
+
+def _is_refusal(error: APIError) -> bool:
+    """Return whether RBAC or admission forbids the request, so that the same request would be in vain again."""
+    return isinstance(error, APIForbiddenError | APIInvalidError) or _DENIED in str(error)
 
 
 def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Event:
@@ -131,10 +142,10 @@ def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
     try:
         _patch_status(client, victim, {"conditions": [condition]})
         _delete(client, victim)
-    except APINotFoundError:
-        return False
-    except APIConflictError as error:
-        logger.debug("a victim was deleted, another Pod has its name: %s", error)
+    except (APINotFoundError, APIConflictError) as error:
+        if _is_refusal(error):
+            raise
+        logger.debug("a victim was deleted, or another Pod has its name: %s", error)
         return False
     return True
 
@@ -154,9 +165,13 @@ def _ask_whether_it_would_be_bound(client: Client, pod: Pod, node_name: str) -> 
             query={"dryRun": "All"},
             timeout_seconds=_TIMEOUT_SECONDS,
         )
-    except (APIForbiddenError, APIInvalidError) as error:
-        if error.status != HTTPStatus.BAD_REQUEST:  # the answer where a webhook doesn't support dry run
+    except APIError as error:
+        if _NO_DRY_RUN in str(error):
+            logger.debug("nothing says whether a Pod would be bound: %s", error)
+        elif _is_refusal(error):
             raise BindingRefusedError(error) from error
+        else:
+            raise
 
 
 def _ask_whether_it_would_go(client: Client, victim: Pod) -> None:
@@ -167,11 +182,10 @@ def _ask_whether_it_would_go(client: Client, victim: Pod) -> None:
     """
     try:
         _delete(client, victim, dryRun=["All"])
-    except (APINotFoundError, APIConflictError) as error:
-        logger.debug("a victim was deleted already: %s", error)
-    except APIInvalidError as error:
-        if error.status != HTTPStatus.BAD_REQUEST:  # the answer where a webhook doesn't support dry run
+    except (APINotFoundError, APIConflictError, APIInvalidError) as error:
+        if _is_refusal(error) and _NO_DRY_RUN not in str(error):
             raise
+        logger.debug("a victim was deleted already, or nothing says whether it would be: %s", error)
 
 
 def _delete(client: Client, pod: Pod, **more: Any) -> None:

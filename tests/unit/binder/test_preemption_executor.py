@@ -124,7 +124,18 @@ def test_when_one_cannot_be_deleted_those_after_it_are_left_alone() -> None:
     assert server.calls == ["PATCH /a/status", "DELETE /a"]
 
 
-@pytest.mark.parametrize("error", [APIForbiddenError("a policy", status=403), APIInvalidError("a policy", status=422)])
+REFUSALS = [
+    APIForbiddenError("a policy", status=403),
+    APIInvalidError("a policy", status=422),
+    # A webhook chooses the status; without one it is 400.
+    APIInvalidError('admission webhook "a policy" denied the request: it stays', status=400),
+    APIConflictError('admission webhook "a policy" denied the request: it stays', status=409),
+    APIUnavailableError('admission webhook "a policy" denied the request: it stays', status=429),
+]
+NO_DRY_RUN = APIInvalidError('admission webhook "a policy" does not support dry run', status=400)
+
+
+@pytest.mark.parametrize("error", REFUSALS)
 def test_nobody_is_touched_where_one_of_them_may_not_be_deleted(error: APIError) -> None:
     server = Server(try_b=error)
     with pytest.raises(RemovalRefusedError, match="a policy") as refused:
@@ -132,7 +143,7 @@ def test_nobody_is_touched_where_one_of_them_may_not_be_deleted(error: APIError)
     assert (server.calls, refused.value.uid) == ([], "uid-b")
 
 
-@pytest.mark.parametrize("error", [APIForbiddenError("a policy", status=403), APIInvalidError("a policy", status=422)])
+@pytest.mark.parametrize("error", REFUSALS)
 def test_nobody_is_touched_where_the_pod_may_not_be_bound_to_the_node(error: APIError) -> None:
     """Else all of them would be deleted in vain."""
     server = Server(try_binding=error)
@@ -149,20 +160,21 @@ def test_nobody_is_touched_for_a_pod_that_is_gone() -> None:
 
 
 def test_a_binding_that_can_not_be_asked_about_before_keeps_nothing_from_being_done() -> None:
-    server = Server(try_binding=APIInvalidError("no dry run", status=400))
+    server = Server(try_binding=NO_DRY_RUN)
     acted(server, preemption(pod("a")))
     assert server.calls == ["PATCH /a/status", "DELETE /a"]
 
 
 def test_a_victim_that_is_gone_or_can_not_be_asked_about_before_keeps_nothing_from_being_done() -> None:
-    server = Server(try_a=APIInvalidError("no dry run", status=400), try_b=APINotFoundError("gone"))
+    server = Server(try_a=NO_DRY_RUN, try_b=APINotFoundError("gone"))
     acted(server, preemption(pod("a"), pod("b")))
     assert server.calls == ["PATCH /a/status", "DELETE /a", "PATCH /b/status", "DELETE /b"]
 
 
+@pytest.mark.parametrize("error", REFUSALS)
 @pytest.mark.parametrize("verb", ["patch", "delete"])
-def test_a_refusal_that_comes_only_when_it_is_done_is_one_too(verb: str) -> None:
-    server = Server(**{f"{verb}_a": APIInvalidError("a webhook", status=400)})
+def test_a_refusal_that_comes_only_when_it_is_done_is_one_too(verb: str, error: APIError) -> None:
+    server = Server(**{f"{verb}_a": error})
     with pytest.raises(RemovalRefusedError):
         acted(server, preemption(pod("a"), pod("b")))
 
