@@ -413,10 +413,13 @@ class APICalls:
 
     # Preemptions
 
-    def preempt(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
+    def preempt(
+        self, waiting: Waiting, preemption: Preemption, condition: Condition, expect: Callable[[Pod], None]
+    ) -> None:
         """Delete the victims once the nomination is written, and let the Pods that yield be scheduled elsewhere.
 
         So the process that takes over after a crash knows which Pod the victims were deleted for, and deletes no others.
+        `expect` is called with each victim just before it is removed, in a thread that may block.
         """
         pod = waiting.pod
         self._nominator.begin(pod, preemption)
@@ -428,13 +431,19 @@ class APICalls:
             self._conditions_written.pop(other.uid, None)
         BINDER_PREEMPTIONS.labels("begun").inc()
         BINDER_VICTIMS.inc(len(preemption.victims))
-        self.say(waiting, condition, lambda written: self._preempt(pod, preemption, written))
+        self.say(waiting, condition, lambda written: self._preempt(pod, preemption, expect, written))
 
-    def _preempt(self, pod: Pod, preemption: Preemption, written: bool) -> None:  # noqa: FBT001 - private
+    def _preempt(self, pod: Pod, preemption: Preemption, expect: Callable[[Pod], None], written: bool) -> None:  # noqa: FBT001 - private
         done = False
         try:
             done = written and act(
-                self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads
+                self._client,
+                preemption,
+                pod,
+                pod.spec.scheduler_name,
+                post=self._post,
+                expect=expect,
+                leads=self._leads,
             )
         except BindingRefusedError as error:
             logger.warning("a preemption would be in vain for %s/%s: %s", pod.namespace, pod.name, error)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -102,6 +103,14 @@ def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -
     return ""
 
 
+# Notes that a Pod is about to be preempted: the preemptor, the id of the Decision, the victim. May be called by any thread.
+Expect = Callable[[Pod, str, Pod], None]
+
+
+def _expect_nothing(_preemptor: Pod, _decision: str, _victim: Pod) -> None:
+    """Note nothing."""
+
+
 class Loop:
     """The queue and the deciding thread, with the threads that make the API calls.
 
@@ -113,6 +122,7 @@ class Loop:
         dispatcher: sends bindings.
         post: sends an event.
         record: records Decisions.
+        expect: notes that a Pod is about to be preempted.
         deciding: a context manager around each Pod's cycle, so that background work gives way to it.
         conditions: returns the dependencies that are unavailable at the moment.
         node_label: key and value of the label that nodes must have to be used; None for all nodes.
@@ -131,6 +141,7 @@ class Loop:
         dispatcher: Dispatcher,
         post: Callable[[Event], None],
         record: Record = _no_record,
+        expect: Expect = _expect_nothing,
         deciding: Callable[[], AbstractContextManager[None]] = nullcontext,
         conditions: Callable[[], Conditions | None] = lambda: None,
         node_label: tuple[str, str] | None = None,
@@ -140,6 +151,7 @@ class Loop:
         self._names = frozenset(scheduler_names)
         self._leads = leads
         self._record = record
+        self._expect = expect
         self._deciding = deciding
         self._conditions = conditions
         # The conditions when they were last checked.
@@ -438,7 +450,7 @@ class Loop:
 
     def _on_refusal(self, waiting: Waiting, placement: Placement, seconds: float) -> None:
         nomination = self.after_refusal(waiting, placement)
-        self._record(placement, seconds, nomination.notes)
+        decision = self._record(placement, seconds, nomination.notes)
         _count_undecided(placement, nomination)
         message = message_of(placement)
         if nomination.message:
@@ -456,7 +468,8 @@ class Loop:
         if nomination.preemption is None:
             self._api_calls.say(waiting, condition)
         else:
-            self._api_calls.preempt(waiting, nomination.preemption, condition)
+            expect = partial(self._expect, waiting.pod, decision)
+            self._api_calls.preempt(waiting, nomination.preemption, condition, expect)
 
     # Repairs
 

@@ -60,6 +60,7 @@ def act(
     scheduler_name: str,
     *,
     post: Callable[[Event], None],
+    expect: Callable[[Pod], None],
     leads: Callable[[], bool] = lambda: True,
 ) -> bool:
     """Make room on the node: Pods that yield to this one lose their nomination, then the victims are deleted one by one.
@@ -74,6 +75,7 @@ def act(
         pod: the Pod that needs the room.
         scheduler_name: the scheduler's name in conditions and events.
         post: sends an event.
+        expect: called with each victim just before it is removed, and with no other.
         leads: returns whether this process may still act; called before each victim.
 
     Returns:
@@ -95,6 +97,7 @@ def act(
     for victim in victims:
         if not leads():
             return False
+        expect(victim)
         with _refusals_of(victim):
             is_removed = _remove(client, victim, scheduler_name)
         if is_removed:

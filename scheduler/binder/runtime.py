@@ -93,6 +93,7 @@ class Runtime:
             dispatcher=self.dispatcher,
             post=self.events.post,
             record=self._record,
+            expect=self._expect,
             deciding=self.shadows.call,
             conditions=self.conditions,
             node_label=configured.scheduler_node_label,
@@ -166,11 +167,11 @@ class Runtime:
     def _record(self, placement: Placement, seconds: float, notes: dict[str, Any]) -> str:
         entry = cycle_entry(placement, seconds, notes)
         self.recorder.record(entry)
-        pod, victims = placement.pod, notes.get("preemption", {}).get("victims", ())
-        preemptor = Preemptor(pod.uid, pod.namespace, pod.name, entry.id)
-        self.recorder.expect_preemption([victim["uid"] for victim in victims], preemptor)
         offer_shadows(self.shadows, placement, entry.id)
         return entry.id
+
+    def _expect(self, pod: Pod, decision: str, victim: Pod) -> None:
+        self.recorder.expect_preemption([victim.uid], Preemptor(pod.uid, pod.namespace, pod.name, decision))
 
     def _run_heartbeats(self) -> None:
         while not self._stopping.wait(HEARTBEAT_SECONDS):

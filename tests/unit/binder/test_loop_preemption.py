@@ -29,7 +29,8 @@ class Room(World):
     """A World whose server removes Pods."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, sees_budgets: bool = True) -> None:
-        super().__init__(monkeypatch)
+        self.expected: list[tuple[str, str, str]] = []
+        super().__init__(monkeypatch, expect=self._expect)
         self.done: list[str] = []
         self.fault: Exception | None = None
         monkeypatch.setattr(api_calls_module, "act", self._act)
@@ -47,9 +48,14 @@ class Room(World):
         self.done.append(f"{arguments[1].name} nominated to {arguments[2].nominated or 'none'}")
         return written
 
-    def _act(self, _client: Any, preemption: Preemption, pod: Any, *_: Any, **__: Any) -> bool:
+    def _expect(self, preemptor: Pod, decision: str, victim: Pod) -> None:
+        self.expected.append((victim.name, preemptor.name, decision))
+
+    def _act(self, _client: Any, preemption: Preemption, pod: Any, *_: Any, **more: Any) -> bool:
         if self.fault is not None:
             raise self.fault
+        for victim in preemption.victims:
+            more["expect"](victim)
         self.done += [f"{victim.name} removed for {pod.name}" for victim in preemption.victims]
         return True
 
@@ -84,6 +90,22 @@ def test_the_nomination_is_written_before_anybody_is_removed(room: Room) -> None
     assert room.done == ["urgent nominated to n1", "low removed for urgent"]
     assert messages(room) == ["0/1 nodes are available: 1 Insufficient cpu."]
     assert room.recorded == [("urgent", "")]
+
+
+def test_the_preemptor_is_noted_with_the_decision_that_removes_a_pod_and_not_with_one_that_was_refused(
+    room: Room,
+) -> None:
+    room.fault = BindingRefusedError(REFUSED)
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn(2)
+    assert room.expected == []
+
+    room.fault = None
+    room.later()  # the node is left out
+    room.node("n1", labels={"helps": "perhaps"})
+    room.later()
+    assert ["victims" in notes["preemption"] for notes in room.notes[:3]] == [True, False, True]
+    assert room.expected == [("low", "urgent", "decision-3")]
 
 
 def test_a_pod_too_large_for_a_rule_about_victims_is_counted(room: Room) -> None:

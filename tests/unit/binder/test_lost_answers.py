@@ -320,7 +320,7 @@ def preempt(desk: Desk, *, yielding: tuple[Pod, ...] = ()) -> None:
     assert waiting is not None
     waiting.nominated = "n1"
     desk.queue.refuse(urgent.uid, desk.now, requeued_by=())
-    desk.calls.preempt(waiting, Preemption("n1", list(victims()), 0, list(yielding), []), NOMINATED)
+    desk.calls.preempt(waiting, Preemption("n1", list(victims()), 0, list(yielding), []), NOMINATED, lambda _: None)
     desk.go_on()
 
 
@@ -348,7 +348,8 @@ class TestPreemptions:
         told: list[Event] = []
         for _ in range(len(lost) + 1):
             try:
-                done = act(client, Preemption("n1", list(victims()), 0, [], []), pod("a"), "berth", post=told.append)
+                made = Preemption("n1", list(victims()), 0, [], [])
+                done = act(client, made, pod("a"), "berth", post=told.append, expect=lambda _: None)
             except APIUnavailableError:
                 continue
             assert done

@@ -73,6 +73,7 @@ def preemption(*victims: Pod, yielding: tuple[Pod, ...] = ()) -> Preemption:
 def acted(server: Server, made: Preemption, **more: Any) -> tuple[bool, list[Event]]:
     told: list[Event] = []
     client: Any = server
+    more = {"expect": lambda _: None, **more}
     return act(client, made, pod("urgent"), "berth", post=told.append, **more), told
 
 
@@ -97,6 +98,19 @@ def test_each_victim_is_marked_and_then_deleted_and_the_event_names_both() -> No
     assert (first.regarding.name, first.related.name if first.related else "") == ("a", "urgent")
     assert (first.type, first.reason, first.action, first.controller) == ("Normal", "Preempted", "Preempting", "berth")
     assert first.note == "Preempted by pod uid-urgent on node n1"
+
+
+def test_of_each_victim_it_is_noted_that_it_is_removed_before_it_is() -> None:
+    """A process that watches writes for which Pod they ended, and one that leaves already does so for another."""
+    server = Server()
+    expected: list[tuple[str, int]] = []
+    leaving = pod("b", deletionTimestamp="2026-01-01T00:00:00Z")
+    acted(
+        server,
+        preemption(pod("a"), leaving, pod("c")),
+        expect=lambda victim: expected.append((victim.name, len(server.calls))),
+    )
+    assert expected == [("a", 0), ("c", 2)]
 
 
 def test_a_victim_that_is_leaving_already_is_left_alone() -> None:
@@ -137,19 +151,19 @@ NO_DRY_RUN = APIInvalidError('admission webhook "a policy" does not support dry 
 
 @pytest.mark.parametrize("error", REFUSALS)
 def test_nobody_is_touched_where_one_of_them_may_not_be_deleted(error: APIError) -> None:
-    server = Server(try_b=error)
+    server, expected = Server(try_b=error), list[Pod]()
     with pytest.raises(RemovalRefusedError, match="a policy") as refused:
-        acted(server, preemption(pod("a"), pod("b"), yielding=(pod("late"),)))
-    assert (server.calls, refused.value.uid) == ([], "uid-b")
+        acted(server, preemption(pod("a"), pod("b"), yielding=(pod("late"),)), expect=expected.append)
+    assert (server.calls, refused.value.uid, expected) == ([], "uid-b", [])
 
 
 @pytest.mark.parametrize("error", REFUSALS)
 def test_nobody_is_touched_where_the_pod_may_not_be_bound_to_the_node(error: APIError) -> None:
     """Else all of them would be deleted in vain."""
-    server = Server(try_binding=error)
+    server, expected = Server(try_binding=error), list[Pod]()
     with pytest.raises(BindingRefusedError, match="a policy"):
-        acted(server, preemption(pod("a"), yielding=(pod("late"),)))
-    assert server.calls == []
+        acted(server, preemption(pod("a"), yielding=(pod("late"),)), expect=expected.append)
+    assert (server.calls, expected) == ([], [])
 
 
 def test_nobody_is_touched_for_a_pod_that_is_gone() -> None:

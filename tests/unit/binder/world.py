@@ -86,7 +86,7 @@ class World:
     def _record(self, placement: Placement, _seconds: float, notes: dict[str, Any]) -> str:
         self.recorded.append((placement.pod.name, placement.node))
         self.notes.append(notes)
-        return ""
+        return f"decision-{len(self.recorded)}"
 
     def _bind(self, _client: Client, target: Any, *, timeout_seconds: float) -> Outcome:
         self.looked.append(target.name)
