@@ -284,7 +284,10 @@ def answered_of(decision: Decision) -> str:
 
 
 def preemption_of(body: dict[str, Any]) -> str:
-    """Return which Pods were preempted for the Decision's Pod, or why none; "" without preemption. `body` is from `shown`."""
+    """Return which Pods were to be preempted for the Decision's Pod, or why none; "" without preemption. `body` is from `shown`.
+
+    Whether they were is decided after the Decision was recorded: the API server may refuse it.
+    """
     said = (body.get("notes") or {}).get("preemption") or {}
     if not said.get("node"):
         return str(said.get("reason", ""))
@@ -292,7 +295,8 @@ def preemption_of(body: dict[str, Any]) -> str:
     number, violations = said["candidateCount"], said["pdbViolations"]
     budgets = f"; {violations} of them against a PodDisruptionBudget" if violations else ""
     chosen = f"chosen from {number:,} nodes that could be freed" if number > 1 else "the only node that could be freed"
-    return f"{victims} had to leave {said['node']}, {chosen}{budgets}"
+    were = "was" if len(said["victims"]) == 1 else "were"
+    return f"{victims} {were} to leave {said['node']}, {chosen}{budgets}"
 
 
 def suspended_by(body: dict[str, Any]) -> list[str]:

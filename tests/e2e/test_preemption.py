@@ -222,9 +222,9 @@ def test_the_victim_the_pod_and_the_decision_say_what_happened(still: Stack) -> 
 
     eventually(lambda: pool.pod["status"].get("nominatedNodeName") == "told-n1")
     explained = eventually(
-        lambda: [text for text in [explanation(still, pool)] if "had to leave told-n1" in text], seconds=20, every=1
+        lambda: [text for text in [explanation(still, pool)] if "was to leave told-n1" in text], seconds=20, every=1
     )
-    assert "preemption: told-default/low (priority 0) had to leave told-n1, the only node" in explained[0]
+    assert "preemption: told-default/low (priority 0) was to leave told-n1, the only node" in explained[0]
     pool.remove()
 
 

@@ -214,10 +214,10 @@ def preempted(**said: object) -> str:
     return run("web-1")
 
 
-def test_the_pods_that_had_to_go_are_named_with_the_node_and_how_many_could_be_freed() -> None:
+def test_the_pods_that_were_to_go_are_named_with_the_node_and_how_many_could_be_freed() -> None:
     victims = [{"name": "default/a", "uid": "ua", "priority": 0}, {"name": "prod/b", "uid": "ub", "priority": -5}]
     assert (
-        "- preemption: default/a (priority 0), prod/b (priority -5) had to leave n1, chosen from 3 nodes that could be freed; "
+        "- preemption: default/a (priority 0), prod/b (priority -5) were to leave n1, chosen from 3 nodes that could be freed; "
         "1 of them against a PodDisruptionBudget"
     ) in preempted(node="n1", victims=victims, pdbViolations=1, candidateCount=3)
 
@@ -225,7 +225,7 @@ def test_the_pods_that_had_to_go_are_named_with_the_node_and_how_many_could_be_f
 def test_where_no_budget_was_violated_nothing_is_said_of_budgets() -> None:
     victims = [{"name": "default/a", "uid": "ua", "priority": 0}]
     said = preempted(node="n1", victims=victims, pdbViolations=0, candidateCount=1)
-    assert "had to leave n1, the only node that could be freed\n" in f"{said}\n"
+    assert "was to leave n1, the only node that could be freed\n" in f"{said}\n"
     assert "Budget" not in said
 
 
