@@ -44,7 +44,7 @@ from scheduler.cluster.bind import (
 )
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import CONNECTIONS, UNANSWERED, APIRequest, Dispatcher
-from scheduler.cluster.errors import APIError, APIUnavailableError
+from scheduler.cluster.errors import DENIED_BY_WEBHOOK, APIError, APIUnavailableError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECONDS, BINDER_VICTIMS
 
@@ -187,10 +187,10 @@ class APICalls:
         target = binding.target
         self.in_flight[binding.pod.uid] = target.node_name
 
-        def done(status: int, _: bytes) -> None:
+        def done(status: int, answer: bytes) -> None:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
                 self._tell(lambda now: self._on_outcome(binding, Outcome.BOUND, now))
-            elif status == HTTPStatus.TOO_MANY_REQUESTS:
+            elif status == HTTPStatus.TOO_MANY_REQUESTS and DENIED_BY_WEBHOOK.encode() not in answer:
                 # Nothing was done. Retrying at once, with a look-up, would send two more requests to an overloaded server.
                 self._tell(lambda now: self._on_outcome(binding, Outcome.UNKNOWN, now, request.retry_after_seconds))
             elif status == UNANSWERED:

@@ -32,9 +32,8 @@ MOST_NOTED = 50
 
 _TIMEOUT_SECONDS = 5.0
 
-# The API server's words about an admission webhook (k8s.io/apiserver v0.36.3 pkg/admission/plugin/webhook/errors/statuserror.go).
-# The status tells nothing: one that denies chooses it, and gets 400 if it chooses none, as does one that doesn't support dry run.
-_DENIED = "denied the request"
+# The API server's words about an admission webhook that can't be asked before (k8s.io/apiserver v0.36.3
+# pkg/admission/plugin/webhook/errors/statuserror.go). The status is 400, as where a webhook denies without a status.
 _NO_DRY_RUN = "does not support dry run"
 
 
@@ -117,7 +116,7 @@ def _refusals_of(victim: Pod) -> Iterator[None]:
 
 def _is_refusal(error: APIError) -> bool:
     """Return whether RBAC or admission forbids the request, so that the same request would be in vain again."""
-    return isinstance(error, APIForbiddenError | APIInvalidError) or _DENIED in str(error)
+    return isinstance(error, APIForbiddenError | APIInvalidError) or error.is_denial
 
 
 def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Event:

@@ -142,13 +142,18 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
         return outcome
     except APIUnavailableError as error:
         logger.warning("a binding was not confirmed, the Pod is looked up: %s", error, extra=_said_of(target))
-        failed = error.status == HTTPStatus.INTERNAL_SERVER_ERROR
-        otherwise = Outcome.FAILED if failed else Outcome.UNKNOWN
-        return _look(client, target, timeout_seconds=timeout_seconds, otherwise=otherwise)
+        return _look(client, target, timeout_seconds=timeout_seconds, otherwise=_outcome_of(error))
     except APIError as error:
         logger.warning("a binding was refused: %s", error, extra=_said_of(target))
         return Outcome.DENIED
     return Outcome.BOUND
+
+
+def _outcome_of(error: APIUnavailableError) -> Outcome:
+    """Return the outcome of a binding that failed, if the Pod is on no node."""
+    if error.is_denial:
+        return Outcome.DENIED
+    return Outcome.FAILED if error.status == HTTPStatus.INTERNAL_SERVER_ERROR else Outcome.UNKNOWN
 
 
 def look_up(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:

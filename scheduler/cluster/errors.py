@@ -11,6 +11,10 @@ import msgspec
 # The cause in a 504 to a resourceVersion that the server hasn't reached, as after etcd was restored.
 RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
 
+# The API server's words where an admission webhook denies the request (k8s.io/apiserver v0.36.3
+# pkg/admission/plugin/webhook/errors/statuserror.go). The webhook chooses the status; it is 400 if it chooses none.
+DENIED_BY_WEBHOOK = "denied the request"
+
 LONGEST_PLAIN_MESSAGE = 200
 # The longest Retry-After that is honoured. kube-apiserver v1.36.3 asks for 32 s at most (flowcontrol's dropped_requests_tracker.go);
 # a proxy before it may ask for days, or for more than a thread can wait.
@@ -44,6 +48,11 @@ class APIError(Exception):
         self.causes = causes
         self.fields = fields
         self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def is_denial(self) -> bool:
+        """Whether an admission webhook denied the request, with any status. Nothing was done then."""
+        return DENIED_BY_WEBHOOK in str(self)
 
 
 class APIConfigurationError(APIError):

@@ -272,6 +272,19 @@ def test_a_busy_api_server_is_asked_once_for_a_binding_and_left_alone_for_as_lon
     assert (world.loop.bound, world.on("n1")) == (1, ["a"])
 
 
+def test_a_binding_that_a_webhook_denies_as_a_busy_server_would_is_sent_to_another_node(world: World) -> None:
+    world.outcome = Outcome.DENIED
+    world.node("n1", cpu="64")
+    world.node("n2", cpu="8")
+    world.pod("a")
+    world.turn()
+    world.answer(429, b'{"message":"admission webhook \\"full\\" denied the request: not there"}')
+    world.turn()
+    world.now += LONGEST_BACKOFF_SECONDS
+    world.turn()
+    assert (world.looked, [node for _, node in world.recorded]) == (["a"], ["n1", "n2"])
+
+
 def test_a_pod_whose_binding_hangs_says_so_once_in_an_event_and_in_the_queue(world: World) -> None:
     """Not in a condition: the binding may be done in the same moment, and that would say otherwise on a bound Pod."""
     world.outcome = Outcome.UNKNOWN

@@ -144,13 +144,13 @@ class World:
                 assert task is not None
                 task()
 
-    def answer(self, status: int = 201, *, retry_after_seconds: float = 0.0) -> None:
+    def answer(self, status: int = 201, body: bytes = b"", *, retry_after_seconds: float = 0.0) -> None:
         """Answer all bindings that were sent."""
         requests, self.dispatcher.requests = self.dispatcher.requests, []
         for request in requests:
             if request.ready():
                 request.retry_after_seconds = retry_after_seconds
-                request.done(status, b"")
+                request.done(status, body)
         self.turn()
 
     def state(self, name: str) -> State | None:

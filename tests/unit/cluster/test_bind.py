@@ -18,6 +18,11 @@ def status(code: int, reason: str = "") -> Answer:
     return Answer(code, msgspec.json.encode({"kind": "Status", "code": code, "reason": reason, "message": "no"}))
 
 
+def denied(code: int) -> Answer:
+    message = 'admission webhook "a policy" denied the request: not there'
+    return Answer(code, msgspec.json.encode({"kind": "Status", "code": code, "message": message}))
+
+
 def pod(node: str = "", uid: str = "uid-1") -> Answer:
     spec = {"nodeName": node} if node else {}
     return Answer(200, msgspec.json.encode({"metadata": {"uid": uid, "resourceVersion": "7"}, "spec": spec}))
@@ -69,6 +74,9 @@ class TestBind:
             pytest.param(status(500), status(500), Outcome.UNKNOWN, id="failed, and can't be looked up"),
             pytest.param(status(503), pod(), Outcome.UNKNOWN, id="the server is going away"),
             pytest.param(status(429), pod(), Outcome.UNKNOWN, id="too many requests"),
+            pytest.param(denied(429), pod(), Outcome.DENIED, id="denied by a webhook as too many requests"),
+            pytest.param(denied(500), pod(), Outcome.DENIED, id="denied by a webhook that failed"),
+            pytest.param(denied(500), pod("n1"), Outcome.BOUND, id="denied by a webhook, and bound there already"),
             pytest.param(SLOW, pod("n1"), Outcome.BOUND, id="timed out after it was done"),
             pytest.param(SLOW, pod(), Outcome.UNKNOWN, id="timed out, and not seen done"),
             pytest.param(BROKEN, pod("n1"), Outcome.BOUND, id="connection broke after it was done"),
