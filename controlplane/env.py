@@ -491,11 +491,18 @@ def _read_file(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path} is not a readable text file: {error}"
         raise ConfigurationError([message]) from error
-    lines = [line.strip() for line in text.splitlines()]
-    lines = [line for line in lines if line and not line.startswith("#")]
-    if faulty := [line.partition("=")[0] for line in lines if "=" not in line]:
-        raise ConfigurationError([f"{path}: {line!r} is not KEY=VALUE" for line in faulty])
-    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+    lines = {number: line.strip() for number, line in enumerate(text.splitlines(), 1)}
+    lines = {number: line for number, line in lines.items() if line and not line.startswith("#")}
+    # By their numbers: what they say may be a secret, as in `BERTH_SECRET_KEY: …`.
+    if faulty := [number for number, line in lines.items() if not _is_key_value(line)]:
+        raise ConfigurationError([f"{path}: line {number} is not KEY=VALUE" for number in faulty])
+    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines.values())}
+
+
+def _is_key_value(line: str) -> bool:
+    key, equals, _ = line.partition("=")
+    # A secret in base64 ends with the sign itself.
+    return bool(equals) and (not key.startswith("BERTH_") or key.strip().isidentifier())
 
 
 def _settle_secret_key(environment: Environment) -> Environment:

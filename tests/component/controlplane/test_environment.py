@@ -552,10 +552,14 @@ def test_a_secret_file_beats_the_file_beneath(tmp_path: Path) -> None:
     assert read_environment(variables).database_url == "sqlite:///above.sqlite3"
 
 
-def test_a_line_that_is_no_setting_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "env").write_text("BERTH_LOCAL true\n")
-    with pytest.raises(ConfigurationError, match="is not KEY=VALUE"):
+@pytest.mark.parametrize(
+    "line", ["BERTH_SECRET_KEY hunter2", "BERTH_SECRET_KEY: hunter2", "BERTH_SECRET_KEY: hunter2=="]
+)
+def test_a_line_that_is_no_setting_is_refused_without_what_it_says(line: str, tmp_path: Path) -> None:
+    (tmp_path / "env").write_text(f"# by hand\n{line}\n")
+    with pytest.raises(ConfigurationError, match="line 2 is not KEY=VALUE") as refused:
         read_environment({"BERTH_STATE_DIR": str(tmp_path)})
+    assert "hunter2" not in str(refused.value)
 
 
 def test_the_local_default_keeps_the_key_it_made(tmp_path: Path) -> None:
