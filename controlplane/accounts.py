@@ -39,8 +39,9 @@ class LocalAccounts(ModelBackend):
     """Accounts with a password in Berth. Where a provider is set, they are for administrators only, in case it is unavailable."""
 
     def user_can_authenticate(self, user: Any) -> bool:
-        """Return whether this account may sign in with its password."""
-        return super().user_can_authenticate(user) and (not settings.BERTH.oidc_issuer or user.is_superuser)
+        """Return whether this account may sign in with its password. If not, its sessions are over, for REST too."""
+        may = super().user_can_authenticate(user) and user.is_staff
+        return may and (not settings.BERTH.oidc_issuer or user.is_superuser)
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         """Return whether somebody has a permission. The last refused permission is kept, for the page that names who has it."""

@@ -88,7 +88,10 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     list_filter = (("groups", RoleFilter), "is_active")
     # Labels in place of Django's, which are for any site.
     _WORDS = {
-        "is_staff": ("May sign in", "An account that may not is told the same as one with another password."),
+        "is_staff": (
+            "May sign in",
+            "An account that may not is told the same as one with another password. Its sessions end, its tokens don't.",
+        ),
         "groups": ("Roles", "What the account may do is what its roles let it do."),
     }
 

@@ -233,8 +233,12 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         return account(settings.BERTH.oidc_issuer, claims, roles)
 
     def get_user(self, user_id: Any) -> Any:
-        """Return the account of a session, unless it has become inactive since."""
+        """Return the account of a session, unless it may no longer sign in."""
         return ModelBackend.get_user(self, user_id)
+
+    def user_can_authenticate(self, user: Any) -> bool:
+        """Return whether this account may sign in."""
+        return bool(super().user_can_authenticate(user)) and user.is_staff
 
 
 def account(issuer: str, claims: Mapping[str, Any], roles: set[str]) -> User:

@@ -35,6 +35,14 @@ def test_who_may_not_sign_in_any_more_stays_so(root: Client) -> None:
     assert not ann.is_staff
 
 
+def test_who_may_not_sign_in_any_more_is_signed_out_of_pages_and_of_rest(operator: Client) -> None:
+    assert operator.get("/api/v1/rule-sets").status_code == 200
+    User.objects.filter(username="operator").update(is_staff=False)
+    assert operator.get("/api/v1/rule-sets").status_code == 401
+    assert operator.post("/api/v1/changes", {"title": "t"}, "application/json").status_code == 401
+    assert operator.get("/admin/profile/").status_code == 302
+
+
 def test_its_page_speaks_of_roles_and_of_signing_in(root: Client) -> None:
     text = text_of(get(root, f"/admin/auth/user/{User.objects.get().pk}/change/"))
     assert "May sign in" in text

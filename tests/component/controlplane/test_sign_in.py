@@ -282,6 +282,13 @@ def test_beside_a_provider_a_password_is_for_administrators_alone(provided: None
     assert found.username == "breakglass"
 
 
+def test_a_session_from_a_provider_is_over_when_its_account_may_no_longer_sign_in(backend: Provider) -> None:
+    user = User.objects.create_user("sam", is_staff=True)
+    assert backend.get_user(user.pk) == user
+    User.objects.update(is_staff=False)
+    assert backend.get_user(user.pk) is None
+
+
 @pytest.mark.parametrize(("state", "stays"), [("", True), ("&state=guessed", True), ("&state=asked", False)])
 def test_a_link_to_an_error_of_the_provider_signs_out_nobody_who_asked_nothing_there(
     client: Client, rf: RequestFactory, state: str, stays: bool
@@ -437,6 +444,14 @@ class TestManyPasswords:
             assert compared == []
         sign_in(client, "sam", "a guess", REMOTE_ADDR="192.0.2.99")
         assert compared == ["sam"]
+
+
+def test_who_may_not_sign_in_is_locked_out_by_the_right_password_like_by_a_wrong_one(client: Client) -> None:
+    User.objects.create_user("robot", password="a long enough password")
+    tries = range(settings.AXES_FAILURE_LIMIT)
+    statuses = [sign_in(client, "robot", "a long enough password").status_code for _ in tries]
+    assert statuses[-2:] == [200, 429]
+    assert AuditEvent.objects.filter(kind=AuditKind.LOG_IN_FAILED, thing_name="robot").exists()
 
 
 def test_a_lock_ends(client: Client, settings: Any) -> None:

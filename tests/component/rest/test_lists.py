@@ -162,7 +162,7 @@ def test_who_writes_without_end_is_told_to_wait(operator: Client, monkeypatch: p
 def test_an_account_writes_no_more_often_by_making_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, rest_writes_per_minute=1))
-    ann = User.objects.create_user("ann")
+    ann = User.objects.create_user("ann", is_staff=True)
     ann.groups.add(Group.objects.get(name="Operator"))
     programs = [HTTPSClient(headers=bearer(secret_of(ann))) for _ in range(2)]
     session = HTTPSClient()

@@ -36,6 +36,6 @@ def test_who_asks_is_told_what_they_may(operator: Client) -> None:
 
 def test_who_has_no_role_learns_that_alone() -> None:
     client = HTTPSClient()
-    client.force_login(User.objects.create(username="new"))
+    client.force_login(User.objects.create(username="new", is_staff=True))
     assert told(ask(client, "get", "/whoami"))["roles"] == []
     assert told(ask(client, "get", "/status"), 403)["title"] == "Forbidden"
