@@ -424,7 +424,7 @@ def _metadata(json: Mapping[str, Any]) -> dict[str, Any]:
 
 def _slim_pod(json: Mapping[str, Any]) -> dict[str, Any]:
     spec = {key: value for key, value in (json.get("spec") or {}).items() if key != "nodeName"}
-    for kind in ("containers", "initContainers"):
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
         if isinstance(spec.get(kind), list):
             spec[kind] = [
                 {key: value for key, value in each.items() if key not in _OF_CONTAINERS} for each in spec[kind]

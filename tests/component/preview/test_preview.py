@@ -223,6 +223,8 @@ def test_a_test_is_bounded_and_holds_no_secrets() -> None:
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
     }
     pod["spec"]["containers"][0] |= {"env": [{"name": "PASSWORD", "value": "secret"}], "args": ["--token=secret"]}
+    debugger = {"name": "debugger", "env": [{"name": "TOKEN", "value": "secret"}], "command": ["sh", "-c", "secret"]}
+    pod["spec"]["ephemeralContainers"] = [debugger]
     pod["spec"]["volumes"] = [{"name": "kube-api-access-x"}, {"name": "data", "emptyDir": {}}]
     rule = {"name": "each", "expression": "20 - usage.requested.cpu - size(node.metadata.name)", "bounds": [0, 20]}
     rules = rules_of(opened(make_rule_set("web", scores=[rule], filters=[{"builtin": "PodFitsResources"}])).pk)
