@@ -165,7 +165,7 @@ def _badge(request: HttpRequest) -> dict[str, str]:
     """Return the badge of the inbox: the number of unread notices. A page builds its navigation twice, with one query."""
     unread = request.META.get(_UNREAD)
     if unread is None:
-        unread = request.META[_UNREAD] = unread_count(request.user.pk) if request.user.pk else 0
+        unread = request.META[_UNREAD] = unread_count(request.user)
     if not unread:
         return {}
     return {"badge": f"{MOST_COUNTED}+" if unread > MOST_COUNTED else str(unread)}

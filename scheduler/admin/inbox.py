@@ -43,7 +43,7 @@ def page(request: HttpRequest) -> HttpResponse:
     """Show the user's Notices, the newest first."""
     asked, faults = read_parameters(request.GET.dict(), _ASKS, what="the inbox")
     kind, unread, before = asked.get("kind", ""), "unread" in asked, asked.get("before", 0)
-    entries = entries_of(person(request).pk, kind=kind, unread=unread)
+    entries = entries_of(person(request), kind=kind, unread=unread)
     entries = entries.filter(notice__lt=before) if before else entries
     found = [] if faults else list(entries[: _PER_PAGE + 1])
     rows = found[:_PER_PAGE]
@@ -108,5 +108,5 @@ def _back(request: HttpRequest) -> str:
 
 def newest_unread(request: HttpRequest, most: int) -> list[dict[str, Any]]:
     """Return the user's newest unread Notices, for the first page."""
-    rows = entries_of(person(request).pk, unread=True)[:most]
+    rows = entries_of(person(request), unread=True)[:most]
     return [{"notice": row.notice, "kind": _words(row.notice.kind)} for row in rows]

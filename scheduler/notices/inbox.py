@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import QuerySet
 
 from scheduler.models import InboxEntry
@@ -11,16 +12,24 @@ from scheduler.models import InboxEntry
 MOST_COUNTED = 99
 
 
-def entries_of(user: int, *, kind: str = "", unread: bool = False) -> QuerySet[InboxEntry]:
-    """Return a user's entries, the newest first: all, those of a kind, or the unread ones."""
+# The permission to read Notices, which every role has: who lost the role doesn't read on what they were told.
+_SEE = "policies.view_change"
+
+
+def entries_of(user: User, *, kind: str = "", unread: bool = False) -> QuerySet[InboxEntry]:
+    """Return a user's entries, the newest first: all, those of a kind, or the unread ones; none for a user without a role."""
+    if not user.has_perm(_SEE):
+        return InboxEntry.objects.none()
     rows = InboxEntry.objects.filter(user=user).select_related("notice").order_by("-notice_id")
     if kind:
         rows = rows.filter(notice__kind=kind)
     return rows.filter(read_at=None) if unread else rows
 
 
-def unread_count(user: int) -> int:
-    """Return the number of a user's unread entries, at most one above MOST_COUNTED."""
+def unread_count(user: User | AnonymousUser) -> int:
+    """Return the number of a user's unread entries, at most one above MOST_COUNTED; 0 for a user without a role."""
+    if isinstance(user, AnonymousUser) or not user.has_perm(_SEE):
+        return 0
     return InboxEntry.objects.filter(user=user, read_at=None).order_by()[: MOST_COUNTED + 1].count()
 
 

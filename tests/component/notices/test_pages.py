@@ -96,9 +96,9 @@ def test_marking_is_by_post_and_of_ones_own_entries_alone(page: Client, carol: U
     told(other, 3)
     assert page.get(READ).status_code == 405
     page.post(READ, {"number": ["1", "3", "x", "9" * 30]})
-    assert (unread_count(carol.pk), unread_count(other.pk)) == (1, 1)
+    assert (unread_count(carol), unread_count(other)) == (1, 1)
     page.post(UNREAD, {"number": "1"})
-    assert unread_count(carol.pk) == 2
+    assert unread_count(carol) == 2
 
 
 def test_all_are_marked_up_to_what_the_page_showed(page: Client, carol: User) -> None:
@@ -134,6 +134,13 @@ def test_the_navigation_counts_what_is_unread_up_to_many(page: Client, carol: Us
     assert _item(page)["badge"] == "2"
     told(carol, *range(3, MOST_COUNTED + 4))
     assert _item(page)["badge"] == "99+"
+
+
+def test_who_has_no_role_any_more_reads_no_notices(page: Client, carol: User) -> None:
+    told(carol, 1, sentence="bob rejected Change 7", text="too wide")
+    carol.groups.clear()
+    assert (shown(page), "badge" in _item(page)) == ([], False)
+    assert "too wide" not in text_of(get(page, INBOX))
 
 
 def _item(client: Client) -> dict[str, Any]:
