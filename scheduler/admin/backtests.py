@@ -189,13 +189,16 @@ def cancel(request: HttpRequest, number: int) -> HttpResponse:
 @require_safe
 def table(request: HttpRequest, number: int) -> HttpResponse:
     """Return all Pods that differ, as CSV."""
-    del request
     row = get_object_or_404(Backtest, pk=number)
     headers = {"Content-Disposition": f'attachment; filename="backtest-{row.pk}.csv"'}
     response = HttpResponse(content_type="text/csv; charset=utf-8", headers=headers)
     writer = csv.writer(response)
     writer.writerow(HEADINGS)
-    writer.writerows(map(cells_of, lines_of(row)))
+    try:
+        writer.writerows(map(cells_of, lines_of(row)))
+    except BacktestError as error:
+        messages.error(request, str(error))
+        return HttpResponseRedirect(reverse("backtest", args=[row.pk]))
     return response
 
 
@@ -209,10 +212,10 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def _shown(request: HttpRequest, row: Backtest) -> dict[str, Any]:
-    result = result_of(row)
+    result, says = _found(row)
     return {
         "row": row,
-        "says": _says(row),
+        "says": says,
         "done": progress_of(row) if row.is_under_way else row.total,
         "span": _span(row),
         "result": result,
@@ -285,13 +288,21 @@ def _span(row: Backtest) -> str:
     return ", ".join(words)
 
 
+def _found(row: Backtest) -> tuple[Result | None, str]:
+    """Return the result, if there is one that can be read, and how far the backtest is."""
+    try:
+        return result_of(row), _says(row)
+    except BacktestError as error:
+        return None, str(error)
+
+
 def _row(row: Backtest) -> dict[str, Any]:
-    result = result_of(row)
+    result, says = _found(row)
     return {
         "row": row,
         "of": of_in_words(row),
         "url": reverse("backtest", args=[row.pk]),
-        "says": result.sentences[-1 if not result.differing else 1] if result else _says(row),
+        "says": result.sentences[-1 if not result.differing else 1] if result else says,
     }
 
 

@@ -6,7 +6,8 @@ import msgspec
 from rest_framework import serializers
 
 from policies.api.base import ReadOnlyViewSet
-from scheduler.backtest.runs import progress_of, result_of
+from policies.api.problems import ConflictProblem
+from scheduler.backtest.runs import BacktestError, progress_of, result_of
 from scheduler.models import Backtest
 
 _HIDDEN = ["edits", "planner", "planned_at"]
@@ -31,8 +32,15 @@ class BacktestDetailSerializer(serializers.ModelSerializer[Backtest]):
         return progress_of(backtest) if backtest.is_under_way else backtest.total
 
     def get_result(self, backtest: Backtest) -> dict[str, Any] | None:
-        """Return the result, as `manage.py backtest --output json` prints it."""
-        result = result_of(backtest)
+        """Return the result, as `manage.py backtest --output json` prints it.
+
+        Raises:
+            ConflictProblem: it is damaged.
+        """
+        try:
+            result = result_of(backtest)
+        except BacktestError as error:
+            raise ConflictProblem(str(error)) from error
         return None if result is None else {**msgspec.to_builtins(result), "says": result.sentences}
 
     class Meta:
@@ -47,3 +55,4 @@ class BacktestViewSet(ReadOnlyViewSet):
     serializer_class = BacktestSerializer
     detail_serializer_class = BacktestDetailSerializer
     lookup_value_converter = "int"
+    may_be_unreadable = {"retrieve"}

@@ -159,8 +159,16 @@ def pack(found: ChunkResult) -> bytes:
 
 
 def unpack(data: bytes) -> ChunkResult:
-    """Decode a chunk's results."""
-    return msgspec.msgpack.decode(zstandard.decompress(data), type=ChunkResult)
+    """Decode a chunk's results.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    try:
+        packed = zstandard.decompress(data)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    return msgspec.msgpack.decode(packed, type=ChunkResult)
 
 
 def encode(found: Result) -> bytes:
@@ -169,7 +177,11 @@ def encode(found: Result) -> bytes:
 
 
 def decode(data: bytes) -> Result:
-    """Read a result."""
+    """Read a result.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     return msgspec.json.decode(data, type=Result)
 
 

@@ -210,8 +210,21 @@ def _name(by: User | str) -> str:
 
 
 def result_of(backtest: Backtest) -> Result | None:
-    """Return the result of a backtest; None before it has ended."""
-    return decode(bytes(backtest.result)) if backtest.result else None
+    """Return the result of a backtest; None before it has ended.
+
+    Raises:
+        BacktestError: it is damaged.
+    """
+    if not backtest.result:
+        return None
+    try:
+        return decode(bytes(backtest.result))
+    except ValueError as error:
+        raise _damaged(backtest, error) from error
+
+
+def _damaged(backtest: Backtest, error: ValueError) -> BacktestError:
+    return BacktestError(f"What {backtest} found is damaged in the database: {error}. Run it again.")
 
 
 def newest_of(digest: str) -> Backtest | None:
@@ -241,7 +254,11 @@ def shown_at(backtest: Backtest) -> datetime | None:
 
 
 def lines_of(backtest: Backtest) -> Iterator[Line]:
-    """Iterate over all Pods that differ; for a backtest that ended long ago, over those that its result names."""
+    """Iterate over all Pods that differ; for a backtest that ended long ago, over those that its result names.
+
+    Raises:
+        BacktestError: they are damaged.
+    """
     if backtest.chunks.exists():
         yield from by_pod(_results(backtest))
     elif (result := result_of(backtest)) is not None:
@@ -260,7 +277,10 @@ def of_in_words(backtest: Backtest) -> str:
 def _results(backtest: Backtest) -> Iterator[ChunkResult]:
     rows = backtest.chunks.filter(state=_ChunkState.DONE).order_by("number")
     for (data,) in rows.values_list("result").iterator(chunk_size=20):
-        yield unpack(bytes(data))
+        try:
+            yield unpack(bytes(data))
+        except ValueError as error:
+            raise _damaged(backtest, error) from error
 
 
 def decisions_of(backtest: Backtest) -> QuerySet[Decision]:

@@ -52,7 +52,8 @@ class Question(msgspec.Struct):
         edits: the Change's edits.
         forecast: the effect on existing Pods; None if it isn't known.
         unknown: why it isn't known.
-        backtest: what the newest backtest of these edits found; None where none has ended.
+        backtest: what the newest backtest of these edits found; None if that isn't known.
+        no_backtest: why it isn't known.
         now: the moment; Pauses end.
     """
 
@@ -62,6 +63,7 @@ class Question(msgspec.Struct):
     forecast: Forecast | None = None
     unknown: str = ""
     backtest: Backtested | None = None
+    no_backtest: str = "no backtest of these edits has ended: run one"
     now: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -240,7 +242,7 @@ def backtest(question: Question) -> Result:
     """Whether Pods would have got no node, according to the newest backtest of these edits."""
     found = question.backtest
     if found is None:
-        return Result("backtest", UNKNOWN, "no backtest of these edits has ended: run one")
+        return Result("backtest", UNKNOWN, question.no_backtest)
     none = [line for line in found.pods if line.kind is Kind.NO_NODE]
     result = _result("backtest", [line.sentence for line in none], _BACKTESTED, _NONE_THEN, none)
     number = found.pods_of(Kind.NO_NODE)

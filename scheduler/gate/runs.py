@@ -22,7 +22,7 @@ from policies.models import GateRun
 from policies.publishing import Edit, PublishingError, Result
 from policies.publishing.gates import OFF, PASSED
 from scheduler.background import run_command
-from scheduler.backtest.runs import digest_of, newest_of, result_of
+from scheduler.backtest.runs import BacktestError, digest_of, newest_of, result_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.gate.checks import CHECKS, Question, look
@@ -96,7 +96,10 @@ def examine(
     """
     question = Question(before, after, edits)
     if levels.get("backtest", OFF) != OFF and (newest := newest_of(digest_of(edits))):
-        question.backtest = result_of(newest)
+        try:
+            question.backtest = result_of(newest)
+        except BacktestError as error:
+            question.no_backtest = str(error)
     # Checks without the cluster come first: if documents have faults, nothing can be decided.
     wanted = sorted((check for check in CHECKS if levels.get(check, OFF) != OFF), key=lambda check: CHECKS[check][0])
     results: dict[str, Result] = {}

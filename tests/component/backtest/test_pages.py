@@ -17,10 +17,11 @@ from policies.engine.decision import CompiledRevision
 from policies.models import AuditEvent
 from scheduler.admin import scenario as scenario_page
 from scheduler.backtest.runs import Worker, plan
+from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk
 from tests.builders import make_assignment, make_rule_set
 from tests.component.backtest.corpus import Corpus
-from tests.component.pages import change_url, opened, publish_all, text_of
+from tests.component.pages import change_url, get, opened, publish_all, text_of
 from tests.component.scenario.test_scenario import DEPLOYMENT, cluster
 from tests.recording import History
 
@@ -181,3 +182,40 @@ def test_an_auditor_asks_for_no_scenario(auditor: Client) -> None:
 def test_the_list_says_that_it_is_not_of_a_change_that_there_is_not(auditor: Client, number: str) -> None:
     assert "these are the backtests of all" in text_of(auditor.get(reverse("backtests"), {"change": number}))
     assert "these are the backtests of all" not in text_of(auditor.get(reverse("backtests"), {"change": ""}))
+
+
+def test_a_damaged_result_is_said_on_every_page_and_over_rest(operator: Client, change: Any) -> None:
+    operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
+    Worker().work()
+    row = Backtest.objects.get()
+    Backtest.objects.update(result=b"damaged")
+    BacktestChunk.objects.all().delete()
+    said = f"What {row} found is damaged in the database"
+    path = f"/admin/scheduler/backtest/{row.pk}/"
+    pages = (path, f"{path}progress/", "/admin/scheduler/backtest/", f"/admin/policies/change/{change.pk}/change/")
+    for page in pages:
+        assert said in text_of(get(operator, page)), page
+    assert said in text_of(operator.get(f"{path}pods.csv", follow=True))
+    refused = operator.get(f"/api/v1/backtests/{row.pk}")
+    assert (refused.status_code, said in refused.json()["detail"]) == (409, True)
+    assert operator.get(f"/api/v1/backtests/{row.pk}", {"fields": "state"}).json() == {"state": "done"}
+    with pytest.raises(CommandError, match=said):
+        call_command("backtest", "--resume", str(row.pk))
+    live, edits = publishing.current_revision(), publishing.edits_of(change)
+    (result,) = examine(live, publishing.with_edits(live, edits), edits, {"backtest": "warn"}, client=None).results
+    assert result.says.startswith(said)
+
+
+def test_a_damaged_part_of_a_result_fails_the_backtest(operator: Client, change: Any) -> None:
+    operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
+    row = Backtest.objects.get()
+    Worker().work()
+    BacktestChunk.objects.update(result=b"damaged")
+    Backtest.objects.update(state="running", result=b"")
+    Worker().work()
+    row.refresh_from_db()
+    assert row.state == "failed"
+    assert row.fault.startswith(f"What {row} found is damaged in the database")
+    Backtest.objects.update(state="done")
+    table = operator.get(f"/admin/scheduler/backtest/{row.pk}/pods.csv", follow=True)
+    assert "is damaged in the database" in text_of(table)

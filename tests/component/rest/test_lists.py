@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.models import ChangeEdit, Revision
+from scheduler.models import Backtest
 from tests.architecture.tracked import ROOT
 from tests.builders import TEAM_FILTER, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
@@ -23,6 +25,8 @@ from tests.conftest import HTTPSClient
 from tests.tokens import bearer, secret_of
 
 pytestmark = pytest.mark.django_db
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -184,6 +188,13 @@ def test_what_is_stored_and_cant_be_read_is_answered_as_the_schema_declares(audi
     world = World()
     ChangeEdit.objects.filter(change=world.change).update(document='{"kind": "of a later version"')
     decision = make_decision(body=b"damaged")
-    for path, key in (("/changes/{number}", world.change.pk), ("/decisions/{id}", decision.pk)):
+    backtest = Backtest.objects.create(
+        change=world.change, revision=1, edits=[], state="done", result=b"damaged", asked_at=AT, until=AT
+    )
+    for path, key in (
+        ("/changes/{number}", world.change.pk),
+        ("/decisions/{id}", decision.pk),
+        ("/backtests/{id}", backtest.pk),
+    ):
         told(ask(auditor, "get", re.sub(r"\{\w+\}", str(key), path)), 409)
         assert "409" in schema()["paths"][API + path]["get"]["responses"]
