@@ -43,7 +43,14 @@ from policies.publishing.edits import (
     save_edit,
     seen_of,
 )
-from policies.publishing.errors import ForbiddenError, OvertakenError, PastError, PublishingError, fault_of_words
+from policies.publishing.errors import (
+    AbsentError,
+    ForbiddenError,
+    OvertakenError,
+    PastError,
+    PublishingError,
+    fault_of_words,
+)
 from policies.publishing.exports import export
 from policies.publishing.gates import (
     WAITS_LONG,
@@ -189,6 +196,7 @@ __all__ = [
     "PUT_BACK_STATES",
     "SHORT_OF_APPROVALS",
     "WAITS_LONG",
+    "AbsentError",
     "AssignmentVersion",
     "AuditKind",
     "By",

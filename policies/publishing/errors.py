@@ -31,6 +31,10 @@ class ForbiddenError(PublishingError):
     """This person may not do it, whatever the state is."""
 
 
+class AbsentError(PublishingError):
+    """What was asked for doesn't exist."""
+
+
 class PastError(PublishingError):
     """A time that somebody sets is past."""
 

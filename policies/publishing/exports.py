@@ -9,7 +9,7 @@ from policies.engine.documents import document_of
 from policies.models import Assignment, Change, PriorityClass, RuleSetVersion
 from policies.publishing import audit
 from policies.publishing.actors import By
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import AbsentError
 from policies.publishing.revisions import current_revision
 from policies.publishing.standing import edits_of
 
@@ -27,14 +27,15 @@ def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int |
         change: export this Change's edits instead of the live state.
 
     Raises:
-        PublishingError: there is no such Change, or no thing of one of these names.
+        AbsentError: there is no such Change, or no thing of one of these names.
+        PublishingError: a document of the Change can't be read.
     """
     documents = _live() if change is None else _of_change(change)
     documents = [each for each in documents if kind in {"", each["kind"]}]
     if wanted := set(names):
         documents = [each for each in documents if each["metadata"]["name"] in wanted]
         if missing := sorted(wanted - {each["metadata"]["name"] for each in documents}):
-            raise PublishingError([f"there is nothing to export called {', '.join(missing)}"])
+            raise AbsentError([f"there is nothing to export called {', '.join(missing)}"])
     text = "---\n".join(manifests.to_yaml(document) for document in documents)
     narrowed = {"kind": kind, "names": sorted(wanted)[:_MOST_NAMED]}
     audit.record_event(
@@ -63,5 +64,5 @@ def _live() -> list[dict[str, Any]]:
 def _of_change(number: int) -> list[dict[str, Any]]:
     change = Change.objects.filter(pk=number).first()
     if change is None:
-        raise PublishingError([f"There is no Change {number}."])
+        raise AbsentError([f"There is no Change {number}."])
     return [document_of(edit.value) for edit in edits_of(change) if edit.value is not None]

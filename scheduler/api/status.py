@@ -119,6 +119,7 @@ class ExportView(Door):
 
     needs = ("policies.view_rulesetversion", "policies.view_assignment", "policies.view_priorityclass")
     renderer_classes = [YAMLRenderer, JSONRenderer]
+    may_be_unreadable = {"get"}
     parameters = {
         "get": [
             OpenApiParameter("kind", str, enum=[str(kind) for kind in Kind], description="Export only this kind."),
@@ -146,6 +147,6 @@ class ExportView(Door):
             raise ValidationError({"name": f"may be given {_MOST_NAMES} times at most"})
         try:
             text = publishing.export(by=by_of(request), kind=kind, names=names, change=int(number) if number else None)
-        except publishing.PublishingError as error:
+        except publishing.AbsentError as error:
             raise NotFound(" ".join(error.messages)) from error
         return HttpResponse(text, content_type="application/yaml; charset=utf-8")
