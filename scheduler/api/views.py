@@ -76,7 +76,7 @@ class ShadowCountSerializer(serializers.ModelSerializer[ShadowCount]):
 
     class Meta:
         model = ShadowCount
-        exclude = ["id"]
+        fields = "__all__"
 
 
 class ShadowViewSet(ReadOnlyViewSet):

@@ -14,7 +14,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.models import ChangeEdit, Revision
-from scheduler.models import Backtest
+from scheduler.models import Backtest, ShadowCount
 from tests.architecture.tracked import ROOT
 from tests.builders import TEAM_FILTER, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
@@ -182,6 +182,26 @@ def test_a_session_needs_its_token_against_forgery(operator: Client) -> None:
     response = ask(operator, "post", "/changes", {"title": "mine"})
     assert told(response, 403)["detail"].startswith("CSRF")
     assert not Revision.objects.exists()
+
+
+def test_each_row_of_a_list_names_the_url_of_itself(auditor: Client) -> None:
+    world = World()
+    make_decision()
+    Backtest.objects.create(change=world.change, revision=1, edits=[], asked_at=AT, until=AT)
+    ShadowCount.objects.create(
+        revision=1, assignment="try", rule_set="web", rule_set_version=1, verb="filter", number=1
+    )
+    keys = {
+        "changes": "number",
+        "revisions": "number",
+        "events": "id",
+        "decisions": "id",
+        "backtests": "id",
+        "shadows": "id",
+    }
+    for path, key in keys.items():
+        row = told(ask(auditor, "get", f"/{path}"))["results"][0]
+        assert told(ask(auditor, "get", f"/{path}/{row[key]}"))[key] == row[key]
 
 
 def test_what_is_stored_and_cant_be_read_is_answered_as_the_schema_declares(auditor: Client) -> None:
