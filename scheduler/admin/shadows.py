@@ -1,6 +1,7 @@
 """What shadows would have done: a page of all, and panels for Assignments, Changes and Decisions; also canaries' other sides."""
 
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -83,7 +84,7 @@ class Row(msgspec.Struct, frozen=True):
 def page(request: HttpRequest) -> HttpResponse:
     """Show what shadows would have done: all, or those of one Assignment, rule set or Change."""
     _known, faults = read_parameters(request.GET.dict(), _ASKS, what="shadows")
-    counts, about, back = _asked(request.GET)
+    counts, about, back, since = _asked(request.GET)
     found = Paginator(_grouped(counts.none() if faults else counts), _PER_PAGE).get_page(request.GET.get("p"))
     query = request.GET.copy()
     query.pop("p", None)
@@ -94,28 +95,29 @@ def page(request: HttpRequest) -> HttpResponse:
         "about": about,
         "back": back,
         "headings": [text for _, text in COLUMNS],
-        "rows": [_row(each) for each in found],
+        "rows": [_row(each, since) for each in found],
         "page": found,
         "query": query.urlencode(),
     }
     return TemplateResponse(request, "scheduler/shadows.html", context, status=_BADLY_ASKED if faults else None)
 
 
-def _asked(query: QueryDict) -> tuple[QuerySet[ShadowCount], str, str]:
-    """Return the requested counts, their subject in words, and the URL of the way back.
+def _asked(query: QueryDict) -> tuple[QuerySet[ShadowCount], str, str, str]:
+    """Return the requested counts, their subject in words, the URL of the way back, and since when they count, if not always.
 
     Raises:
         Http404: there is no such Change.
     """
-    counts, words, back = ShadowCount.objects.all(), list[str](), ""
+    counts, words, back, since = ShadowCount.objects.all(), list[str](), "", ""
     if number := query.get("change"):
         change = get_object_or_404(Change.objects.select_related("revision"), pk=number_in(number))
         counts, words, back = _of_change(change), [f"{change}: {change.title}"], change_url(change.pk)
+        since = _since(change)
     for name, what in (("assignment", "Assignment"), ("rule_set", "rule set")):
         if value := query.get(name):
             counts = counts.filter(**{name: value})
             words.append(f"{what} {value}")
-    return counts, f"of {' and '.join(words)}" if words else "", back
+    return counts, f"of {' and '.join(words)}" if words else "", back, since
 
 
 def _grouped(counts: QuerySet[ShadowCount]) -> Any:
@@ -126,11 +128,12 @@ def _grouped(counts: QuerySet[ShadowCount]) -> Any:
     return rows.order_by("assignment", "rule_set", F("rule_set_version").desc(), "verb")
 
 
-def _row(found: dict[str, Any]) -> Row:
+def _row(found: dict[str, Any], since: str = "") -> Row:
     numbers = [found[f"number_{index}"] or 0 for index in range(len(COLUMNS))]
     compared = sum(number for number, (how, _) in zip(numbers, COLUMNS, strict=True) if how not in _WITHOUT_DECISION)
     cells = [
-        _cell(found, number, str(how), compared, text) for number, (how, text) in zip(numbers, COLUMNS, strict=True)
+        _cell(found, number, str(how), compared, text, since)
+        for number, (how, text) in zip(numbers, COLUMNS, strict=True)
     ]
     return Row(
         assignment=found["assignment"],
@@ -143,10 +146,11 @@ def _row(found: dict[str, Any]) -> Row:
     )
 
 
-def _cell(found: dict[str, Any], number: int, how: str, compared: int, column: str) -> Cell:
+def _cell(found: dict[str, Any], number: int, how: str, compared: int, column: str, since: str) -> Cell:
     if not number or how in _WITHOUT_DECISION:
         return Cell(column, number)
     asked = {name: found[name] for name in ("assignment", "rule_set", "rule_set_version", "verb")}
+    asked |= {"from": since} if since else {}
     share = f"{number / compared:.1%}"
     return Cell(column, number, share, decisions_url(**asked, mode="shadow", divergence=how))
 
@@ -163,13 +167,18 @@ def _of_change(change: Change) -> QuerySet[ShadowCount]:
     )
 
 
+def _since(change: Change) -> str:
+    """Return when a Change went live, for the links to Decisions, which have no lower bound of Revisions; empty if it isn't live."""
+    return f"{change.revision.created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" if change.revision else ""
+
+
 def change_panel(change: Change, _: HttpRequest) -> SafeString:
     """Return the results of the shadows that a Change added; empty if it added none."""
     counts = _of_change(change)
     brought = RevisionPart.objects.filter(since=change.revision, part__document__contains=_IN_SHADOW)
     if change.revision is None or not (counts.exists() or brought.exists()):
         return SafeString("")
-    return _panel(counts, f"?change={change.pk}", "Results of its shadows since")
+    return _panel(counts, f"?change={change.pk}", "Results of its shadows since", _since(change))
 
 
 def assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
@@ -182,8 +191,8 @@ def assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
     return _panel(counts, f"?{asked.urlencode()}", "Its results in shadow mode")
 
 
-def _panel(counts: QuerySet[ShadowCount], query: str, title: str) -> SafeString:
-    rows = [_row(each) for each in _grouped(counts)[: _PER_PAGE + 1]]
+def _panel(counts: QuerySet[ShadowCount], query: str, title: str, since: str = "") -> SafeString:
+    rows = [_row(each, since) for each in _grouped(counts)[: _PER_PAGE + 1]]
     context = {
         "title": title,
         "headings": [text for _, text in COLUMNS],

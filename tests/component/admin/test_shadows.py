@@ -1,6 +1,8 @@
 """What shadows would have done, as operators and auditors read it."""
 
 import html
+import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from scheduler.models import Decision
 from tests.builders import make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.decisions.test_divergence import ONLY_N1, Extender
-from tests.component.pages import change_url, text_of
+from tests.component.pages import change_url, opened, text_of
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/scheduler/shadows/"
@@ -84,6 +86,26 @@ def test_a_number_leads_to_decisions_of_its_rule_set_alone_where_the_assignment_
         listed = text_of(auditor.get(url.replace("&amp;", "&")))
         assert f"/of-{name}" in listed
         assert f"/of-{other}" not in listed
+
+
+def test_a_number_of_a_change_leads_to_decisions_since_it_went_live(auditor: Client) -> None:
+    made = opened(make_rule_set("team"), make_assignment("try", "team", mode="shadow"))
+    live = publishing.publish_change(change=made, by="ops", expected_digest=made.digest)
+    add({(subject(revision=number), Divergence.LET_PASS): 1 for number in (live.number - 1, live.number)})
+    shadow = {
+        "assignment": "try",
+        "rule_set": "team",
+        "rule_set_version": 2,
+        "mode": "shadow",
+        "divergence": "let pass",
+    }
+    for name, seconds in (("before", -1), ("since", 1)):
+        make_decision(verb="filter", pod_name=name, at=live.created_at + timedelta(seconds=seconds), **shadow)
+    for page in (f"{PAGE}?change={made.pk}", change_url("change", made.pk)):
+        (url,) = re.findall(r'href="([^"]*let\+pass[^"]*)"', auditor.get(page).content.decode())
+        listed = text_of(auditor.get(html.unescape(url)))
+        assert "shop/since" in listed
+        assert "shop/before" not in listed
 
 
 def test_versions_of_a_rule_set_and_verbs_have_rows_of_their_own(auditor: Client) -> None:
