@@ -110,7 +110,16 @@ def _above(query: QueryDict, search: Search, faults: Mapping[str, str]) -> dict[
 
 def _groups(groups: list[Group], query: QueryDict) -> list[dict[str, Any]]:
     """Return each group for the page: its name, its own page if it has one, and the list of its Decisions."""
-    return [{"group": each, "url": _with(query, group="", **each.narrows), **_named(each)} for each in groups]
+    return [{"group": each, "url": _with(query, group="", **_narrowed(query, each)), **_named(each)} for each in groups]
+
+
+def _narrowed(query: QueryDict, group: Group) -> dict[str, str]:
+    """Return the filters of a group. A rule is added to those that the list is filtered by: it isn't the only one that refused."""
+    asked = [name for name in query.get("refused_by", "").split(",") if name]
+    rule = group.narrows.get("refused_by", "")
+    if not rule or not asked:
+        return dict(group.narrows)
+    return {"refused_by": ",".join(dict.fromkeys([*asked, rule]))}
 
 
 def _named(group: Group) -> dict[str, str]:

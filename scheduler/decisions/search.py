@@ -314,9 +314,9 @@ def _node(text: str) -> Q:
     return Q(placed_on=text) | Q(best=text)
 
 
-def _rule(text: str) -> Q:
-    # Case-sensitive: on SQLite, `contains` is LIKE, which matches `team` with `Team`.
-    return Q(GreaterThan(StrIndex("refused_by", Value(f"\n{text}\n")), 0))
+def _rules(text: str) -> Q:
+    # Case-sensitive: on SQLite, `contains` is LIKE, which matches `team` with `Team`. No rule has a comma in its name.
+    return Q(*(GreaterThan(StrIndex("refused_by", Value(f"\n{name}\n")), 0) for name in text.split(",")))
 
 
 def _answer(text: str) -> Q:
@@ -363,7 +363,8 @@ FILTERS = (
     Filter(name="owner", title="owner", help="The Pod's owner: Deployment/web, or web.", condition=_owner,
            leads=4, leads_by=_owner_name),
     Filter(name="node", title="node", help="The best node, or the node of the Pod.", condition=_node),
-    Filter(name="refused_by", title="rule that refused", help="The name of a rule that refused a node.", condition=_rule),
+    Filter(name="refused_by", title="rule that refused", help="The name of a rule that refused a node; team,room: both of them did.",
+           condition=_rules),
     Filter(name="reason", title="reason", help="Any part of the most frequent reason of refusals.",
            condition=partial(_contains, "top_reason")),
     Filter(name="top_reason", title="exact reason", help="The most frequent reason of refusals; matches exactly.",

@@ -68,6 +68,15 @@ def test_the_number_of_a_group_leads_to_its_decisions_within_what_was_narrowed(w
 
 
 @pytest.mark.usefixtures("some")
+def test_groups_of_rules_within_a_rule_lead_to_decisions_that_both_refused(auditor: Client) -> None:
+    page = get(auditor, f"{LIST}?refused_by=room&group=rule")
+    found = {each["name"]: (each["group"].decisions, each["url"]) for each in page.context["groups"]}
+    assert found == {"room": (1, "?refused_by=room"), "team": (1, "?refused_by=room%2Cteam")}
+    for number, url in found.values():
+        assert len(get(auditor, LIST + url).context["rows"]) == number
+
+
+@pytest.mark.usefixtures("some")
 def test_a_pod_and_a_node_of_a_group_lead_to_their_pages(auditor: Client) -> None:
     assert 'href="/admin/scheduler/pods/shop/a/' in get(auditor, f"{LIST}?group=pod").content.decode()
     assert 'href="/admin/scheduler/nodes/n1/' in get(auditor, f"{LIST}?group=node").content.decode()
