@@ -46,7 +46,8 @@ class _Seen(ModelForm):
     def clean(self) -> dict[str, Any]:
         """Refuse what was typed into a page that is no longer true."""
         cleaned: dict[str, Any] = super().clean() or {}
-        if self.instance.pk and cleaned.get("seen") not in ("", self._now):
+        # A request without it has seen no state.
+        if self.instance.pk and cleaned.get("seen") != self._now:
             message = "Somebody else saved this page since you opened it. Open it again, and make your changes there."
             raise forms.ValidationError(message)
         return cleaned

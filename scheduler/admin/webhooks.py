@@ -118,7 +118,9 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     form = ChangeForm(request.POST or None, initial=typed | {"seen": keeping.digest_of_webhook(row)})
     if request.method == "POST" and form.is_valid():
         try:
-            keeping.change_webhook(row, form.wanted(), by=person(request), expected_digest=form.cleaned_data["seen"])
+            # A request without a digest matches no state.
+            seen = form.cleaned_data["seen"] or "none"
+            keeping.change_webhook(row, form.wanted(), by=person(request), expected_digest=seen)
         except keeping.WebhookError as error:
             form.add_error(None, str(error))
         else:

@@ -39,6 +39,11 @@ def page(row: Webhook, act: str = "") -> str:
     return f"{LIST}{row.pk}/{act}"
 
 
+def seen_on(client: Client, row: Webhook) -> dict[str, str]:
+    """Return what the webhook's page holds of its present state."""
+    return {"seen": get(client, page(row)).context["form"]["seen"].value()}
+
+
 def test_its_secret_is_shown_once_and_its_url_never_again(root: Client) -> None:
     row, secret = made(root)
     assert secret.startswith("whsec_")
@@ -57,7 +62,7 @@ def test_its_secret_is_shown_once_and_its_url_never_again(root: Client) -> None:
 
 def test_an_old_page_does_not_turn_on_what_a_colleague_turned_off(root: Client) -> None:
     row, _ = made(root)
-    seen = get(root, page(row)).context["form"]["seen"].value()
+    seen = seen_on(root, row)["seen"]
     assert f'name="seen" value="{seen}"' in get(root, page(row)).content.decode()
     off = {name: value for name, value in FORM.items() if name not in {"url", "is_active"}}
     assert root.post(page(row), off | {"seen": seen}).status_code == 302
@@ -67,6 +72,12 @@ def test_an_old_page_does_not_turn_on_what_a_colleague_turned_off(root: Client) 
     assert "ci renamed" in said.content.decode()
     row.refresh_from_db()
     assert (row.name, row.is_active) == ("ci", False)
+
+
+def test_what_is_sent_by_who_has_seen_no_page_is_refused(root: Client) -> None:
+    row, _ = made(root)
+    assert "Somebody changed ci since you opened this page." in text_of(root.post(page(row), FORM | {"name": "blind"}))
+    assert Webhook.objects.get().name == "ci"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +98,7 @@ def test_what_is_no_webhook_is_refused_and_says_why(root: Client, fields: dict[s
 
 def test_what_was_changed_of_it_is_said_and_what_is_secret_by_digest_alone(root: Client) -> None:
     row, _ = made(root)
-    root.post(page(row), FORM | {"name": "chat", "url": f"{URL}-too"})
+    root.post(page(row), FORM | {"name": "chat", "url": f"{URL}-too"} | seen_on(root, row))
     root.post(page(row, "delete/"))
     events = {event.kind: event for event in AuditEvent.objects.filter(kind__startswith="webhook.")}
     make, change, delete = (events[f"webhook.{kind}"] for kind in ("make", "change", "delete"))
@@ -107,11 +118,13 @@ def test_a_name_is_taken_once(root: Client) -> None:
 def test_it_is_changed_and_keeps_its_url_where_none_is_typed(root: Client) -> None:
     row, _ = made(root)
     Webhook.objects.update(failures=3, held_until=timezone.now())
-    root.post(page(row), {"name": "ops", "url": "", "format": "json", "kinds": []})
+    root.post(page(row), {"name": "ops", "url": "", "format": "json", "kinds": []} | seen_on(root, row))
     row.refresh_from_db()
     assert (row.name, row.kinds, row.format, row.is_active) == ("ops", [], "json", False)
     assert (unseal(row.sealed_url), row.held_until, row.failures) == (URL, None, 0)
-    root.post(page(row), {"name": "ops", "url": "https://b.example", "format": "json", "is_active": "on"})
+    root.post(
+        page(row), {"name": "ops", "url": "https://b.example", "format": "json", "is_active": "on"} | seen_on(root, row)
+    )
     row.refresh_from_db()
     assert (row.host, unseal(row.sealed_url)) == ("https://b.example", "https://b.example")
 
@@ -123,7 +136,7 @@ def test_each_act_is_written_down_by_its_host_alone(root: Client) -> None:
     root.post(page(row, "test/"))
     root.post(page(row, "secret/"))
     root.post(f"/admin/scheduler/deliveries/{sent.pk}/again/")
-    root.post(page(row), FORM | {"url": ""})
+    root.post(page(row), FORM | {"url": ""} | seen_on(root, row))
     root.post(page(row, "delete/"))
     kinds = AuditEvent.objects.filter(thing_kind="Webhook", thing_name="ci", by="root").order_by("pk")
     assert [event.kind.partition(".")[2] for event in kinds] == ["make", "test", "secret", "again", "change", "delete"]
