@@ -1,5 +1,6 @@
 """Webhooks: their targets, the result of each delivery, and the buttons that test, renew and send again."""
 
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -16,12 +17,17 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from policies.admin.base import person
+from policies.parameters import read_parameters, whole_number
 from scheduler.models import Delivery, Webhook
 from scheduler.notices.table import WORDS
 from scheduler.webhooks import keeping
 
 MAY = "scheduler.manage_webhook"
 _PER_PAGE = 50
+_BADLY_ASKED = 400
+# The largest number of a delivery in either database.
+_LARGEST = 2**63 - 1
+_ASKS = {"before": partial(whole_number, largest=_LARGEST)}
 _MOST = 200
 
 
@@ -126,11 +132,10 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
         else:
             messages.success(request, f"Webhook {row.name} was changed.")
             return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
-    before = request.GET.get("before", "")
+    asked, faults = read_parameters(request.GET.dict(), _ASKS, what="deliveries")
     log = row.deliveries.select_related("notice").order_by("-pk")
-    if before.isascii() and before.isdecimal():
-        log = log.filter(pk__lt=min(int(before[:19]), 2**63 - 1))
-    found = list(log[: _PER_PAGE + 1])
+    log = log.filter(pk__lt=asked["before"]) if asked else log
+    found = [] if faults else list(log[: _PER_PAGE + 1])
     context = {
         **admin.site.each_context(request),
         "title": f"Webhook {row.name}",
@@ -138,9 +143,10 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
         "form": form,
         "deliveries": found[:_PER_PAGE],
         "before": found[_PER_PAGE - 1].pk if len(found) > _PER_PAGE else 0,
-        "has_former": bool(before),
+        "has_former": bool(asked),
+        "faults": faults,
     }
-    return TemplateResponse(request, "scheduler/webhook.html", context)
+    return TemplateResponse(request, "scheduler/webhook.html", context, status=_BADLY_ASKED if faults else None)
 
 
 @admin.site.admin_view

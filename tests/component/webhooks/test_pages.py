@@ -212,3 +212,14 @@ def test_one_that_delivered_nothing_is_not_said_to_do_well(root: Client) -> None
     row.deliveries.update(state=Delivery.State.DELIVERED)
     assert "✓ working" in text_of(get(root, LIST))
     assert "✓ Sends to https://127.0.0.1" in text_of(get(root, page(row)))
+
+
+@pytest.mark.parametrize("before", ["abc", "-1", "9" * 30])
+def test_what_is_no_place_among_the_deliveries_is_refused(root: Client, before: str) -> None:
+    row, _ = made(root)
+    root.post(page(row, "test/"))
+    answer = root.get(page(row), {"before": before})
+    assert (answer.status_code, answer.context["deliveries"]) == (400, [])
+    assert f"before : '{before}' is not a whole number" in text_of(answer)
+    assert "Nothing has been sent yet" not in text_of(answer)
+    assert get(root, f"{page(row)}?before=").context["deliveries"]
