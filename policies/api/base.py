@@ -122,6 +122,7 @@ class Door(APIView):
     Attributes:
         parameters: those of URL and headers, by action, or by method if the view has no actions.
         needs: the permissions that `MaySee` checks.
+        may_be_empty: the parameters of the URL whose empty value says something; others count as none, and are refused.
         more_throttles: throttles in addition to those of all views.
         may_be_unreadable: the actions without a write that are answered 409 if what is stored can't be read.
     """
@@ -129,14 +130,16 @@ class Door(APIView):
     permission_classes = [MaySee]
     parameters: Mapping[str, Sequence[OpenApiParameter]] = {}
     needs: Sequence[str] = ("policies.view_ruleset",)
+    may_be_empty: Collection[str] = ()
     more_throttles: Sequence[type[BaseThrottle]] = ()
     may_be_unreadable: Collection[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse unknown and repeated parameters.
+        """Refuse unknown, repeated and empty parameters.
 
         Raises:
-            ValidationError: a parameter isn't known, or is repeated: a proxy in front of Berth may read the other value.
+            ValidationError: a parameter isn't known; or is repeated: a proxy in front of Berth may read the other value; or is
+                empty, as from an unset shell variable.
         """
         super().initial(request, *args, **kwargs)
         taken = [each for each in self.parameters_of(self.act_of(request)) if each.location == "query"]
@@ -148,6 +151,11 @@ class Door(APIView):
         lists = {each.name for each in taken if _is_list(each)}
         if twice := [name for name, values in request.query_params.lists() if len(values) > 1 and name not in lists]:
             raise ValidationError(dict.fromkeys(twice, "is given more than once"))
+        empty = [
+            name for name, values in request.query_params.lists() if "" in values and name not in self.may_be_empty
+        ]
+        if empty:
+            raise ValidationError(dict.fromkeys(empty, "is empty: give it a value, or leave it out"))
 
     def get_throttles(self) -> list[BaseThrottle]:
         """Return the throttles of all views, and those of this view."""

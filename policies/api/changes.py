@@ -274,6 +274,7 @@ class EditOfChangeView(Door):
     queryset = Change.objects.all()
     has_etag = True
     parameters = {"put": [IF_MATCH, SEEN], "delete": [IF_MATCH, SEEN], "post": [IF_MATCH]}
+    may_be_empty = {"seen"}
     kind = Kind.RULE_SET
 
     @transaction.atomic

@@ -55,6 +55,8 @@ class PendingView(Door):
 
     needs = ("scheduler.view_decision",)
     parameters = {"get": _PARAMETERS}
+    # Pods that no rule refused, or that nothing owns.
+    may_be_empty = _NARROWS
 
     @extend_schema(responses={200: OpenApiTypes.OBJECT})
     def get(self, request: Request) -> Response:

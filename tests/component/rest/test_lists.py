@@ -184,6 +184,30 @@ def test_a_session_needs_its_token_against_forgery(operator: Client) -> None:
     assert not Revision.objects.exists()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/changes?state=",
+        "/changes?author=",
+        "/decisions?verb=filter&rule_set=",
+        "/events?kind=",
+        "/shadows?rule_set=",
+        "/rule-sets?name=",
+        "/rule-sets?limit=",
+        "/export?change=",
+        "/export?name=web&name=",
+        "/pods/shop/web?uid=",
+    ],
+)
+def test_an_empty_parameter_counts_as_none_and_is_refused(auditor: Client, url: str) -> None:
+    name = url.rpartition("&")[2].rpartition("?")[2].rstrip("=")
+    assert told(ask(auditor, "get", url), 400)["detail"] == f"{name}: is empty: give it a value, or leave it out"
+
+
+def test_pods_that_nothing_owns_are_asked_for_by_an_empty_owner(auditor: Client) -> None:
+    told(ask(auditor, "get", "/pending?owner_name=&owner_kind="))
+
+
 def test_each_row_of_a_list_names_the_url_of_itself(auditor: Client) -> None:
     world = World()
     make_decision()
