@@ -49,7 +49,7 @@ _OPEN = sorted(lifecycle.OPEN)
 # How many things a line of the list names; of more it shows the number.
 _NAMED = 3
 # Acts that record no words: a text typed with one is kept as a comment.
-_WORDLESS = {"gate", "rebase", "discard"}
+_WORDLESS = {"gate", "rebase", "discard", "schedule", "expire"}
 
 
 class ActForm(forms.Form):

@@ -118,6 +118,8 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
     shoot(alice, "assignment-into-change")
     alice.click("button[name=_save]")
     assert number_of(alice) == change
+    press(alice, "expire", "the times are right")  # a form of its own
+    says(alice, "alice commented: the times are right")
     press(alice, "submit", "ticket 7")
     says(alice, "0 of 1 approval")
     shoot(alice, "change-in-review")

@@ -63,6 +63,11 @@
     if (event.timeStamp - sent.get(form) < SENT_MILLISECONDS) event.preventDefault();
     else sent.set(form, event.timeStamp);
   });
+  // What stands in a field of another form of the page is sent along, by the field's name.
+  document.addEventListener("formdata", (event) => {
+    const field = document.getElementById(event.target.dataset.berthWith);
+    if (field) event.formData.set(field.name, field.value);
+  });
   // Back on a page that the browser kept, the form was sent long ago.
   window.addEventListener("pageshow", () => sent.clear());
 

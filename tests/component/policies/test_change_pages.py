@@ -403,13 +403,20 @@ def test_what_was_typed_stays_where_somebody_else_ended_the_change_meanwhile() -
     assert "it breaks the night jobs" in text_of(client.post(act_of(change), typed))
 
 
-@pytest.mark.parametrize("act", ["gate", "discard RuleSet/web"])
+@pytest.mark.parametrize("act", ["gate", "discard RuleSet/web", "schedule", "expire"])
 def test_what_is_typed_with_an_act_that_records_no_words_is_kept_as_a_comment(act: str) -> None:
     _, client = account("operator")
     change = change_in("in_review")
     page = text_of(client.post(act_of(change), typed(client, change, act=act, text="see ticket 7"), follow=True))
     assert "Your comment is kept." in page
     assert "operator commented: see ticket 7" in page
+
+
+def test_the_forms_of_times_send_the_comment_along() -> None:
+    _, client = account("operator")
+    page = get(client, page_of(change_in("in_review"))).content.decode()
+    assert page.count('data-berth-with="id_text"') == 2
+    assert page.count('id="id_text"') == 1
 
 
 def test_a_refused_rebase_keeps_the_sides_that_were_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
