@@ -156,7 +156,10 @@ class _Loader(yaml.SafeLoader):
     def construct_whole_number(self, node: yaml.ScalarNode) -> int:
         """Read an integer, but not in base 60: a plain 22:30 is a text."""
         _check_base(node)
-        return int(self.construct_yaml_int(node))
+        number = int(self.construct_yaml_int(node))
+        # As for one in base 10, Python refuses to write one with more than 4,300 digits.
+        str(number)
+        return number
 
     def construct_number(self, node: yaml.ScalarNode) -> float:
         """Read a float, but not in base 60."""

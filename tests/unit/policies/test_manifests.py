@@ -114,6 +114,7 @@ class TestRefusals:
             pytest.param("a: !!int ''", "rules.yaml:1: not readable", id="no number"),
             pytest.param("a: !!float x", "rules.yaml:1: not readable", id="no fraction"),
             pytest.param("a: 1\nb: !!int 22:30", "rules.yaml:2: not readable as YAML or JSON: this can't be read as a whole number", id="a number of base 60 that insists"),
+            pytest.param("a: 0x" + "f" * 4_000, "rules.yaml:1: not readable as YAML or JSON: this can't be read as a whole number", id="more digits than Python writes"),
             pytest.param("a: !!float '1:30.5'", "rules.yaml:1: not readable as YAML or JSON: this can't be read as a number", id="a fraction of base 60 that insists"),
             pytest.param("a: !!map [1]", "rules.yaml:1: ", id="no object"),
             pytest.param("a: " + "9" * 5000, "rules.yaml:1: not readable", id="thousands of digits"),
