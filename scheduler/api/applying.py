@@ -212,7 +212,7 @@ class PlanView(Door):
         """Return what `apply` with `publish` would change in Berth and in the cluster, without changing anything."""
         asked = asked_of(PlanSerializer, request.data)
         planned = plan_documents(
-            documents_of(asked),
+            documents_of(asked, "planned"),
             by=by_of(request),
             gate=asked["gate"],
             asks_cluster=asked["asks_cluster"],
@@ -221,8 +221,12 @@ class PlanView(Door):
         return Response({**msgspec.to_builtins(planned), "would_change": planned.would_change})
 
 
-def documents_of(asked: Mapping[str, Any]) -> Documents:
+def documents_of(asked: Mapping[str, Any], done: str = "applied") -> Documents:
     """Return the documents of a body.
+
+    Args:
+        asked: the body.
+        done: what isn't done with them where they have faults.
 
     Raises:
         ValidationError: there are none, and `prune` is empty.
@@ -238,7 +242,7 @@ def documents_of(asked: Mapping[str, Any]) -> Documents:
             | ({"line": each.line} if each.line else {})
             for each in error.faults
         ]
-        detail = f"Nothing was applied: {len(faults)} fault{'s' if len(faults) > 1 else ''}."
+        detail = f"Nothing was {done}: {len(faults)} fault{'s' if len(faults) > 1 else ''}."
         raise FaultsError(faults, detail) from error
     found.prune = list(asked["prune"])
     found.keeper = Keeper(asked["owner"], asked["take_over"])

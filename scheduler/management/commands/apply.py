@@ -87,8 +87,12 @@ def add_keeper(parser: CommandParser) -> None:
     parser.add_argument("--take-over", action="store_true", help="also apply to objects that another repository owns")
 
 
-def read(options: Mapping[str, Any]) -> Documents:
+def read(options: Mapping[str, Any], done: str = "applied") -> Documents:
     """Return the documents of a command's files, with their repository and what is pruned; - is standard input.
+
+    Args:
+        options: the command's.
+        done: what isn't done with them where they have faults.
 
     Raises:
         CommandError: with every fault in them.
@@ -103,7 +107,7 @@ def read(options: Mapping[str, Any]) -> Documents:
     try:
         documents = read_files(texts, faults=faults)
     except DocumentsError as error:
-        message = f"{error}\nNothing was applied: {counted(len(error.faults), 'fault')}."
+        message = f"{error}\nNothing was {done}: {counted(len(error.faults), 'fault')}."
         raise CommandError(message) from error
     documents.prune = options["prune"]
     documents.keeper = publishing.Keeper(options["owner"], options["take_over"])

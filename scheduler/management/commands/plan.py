@@ -48,7 +48,7 @@ class Command(BerthCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Plan the changes, write them."""
         try:
-            documents = read(options)
+            documents = read(options, "planned")
             planned = plan_documents(
                 documents, by=system_user(), gate=options["gate"], asks_cluster=not options["no_cluster"]
             )

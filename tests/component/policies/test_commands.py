@@ -146,6 +146,8 @@ def test_an_assignment_of_a_faulty_rule_set_beside_it_has_no_fault_of_its_own(tm
     assert "no rule set is called wep" in str(refused.value)
     assert "no rule set is called web," not in str(refused.value)
     assert str(refused.value).endswith("Nothing was applied: 2 faults.")
+    with pytest.raises(CommandError, match=r"Nothing was planned: 2 faults\.$"):
+        _run("plan", "--no-cluster", str(path))
 
 
 def test_files_that_come_together_are_checked_together(tmp_path: Path) -> None:
