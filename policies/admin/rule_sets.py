@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
 from policies import publishing, wording
 from policies.admin.base import (
@@ -38,6 +39,8 @@ from policies.models.ruleset import NAME_MAX_LENGTH
 from policies.publishing import Kind
 from policies.wording import counted
 
+# How many characters of a description a line of the list holds, which shows fewer.
+_MOST_OF_DESCRIPTION = 500
 _MINE = "mine"
 
 
@@ -362,7 +365,7 @@ class RuleSetAdmin(EditingAdmin):
     @display(description="Purpose")
     def about(self, row: RuleSet) -> SafeString:
         """Return the description, cut to a line, and how many rules of each kind are live."""
-        words = self.what_for(row)
+        words = Truncator(self.what_for(row)).chars(_MOST_OF_DESCRIPTION)
         line = '<div><span class="berth-one-line" title="{}">{}</span><span class="berth-help">{}</span></div>'
         return format_html(line, words, words, self._number_of_rules(row))
 
