@@ -6,6 +6,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
+from django.core.paginator import Paginator
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -28,7 +29,7 @@ _BADLY_ASKED = 400
 # The largest number of a delivery in either database.
 _LARGEST = 2**63 - 1
 _ASKS = {"before": partial(whole_number, largest=_LARGEST)}
-_MOST = 200
+_HOOKS = 200
 
 
 class WebhookForm(forms.Form):
@@ -89,11 +90,12 @@ def _with_proof() -> QuerySet[Webhook]:
 def page(request: HttpRequest) -> HttpResponse:
     """List the webhooks, and their state."""
     waits = Count("deliveries", filter=Q(deliveries__state=Delivery.State.WAITING))
-    rows = list(_with_proof().annotate(waiting=waits)[:_MOST])
+    found = Paginator(_with_proof().annotate(waiting=waits).order_by("name"), _HOOKS).get_page(request.GET.get("p"))
     context = {
         **admin.site.each_context(request),
         "title": "Webhooks",
-        "rows": [{"row": row, "kinds": _kinds(row)} for row in rows],
+        "page": found,
+        "rows": [{"row": row, "kinds": _kinds(row)} for row in found],
     }
     return TemplateResponse(request, "scheduler/webhooks.html", context)
 

@@ -30,8 +30,8 @@ BATCH = 200
 _THE_MARK = 1
 # Permissions by roles; other authentication backends aren't asked.
 _PERMISSIONS = "django.contrib.auth.backends.ModelBackend"
-# The most webhooks that get a Notice.
-_MOST_WEBHOOKS = 200
+# The most deliveries in one statement.
+_ROWS = 500
 
 
 def note_acts(now: datetime) -> int:
@@ -114,7 +114,7 @@ def _more(event: AuditEvent) -> Mapping[str, Any]:
 
 
 def _write(mark: NoticeMark, drafts: Sequence[table.Draft], now: datetime) -> int:
-    hooks = list(Webhook.objects.filter(is_active=True)[:_MOST_WEBHOOKS]) if drafts else []
+    hooks = list(Webhook.objects.filter(is_active=True)) if drafts else []
     for draft in drafts:
         mark.last_number += 1
         kind, name = draft.thing
@@ -123,7 +123,7 @@ def _write(mark: NoticeMark, drafts: Sequence[table.Draft], now: datetime) -> in
             thing_kind=kind, thing_name=name, by=draft.by, link=draft.link,
         )  # fmt: skip
         InboxEntry.objects.bulk_create(InboxEntry(notice=notice, user_id=key) for key in _whom(draft))
-        Delivery.objects.bulk_create(_deliveries(notice, hooks, now))
+        Delivery.objects.bulk_create(_deliveries(notice, hooks, now), batch_size=_ROWS)
     return len(drafts)
 
 

@@ -184,6 +184,14 @@ def test_a_webhook_gets_the_kinds_that_it_asked_for_unless_it_is_off(people: dic
     assert {some.host, off.host} == {"https://a.example"}
 
 
+def test_each_of_very_many_webhooks_gets_a_notice(people: dict[str, User]) -> None:
+    now = timezone.now()
+    Webhook.objects.bulk_create(Webhook(name=f"of team {number:03}", made_at=now) for number in range(601))
+    publish_all(make_rule_set("web", **A))
+    (notice,) = told()
+    assert notice.deliveries.values("webhook").distinct().count() == 601
+
+
 def test_links_of_messages_are_urls_where_berth_knows_its_own(
     people: dict[str, User], monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:

@@ -115,6 +115,14 @@ def test_a_name_is_taken_once(root: Client) -> None:
     assert Webhook.objects.count() == 1
 
 
+def test_each_of_very_many_is_on_a_page(root: Client) -> None:
+    now = timezone.now()
+    Webhook.objects.bulk_create(Webhook(name=f"of team {number:03}", made_at=now) for number in range(201))
+    first, second = (get(root, f"{LIST}?p={number}") for number in (1, 2))
+    assert "Page 1 of 2. Next" in text_of(first)
+    assert ["of team 200" in text_of(each) for each in (first, second)] == [False, True]
+
+
 def test_it_is_changed_and_keeps_its_url_where_none_is_typed(root: Client) -> None:
     row, _ = made(root)
     Webhook.objects.update(failures=3, held_until=timezone.now())
