@@ -50,10 +50,11 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
             if mode == "mumble":
                 self.wfile.write(b"ERR no hook " + self.path.encode() + b"\r\n\r\n")
                 return
-            status = {"fail": 503, "redirect": 302, "quote": 404, "move": 301}.get(mode, 200)
+            status = {"fail": 503, "redirect": 302, "quote": 404, "shorten": 404, "move": 301}.get(mode, 200)
             words = {
                 "fail": b"I am ill",
                 "quote": b"Cannot POST " + self.path.encode(),
+                "shorten": b"No hook " + self.path[:16].encode() + b"... here",
                 "babble": b"a\0b" + b"x" * 10_000,
             }
             said = words.get(mode, b"ok")

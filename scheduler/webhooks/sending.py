@@ -9,6 +9,8 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
+from operator import eq
 from typing import Final
 from urllib.parse import unquote
 
@@ -25,7 +27,8 @@ _MAX_HEADERS: Final = 16_384
 _CHUNK: Final = 4_096
 _SUCCESS, _REDIRECT, _REFUSED = 200, 300, 400
 # A part of a URL that may be a secret: too long for a word.
-_PIECE = re.compile(r"[^/?&=]{8,}")
+_WORD: Final = 8
+_PIECE = re.compile(rf"[^/?&=]{{{_WORD},}}")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -115,8 +118,17 @@ def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> tuple[h
 def _without_url(said: str, target: Target) -> str:
     """Return a receiver's text without parts of the URL, which may be a secret: errors and redirects quote it."""
     for piece in sorted(_secrets_of(target.path), key=len, reverse=True):
-        said = said.replace(piece, "…")
+        said = _without(said, piece)
     return said
+
+
+def _without(said: str, piece: str) -> str:
+    """Return a text without a piece, nor its beginning where the receiver or the end of the reading cut it off."""
+    shown = ""
+    while (at := said.find(piece[:_WORD])) >= 0:
+        shown += said[:at] + "…"
+        said = said[at + len([*takewhile(bool, map(eq, said[at:], piece))]) :]
+    return shown + said
 
 
 def _secrets_of(path: str) -> Iterator[str]:
