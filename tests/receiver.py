@@ -50,6 +50,8 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
             if mode == "mumble":
                 self.wfile.write(b"ERR no hook " + self.path.encode() + b"\r\n\r\n")
                 return
+            if mode == "leave":
+                return
             status = {"fail": 503, "redirect": 302, "quote": 404, "shorten": 404, "move": 301}.get(mode, 200)
             words = {
                 "fail": b"I am ill",

@@ -174,5 +174,9 @@ def _beginning(connection: socket.socket, protocol: h11.Connection, left: Callab
 def _next(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> object:
     while (event := protocol.next_event()) is h11.NEED_DATA:
         connection.settimeout(left())
-        protocol.receive_data(connection.recv(_CHUNK))
+        received = connection.recv(_CHUNK)
+        if not received and protocol.their_state is h11.SEND_RESPONSE:
+            message = "the connection was closed without an answer"
+            raise ConnectionResetError(message)
+        protocol.receive_data(received)
     return event

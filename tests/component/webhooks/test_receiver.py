@@ -141,6 +141,7 @@ def test_each_notice_arrives_signed_and_in_order_though_the_receiver_fails_hangs
         ("mumble", "", "its answer isn't HTTP: illegal status line"),
         ("move", "it answered 301: ", "it redirects, which isn't followed: enter the final URL. It leads to https://127.0.0.1/hooks/…?sig=…/"),
         ("shorten", "it answered 404: ", "No hook /hooks/…... here"),
+        ("leave", "", "can't be reached: the connection was closed without an answer"),
     ],
 )  # fmt: skip
 def test_what_a_receiver_repeats_of_the_url_is_kept_and_logged_nowhere(
