@@ -33,6 +33,8 @@ AT_ONCE = 8
 RUN_SECONDS = 10.0
 # Looking up a name has its own time-out, which Berth doesn't set.
 _LOOK_UP = timedelta(seconds=60)
+# Nothing waits for longer than an hour at a time.
+_SET_BACK = timedelta(hours=2)
 _MAX_SAID = 1_000
 
 
@@ -61,8 +63,13 @@ def deliver(*, now: Callable[[], datetime] = timezone.now) -> int:
 
 
 def _due(now: datetime) -> QuerySet[Delivery]:
-    rows = Delivery.objects.filter(state=Delivery.State.WAITING, next_at__lte=now, webhook__is_active=True)
-    return rows.filter(Q(webhook__held_until=None) | Q(webhook__held_until__lte=now))
+    rows = Delivery.objects.filter(_past("next_at", now), state=Delivery.State.WAITING, webhook__is_active=True)
+    return rows.filter(Q(webhook__held_until=None) | _past("webhook__held_until", now))
+
+
+def _past(field: str, now: datetime) -> Q:
+    """Return the condition that a time is past, or so far ahead that it was written by a clock that was set back since."""
+    return Q((f"{field}__lte", now)) | Q((f"{field}__gt", now + _SET_BACK))
 
 
 def _take(now: datetime) -> Sequence[_Taken]:
@@ -83,7 +90,7 @@ def _taken(hooks: Iterable[Webhook], now: datetime, until: datetime) -> Iterable
     for hook in hooks:
         # Queried again under the lock: another process may have taken the first result.
         row = _due(now).filter(webhook=hook).order_by("pk").first()
-        free = Q(held_until=None) | Q(held_until__lte=now)
+        free = Q(held_until=None) | _past("held_until", now)
         if row is None or not Webhook.objects.filter(free, pk=hook.pk).update(held_until=until):
             continue
         Delivery.objects.filter(pk=row.pk).update(next_at=until, tried_at=now, attempts=F("attempts") + 1)

@@ -206,6 +206,18 @@ def test_what_a_killed_sender_had_taken_is_sent_by_another_once_its_lease_ends(r
     assert [each["body"]["number"] for each in receiver.taken()] == [1, 2]
 
 
+def test_nothing_waits_for_the_day_by_which_the_clock_was_set_back(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1, 2)
+    receiver.does("fail")
+    clock.now += timedelta(days=1)
+    assert queue.deliver(now=clock) == 1
+    clock.now -= timedelta(days=1)
+    receiver.does("ok")
+    assert queue.deliver(now=clock) == 2
+    assert [each["body"]["number"] for each in receiver.taken()] == [1, 1, 2]
+
+
 def test_one_that_fails_holds_up_no_other(receiver: Receiver) -> None:
     bad, good = hook("http://127.0.0.1:9/in", "bad"), hook(f"http://127.0.0.1:{receiver.port}/in", "good")
     waiting(bad, 1, 2)
