@@ -1,5 +1,7 @@
 """Checks the way of Decisions into the history: Redis, the worker, the disk, what is lost, the replica, the history's size."""
 
+import contextlib
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import F, Max, Sum
 
+from policies.wording import counted
 from scheduler.broker import celery_app
 from scheduler.decisions.missing import database_now, missing
 from scheduler.decisions.replica import history_behind, is_history_away
@@ -107,17 +110,35 @@ def _waiting(number: int) -> str:
 def spool() -> Part:
     """Check this machine's state folder, where an extender keeps Decisions until they are stored."""
     folder: Path = settings.BERTH.state_dir
-    files = [path for path in (folder / "spool").rglob("*") if path.is_file()]
     try:
         disk = shutil.disk_usage(folder)
+        sizes = list(_sizes(folder / "spool"))
     except OSError as error:
-        return Part("disk", "error", f"{folder} can't be used: {error.strerror}", "Correct BERTH_STATE_DIR.")
-    size = sum(path.stat().st_size for path in files)
+        remedy = "Correct BERTH_STATE_DIR, or give the folder to this account."
+        return Part("disk", "error", f"{error.filename or folder} can't be used: {error.strerror}", remedy)
     says = f"{disk.free / 2**30:.1f} GiB free for state"
-    says += f"; {size / 2**20:.1f} MiB of Decisions in {len(files)} files of the spool" if files else ""
+    if sizes:
+        says += f"; {sum(sizes) / 2**20:.1f} MiB of Decisions in {counted(len(sizes), 'file')} of the spool"
     if disk.used / disk.total > _FULL_SHARE:
         return Part("disk", "warning", says, "Free disk space: an extender that can't write loses Decisions.")
     return Part("disk", "ok", says)
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Yield the sizes of the files in a folder. A file that is shipped and deleted meanwhile is left out.
+
+    Raises:
+        OSError: the folder can't be read.
+    """
+    for parent, _, names in os.walk(folder, onerror=_unless_gone):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                yield Path(parent, name).stat().st_size
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def recorded() -> Part:

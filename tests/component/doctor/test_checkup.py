@@ -1,10 +1,11 @@
 """What doctor says of each part: well, broken, away."""
 
 import re
+import shutil
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -360,7 +361,36 @@ class TestHistory:
         set_environment(monkeypatch, state_dir=tmp_path)
         (tmp_path / "spool" / "writer").mkdir(parents=True)
         (tmp_path / "spool" / "writer" / "1").write_bytes(b"x" * 2**20)
-        assert "1.0 MiB of Decisions in 1 files" in part(check(quick=True), "disk").says
+        assert "1.0 MiB of Decisions in 1 file of the spool" in part(check(quick=True), "disk").says
+
+    @pytest.mark.usefixtures("healthy")
+    def test_a_file_that_is_shipped_meanwhile_is_left_out(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        def usage(_folder: Path) -> Any:
+            (tmp_path / "spool" / "writer" / "3").unlink()
+            return disk
+
+        set_environment(monkeypatch, state_dir=tmp_path)
+        disk = shutil.disk_usage(tmp_path)
+        monkeypatch.setattr(records.shutil, "disk_usage", usage)
+        (tmp_path / "spool" / "writer").mkdir(parents=True)
+        (tmp_path / "spool" / "writer" / "1").write_bytes(b"x" * 2**20)
+        (tmp_path / "spool" / "writer" / "2").symlink_to("gone")  # listed, and not there
+        (tmp_path / "spool" / "writer" / "3").touch()
+        assert "1.0 MiB of Decisions in 1 file of the spool" in part(check(quick=True), "disk").says
+
+    @pytest.mark.usefixtures("healthy")
+    def test_a_spool_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        def refuse(_folder: Path, onerror: Callable[[OSError], None]) -> Iterator[Any]:
+            onerror(PermissionError(13, "Permission denied", str(tmp_path / "spool")))
+            yield from ()
+
+        set_environment(monkeypatch, state_dir=tmp_path)
+        monkeypatch.setattr(records.os, "walk", refuse)
+        found = part(check(quick=True), "disk")
+        assert (found.state, found.says) == ("error", f"{tmp_path}/spool can't be used: Permission denied")
+        assert "give the folder to this account" in found.remedy
 
     @pytest.mark.usefixtures("healthy")
     def test_a_state_folder_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
