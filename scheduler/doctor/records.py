@@ -119,7 +119,8 @@ def spool() -> Part:
     says = f"{disk.free / 2**30:.1f} GiB free for state"
     if sizes:
         says += f"; {sum(sizes) / 2**20:.1f} MiB of Decisions in {counted(len(sizes), 'file')} of the spool"
-    if disk.used / disk.total > _FULL_SHARE:
+    # Without what the file system keeps for root, as `df` counts: there is no room left when that remains.
+    if disk.used / max(disk.used + disk.free, 1) > _FULL_SHARE:
         return Part("disk", "warning", says, "Free disk space: an extender that can't write loses Decisions.")
     return Part("disk", "ok", says)
 

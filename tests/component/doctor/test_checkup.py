@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -391,6 +392,16 @@ class TestHistory:
         found = part(check(quick=True), "disk")
         assert (found.state, found.says) == ("error", f"{tmp_path}/spool can't be used: Permission denied")
         assert "give the folder to this account" in found.remedy
+
+    @pytest.mark.usefixtures("healthy")
+    @pytest.mark.parametrize(("used", "free", "state"), [(95, 0, "warning"), (91, 4, "warning"), (85, 10, "ok")])
+    def test_a_disk_is_full_though_a_part_is_kept_for_root(
+        self, used: int, free: int, state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        set_environment(monkeypatch, state_dir=tmp_path)
+        usage = SimpleNamespace(total=100, used=used, free=free)
+        monkeypatch.setattr(records.shutil, "disk_usage", lambda _: usage)
+        assert part(check(quick=True), "disk").state == state
 
     @pytest.mark.usefixtures("healthy")
     def test_a_state_folder_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
