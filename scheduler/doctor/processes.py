@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -41,22 +41,26 @@ def reporting(calls: dict[str, list[LastCall]]) -> Iterator[Part]:
         says = "no process has reported in the last 10 s"
         yield Part("extender", "error", says, "Start the extender; its log says why it doesn't run.")
         return
-    yield _roles(alive, len(rows) - len(alive), is_asked=bool(calls))
+    yield _roles(alive, [row for row in rows if row not in alive], is_asked=bool(calls))
     yield _revision(alive, current_revision().number)
     yield _snapshot(alive)
 
 
-def _roles(alive: list[Process], silent: int, *, is_asked: bool) -> Part:
+def _roles(alive: list[Process], silent: list[Process], *, is_asked: bool) -> Part:
     """Return which processes report. A binder doesn't replace an extender: it answers no calls."""
-    numbers = Counter(row.role for row in alive)
-    says = " and ".join(counted(numbers[role], role) for role in ("extender", "binder") if numbers[role])
-    says += (" reports" if len(alive) == 1 else " report") + (f", {silent} silent" if silent else "")
-    if not numbers["extender"]:
+    says = _by_role(alive) + (" reports" if len(alive) == 1 else " report")
+    says += f", {_by_role(silent)} silent" if silent else ""
+    if not any(row.role == "extender" for row in alive):
         remedy = "Start it if kube-scheduler asks Berth: until then its Pods wait. Its log says why it doesn't run."
         return Part("extender", "error" if is_asked else "warning", f"none reports; {says}", remedy)
     if silent:
         return Part("extender", "warning", says, "Were they killed? They are removed from the list after an hour.")
     return Part("extender", "ok", says)
+
+
+def _by_role(rows: Iterable[Process]) -> str:
+    numbers = Counter(row.role for row in rows)
+    return " and ".join(counted(numbers[role], role) for role in ("extender", "binder") if numbers[role])
 
 
 def _revision(alive: list[Process], newest: int) -> Part:

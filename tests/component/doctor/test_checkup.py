@@ -251,6 +251,10 @@ class TestProcesses:
         make_process("killed", heartbeat_at=datetime.now(UTC) - timedelta(minutes=1))
         assert part(check(quick=True), "extender").state == "warning"
 
+    def test_the_role_of_a_silent_one_is_said(self) -> None:
+        make_process("killed", role="binder", heartbeat_at=datetime.now(UTC) - timedelta(minutes=1))
+        assert part(check(quick=True), "extender").says == "1 extender reports, 1 binder silent"
+
     def test_each_role_is_counted(self) -> None:
         make_process("b")
         make_process("binds", role="binder")
