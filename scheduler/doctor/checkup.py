@@ -54,6 +54,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             *database.encoding(),
             *database.pooler(),
             *database.writes(),
+            *database.clock(),
             *processes.reporting(calls),
             *processes.leases(),
             processes.last_call(calls),

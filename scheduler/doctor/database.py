@@ -1,14 +1,17 @@
 """Checks the database: that it answers, has the newest schema, stores every text, and that this role may read and write."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from policies.wording import counted
+from policies.wording import counted, duration
 from scheduler.doctor.encoding import REMEDY, narrow_encoding
 from scheduler.doctor.parts import Part
 from scheduler.doctor.pooling import POOLED, is_shared
+
+_CLOCKS_APART = timedelta(seconds=5)
 
 _HIDDEN_TABLES = """
 SELECT name FROM unnest(%s::text[]) AS name
@@ -92,3 +95,18 @@ def writes() -> Iterator[Part]:
         says = "PostgreSQL takes none: it is a standby, or default_transaction_read_only is on"
         remedy = "Promote it, or lead to the primary: target_session_attrs=read-write in BERTH_DATABASE_URL passes over others."
         yield Part("writes", "error", says, remedy)
+
+
+def clock() -> Iterator[Part]:
+    """Compare this machine's clock with PostgreSQL's; SQLite has this machine's."""
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        (of_database,) = cursor.fetchone()
+    ahead = datetime.now(UTC) - of_database
+    if abs(ahead) > _CLOCKS_APART:
+        side = "ahead of" if ahead > timedelta() else "behind"
+        says = f"this machine's is {duration(abs(ahead).total_seconds())} {side} the database's"
+        remedy = "Let NTP set both: until then times are wrong here, such as when a certificate ends or a tick came."
+        yield Part("clock", "warning", says, remedy)

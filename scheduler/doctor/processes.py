@@ -34,7 +34,7 @@ _NO_TICKS = "Do beat and the worker run? Until then refused Pods aren't requeued
 
 def reporting(calls: dict[str, list[LastCall]]) -> Iterator[Part]:
     """Check that extenders report, if kube-scheduler calls Berth; their Revisions, and how old their Snapshots are."""
-    now = datetime.now(UTC)
+    now = database_now()
     rows = list(Process.objects.filter(role__in=["extender", "binder"]))
     alive = [row for row in rows if now - row.heartbeat_at <= SILENT_AFTER]
     if not alive:

@@ -6,7 +6,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -104,6 +104,17 @@ def make_process(name: str = "a", **fields: Any) -> Process:
 
 def set_environment(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **fields))
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, *, ahead: timedelta) -> None:
+    """Set doctor's clock, and leave the database's."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + ahead
+
+    monkeypatch.setattr(checkup, "datetime", Clock)
 
 
 def part(found: Checkup, name: str) -> Part:
@@ -254,6 +265,19 @@ class TestProcesses:
     def test_the_role_of_a_silent_one_is_said(self) -> None:
         make_process("killed", role="binder", heartbeat_at=datetime.now(UTC) - timedelta(minutes=1))
         assert part(check(quick=True), "extender").says == "1 extender reports, 1 binder silent"
+
+    def test_they_report_by_the_databases_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        set_clock(monkeypatch, ahead=timedelta(days=1))
+        assert part(check(quick=True), "extender").state == "ok"
+
+    @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has this machine's clock")
+    @pytest.mark.parametrize(("ahead", "side"), [(timedelta(days=1), "ahead of"), (timedelta(days=-1), "behind")])
+    def test_a_clock_that_differs_from_the_databases(
+        self, ahead: timedelta, side: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        set_clock(monkeypatch, ahead=ahead)
+        found = part(check(quick=True), "clock")
+        assert (found.state, f"{side} the database's" in found.says) == ("warning", True)
 
     def test_each_role_is_counted(self) -> None:
         make_process("b")
