@@ -14,6 +14,7 @@ from policies.engine.failures import Conditions
 from scheduler.cluster.client import Client
 from scheduler.cluster.lease_lock import LeaseLock
 from scheduler.cluster.live import LiveSnapshot
+from scheduler.decisions.missing import database_now
 from scheduler.extender.callers import Callers
 from scheduler.extender.verbs.bind import Binder
 from scheduler.extender.verbs.context import RequestContexts
@@ -176,7 +177,7 @@ class Runtime:
     def _forget_the_dead(self) -> None:
         """Remove processes from the list that were killed long ago; a process that exits normally removes itself."""
         try:
-            Process.objects.filter(heartbeat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
+            Process.objects.filter(heartbeat_at__lt=database_now() - timedelta(seconds=FORGET_SECONDS)).delete()
             Caller.objects.filter(last_at__lt=datetime.now(UTC) - FORGET_CALLERS).delete()
         except DatabaseError as error:
             connection.close()

@@ -1,7 +1,7 @@
 """The list of processes that an extender keeps itself on."""
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from unittest import mock
 
 import pytest
@@ -12,6 +12,7 @@ from controlplane.env import BASE_DIR
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision
 from scheduler.decisions.spool import SpoolFullError
+from scheduler.extender import runtime
 from scheduler.extender.runtime import FORGET_SECONDS, Runtime
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError
 from scheduler.extender.verbs.handlers import Reply, VerbHandlers
@@ -46,6 +47,18 @@ def test_processes_that_were_killed_long_ago_are_taken_off_the_list() -> None:
     Runtime()._forget_the_dead()
 
     assert list(Process.objects.values_list("id", flat=True)) == ["silent for a moment"]
+
+
+def test_others_stay_on_the_list_of_an_extender_whose_clock_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=1)
+
+    make_process("alive", silent_seconds=0)
+    monkeypatch.setattr(runtime, "datetime", Clock)
+    Runtime()._forget_the_dead()
+    assert Process.objects.filter(id="alive").exists()
 
 
 def test_a_process_puts_itself_on_the_list_and_takes_itself_off() -> None:
