@@ -1,5 +1,6 @@
 """A filter written in CEL."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,15 @@ from policies.engine.status import PASSED, Code, Status, Verdicts
 _REFUSED, _FAILED, _LARGE = 0, 1, 2
 # The variables of an expression that can differ from node to node.
 _OF_NODES = ("node", "usage", "topology")
+# What the other variables stand for.
+_OF_NO_NODE = {
+    "pod": "the Pod",
+    "requests": "the Pod",
+    "namespaceObject": "the Pod's namespace",
+    "params": "params",
+    "cluster": "how many Pods it counts",
+    "now": "the time",
+}
 
 _REQUEUED_BY = {
     Scope.NODE: frozenset({NODE}),
@@ -92,7 +102,7 @@ def _nearest(expression: Expression, cycle: Cycle, seen: Seen) -> str:
     """Return the most similar node on which the expression is true, and what is different there."""
     mine = {name: value for name, value in seen.items() if name.startswith(_OF_NODES)}
     if not mine:
-        return "it reads nothing of nodes, so it says the same of every node: the Pod, params or the time would have to change"
+        return f"it reads nothing of nodes, so it says the same of every node: {_changeable(seen)} would have to change"
     values = expression.evaluate(cycle, cycle.table.all_rows()).listed()
     found: tuple[int, str, Seen] | None = None
     for row in [row for row, value in enumerate(values) if value is True]:
@@ -103,3 +113,9 @@ def _nearest(expression: Expression, cycle: Cycle, seen: Seen) -> str:
     if found is None:
         return "it is true on no node"
     return f"it is true on {found[1]}, where {shown(found[2])}"
+
+
+def _changeable(seen: Seen) -> str:
+    """Return what the expression read, in words; the rule itself where it reads nothing."""
+    roots = {re.split(r"\W", path, maxsplit=1)[0] for path in seen}
+    return " or ".join(dict.fromkeys(what for name, what in _OF_NO_NODE.items() if name in roots)) or "the rule"

@@ -117,9 +117,24 @@ class TestExpressionFilters:
         found = explain_filter({"name": "a", "expression": "false // not node.count(this)"})
         assert (found.code, found.seen) == ("UnschedulableAndUnresolvable", {})
 
-    def test_a_rule_that_reads_nothing_of_nodes_says_so(self) -> None:
-        found = explain_filter({"name": "a", "expression": "pod.metadata.name == 'x'"})
-        assert "it says the same of every node" in found.remedy
+    @pytest.mark.parametrize(
+        ("expression", "changeable"),
+        [
+            ("pod.metadata.name == 'x' && requests.cpu > 0", "the Pod"),
+            ("cluster.count({'app': pod.metadata.name}) > 0", "the Pod or how many Pods it counts"),
+            ("cluster.countInAllNamespaces({'app': 'x'}) > params.few", "params or how many Pods it counts"),
+            ("namespaceObject.metadata.labels.?team.orValue('') == 'x'", "the Pod's namespace"),
+            ("now < timestamp('2020-01-01T00:00:00Z')", "the time"),
+            ("false", "the rule"),
+        ],
+    )
+    def test_a_rule_that_reads_nothing_of_nodes_says_so_and_what_it_reads(
+        self, expression: str, changeable: str
+    ) -> None:
+        found = explain({"filters": [{"name": "a", "expression": expression}], "params": {"few": 3}}).rules[0]
+        assert found.remedy == (
+            f"it reads nothing of nodes, so it says the same of every node: {changeable} would have to change"
+        )
 
     def test_a_rule_that_reads_nothing_at_all_says_so(self) -> None:
         found = explain_filter({"name": "a", "expression": "false", "reason": "closed"})
