@@ -1,5 +1,6 @@
 """The Pod's nodeSelector and required node affinity accept the node."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -51,23 +52,20 @@ class MatchNodeSelector(Filter):
         """Name the labels and terms that the node lacks."""
         spec, node = cycle.pod.spec, cycle.table.infos[row].node
         seen: dict[str, Any] = {}
-        wants: list[str] = []
-        whose, required, selector = "the Pod", required_terms(spec), spec.node_selector or {}
-        if status == NOT_ENFORCED:
-            whose, required, selector = "the rule", self._added, {}
-        for key, value in sorted(selector.items()):
-            if node.labels.get(key) != value:
-                wants.append(f"{key}={value}")
-                seen[spelled_label(key)] = node.labels.get(key)
-        if required is not None:
-            failing = [_failing(term, node, seen) for term in required.node_selector_terms or ()]
-            if all(failing):
-                wants.append(" or ".join(failing) or "one of no terms, which no node has")
+        asking = [
+            ("the rule", _missing({}, self._added, node, seen), self._added),
+            ("the Pod", _missing(spec.node_selector or {}, required_terms(spec), node, seen), required_terms(spec)),
+        ]
+        wanting = [(who, " and ".join(wants), required) for who, wants, required in asking if wants]
         has = [f"no {path}" if value is None else f"{path} = {value}" for path, value in seen.items()]
-        wanted = " and ".join(wants)
-        says = f"{whose} wants {wanted}" + (f", and the node has {' and '.join(has)}" if has else "")
-        remedy = f"would pass if {node.name} were labelled so, or if {whose} didn't ask for it"
-        return Detail(says, wanted, remedy, seen)
+        says = ", and ".join(f"{who} wants {wanted}" for who, wanted, _ in wanting)
+        says += f", and the node has {' and '.join(has)}" if has else ""
+        less = f"{' and '.join(who for who, _, _ in wanting)} didn't ask for it"
+        if all(_labels_help(required, node) for _, _, required in wanting):
+            remedy = f"would pass if {node.name} were labelled so, or if {less}"
+        else:
+            remedy = f"no label of {node.name} helps: would pass if {less}"
+        return Detail(says, " and ".join(wanted for _, wanted, _ in wanting), remedy, seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Match labels, and the node's name where affinity uses matchFields."""
@@ -83,6 +81,30 @@ class MatchNodeSelector(Filter):
         verdicts = Verdicts.refusing(~match_selector(cycle.table, rows, self._added, cycle.give_way), NOT_ENFORCED)
         verdicts.codes[(verdicts.codes == PASSED) & refused] = 1
         return Verdicts(verdicts.codes, [NOT_ENFORCED, NOT_MATCHED])
+
+
+def _missing(selector: Mapping[str, str], required: NodeSelector | None, node: Node, seen: dict[str, Any]) -> list[str]:
+    """Return what a node lacks of a nodeSelector and of required node affinity, and put the labels concerned into `seen`."""
+    wants = []
+    for key, value in sorted(selector.items()):
+        if node.labels.get(key) != value:
+            wants.append(f"{key}={value}")
+            seen[spelled_label(key)] = node.labels.get(key)
+    if required is not None:
+        failing = [_failing(term, node, seen) for term in required.node_selector_terms or ()]
+        if all(failing):
+            wants.append(" or ".join(failing) or "one of no terms, which no node has")
+    return wants
+
+
+def _labels_help(required: NodeSelector | None, node: Node) -> bool:
+    """Return whether a term asks for nothing else of a node than labels, so that it may match once the node has these."""
+    return required is None or any(
+        not is_empty_term(term)
+        and is_valid_term(term)
+        and all(matches_field(each, node.name) for each in term.match_fields or ())
+        for term in required.node_selector_terms or ()
+    )
 
 
 def _failing(term: NodeSelectorTerm, node: Node, seen: dict[str, Any]) -> str:

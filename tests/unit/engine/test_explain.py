@@ -208,7 +208,7 @@ class TestBuiltins:
         )
 
     @pytest.mark.parametrize(
-        ("terms", "wanted"),
+        ("terms", "wanted", "labels_help"),
         [
             (
                 [
@@ -216,17 +216,32 @@ class TestBuiltins:
                     {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]},
                 ],
                 "a In (x, y) or metadata.name In (n9)",
+                True,
             ),
-            ([{"matchExpressions": [{"key": "a", "operator": "Exists"}]}], "a Exists"),
-            ([{}], "an empty term, which no node has"),
-            ([{"matchExpressions": [{"key": "a", "operator": "Near"}]}], "a term that Kubernetes can't read"),
-            ([], "one of no terms, which no node has"),
+            ([{"matchExpressions": [{"key": "a", "operator": "Exists"}]}], "a Exists", True),
+            # As the DaemonSet controller writes it.
+            (
+                [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}],
+                "metadata.name In (n9)",
+                False,
+            ),
+            ([{}], "an empty term, which no node has", False),
+            ([{"matchExpressions": [{"key": "a", "operator": "Near"}]}], "a term that Kubernetes can't read", False),
+            ([], "one of no terms, which no node has", False),
         ],
-        ids=["two terms", "exists", "an empty term", "an unknown operator", "no terms"],
+        ids=["two terms", "exists", "another node's name", "an empty term", "an unknown operator", "no terms"],
     )
-    def test_node_affinity_says_what_each_term_misses(self, terms: list[Any], wanted: str) -> None:
+    def test_node_affinity_says_what_each_term_misses_and_whether_labels_help(
+        self, terms: list[Any], wanted: str, *, labels_help: bool
+    ) -> None:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        assert explain_builtin("MatchNodeSelector", make_pod(affinity={"nodeAffinity": required})).wanted == wanted
+        found = explain_builtin("MatchNodeSelector", make_pod(affinity={"nodeAffinity": required}))
+        assert found.wanted == wanted
+        assert found.remedy == (
+            "would pass if n1 were labelled so, or if the Pod didn't ask for it"
+            if labels_help
+            else "no label of n1 helps: would pass if the Pod didn't ask for it"
+        )
 
     def test_node_affinity_that_holds_is_left_out(self) -> None:
         terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}]
@@ -238,7 +253,11 @@ class TestBuiltins:
         terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
         added = {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         found = explain_builtin("MatchNodeSelector", make_pod(nodeSelector={"b": "c"}), arguments=added)
-        assert "The rule wants a Exists, and the node has no node.metadata.labels.a" in found.sentence
+        assert (
+            "The rule wants a Exists, and the Pod wants b=c, and the node has no node.metadata.labels.a"
+            in found.sentence
+        )
+        assert found.remedy == "would pass if n1 were labelled so, or if the rule and the Pod didn't ask for it"
 
     def test_taints_are_named_but_not_those_that_are_tolerated(self) -> None:
         taints = [
