@@ -50,7 +50,7 @@ class PodFitsResources(Filter):
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
         """Return how much is needed, how much is free, and how much would have to be freed."""
         info, requests = cycle.table.infos[row], cycle.pod.wanted
-        says, remedies, wants = [], [], []
+        says, wants, lacking, never = [], [], [], []
         seen: dict[str, Any] = {}
         for reason in status.reason.split(", "):
             name = reason.removeprefix(_LACKING) if reason.startswith(_LACKING) else PODS
@@ -60,11 +60,13 @@ class PodFitsResources(Filter):
             seen |= {f"usage.allocatable.{name}": there, f"usage.free.{name}": left}
             wants.append(f"{amount(name, needs)} {name}")
             says.append(f"needs {wants[-1]}, {info.name} has {amount(name, left)} of {amount(name, there)} free")
+            lacking.append(f"{amount(name, needs - left)} {name}")
             if needs > there:
-                remedies.append(f"there is never that much {name} on this node")
-            else:
-                remedies.append(f"would fit if {amount(name, needs - left)} {name} were freed")
-        return Detail(f"the Pod {', and '.join(says)}", ", ".join(wants), ", ".join(remedies), seen)
+                never.append(name)
+        # Freeing the others is no help where the node never has enough of one.
+        remedy = f"there is never that much {' and '.join(never)} on this node" if never else ""
+        remedy = remedy or f"would fit if {' and '.join(lacking)} were freed"
+        return Detail(f"the Pod {', and '.join(says)}", ", ".join(wants), remedy, seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Compare requests with the node's allocatable minus the requests of its Pods."""

@@ -192,11 +192,15 @@ class TestBuiltins:
             nodes=[make_node(pods="1")],
             pods=[make_pod("a", requests={"memory": "3Gi"}, nodeName="n1")],
         )
-        assert found.remedy == (
-            "would fit if 1 pods were freed, there is never that much cpu on this node, would fit if 1Gi memory were "
-            "freed, there is never that much example.com/gpu on this node"
-        )
+        assert found.remedy == "there is never that much cpu and example.com/gpu on this node"
         assert "needs 6Gi memory, n1 has 5Gi of 8Gi free" in found.sentence
+
+    def test_resources_that_would_all_have_to_be_freed_are_named_together(self) -> None:
+        there = make_pod("a", requests={"cpu": "3", "memory": "3Gi"}, nodeName="n1")
+        pod = make_pod(requests={"cpu": "2", "memory": "6Gi"})
+        assert explain_builtin("PodFitsResources", pod, pods=[there]).remedy == (
+            "would fit if 1,000m cpu and 1Gi memory were freed"
+        )
 
     def test_node_selector_says_what_is_wanted_and_what_the_node_has(self) -> None:
         pod = make_pod(nodeSelector={"disktype": "ssd", "example.com/rack": "r1", "ok": "yes"})
