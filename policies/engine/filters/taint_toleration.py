@@ -30,11 +30,11 @@ class PodToleratesNodeTaints(Filter):
             if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and taint not in tolerated
         ]
         listed = ", ".join(untolerated)
-        taints = "the taint" if len(untolerated) == 1 else "the taints"
+        taints, them = ("the taint", "it") if len(untolerated) == 1 else ("the taints", "them")
         return Detail(
             f"the node {node.name} has {taints} {listed}, which the Pod doesn't tolerate",
             "a toleration of every taint with effect NoSchedule or NoExecute",
-            f"would pass with a toleration of {listed}, or without it on the node",
+            f"would pass with a toleration of {listed}, or without {them} on the node",
             {"node.spec.taints": untolerated},
         )
 

@@ -274,6 +274,7 @@ class TestBuiltins:
         found = explain_builtin("PodToleratesNodeTaints", pod, nodes=[make_node(taints=taints)])
         assert found.seen == {"node.spec.taints": ["gpu=a100:NoSchedule", "down:NoExecute"]}
         assert "has the taints gpu=a100:NoSchedule, down:NoExecute, which the Pod doesn't tolerate" in found.sentence
+        assert found.remedy.endswith("or without them on the node")
 
     def test_ports_name_the_pod_that_has_them(self) -> None:
         def with_port(name: str, number: int, **spec: Any) -> JSONObject:
