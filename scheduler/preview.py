@@ -34,6 +34,7 @@ MOST_NODES, MOST_PODS = 8, 50
 _MOST_SAID, _MOST_NAMED = 6, 3
 _NOW = re.compile(r"\bnow\b")
 _NAMESPACE = re.compile(r"\bnamespaceObject\b")
+_SELECTS_NAMESPACES = b'"namespaceSelector"'
 
 NOT_IN_IT = "Only the rule set's own rules are asked: what the scheduler itself refuses isn't in it, unless the rule set says it, too"
 
@@ -310,18 +311,20 @@ def _test(
     """
     pod = cycle.pod
     sample = _sampled(rule_set, pod, cycle.snapshot, both)
-    labels = dict(cycle.snapshot.namespace_labels(pod.namespace))
-    small = Snapshot.of(map(Node.from_json, sample.nodes), map(Pod.from_json, sample.pods), {pod.namespace: labels})
-    alone = Cycle(pod=Pod.from_json(sample.pod), snapshot=small, now=cycle.now, give_way=cycle.give_way)
+    labels = _namespaces(rule_set, pod, sample, cycle.snapshot)
+    small = Snapshot.of(map(Node.from_json, sample.nodes), map(Pod.from_json, sample.pods), labels)
+    # In whole seconds, as the test has it.
+    now = cycle.now.replace(microsecond=0)
+    alone = Cycle(pod=Pod.from_json(sample.pod), snapshot=small, now=now, give_way=cycle.give_way)
     answer = _decided(rule_set, alone)
     as_given = answer if given is None or given is rule_set else _decided(given, alone)
     if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     test: dict[str, Any] = {"name": _name(pod, answer.best, answer.feasible), "pod": sample.pod, "nodes": sample.nodes}
     test |= {"pods": sample.pods} if sample.pods else {}
-    namespaces = [{"metadata": {"name": pod.namespace, "labels": labels}}]
-    test |= {"namespaces": namespaces} if _mentions(_NAMESPACE, rule_set) else {}
-    test |= {"now": cycle.now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _mentions(_NOW, rule_set) else {}
+    namespaces = [{"metadata": {"name": name, "labels": found}} for name, found in labels.items()]
+    test |= {"namespaces": namespaces} if namespaces else {}
+    test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _mentions(_NOW, rule_set) else {}
     test["expect"] = _expected(answer)
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
     return test, [*_left_out(sample, set(as_given.feasible), whole), *_said_otherwise(answer, as_given)]
@@ -342,6 +345,15 @@ def _sampled(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, both: Sequ
     counts = any(made.scope is not Scope.NODE for _, made in (*rule_set.filters, *rule_set.scores))
     pods = [_placed(each, info) for info in infos for each in info.pods][:MOST_PODS] if counts else []
     return _Sample(infos, [_slim_node(info.node.json) for info in infos], pods, _slim_pod(pod.json), counts)
+
+
+def _namespaces(rule_set: CompiledRuleSet, pod: Pod, sample: _Sample, snapshot: Snapshot) -> dict[str, dict[str, str]]:
+    """Return the labels of the namespaces in a test; nothing where neither a rule nor the Pod's affinity reads any."""
+    affinity = msgspec.json.encode((pod.json.get("spec") or {}).get("affinity"))
+    if not _mentions(_NAMESPACE, rule_set) and _SELECTS_NAMESPACES not in affinity:
+        return {}
+    names = sorted({pod.namespace, *(each["metadata"]["namespace"] for each in sample.pods)})
+    return {name: dict(snapshot.namespace_labels(name)) for name in names}
 
 
 def _expected(answer: Answer) -> dict[str, Any]:

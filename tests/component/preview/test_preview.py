@@ -259,6 +259,31 @@ def test_a_rule_that_reads_the_namespace_gets_it_into_its_test() -> None:
     assert found.test["expect"]["feasible"] == ["n-data"]
 
 
+@pytest.mark.parametrize("namespace", ["default", "other"])
+def test_a_pod_whose_affinity_selects_namespaces_gets_them_into_its_test(namespace: str) -> None:
+    term = {
+        "labelSelector": {"matchLabels": {"app": "db"}},
+        "namespaceSelector": {"matchLabels": {"team": "data"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    beside = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    document = make_rule_set("web", filters=[{"builtin": "MatchInterPodAffinity"}])
+    rules = rules_of(opened(document).pk)
+    nodes = [Node.from_json(make_node(name)) for name in ("n1", "n2")]
+    running = [Pod.from_json(make_pod("db", namespace=namespace, labels={"app": "db"}, nodeName="n1"))]
+    labelled = Snapshot.of(nodes, running, {namespace: {"team": "data"}})
+    found = preview(make_pod("web-1", affinity=beside), "web", rules, labelled)
+    assert found.test["expect"]["feasible"] == ["n1"]
+    assert results_of(with_test(document, found.test)).passed == 1
+
+
+def test_a_test_expects_what_its_rules_say_at_its_own_moment() -> None:
+    document = make_rule_set("web", filters=[{"name": "late", "expression": "now.getMilliseconds() >= 500"}])
+    now = datetime(2026, 1, 2, 18, 0, 0, 700_000, tzinfo=UTC)
+    found = preview(POD, "web", rules_of(opened(document).pk), cluster(), now)
+    assert results_of(with_test(document, found.test)).passed == 1
+
+
 class Server:
     """Stands in for the API server."""
 
