@@ -104,16 +104,18 @@ def read_top(document: object) -> Reader:
 
 
 class _Rules:
-    """Collects rules for a document, and the entry of the Policy from which each comes."""
+    """Collects rules for a document, and the places in the Policy of each rule's entry and of its arguments."""
 
     def __init__(self) -> None:
         self.rules: list[JSONObject] = []
         self.paths: list[str] = []
+        self.arguments: list[str] = []
 
-    def add(self, rule: JSONObject, path: str) -> None:
+    def add(self, rule: JSONObject, path: str, arguments: str = "") -> None:
         if rule not in self.rules:
             self.rules.append(rule)
             self.paths.append(path)
+            self.arguments.append(arguments)
 
 
 class _Import:
@@ -177,9 +179,10 @@ class _Import:
             head = f"spec.{kind}["
             if fault.path.startswith(head):
                 index, _, member = fault.path.removeprefix(head).partition("]")
-                member = member.replace(".arguments", ".argument").replace(".builtin", ".name")
+                if member.startswith(".arguments"):
+                    return Fault(made.arguments[int(index)] + member.removeprefix(".arguments"), fault.message)
                 message = fault.message.replace(f"spec.{kind}[", "rule [")
-                return Fault(made.paths[int(index)] + member, message)
+                return Fault(made.paths[int(index)] + member.replace(".builtin", ".name"), message)
         names = {"spec.filters": "predicates", "spec.scores": "priorities"}
         return Fault(names.get(fault.path, fault.path), fault.message)
 
@@ -224,7 +227,7 @@ class _Import:
             # kube-scheduler took an omitted weight, and one of 0, as 1, and no resources as the default ones.
             arguments = with_weights(with_whole_points(arguments))
         rule: JSONObject = {"builtin": builtin, "arguments": arguments, **more}
-        made.add(rule if name == builtin else {"name": name, **rule}, reader.path)
+        made.add(rule if name == builtin else {"name": name, **rule}, reader.path, found.path)
 
 
 def _is_inter_pod(builtin: str) -> bool:

@@ -145,7 +145,8 @@ def import_profile(document: object, *, name: str) -> RuleSet:
     except RuleSetError as error:
         faults += [made.translate(fault) for fault in error.faults]
     if faults:
-        raise RuleSetError(faults)
+        # A plugin's filter and its score have the same arguments, and the same faults.
+        raise RuleSetError(list(dict.fromkeys(faults)))
     return rule_set
 
 

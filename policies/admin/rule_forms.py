@@ -24,7 +24,7 @@ from policies.publishing import Key, Kind
 _LAST = 1_000_000
 # The most rows of one kind that a page may send, including rows to delete.
 _MOST_ROWS = 3 * MAX_RULES
-_PLACE = re.compile(r"spec\.(?:filters|scores|victims)\[(\d+)\](?:\.(\w+))?.*")
+_PLACE = re.compile(r"spec\.(?:filters|scores|victims)\[(\d+)\](?:\.(\w+))?(.*)", re.DOTALL)
 _FIELDS = {"onError": "on_error", "preemptionHelps": "preemption_helps", "bounds": "bounds_low"}
 _TEXT_FIELDS = {"metadata.description": "description", "spec.params": "params", "spec.tests": "tests"}
 
@@ -295,7 +295,8 @@ class RuleFormSet(InlineFormSet):
         if (member == "bounds" and "bounds_high" in form.errors) or _FIELDS.get(member, member) in form.errors:
             return  # the field's own fault is more precise
         field = _FIELDS.get(member, member)
-        form.add_error(field if field in form.fields else form.chosen_by, describe(fault, form.as_rule().expression))
+        said = f"{place[3].strip('.')}: {fault.message}" if place[3] else describe(fault, form.as_rule().expression)
+        form.add_error(field if field in form.fields else form.chosen_by, said)
 
     def _place(self, form: RuleForm) -> tuple[int, int]:
         position = form.cleaned_data.get("position")

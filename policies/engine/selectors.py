@@ -167,10 +167,32 @@ def is_empty_term(term: NodeSelectorTerm) -> bool:
 
 def is_valid_term(term: NodeSelectorTerm) -> bool:
     """Return whether Kubernetes can parse a term."""
-    return all(map(is_valid, term.match_expressions or ())) and all(
-        requirement.operator in {"In", "NotIn"} and len(requirement.values or ()) == 1
-        for requirement in term.match_fields or ()
-    )
+    return all(map(is_valid, term.match_expressions or ())) and all(map(_is_valid_field, term.match_fields or ()))
+
+
+def _is_valid_field(requirement: Requirement) -> bool:
+    return requirement.operator in {"In", "NotIn"} and len(requirement.values or ()) == 1
+
+
+def fault_of_term(term: NodeSelectorTerm) -> str:
+    """Return why Kubernetes can't parse a term, and what it takes; empty if it can."""
+    for requirement in term.match_expressions or ():
+        if not is_valid(requirement):
+            return f"{_said(requirement)} can't be read: {_READABLE}"
+    for requirement in term.match_fields or ():
+        if not _is_valid_field(requirement):
+            return f"{_said(requirement)} can't be read: matchFields take In or NotIn, with one value"
+    return ""
+
+
+_READABLE = (
+    "matchExpressions take a label's key with In or NotIn and values of a label, Exists or DoesNotExist without values, "
+    "or Gt or Lt with one whole number in quotes"
+)
+
+
+def _said(requirement: Requirement) -> str:
+    return f"{requirement.key!r} {requirement.operator!r} {requirement.values or []}"
 
 
 def matches_field(requirement: Requirement, name: str) -> bool:

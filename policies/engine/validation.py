@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
+from msgspec import inspect
 
 from policies.engine.cel import (
     OF_PREEMPTION,
@@ -249,12 +250,42 @@ def _check_builtin(rule: FilterRule | ScoreRule, reader: Reader, builtins: Mappi
         hint = known.faults[0].message.removeprefix("unknown member; ")
         reader.fault("builtin", f"no built-in is called {rule.builtin}; {hint}")
         return
+    found: list[Fault] = []
+    _check_words(rule.arguments, inspect.type_info(builtins[rule.builtin].Arguments), "arguments", found)
+    if not found:
+        found += _faults_of(rule, builtins)
+    for fault in found:
+        reader.fault(fault.path, fault.message)
+
+
+def _check_words(value: object, kind: inspect.Type, path: str, faults: list[Fault]) -> None:
+    """Note unknown members and words anywhere in arguments. msgspec decodes Kubernetes' own objects without the members."""
+    match kind:
+        case inspect.StructType(fields=fields) if isinstance(value, dict):
+            known = {each.encode_name: each.type for each in fields}
+            if value and not known:
+                faults.append(Fault(path, "must be left out: this built-in takes none"))
+                return
+            Reader(value, path, faults, known)
+            for name in sorted(known.keys() & value.keys()):
+                _check_words(value[name], known[name], f"{path}.{name}", faults)
+        case inspect.ListType(item_type=item) if isinstance(value, list):
+            for index, each in enumerate(value):
+                _check_words(each, item, f"{path}[{index}]", faults)
+        case inspect.UnionType(types=kinds):
+            for each in kinds:
+                _check_words(value, each, path, faults)
+        case inspect.LiteralType(values=words) if isinstance(value, str) and value not in words:
+            faults.append(Fault(path, f"must be one of {', '.join(map(str, words))}, not {value!r}"))
+
+
+def _faults_of(rule: FilterRule | ScoreRule, builtins: Mapping[str, type[Declared]]) -> list[Fault]:
     try:
         fault = make_builtin(builtins, rule).fault()
     except msgspec.ValidationError as error:
-        fault = str(error)
-    if fault:
-        reader.fault("arguments", fault)
+        fault, _, place = str(error).partition(" - at `$")
+        return [Fault(f"arguments{place.rstrip('`')}", fault)]
+    return [Fault("arguments", fault)] if fault else []
 
 
 def make_builtin(builtins: Mapping[str, type[_Made]], rule: FilterRule | ScoreRule) -> _Made:

@@ -46,7 +46,12 @@ class MatchNodeSelector(Filter):
         added_affinity: NodeAffinity | None = None
 
     def __init__(self, arguments: Arguments) -> None:
-        self._added = arguments.added_affinity.required if arguments.added_affinity else None
+        self._affinity = arguments.added_affinity or NodeAffinity()
+        self._added = self._affinity.required
+
+    def fault(self) -> str:
+        """Return what kube-scheduler refuses too (apis/config/validation/validation_pluginargs.go)."""
+        return f"addedAffinity: {self._affinity.fault}" if self._affinity.fault else ""
 
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
         """Name the labels and terms that the node lacks."""

@@ -19,7 +19,7 @@ from policies.engine.objects.metadata import (
 from policies.engine.objects.resources import Quantities
 from policies.engine.objects.volumes import Volume
 from policies.engine.quantity import Text
-from policies.engine.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
+from policies.engine.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, fault_of_term
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -78,6 +78,13 @@ class NodeAffinity(msgspec.Struct, frozen=True, gc=False):
 
     required: NodeSelector | None = msgspec.field(default=None, name=REQUIRED)
     preferred: list[PreferredSchedulingTerm] | None = msgspec.field(default=None, name=PREFERRED)
+
+    @property
+    def fault(self) -> str:
+        """Why Kubernetes can't parse it; empty if it can."""
+        terms = [*((self.required.node_selector_terms if self.required else None) or ())]
+        terms += [each.preference for each in self.preferred or () if each.weight]
+        return next(filter(None, map(fault_of_term, terms)), "")
 
 
 class PodAffinityTerm(msgspec.Struct, rename="camel", frozen=True, gc=False):

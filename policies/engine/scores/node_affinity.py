@@ -31,7 +31,12 @@ class NodeAffinityPriority(Score):
         added_affinity: NodeAffinity | None = None
 
     def __init__(self, arguments: Arguments) -> None:
-        self._added = _counting((arguments.added_affinity.preferred if arguments.added_affinity else None) or ())
+        self._affinity = arguments.added_affinity or NodeAffinity()
+        self._added = _counting(self._affinity.preferred or ())
+
+    def fault(self) -> str:
+        """Return what kube-scheduler refuses too (apis/config/validation/validation_pluginargs.go)."""
+        return f"addedAffinity: {self._affinity.fault}" if self._affinity.fault else ""
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
         """Add up the weights of the terms that match."""

@@ -165,6 +165,13 @@ def test_each_fault_has_its_field(operator: Client, prefix: str, fields: dict[st
     assert list(rows(response, prefix).forms[index].errors) == [field]
 
 
+def test_a_fault_inside_arguments_says_where_it_stands(operator: Client) -> None:
+    data = form_data(get(operator, PAGE))
+    index = new_row(data, "filters", builtin="NodeAffinity", name="x", arguments="addedAffinity: {required: {}}")
+    errors = rows(operator.post(PAGE, data), "filters").forms[index].errors
+    assert errors["arguments"][0].startswith("addedAffinity.required: unknown member; known are ")
+
+
 def test_a_row_with_neither_says_so_on_the_row(operator: Client) -> None:
     data = form_data(get(operator, PAGE))
     new_row(data, "filters", name="empty")

@@ -1,6 +1,7 @@
 """The one validator: what it lets through can be stored, compiled and decided with; what it refuses it explains."""
 
 import json
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -115,6 +116,15 @@ def score_faults(**rule: Any) -> dict[str, str]:
         path.removeprefix("spec.scores[0]").strip("."): message
         for path, message in faults_of(rule_set_document(scores=[rule])).items()
     }
+
+
+WANTED = ".addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions"
+
+
+def wanted(requirement: dict[str, Any]) -> dict[str, Any]:
+    """Return a node affinity that requires a label."""
+    terms = [{"matchExpressions": [requirement]}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
 class TestReadRuleSet:
@@ -277,14 +287,52 @@ class TestRules:
         assert set(faults) == {"reason", "preemptionHelps", "onError"}
         assert set(score_faults(builtin="LeastRequestedPriority", bounds=[0, 1])) == {"bounds"}
 
-    @pytest.mark.parametrize("arguments", [{"zzz": 1}, {"ignoredResources": "x"}])
-    def test_arguments_that_a_builtin_does_not_have_are_refused(self, arguments: dict[str, Any]) -> None:
-        assert set(filter_faults(builtin="PodFitsResources", arguments=arguments)) == {"arguments"}
+    @pytest.mark.parametrize(
+        ("builtin", "arguments", "place", "fault"),
+        [
+            ("PodFitsResources", {"zzz": 1}, ".zzz", "unknown member; known are ignoredResourceGroups, ignoredResources"),
+            ("PodFitsResources", {"ignoredResources": "x"}, ".ignoredResources", "Expected `array`, got `str`"),
+            ("PodFitsHost", {"zzz": 1}, "", "must be left out: this built-in takes none"),
+            ("NodeAffinity", {"addedAffinity": {"required": {}}}, ".addedAffinity.required", "unknown member; known are preferred"),
+            ("NodeAffinity", {"addedAffinity": wanted({"key": "a", "operator": "In", "value": ["b"]})}, f"{WANTED}[0].value", "unknown member; did you mean values?"),
+            ("PodTopologySpread", {"defaultConstraints": [{"minDomain": 3}]}, ".defaultConstraints[0].minDomain", "unknown member; did you mean minDomains?"),
+            ("PodTopologySpread", {"defaultingType": "list"}, ".defaultingType", "must be one of List, System, not 'list'"),
+        ],
+    )  # fmt: skip
+    def test_arguments_that_a_builtin_does_not_have_are_refused_at_their_place(
+        self, builtin: str, arguments: dict[str, Any], place: str, fault: str
+    ) -> None:
+        faults = filter_faults(builtin=builtin, arguments=arguments)
+        assert list(faults) == [f"arguments{place}"]
+        assert faults[f"arguments{place}"].startswith(fault)
 
     def test_a_builtins_own_check_of_its_arguments_is_told(self) -> None:
         arguments = {"resources": [{"name": "cpu", "weight": 101}]}
         faults = score_faults(builtin="LeastRequestedPriority", arguments=arguments)
-        assert "must be 1 to 100, not 101" in faults["arguments"]
+        assert "must be 1 to 100, not 101" in faults["arguments.resources[0]"]
+
+    @pytest.mark.parametrize("find", [filter_faults, score_faults])
+    @pytest.mark.parametrize(
+        "requirement",
+        [
+            {"key": "zone", "operator": "in", "values": ["a"]},
+            {"key": "zone", "operator": "In"},
+            {"key": "zone", "operator": "Exists", "values": ["a"]},
+            {"key": "cores", "operator": "Gt", "values": ["many"]},
+            {"key": "a zone", "operator": "Exists"},
+        ],
+    )
+    def test_an_added_affinity_that_kubernetes_cannot_read_is_refused(
+        self, find: Callable[..., dict[str, str]], requirement: dict[str, Any]
+    ) -> None:
+        faults = find(builtin="NodeAffinity", arguments={"addedAffinity": wanted(requirement)})
+        assert faults["arguments"].startswith(f"addedAffinity: {requirement['key']!r} {requirement['operator']!r} ")
+
+    def test_an_added_affinity_for_names_takes_one_each(self) -> None:
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}
+        added = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+        faults = score_faults(builtin="NodeAffinity", arguments={"addedAffinity": added})
+        assert faults["arguments"].endswith("matchFields take In or NotIn, with one value")
 
     @pytest.mark.parametrize(
         ("resources", "fault"),

@@ -187,9 +187,9 @@ def test_what_cant_be_taken_over_is_said_by_path_with_what_to_use_instead() -> N
         "profilez": "unknown member; did you mean profiles?",
         "apiVersion": "must be kubescheduler.config.k8s.io/v1; older ones had other defaults",
         "profiles[0].pluginConfig[0].args.scoringStrateg": "unknown member; did you mean scoringStrategy?",
-        "profiles[0].pluginConfig[0].args": "Expected `array`, got `str` - at `$.ignoredResources`",
+        "profiles[0].pluginConfig[0].args.ignoredResources": "Expected `array`, got `str`",
         "profiles[0].pluginConfig[1].name": "NodeResourcesFit has arguments at profiles[0].pluginConfig[0] already",
-        "profiles[0].pluginConfig[2].args": "Expected `int` <= 100 - at `$.hardPodAffinityWeight`",
+        "profiles[0].pluginConfig[2].args.hardPodAffinityWeight": "Expected `int` <= 100",
         "profiles[0].pluginConfig[3].name": anothers,
         "profiles[0].pluginConfig[4].name": "is needed",
         f"{head}.scores": "unknown member; did you mean score?",
@@ -209,6 +209,15 @@ def test_what_cant_be_taken_over_is_said_by_path_with_what_to_use_instead() -> N
 def test_what_both_schedulers_ask_by_themselves_is_no_rule() -> None:
     (fault,) = faults_of({"plugins": {"filter": {"enabled": [{"name": "NodeDeclaredFeatures"}]}}}).values()
     assert "kube-scheduler asks it by itself, and so does Berth's own scheduler: leave it out" in fault
+
+
+def test_a_fault_of_arguments_that_a_filter_and_a_score_read_is_told_once() -> None:
+    args = {"defaultingType": "System", "defaultConstraints": [{"maxSkew": 1, "topologyKey": "zone"}]}
+    profile = {"pluginConfig": [{"name": "PodTopologySpread", "args": args}]}
+    document = {"apiVersion": CONFIGURATION_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+    with pytest.raises(RuleSetError) as caught:
+        import_profile(document, name="x")
+    assert [fault.path for fault in caught.value.faults] == ["profiles[0].pluginConfig[0].args"]
 
 
 def test_several_profiles_at_once_are_refused() -> None:
