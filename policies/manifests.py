@@ -224,6 +224,15 @@ for _kind in (_Loader, _Dumper):  # JSON's numbers with an exponent: YAML 1.1 re
     )
 
 
+# Texts that Kubernetes' tools, which are in Go, read as a number or as true or false unless they stand in quotes: 08 and y,
+# for instance. Source: go.yaml.in/yaml/v2 v2.4.3 resolve.go.
+_GO_NUMBER = re.compile(
+    r"[-+]?(?:0[xXoObB][0-9a-fA-F_]+|(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9_]+)?)$"
+)
+_Dumper.add_implicit_resolver(_TAG + "float", _GO_NUMBER, list("-+.0123456789"))
+_Dumper.add_implicit_resolver(_TAG + "bool", re.compile("[yYnN]$"), list("yYnN"))
+
+
 class _FastLoader(yaml.CSafeLoader):
     """Reads the same as _Loader, with libyaml: in a sixteenth of the time, but with other error messages."""
 
@@ -367,7 +376,7 @@ def not_a_pod(document: object) -> str:
     return f"this is a {str(kind)[:40]}, not a Pod: give a Pod that it makes, or name one of those in the cluster"
 
 
-def to_yaml(document: dict[str, Any], *, width: int = 110) -> str:
+def to_yaml(document: dict[str, Any] | list[Any], *, width: int = 110) -> str:
     """Return a document as YAML, the same bytes for the same document; members keep their order."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width))
 

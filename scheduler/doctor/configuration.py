@@ -6,14 +6,16 @@ from typing import Any
 import msgspec
 import yaml
 
+from policies import manifests
 from policies.classic import read_top
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.reading import Reader, type_name
-from policies.manifests import as_yaml
 from scheduler.doctor.shape import API_VERSION, KIND, TLSConfig
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 DEFAULT_SCHEDULER = "default-scheduler"
+# Wider than any text, so that none is folded.
+_ONE_LINE = 10_000
 
 
 class Managed(msgspec.Struct, frozen=True):
@@ -189,7 +191,7 @@ def to_yaml(answers: Answers, others: Sequence[dict[str, Any]] = (), *, with_ber
     del document["extenders"]
     lines = [f"# kube-scheduler with {whose}: kube-scheduler --config FILE", *_members(document, ""), "extenders:"]
     for each in others:
-        lines += yaml.safe_dump([each], sort_keys=False, default_flow_style=False, width=10_000).splitlines()
+        lines += manifests.to_yaml([each], width=_ONE_LINE).splitlines()
     if with_berth:
         first, *rest = _members(_extender(answers), "  ")
         lines += [f"- {first.strip()}", *rest]
@@ -202,7 +204,7 @@ def added_to(text: str, answers: Answers) -> str:
     The file's text and comments are kept; only if `extenders` is written in flow style (braces or brackets), the file is
     rewritten. If another extender binds already, Berth's entry doesn't: kube-scheduler accepts only one that does.
     """
-    text = as_yaml(text)  # JSON may be indented with tabs
+    text = manifests.as_yaml(text)  # JSON may be indented with tabs
     document = yaml.safe_load(text)
     others = document.get("extenders") or []
     if any(isinstance(each, dict) and each.get("bindVerb") for each in others):
@@ -210,7 +212,7 @@ def added_to(text: str, answers: Answers) -> str:
     whole = {} if "percentageOfNodesToScore" in document else {"percentageOfNodesToScore": 100}
     wanted = document | whole | {"extenders": [*others, _extender(answers)]}
     made = _inserted(text, list(_members(whole, "")), list(_members(_extender(answers), "  ")))
-    return made if made and yaml.safe_load(made) == wanted else yaml.safe_dump(wanted, sort_keys=False)
+    return made if made and yaml.safe_load(made) == wanted else manifests.to_yaml(wanted)
 
 
 def _inserted(text: str, whole: list[str], entry: list[str]) -> str:
@@ -244,5 +246,5 @@ def _members(document: dict[str, Any], indent: str) -> Iterator[str]:
     for name, value in document.items():
         if name in _COMMENTS:
             yield f"{indent}# {_COMMENTS[name]}"
-        text = yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=False, width=10_000)
+        text = manifests.to_yaml({name: value}, width=_ONE_LINE)
         yield from (indent + line for line in text.splitlines())

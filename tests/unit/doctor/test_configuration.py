@@ -1,5 +1,6 @@
 """The configuration that doctor writes: what the lint says of it, and what stands in it for people."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,13 @@ def test_berth_comes_behind_the_extenders_of_an_existing_configuration(text: str
     assert after.pop("extenders") == [*theirs, BERTHS]
     assert others == len(theirs)
     assert after == before | {"percentageOfNodesToScore": 100}
+
+
+def test_a_text_of_an_existing_configuration_in_json_stays_a_text_for_kube_scheduler() -> None:
+    profile = {"schedulerName": "y", "pluginConfig": [{"name": "Theirs", "args": {"zone": "08"}}]}
+    lines = added_to(json.dumps({"kind": "KubeSchedulerConfiguration", "profiles": [profile]}), Answers()).splitlines()
+    assert "- schedulerName: 'y'" in lines
+    assert "      zone: '08'" in lines
 
 
 def test_comments_and_values_of_an_existing_configuration_stay_and_berth_binds_only_where_nobody_does() -> None:

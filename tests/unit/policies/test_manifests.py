@@ -321,6 +321,14 @@ class TestWriting:
         assert to_yaml({"a": shared, "b": shared}) == to_yaml({"a": ["x"], "b": ["x"]})
         assert to_json({"b": 1, "a": "é"}) == '{\n  "b": 1,\n  "a": "é"\n}'
 
+    @pytest.mark.parametrize("text", ["y", "N", "08", "-0888", "0o12", "0X1F", "1.e3", "+.5", "1_2e3"])
+    def test_a_text_that_kubernetes_tools_would_read_otherwise_stands_in_quotes(self, text: str) -> None:
+        assert to_yaml({"a": text, text: "b"}) == f"a: '{text}'\n'{text}': b\n"
+
+    @pytest.mark.parametrize("text", ["100m", "1.36.3", "web-08", "yard", "2Gi"])
+    def test_a_text_that_every_tool_reads_alike_stands_without_quotes(self, text: str) -> None:
+        assert to_yaml({"a": text}) == f"a: {text}\n"
+
     @settings(max_examples=150)
     @given(
         st.recursive(
