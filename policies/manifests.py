@@ -23,6 +23,8 @@ MAX_NESTING = 100
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = frozenset(_TAG + name for name in ("map", "seq", "str", "int", "float", "bool", "null"))
 _MERGE = _TAG + "merge"
+# The types of a plain = and of a plain << that names no member.
+_UNQUOTED = frozenset({_TAG + "value", _MERGE})
 
 
 class Located:
@@ -390,11 +392,18 @@ def _explain(error: Exception, text: str, source: str) -> str:
     line, problem = "", str(error)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         line, problem = f":{error.problem_mark.line + 1}", error.problem or problem
+        there = "".join(text.splitlines()[error.problem_mark.line :][:1])
+        if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) and _EXPRESSION.search(there):
+            problem += "; YAML reads !, &, |, quotes, brackets and ': ' as its own: write the expression after >-"
     elif isinstance(error, yaml.reader.ReaderError):
         line, problem = f":{text.count(chr(10), 0, error.position) + 1}", error.reason
     elif isinstance(error, RecursionError):
         problem = "too deeply nested"
     return f"{source}{line}: not readable as YAML or JSON: {problem}"
+
+
+# An expression that begins on the line of its name.
+_EXPRESSION = re.compile(r"\bexpression:\s+[^\s>|]")
 
 
 def _fault(node: yaml.Node, message: str) -> yaml.MarkedYAMLError:
@@ -419,7 +428,8 @@ def _lines(node: yaml.Node, path: str, open_nodes: set[int]) -> Iterator[tuple[s
     Yields the path of each value, its line, and the number of a text's characters.
     """
     if node.tag not in _JSON_TAGS:
-        raise _fault(node, f"{node.tag} isn't a type that JSON has")
+        hint = ": put it in quotes if it is a text" if node.tag.startswith("!") or node.tag in _UNQUOTED else ""
+        raise _fault(node, f"{node.tag} isn't a type that JSON has{hint}")
     if id(node) in open_nodes:
         raise _fault(node, "this anchor contains itself")
     yield path, node.start_mark.line + 1, len(node.value) if isinstance(node, yaml.ScalarNode) else 0

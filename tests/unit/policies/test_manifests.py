@@ -108,6 +108,8 @@ class TestRefusals:
             pytest.param("null: x", "rules.yaml:1: ", id="null as name"),
             pytest.param("a: !!binary eA==", "rules.yaml:1: not readable as YAML or JSON: tag:yaml.org,2002:binary", id="bytes"),
             pytest.param("a: !!set {b}", "rules.yaml:1: ", id="a set"),
+            pytest.param("a: 1\nb: !has(c)", "rules.yaml:2: not readable as YAML or JSON: !has(c) isn't a type that JSON has: put it in quotes", id="an expression that begins with !"),
+            pytest.param("a: {operator: =}", "rules.yaml:1: not readable as YAML or JSON: tag:yaml.org,2002:value isn't a type that JSON has: put it in quotes", id="an equals sign"),
             pytest.param("a: !!python/object/apply:os.system [ls]", "rules.yaml:1: ", id="code"),
             pytest.param("a: !!timestamp 2026-01-01", "rules.yaml:1: ", id="a time that insists"),
             pytest.param("a: !!bool x", "rules.yaml:1: not readable", id="no boolean"),
@@ -136,6 +138,16 @@ class TestRefusals:
         lines = ["a0: &a0 {x: 1}"]
         lines += [f"a{i}: &a{i} " + form.format(", ".join([f"*a{i - 1}"] * 9)) for i in range(1, 12)]
         assert "at most 100000 values, repeated anchors counted each time" in refusal("\n".join(lines))
+
+    @pytest.mark.parametrize("expression", ["!has(a) && b", "'a' in b", "[1].exists(x, x == 1)", "a ? 'b: c' : d"])
+    def test_an_expression_that_yaml_reads_otherwise_is_told_with_the_remedy(self, expression: str) -> None:
+        text = f"spec:\n  filters:\n  - name: a\n    expression: {expression}\n    reason: b\n"
+        said = refusal(text)
+        assert said.startswith("rules.yaml:4: not readable as YAML or JSON: ")
+        assert said.endswith("write the expression after >-")
+
+    def test_a_fault_of_another_kind_on_an_expressions_line_is_told_alone(self) -> None:
+        assert refusal("expression: a\nexpression: b\n").endswith("the member expression stands here twice")
 
     def test_values_are_taken_up_to_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(manifests, "MAX_VALUES", 10)
