@@ -291,16 +291,17 @@ def _refusal(gate: Gate) -> str:
     """Return why the gate blocks publishing of a Change; empty where it doesn't."""
     is_required = settings.BERTH.gate_required
     if gate.result is None:
-        return _not_run(gate.run) if is_required else ""
+        never = "The gate has to run first (BERTH_GATE_REQUIRED): run it."
+        return (_newest(gate.run) or never) if is_required else ""
     results = results_of(gate.result)
     if said := blocked(results, gate.levels):
         return said
     if not is_required:
         return ""
     if gate.stale:
-        return f"The gate's result no longer counts: {gate.stale}. Run it again."
+        return f"The gate's result no longer counts: {gate.stale}. {_newest(gate.run) or 'Run it again.'}"
     unasked = _unasked(gate)
-    return f"The gate hasn't checked: {', '.join(unasked)}. Run it again." if unasked else ""
+    return f"The gate hasn't checked: {', '.join(unasked)}. {_newest(gate.run) or 'Run it again.'}" if unasked else ""
 
 
 def _unasked(gate: Gate) -> list[str]:
@@ -309,12 +310,13 @@ def _unasked(gate: Gate) -> list[str]:
     return [check for check, level in gate.levels.items() if level == BLOCKING and check not in looked]
 
 
-def _not_run(run: GateRun | None) -> str:
+def _newest(run: GateRun | None) -> str:
+    """Return what to do about a Change's newest run, if that has no results; otherwise nothing."""
     if run is not None and run.is_under_way:
         return "The gate is still running. Publish it when it has ended."
     if run is not None and run.state == _State.FAILED:
         return f"The gate failed: {run.fault} Run it again."
-    return "The gate has to run first (BERTH_GATE_REQUIRED): run it."
+    return ""
 
 
 def levels_of(rule_sets: Collection[str]) -> dict[str, str]:

@@ -250,6 +250,20 @@ class TestPublishing:
         with pytest.raises(PublishingError, match="hasn't checked: documents"):
             publish(change)
 
+    def test_a_result_that_no_longer_counts_is_said_with_what_became_of_the_run_after_it(self, required: None) -> None:
+        change = opened()
+        gated(change, [*NOTHING, Result("documents", PASSED, "no faults")], revision=99)
+        with pytest.raises(PublishingError, match=r"no longer counts: .* is live now\. Run it again\."):
+            publish(change)
+        publishing.run_gate(change=change, by="ops")
+        with pytest.raises(PublishingError, match=r"no longer counts: .* is live now\. The gate is still running\."):
+            publish(change)
+        run = publishing.take_gate()
+        assert run is not None
+        publishing.fail_gate(run, "It took too long.")
+        with pytest.raises(PublishingError, match=r"is live now\. The gate failed: It took too long\. Run it again\."):
+            publish(change)
+
     def test_an_edit_needs_another_look(self, required: None) -> None:
         change = opened()
         gated(change, [*NOTHING, Result("documents", PASSED, "no faults")])
