@@ -16,9 +16,9 @@ from django.db.models import QuerySet
 
 from policies.engine import ruleset as engine
 from policies.engine.pauses import ends_at
-from policies.models import Change, ChangeEvent, GateRun, RevisionPart
+from policies.models import AuditEvent, Change, ChangeEvent, GateRun, RevisionPart
 from policies.origin import Door, coming_from, current_origin
-from policies.publishing import lifecycle
+from policies.publishing import audit, lifecycle
 from policies.publishing.actors import CLOCK, By
 from policies.publishing.acts import finish, locked
 from policies.publishing.changes import TakenBack, publish_change, run_gate, write_change
@@ -42,7 +42,8 @@ _Act = ChangeEvent.Act
 
 # A Change that is later than this is reported as late: a few ticks of the clock.
 LATE_AFTER = timedelta(seconds=60)
-# A Change waits at most this long for the gate; then it is held back, with the reason.
+# A Change waits at most this long for a run of the gate, and for so long further ones are requested where others publish
+# meanwhile; then it is held back, with the reason.
 _GATE_TAKES_AT_MOST = timedelta(minutes=10)
 # A Change that an internal error keeps from going live is retried this long; then it is held back, with the reason.
 _TRIED_AT_MOST = timedelta(minutes=10)
@@ -277,8 +278,17 @@ def _waits_for_gate(change: Change, due: datetime, now: datetime) -> bool:
         return now - gate.run.asked_at < _GATE_TAKES_AT_MOST
     if gate.run is not None and gate.run.state == GateRun.State.FAILED and gate.run.asked_at >= due:
         return False
+    asked_at = _gate_asked_at(change, due)
+    if asked_at is not None and now - asked_at >= _GATE_TAKES_AT_MOST:
+        return False  # others publish more often than the gate ends, or it is run by another version of Berth
     run_gate(change=change, by=CLOCK)
     return True
+
+
+def _gate_asked_at(change: Change, due: datetime) -> datetime | None:
+    """Return when the clock first requested the gate for a due Change: at that time, or at the end of an outage. None if it didn't yet."""
+    events = AuditEvent.objects.filter(change=change.pk, kind=audit.Kind.GATE_ASK, by=CLOCK, at__gte=due)
+    return events.order_by("pk").values_list("at", flat=True).first()
 
 
 @transaction.atomic

@@ -408,6 +408,12 @@ class TestGate:
         GateRun.objects.filter(change=change, state="queued").delete()
         publishing.record_gate(fresh(change), "ops", results, revision=live().number, snapshot_at=timezone.now())
 
+    def overtaken(self, name: str) -> None:
+        """Publish something else, by which earlier runs no longer count."""
+        other = opened(make_rule_set(name, **A), by="ops")
+        self.looked_at(other)
+        do(other, publishing.publish_change, "ops")
+
     def test_what_is_due_waits_until_the_gate_has_looked_at_it(self, alice: User, now: datetime) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         soon = timezone.now() + timedelta(seconds=5)
@@ -444,6 +450,34 @@ class TestGate:
         Change.objects.update(publish_at=now)
         assert tick(timezone.now()) == []
         assert "is held back: The gate is still running" in tick(timezone.now() + timedelta(minutes=11))[0]
+
+    def test_one_that_others_overtake_again_and_again_is_held_back_ten_minutes_after_its_time(
+        self, alice: User, now: datetime
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        Change.objects.update(publish_at=now)
+        for minutes in (0, 3, 6, 9):
+            assert tick(timezone.now() + timedelta(minutes=minutes)) == []
+            self.looked_at(change)
+            self.overtaken(f"other-{minutes}")
+        said = tick(timezone.now() + timedelta(minutes=12))
+        assert (
+            "is held back: The gate's result no longer counts: it compared with Revision 3, and Revision 4 is live"
+            in said[0]
+        )
+        assert fresh(change).held
+        assert fresh(change).events.filter(act="hold").count() == 1
+
+    def test_one_whose_time_passed_in_an_outage_waits_as_long_for_the_gate(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        Change.objects.update(publish_at=now - DAY)
+        publishing.run_gate(change=change, by=alice)
+        for minutes in (0, 9):
+            self.looked_at(change)
+            self.overtaken(f"other-{minutes}")
+            assert tick(timezone.now() + timedelta(minutes=minutes)) == []
+        self.looked_at(change)
+        assert tick(timezone.now()) == [f"{change} made Revision 3, late by 1,440 minutes"]
 
     def test_a_gate_that_failed_holds_it_back(self, alice: User, now: datetime) -> None:
         scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
