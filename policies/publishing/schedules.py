@@ -202,15 +202,22 @@ class _Tick:
 
     def __init__(self, now: datetime) -> None:
         self._now = now
+        # Whether a Change that was due by the present moment waits for the gate: one that is refused may depend on it.
+        self._some_wait = False
         self.said: list[str] = []
         self.faults: list[Exception] = []
 
     def go_live(self, numbers: Sequence[int]) -> None:
-        """Publish the Changes due at one moment. A refused one is tried again after the others, since it may depend on one of them."""
+        """Publish the Changes due at one moment. A refused one is tried again after the others, since it may depend on one of them.
+
+        For the same reason it isn't held back while one that was due by then waits for the gate.
+        """
         refused: dict[int, Sequence[str]] = {}
         for number in numbers:
             try:
-                self._note(_go_live(number, self._now))
+                said = _go_live(number, self._now)
+                self._some_wait |= said is None
+                self._note(said or "")
             except PublishingError as error:
                 refused[number] = error.messages
             except _DATABASE_IS_AWAY:
@@ -219,6 +226,8 @@ class _Tick:
                 self._note(self._put_off(number, error))
         if 0 < len(refused) < len(numbers):
             self.go_live(list(refused))
+            return
+        if self._some_wait:
             return
         for number, messages in refused.items():
             self._note(_hold(number, self._now, messages))
@@ -251,16 +260,18 @@ def _due(now: datetime) -> QuerySet[Change]:
     return scheduled_changes().filter(publish_at__lte=now)
 
 
-def _go_live(number: int, now: datetime) -> str:
-    """Publish a Change whose time has come; return the outcome, nothing while it waits.
+def _go_live(number: int, now: datetime) -> str | None:
+    """Publish a Change whose time has come; return the outcome, empty if there was nothing to do, None while it waits for the gate.
 
     Raises:
         PublishingError: it can't be published.
     """
     change = Change.objects.get(pk=number)
     due, armed = change.publish_at, _armed(change)
-    if due is None or armed is None or change.held or _waits_for_gate(change, due, now):
+    if due is None or armed is None or change.held:
         return ""
+    if _waits_for_gate(change, due, now):
+        return None
     by = _who_armed(armed)
     if edit := _edited_since(change, armed):
         raise OvertakenError([f"{change} changed since its time was set: {edit.by} edited it. Look at it again."])

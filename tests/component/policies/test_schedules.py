@@ -402,9 +402,14 @@ class TestGate:
     def _required(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_required=True))
 
-    def looked_at(self, change: Change) -> None:
+    def looked_at(self, change: Change, **found: str) -> None:
         checks = settings.BERTH.gate_checks
-        results = [publishing.Result(check=check, verdict="passed", says="fine") for check in checks]
+        results = [
+            publishing.Result(
+                check=check, verdict="found" if check in found else "passed", says=found.get(check, "fine")
+            )
+            for check in checks
+        ]
         GateRun.objects.filter(change=change, state="queued").delete()
         publishing.record_gate(fresh(change), "ops", results, revision=live().number, snapshot_at=timezone.now())
 
@@ -478,6 +483,31 @@ class TestGate:
             assert tick(timezone.now() + timedelta(minutes=minutes)) == []
         self.looked_at(change)
         assert tick(timezone.now()) == [f"{change} made Revision 3, late by 1,440 minutes"]
+
+    @pytest.mark.parametrize("later", [timedelta(0), HOUR])
+    def test_what_depends_on_one_that_waits_for_the_gate_waits_too_and_goes_live_after_it(
+        self, alice: User, now: datetime, later: timedelta
+    ) -> None:
+        dependent = scheduled(opened(make_assignment("all", "web"), by=alice), alice, now + HOUR)
+        first = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        self.looked_at(dependent, documents="no rule set web")
+        Change.objects.update(publish_at=now - 2 * HOUR)
+        Change.objects.filter(pk=dependent.pk).update(publish_at=now - 2 * HOUR + later)
+        assert tick(timezone.now()) == []
+        self.looked_at(first)
+        assert tick(timezone.now()) == [f"{first} made Revision 1, late by 120 minutes"]
+        self.looked_at(dependent)
+        assert f"{dependent} made Revision 2" in tick(timezone.now())[0]
+
+    def test_what_is_refused_is_held_back_beside_one_that_waits_for_the_gate_from_a_later_moment(
+        self, alice: User, now: datetime
+    ) -> None:
+        refused = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        scheduled(opened(make_rule_set("later", **A), by=alice), alice, now + HOUR)
+        self.looked_at(refused, documents="broken")
+        Change.objects.update(publish_at=now)
+        Change.objects.filter(pk=refused.pk).update(publish_at=now - HOUR)
+        assert tick(timezone.now())[0].startswith(f"{refused} is held back: The gate blocks it: broken")
 
     def test_a_gate_that_failed_holds_it_back(self, alice: User, now: datetime) -> None:
         scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
