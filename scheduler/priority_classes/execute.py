@@ -132,7 +132,7 @@ def found_of(json: Mapping[str, Any]) -> Found:
     )
 
 
-# Records that a class is about to be deleted and created again, so that a later process can finish it.
+# Records that a class is about to be deleted and created again, and as what, so that a later process can finish it.
 Journal = Callable[[Step, Replacement], None]
 
 
@@ -149,7 +149,7 @@ def apply(
     Args:
         steps: from `plan`.
         client: the cluster's client.
-        journal: called before a class is deleted to be created again.
+        journal: called before a class is deleted to be created again, and before a later look creates it.
         may_go_on: called before each change; after the first False nothing more is changed.
         pause: waits for a number of seconds.
     """
@@ -222,6 +222,7 @@ class _Executor:
         self.there = step.found
         match step.act, step.wanted, step.found:
             case Act.CREATE, PriorityClass() as wanted, None if step.replacement is not None:
+                self._journal(step, step.replacement)  # another version may be wanted by now
                 return self._make_anew(step, wanted, step.replacement)
             case Act.CREATE, PriorityClass() as wanted, _:
                 return _applied(step, self._post(_object(wanted, {})))

@@ -135,18 +135,21 @@ def _write_down(step: Step, begun: Replacement) -> None:
     """Record that a class is about to be deleted and created again. Committed before anything is deleted."""
     if step.wanted is None:
         raise AssertionError(step)
-    wanted = {"version": step.wanted.version, "value": step.wanted.value}
+    fields = {
+        "version": step.wanted.version,
+        "value": step.wanted.value,
+        "former": msgspec.json.encode(begun.former).decode(),
+    }
     with transaction.atomic():
-        if _under_way().filter(name=begun.name, uid=begun.uid).update(**wanted):
-            return  # an earlier process, since killed, began it
+        if _under_way().filter(name=begun.name, uid=begun.uid).update(**fields):
+            return  # an earlier process, since killed, began it; the class, or the Revision, may have changed since
         _finish(_under_way().filter(name=begun.name), "given up", "Another class of this name was made meanwhile.")
         PriorityClassReplacement.objects.create(
             name=begun.name,
             uid=begun.uid,
             value_before=begun.value_before,
-            former=msgspec.json.encode(begun.former).decode(),
             started_at=Now(),
-            **wanted,
+            **fields,
         )
     logger.info("PriorityClass %s: %s", begun.name, step.message)
 

@@ -381,6 +381,43 @@ def test_one_that_was_left_half_done_is_finished_by_the_next_look(server: Priori
     assert PriorityClassReplacement.objects.get().state == "done"
 
 
+def cut_off(server: PriorityServer, at: str) -> None:
+    """Do a look whose process is cut off from the API server before a request."""
+
+    def end() -> None:
+        if server.changes[-1] == at:
+            server.fault = APIUnavailableError("reset")
+
+    server.before_change = end
+    make_due()
+    look(server)
+    server.before_change, server.fault = (lambda: None), None
+
+
+def test_one_that_was_left_half_done_says_what_was_published_meanwhile_and_made(server: PriorityServer) -> None:
+    bring(server)
+    save(value=2000)
+    publish_classes()
+    cut_off(server, at="POST")
+    bring(server, value=3000)
+    assert server.classes["batch"]["value"] == 3000
+    row = PriorityClassReplacement.objects.get()
+    assert (row.state, row.value_before, row.value, row.version) == ("done", 1000, 3000, 3)
+
+
+def test_what_others_wrote_on_a_class_between_two_tries_stays_when_it_is_made_anew(server: PriorityServer) -> None:
+    bring(server)
+    save(value=2000)
+    publish_classes()
+    cut_off(server, at="DELETE batch")
+    server.classes["batch"]["metadata"]["labels"]["team"] = "data"
+    cut_off(server, at="POST")
+    assert "batch" not in server.classes
+    make_due()
+    look(server)
+    assert server.classes["batch"]["metadata"]["labels"]["team"] == "data"
+
+
 def test_one_whose_class_was_taken_out_meanwhile_is_put_back_where_it_is_to_stay(server: PriorityServer) -> None:
     bring(server)
     PriorityClassReplacement.objects.create(
