@@ -423,12 +423,6 @@ class APICalls:
         """
         pod = waiting.pod
         self._nominator.begin(pod, preemption)
-        for other in preemption.yielding:
-            yielding = self._queue.get(other.uid)
-            if yielding is not None:
-                yielding.nominated = ""
-            self._nominator.nominate(other.uid, "")
-            self._conditions_written.pop(other.uid, None)
         BINDER_PREEMPTIONS.labels("begun").inc()
         BINDER_VICTIMS.inc(len(preemption.victims))
         self.say(waiting, condition, lambda written: self._preempt(pod, preemption, expect, written))
@@ -447,7 +441,7 @@ class APICalls:
             )
         except BindingRefusedError as error:
             logger.warning("a preemption would be in vain for %s/%s: %s", pod.namespace, pod.name, error)
-            self._tell(lambda _: self._note_denied(pod.uid, preemption.node))
+            self._tell(lambda _: self._give_up_node(pod.uid, preemption.node))
         except RemovalRefusedError as error:
             kept = error.uid
             logger.warning("the API server refuses a preemption for %s/%s: %s", pod.namespace, pod.name, error)
@@ -457,6 +451,17 @@ class APICalls:
         finally:
             self._tell(lambda now: self._on_preempted(pod, preemption, done, now))
 
+    def _give_up_node(self, uid: str, node_name: str) -> None:
+        """Keep a node no longer free for a Pod that may not be bound to it."""
+        self._note_denied(uid, node_name)
+        self._end_nomination(uid, node_name)
+
+    def _end_nomination(self, uid: str, node_name: str) -> None:
+        waiting = self._queue.get(uid)
+        if waiting is not None and waiting.nominated == node_name:
+            waiting.nominated = ""
+            self._nominator.nominate(uid, "")
+
     def _on_preempted(self, pod: Pod, preemption: Preemption, done: bool, now: float) -> None:  # noqa: FBT001 - private
         if not done:
             BINDER_PREEMPTIONS.labels("failed").inc()
@@ -465,6 +470,9 @@ class APICalls:
             if waiting is not None and waiting.state is State.UNSCHEDULABLE:
                 self._queue.retry(pod.uid, now)
         for other in preemption.yielding:
+            self._conditions_written.pop(other.uid, None)
+            if done:  # otherwise its own victims may be leaving the node, and others would be removed elsewhere in vain
+                self._end_nomination(other.uid, preemption.node)
             self._queue.activate(other.uid, now)
 
 

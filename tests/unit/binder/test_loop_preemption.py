@@ -261,6 +261,26 @@ def test_a_less_important_pod_yields_is_tried_again_and_looks_elsewhere(room: Ro
     assert room.done[4:] == ["late nominated to none"]
 
 
+@pytest.mark.parametrize("has_left", [False, True])
+def test_a_pod_yields_nothing_to_one_that_may_not_be_bound_to_the_node(room: Room, *, has_left: bool) -> None:
+    """Others would be removed for it in vain: its own victims are leaving, or left."""
+    room.node("n2")
+    room.pod("busy", node="n2", requests=FOUR, priority=5, status=RUNNING)
+    room.pod("late", requests=FOUR, priority=10)
+    room.turn()
+    room.leave("low")
+    room.fault = BindingRefusedError(REFUSED)
+    room.pod("urgent", requests=FOUR, priority=20)
+    room.turn()
+    room.fault = None
+    if has_left:
+        room.pod("low", node="n1", requests=FOUR, deleted=True)
+    room.turn(2)
+
+    assert [done for done in room.done if "removed" in done] == ["low removed for late"]
+    assert room.on("n1") == (["late"] if has_left else ["low"])
+
+
 def test_a_nomination_is_cleared_when_nobody_can_be_preempted(room: Room) -> None:
     room.pod("urgent", requests=FOUR, priority=10)
     room.turn()
