@@ -438,6 +438,7 @@ class APICalls:
                 post=self._post,
                 expect=expect,
                 leads=self._leads,
+                is_there=lambda victim: self._is_on(victim, preemption.node),
             )
         except BindingRefusedError as error:
             logger.warning("a preemption would be in vain for %s/%s: %s", pod.namespace, pod.name, error)
@@ -450,6 +451,11 @@ class APICalls:
             logger.warning("a preemption for %s/%s failed: %s", pod.namespace, pod.name, error)
         finally:
             self._tell(lambda now: self._on_preempted(pod, preemption, done, now))
+
+    def _is_on(self, pod: Pod, node_name: str) -> bool:
+        """Return whether a Pod still counts on a node. On a node that is gone it does: what waits for its end is told of that."""
+        info = self._live.snapshot().node(node_name)
+        return info is None or any(other.uid == pod.uid for other in info.pods)
 
     def _give_up_node(self, uid: str, node_name: str) -> None:
         """Keep a node no longer free for a Pod that may not be bound to it."""

@@ -61,6 +61,7 @@ def act(
     post: Callable[[Event], None],
     expect: Callable[[Pod], None],
     leads: Callable[[], bool] = lambda: True,
+    is_there: Callable[[Pod], bool] = lambda _: True,
 ) -> bool:
     """Make room on the node: Pods that yield to this one lose their nomination, then the victims are deleted one by one.
 
@@ -76,6 +77,8 @@ def act(
         post: sends an event.
         expect: called with each victim just before it is removed, and with no other.
         leads: returns whether this process may still act; called before each victim.
+        is_there: returns whether a victim still takes room on the node; called before each is removed. It may have completed, or
+            its binding may have come to nothing.
 
     Returns:
         False when it stopped because this process no longer leads.
@@ -96,6 +99,8 @@ def act(
     for victim in victims:
         if not leads():
             return False
+        if not is_there(victim):
+            continue
         expect(victim)
         with _refusals_of(victim):
             is_removed = _remove(client, victim, scheduler_name)

@@ -1,5 +1,6 @@
 """The loop makes room, turn by turn: what is written before anybody is removed, who waits, and who is tried again."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder.preemption_executor import BindingRefusedError, RemovalRefusedError
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
+from scheduler.cluster.bind import Outcome
 from scheduler.cluster.errors import APIError, APIForbiddenError, APIUnavailableError
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.reflection import Changes
@@ -33,6 +35,7 @@ class Room(World):
         super().__init__(monkeypatch, expect=self._expect)
         self.done: list[str] = []
         self.fault: Exception | None = None
+        self.meanwhile: Callable[[], object] = lambda: None
         monkeypatch.setattr(api_calls_module, "act", self._act)
         if sees_budgets:
             self.see_budgets()
@@ -54,9 +57,11 @@ class Room(World):
     def _act(self, _client: Any, preemption: Preemption, pod: Any, *_: Any, **more: Any) -> bool:
         if self.fault is not None:
             raise self.fault
-        for victim in preemption.victims:
+        self.meanwhile()
+        victims = [victim for victim in preemption.victims if more["is_there"](victim)]
+        for victim in victims:
             more["expect"](victim)
-        self.done += [f"{victim.name} removed for {pod.name}" for victim in preemption.victims]
+        self.done += [f"{victim.name} removed for {pod.name}" for victim in victims]
         return True
 
     def leave(self, name: str) -> None:
@@ -259,6 +264,33 @@ def test_a_less_important_pod_yields_is_tried_again_and_looks_elsewhere(room: Ro
     assert room.loop._nominator.nominated.keys() == {"n1"}
     assert [pod.name for pod in room.loop._nominator.nominated["n1"]] == ["urgent"]
     assert room.done[4:] == ["late nominated to none"]
+
+
+def test_a_victim_that_completed_meanwhile_is_not_removed(room: Room) -> None:
+    room.meanwhile = lambda: room.pod("low", node="n1", requests=FOUR, deleted=True)
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    assert room.done == ["urgent nominated to n1"]
+
+    room.turn()
+    assert room.on("n1") == ["urgent"]
+
+
+def test_a_victim_whose_binding_came_to_nothing_meanwhile_is_not_removed(room: Room) -> None:
+    """It waits again: it would be deleted though it takes no room."""
+    room.pod("low", node="n1", requests=FOUR, deleted=True)
+    room.pod("late", requests=FOUR, priority=5)
+    room.turn()
+    assert room.on("n1") == ["late"]
+
+    room.outcome = Outcome.REFUSED
+    room.meanwhile = lambda: (room.answer(409), room.turn())
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    assert room.done == ["urgent nominated to n1"]
+
+    room.later()
+    assert room.on("n1") == ["urgent"]
 
 
 @pytest.mark.parametrize("has_left", [False, True])

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import Preemption
 from scheduler.binder.actions import Condition, Event
 from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS, APICalls, Message
@@ -106,6 +107,9 @@ class Live:
 
     def node_uid(self, _: str) -> str:
         return ""
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot({})
 
 
 class Desk:

@@ -121,6 +121,18 @@ def test_a_victim_that_is_leaving_already_is_left_alone() -> None:
     assert [event.regarding.name for event in told] == ["b"]
 
 
+def test_a_victim_that_takes_no_room_on_the_node_any_more_is_left_alone() -> None:
+    """It completed by itself, or waits again because its binding was refused."""
+    server = Server()
+    expected: list[Pod] = []
+    a, b = pod("a"), pod("b")
+    done, told = acted(server, preemption(a, b), expect=expected.append, is_there=lambda victim: victim is b)
+    assert done
+    assert server.calls == ["PATCH /b/status", "DELETE /b"]
+    assert expected == [b]
+    assert [event.regarding.name for event in told] == ["b"]
+
+
 @pytest.mark.parametrize("error", [APINotFoundError("gone"), APIConflictError("another uid")])
 @pytest.mark.parametrize("verb", ["patch", "delete"])
 def test_a_victim_that_is_gone_or_another_pod_by_now_is_passed_over(verb: str, error: APIError) -> None:
