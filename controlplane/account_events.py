@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_save, pre_delete, pre_save
+from django.utils.crypto import salted_hmac
 
 from policies.models.audit import Kind as AuditKind
 from policies.models.audit import digest_of
@@ -83,17 +84,17 @@ def _account_saved(*, instance: User, created: bool, update_fields: Any = None, 
         return
     thing, after = ("Account", instance.get_username()), {name: getattr(instance, name) for name in _FIELDS}
     if created:
-        _record(AuditKind.ACCOUNT_MAKE, thing=thing, digests=("", digest_of(after)))
+        _record(AuditKind.ACCOUNT_MAKE, thing=thing, digests=("", _keyed(after)))
         return
     former = vars(instance).pop(_FORMER, None) or {}
     changed = [name for name in _FIELDS if former.get(name) != after[name]]
     if changed:
         told = {name: [former.get(name), after[name]] for name in changed if name in _TOLD}
-        before = digest_of({name: former.get(name) for name in _FIELDS})
+        before = _keyed({name: former.get(name) for name in _FIELDS})
         _record(
             AuditKind.ACCOUNT_CHANGE,
             thing=thing,
-            digests=(before, digest_of(after)),
+            digests=(before, _keyed(after)),
             more={"changed": changed, "values": told},
         )
     # At log-in Django may save a new hash with more rounds: only that field is saved, and nobody has set a password.
@@ -102,8 +103,13 @@ def _account_saved(*, instance: User, created: bool, update_fields: Any = None, 
         _record(AuditKind.ACCOUNT_PASSWORD, thing=thing)
 
 
+def _keyed(fields: dict[str, Any]) -> str:
+    """Return a digest of an account with Berth's key: by one without a key, every reader could try e-mail addresses."""
+    return salted_hmac("berth accounts", digest_of(fields), algorithm="sha256").hexdigest()
+
+
 def _account_deleted(instance: User, **_: Any) -> None:
-    before = digest_of({name: getattr(instance, name) for name in _FIELDS})
+    before = _keyed({name: getattr(instance, name) for name in _FIELDS})
     _record(AuditKind.ACCOUNT_DELETE, thing=("Account", instance.get_username()), digests=(before, ""))
 
 

@@ -23,6 +23,7 @@ from controlplane.tally import UNKNOWN
 from policies import publishing
 from policies.audit_words import sentence_of
 from policies.models import AuditEvent
+from policies.models.audit import digest_of
 from policies.origin import Origin, coming_from
 from policies.publishing import starts as what_is_set
 from tests.builders import make_rule_set
@@ -160,6 +161,18 @@ class TestAccounts:
         assert said.more == {"changed": ["is_superuser", "email"], "values": {"is_superuser": [False, True]}}
         assert said.before != said.after
         assert b"example.org" not in bytes(newest("account.change").body)
+
+    def test_nobody_can_try_addresses_with_the_digests_of_an_account(self, ann: User) -> None:
+        ann.email = "ann@example.org"
+        ann.save()
+        event = newest("account.change")
+        fields = ("username", "is_active", "is_staff", "is_superuser", "email", "first_name", "last_name")
+        tried = digest_of({name: getattr(ann, name) for name in fields})
+        assert tried not in {event.before, event.after}
+        assert event.before != event.after
+        ann.email = ""
+        ann.save()
+        assert (newest("account.change").before, newest("account.change").after) == (event.after, event.before)
 
     def test_roles_from_the_accounts_side_and_from_the_roles(self, ann: User) -> None:
         approvers = Group.objects.get(name="Approver")
