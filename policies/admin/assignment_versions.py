@@ -9,14 +9,16 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.base import change_url, confirm_going_back, marked, may_publish, number_in, revision_url
 from policies.admin.differences import shown_lines
 from policies.admin.frame import ModelAdmin
 from policies.admin.panels import add_panel
+from policies.changes_in_words import part_changes
 from policies.differences import Line, unified, yaml_of
 from policies.models import Assignment
 from policies.publishing import AssignmentVersion
+from policies.sentences import assignment_sentence
 
 # How many versions the page of an Assignment shows; the page of its versions has all.
 _FIRST = 10
@@ -88,7 +90,7 @@ def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict
         {
             "number": each.number,
             "is_live": each.is_live,
-            "sentence": wording.assignment_sentence(each.value),
+            "sentence": assignment_sentence(each.value),
             "held": [
                 {
                     "since": held.since,
@@ -112,7 +114,7 @@ def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict
 
 
 def _changes(before: AssignmentVersion | None, after: AssignmentVersion | None) -> list[str]:
-    return wording.part_changes(before.value if before else None, after.value if after else None)
+    return part_changes(before.value if before else None, after.value if after else None)
 
 
 def _lines(before: AssignmentVersion | None, after: AssignmentVersion | None) -> list[Line]:

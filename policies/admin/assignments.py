@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from policies import checking, compiler, publishing, wording
+from policies import checking, compiler, publishing
 from policies.admin.base import change_url, link, person, rows_of, thing_urls
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
 from policies.admin.fields import ChosenByName, NamesField, SelectorField, WholeField, YAMLField
@@ -26,6 +26,7 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.engine.pauses import paused_assignments
 from policies.models import Assignment, RuleSet
 from policies.publishing import Kind, Value
+from policies.sentences import assignment_sentence, match_sentence
 
 _FIELDS = {
     "metadata.name": "name",
@@ -210,7 +211,7 @@ class AssignmentAdmin(RowAdmin):
                 "place": place,
                 "order": live[name].order,
                 "becomes": orders.get(name),
-                "says": wording.assignment_sentence(live[name]).partition(", ")[2],
+                "says": assignment_sentence(live[name]).partition(", ")[2],
             }
             for place, name in enumerate(page, page.start_index())
         ]
@@ -266,7 +267,7 @@ class AssignmentAdmin(RowAdmin):
     def matches(self, row: Assignment) -> SafeString | str:
         """Return which Pods it matches, in words, and which of them an earlier Assignment takes."""
         try:
-            says = wording.match_sentence(read_assignment(compiler.assignment_document(row)).match)
+            says = match_sentence(read_assignment(compiler.assignment_document(row)).match)
         except RuleSetError as error:
             return f"faulty: {error}"
         found = getattr(row, "conflicts", [])
@@ -280,7 +281,7 @@ class AssignmentAdmin(RowAdmin):
     def in_words(self, row: Assignment) -> str:
         """Return which Pods it matches and what they get."""
         try:
-            return wording.assignment_sentence(read_assignment(compiler.assignment_document(row)))
+            return assignment_sentence(read_assignment(compiler.assignment_document(row)))
         except RuleSetError as error:
             return f"faulty: {error}"
 

@@ -17,11 +17,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.differences import whole
 from policies.admin.fields import LinesField
 from policies.admin.frame import ModelAdmin
 from policies.admin.person_links import person_link
+from policies.changes_in_words import part_changes
 from policies.differences import Opcode, opcodes
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
 from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
@@ -180,7 +181,7 @@ def _going_back_page(
         page.faults = error.messages
         return page
     classes = [edit.value] if isinstance(edit.value, PriorityClassDocument) else []
-    changes = wording.part_changes(publishing.values_of(current).get(edit.key), edit.value)
+    changes = part_changes(publishing.values_of(current).get(edit.key), edit.value)
     page.changes = [*changes, *publishing.replaced_in_cluster(classes)] if changes else []
     page.faults = [] if changes else [f"Nothing to do: {version} is already live."]
     page.is_reviewed, page.is_gated = publishing.needs_review([edit]), publishing.needs_gate([edit])

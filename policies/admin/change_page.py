@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.base import edit_urls_for, marked, person, revision_url, rows_of, thing_urls
 from policies.admin.differences import whole
 from policies.admin.edit_into import Offer
@@ -21,9 +21,11 @@ from policies.admin.fields import LinesField
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
 from policies.admin.times import MomentField
+from policies.changes_in_words import look_alikes, part_changes
 from policies.engine.ruleset import PriorityClass, Revision
 from policies.models import Change, ChangeEvent, RevisionPart
 from policies.publishing import Kind, PublishingError, lifecycle
+from policies.sentences import ending_sentence
 
 
 class ActForm(forms.Form):
@@ -164,11 +166,11 @@ def _look_twice(row: Change, live: Revision) -> list[str]:
     classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
     removed = [edit.name for edit in edits if edit.kind == Kind.PRIORITY_CLASS and edit.value is None]
     return [
-        *wording.look_alikes(live, publishing.with_edits(live, edits)),
+        *look_alikes(live, publishing.with_edits(live, edits)),
         *publishing.cluster_warnings(classes, removed),
         *publishing.replaced_in_cluster(classes),
         *publishing.owner_notes([edit.key for edit in edits], row.owner),
-        *(wording.ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)),
+        *(ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)),
         *publishing.past_ends(edits),
     ]
 
@@ -282,7 +284,7 @@ def _thing(
 
 
 def _lines(before: Any, after: Any) -> list[SafeString]:
-    return [marked(line) for line in wording.part_changes(before, after)]
+    return [marked(line) for line in part_changes(before, after)]
 
 
 def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]:

@@ -15,11 +15,12 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from policies import checking, compiler, publishing, wording
+from policies import checking, compiler, publishing
 from policies.admin.base import change_url, marked, number_in, revision_url
 from policies.admin.differences import whole
 from policies.admin.panels import add_panel
 from policies.admin.rule_sets import version_url
+from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 from policies.models import Change, PriorityClass, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
@@ -156,7 +157,7 @@ def _thing(each: Difference) -> dict[str, Any]:
     kind, name = each.key
     return {
         "name": f"{'rule set' if kind == Kind.RULE_SET else kind} {name}",
-        "lines": [marked(line) for line in wording.part_changes(each.before, each.after)],
+        "lines": [marked(line) for line in part_changes(each.before, each.after)],
         "whole": whole(each.before, each.after),
     }
 

@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.base import (
     Confirmation,
     change_url,
@@ -28,9 +28,11 @@ from policies.admin.base import (
     person,
 )
 from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusals_of
+from policies.changes_in_words import part_changes
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
 from policies.publishing import Key, PublishingError, Value, lifecycle
+from policies.sentences import ending_sentence
 
 # The request attribute with the Change that the form was saved into.
 _SAVED = "berth.saved_in"
@@ -263,7 +265,7 @@ class EditingAdmin(ModelAdmin):
         return Confirmation(
             title=f"Remove {self._kind_in_words()} {key[1]}",
             effect=f"Adds the removal to {change or 'a new Change'}. Nothing is removed until that Change is published.",
-            changes=[*wording.part_changes(held, None), *(wording.ending_sentence(each, back_at) for each in ended)],
+            changes=[*part_changes(held, None), *(ending_sentence(each, back_at) for each in ended)],
             edits=[removal],
             faults=[] if held else [f"{key[1]} is already removed."],
             button="Remove in the Change" if change else "Remove in a Change",

@@ -11,9 +11,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from policies import checking, manifests, wording
+from policies import checking, manifests
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
+from policies.sentences import selector_text
 
 _SELECTED = mark_safe(" selected")
 # The most digits of a key; a database's numbers have this many, or one more.
@@ -150,7 +151,7 @@ class SelectorField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         """Return the text to edit."""
-        return wording.selector_text(msgspec.convert(value, engine.LabelMatch)) if isinstance(value, dict) else value
+        return selector_text(msgspec.convert(value, engine.LabelMatch)) if isinstance(value, dict) else value
 
     def to_python(self, value: Any) -> Any:
         """Return the selector in a document's form.

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.base import change_url, person, rows_of, thing_urls
 from policies.admin.fields import LinesField, parse_selector
 from policies.admin.panels import add_panel
@@ -28,6 +28,7 @@ from policies.admin.times import MomentField
 from policies.engine import ruleset as engine
 from policies.engine.pauses import EVERYTHING, Target
 from policies.models import Assignment, Change, RuleSet
+from policies.sentences import exempt_pods_sentence, not_paused, suspension_sentence, target_in_words
 
 _SEE = "policies.view_revision"
 _MAY = "policies.change_ruleset"
@@ -198,7 +199,7 @@ def page(request: HttpRequest) -> HttpResponse:
             {
                 "row": each,
                 "url": urls[each.value.target],
-                "pods": [wording.exempt_pods_sentence(entry) for entry in each.value.pods],
+                "pods": [exempt_pods_sentence(entry) for entry in each.value.pods],
             }
             for each in found
             if isinstance(each.value, engine.Exemption)
@@ -224,7 +225,7 @@ def pause(request: HttpRequest) -> HttpResponse:
         if target == EVERYTHING
         else f"It stops having any effect within a few seconds, in every process: {_means(target)}."
     )
-    title = f"Pause {wording.target_in_words(target)}"
+    title = f"Pause {target_in_words(target)}"
     edits = [publishing.Edit.of(engine.Pause(name="pause", target=target, reason=""))]
     return _ask(request, _PauseForm, act, title=title, says=says, button="Pause", edits=edits)
 
@@ -247,10 +248,10 @@ def resume(request: HttpRequest) -> HttpResponse:
         request,
         _WhyForm,
         lambda form: publishing.resume(target=target, by=person(request), **_why(form)),
-        title=f"Resume {wording.target_in_words(target)}",
+        title=f"Resume {target_in_words(target)}",
         says="It takes effect again, in its live version.",
         about=[each for each in _live(engine.Pause) if each.value.target == target],
-        gone=f"{wording.not_paused(target)} Somebody may have resumed it in the meantime.",
+        gone=f"{not_paused(target)} Somebody may have resumed it in the meantime.",
         button="Resume",
     )
 
@@ -317,7 +318,7 @@ def _ask(
     context = {
         **admin.site.each_context(request),
         **shown,
-        "about": [(each, wording.suspension_sentence(each.value)) for each in found],
+        "about": [(each, suspension_sentence(each.value)) for each in found],
         "is_gone": is_gone,
         "is_reviewed": publishing.needs_review(edits),
         "is_gated": publishing.needs_gate(edits),
@@ -372,7 +373,7 @@ def _panel(title: str, targets: Sequence[str], request: HttpRequest) -> SafeStri
     live = {each.value.target: each for each in _live(engine.Pause)}
     rows = [
         {
-            "what": wording.target_in_words(target),
+            "what": target_in_words(target),
             "paused": live.get(target),
             "pause_url": pause_url(target),
             "resume_url": resume_url(target),

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from policies import checking, compiler, manifests, publishing, wording
+from policies import checking, compiler, manifests, publishing
 from policies.admin.base import Confirmation, confirm, link, may_publish, named, person, revision_url
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
 from policies.admin.fields import WholeField
@@ -24,6 +24,7 @@ from policies.engine.documents import read_priority_class
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
 from policies.publishing import Kind, Value
+from policies.sentences import priority_class_sentence, priority_class_sentences
 
 _FIELDS = {
     "metadata.name": "name",
@@ -184,7 +185,7 @@ class PriorityClassAdmin(RowAdmin):
     def what_for(self, row: PriorityClass) -> SafeString | str:
         """Return the description, and a sentence about what the class does."""
         try:
-            sentence = wording.priority_class_sentence(read_priority_class(compiler.priority_class_document(row)))
+            sentence = priority_class_sentence(read_priority_class(compiler.priority_class_document(row)))
         except RuleSetError as error:
             sentence = f"faulty: {error}"
         return format_html("{}<br>{}", row.description, sentence) if row.description else sentence
@@ -193,7 +194,7 @@ class PriorityClassAdmin(RowAdmin):
     def in_words(self, row: PriorityClass) -> SafeString | str:
         """Return all of its fields, in sentences."""
         try:
-            said = wording.priority_class_sentences(read_priority_class(compiler.priority_class_document(row)))
+            said = priority_class_sentences(read_priority_class(compiler.priority_class_document(row)))
         except RuleSetError as error:
             return f"faulty: {error}"
         items = format_html_join("", "<li>{}</li>", ((sentence,) for sentence in said))
@@ -213,7 +214,7 @@ class PriorityClassAdmin(RowAdmin):
         state = _state(live, ClusterPriorityClass.objects.filter(pk=row.name).first())
         if live is None or state is None:
             return "Not live. Publish it, and Berth creates it in the cluster."
-        words = wording.priority_class_sentence(live)
+        words = priority_class_sentence(live)
         return format_html("Version {}: {}<br>{} {}", live.version, words, signed(state.state), state.message)
 
     @display(description="In the cluster")
@@ -248,7 +249,7 @@ class PriorityClassAdmin(RowAdmin):
             (
                 each.number,
                 each.state,
-                wording.priority_class_sentence(engine.decode_priority_class(each.document.encode())),
+                priority_class_sentence(engine.decode_priority_class(each.document.encode())),
                 link(revision_url(each.revision), f"Revision {each.revision}"),
                 format_html("{} at {} UTC", named(row, each.published_by), f"{each.published_at:%Y-%m-%d %H:%M}"),
             )

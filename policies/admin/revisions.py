@@ -17,7 +17,7 @@ from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.base import (
     Confirmation,
     ReadOnlyAdmin,
@@ -36,8 +36,10 @@ from policies.admin.differences import whole
 from policies.admin.frame import ActionVariant, ChangeList, action, display, once
 from policies.admin.panels import revision_words
 from policies.admin.versions import copyable
+from policies.changes_in_words import revision_changes
 from policies.engine import ruleset as engine
 from policies.models import Change, Revision, RevisionPart
+from policies.sentences import assignment_sentence, priority_class_sentence, suspension_sentence
 
 # How many lines of a list a page shows before a link to the whole list, and lines on a page of the whole list.
 _FIRST, _ON_A_PAGE = 20, 200
@@ -295,20 +297,20 @@ _LISTS = {
     "assignments": _List(
         "Assignments",
         _Kind.ASSIGNMENT,
-        lambda each: f"{each.name}: {wording.assignment_sentence(each)}",
+        lambda each: f"{each.name}: {assignment_sentence(each)}",
         lambda each: f"{reverse('admin:policies_assignment_changelist')}?{urlencode({'q': each.name})}",
     ),
     "priority-classes": _List(
         "PriorityClasses",
         _Kind.PRIORITY_CLASS,
-        lambda each: f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",
+        lambda each: f"{each.name} version {each.version}: {priority_class_sentence(each)}",
         lambda each: reverse("cluster_priority_class", args=[quote(each.name)]),
     ),
-    "pauses": _List("Pauses", _Kind.PAUSE, lambda each: f"{each.name}: {wording.suspension_sentence(each)}"),
+    "pauses": _List("Pauses", _Kind.PAUSE, lambda each: f"{each.name}: {suspension_sentence(each)}"),
     "exemptions": _List(
         "Exemptions",
         _Kind.EXEMPTION,
-        lambda each: f"{each.name}: {wording.suspension_sentence(each)}",
+        lambda each: f"{each.name}: {suspension_sentence(each)}",
     ),
 }
 
@@ -390,7 +392,7 @@ def _make_first_lines(row: Revision, which: str) -> SafeString:
 def _roll_back_page(row: Revision) -> Confirmation:
     current = publishing.current_revision()
     target = publishing.load_revision(row.number) or engine.Revision(number=0)
-    changes = wording.revision_changes(current, target)
+    changes = revision_changes(current, target)
     edits = publishing.edits_between(current, target)
     return Confirmation(
         title=f"Roll back to Revision {row.number}",

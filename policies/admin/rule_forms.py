@@ -9,7 +9,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from policies import checking, compiler, wording
+from policies import checking, compiler
 from policies.admin.editing import EditForm
 from policies.admin.failure_fields import FAILURE_PATHS, FailureFields
 from policies.admin.fields import QuickSelect, WholeField, YAMLField
@@ -20,6 +20,7 @@ from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.validation import MAX_REASON_LENGTH, MAX_RULES
 from policies.models import Rule, RuleSetVersion
 from policies.publishing import Key, Kind
+from policies.sentences import builtin_help
 
 _LAST = 1_000_000
 # The most rows of one kind that a page may send, including rows to delete.
@@ -124,7 +125,7 @@ class RuleForm(ModelForm):
 
     @staticmethod
     def _label(name: str) -> str:
-        help_text = wording.builtin_help(name)
+        help_text = builtin_help(name)
         return f"{name}: {help_text}" if help_text else name
 
     def as_rule(self) -> Rule:

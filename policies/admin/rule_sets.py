@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.base import (
     Confirmation,
     change_url,
@@ -31,12 +31,14 @@ from policies.admin.editing import EditedChangeList, EditingAdmin
 from policies.admin.fields import WholeField
 from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once, refuse_many_words
 from policies.admin.panels import draft_links, list_links, rule_counts
+from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.models import Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import NAME_MAX_LENGTH
 from policies.publishing import Kind
+from policies.sentences import AnyRule, ending_sentence, failures_sentences, rule_sentence
 from policies.wording import counted
 
 # How many characters of a description a line of the list holds, which shows fewer.
@@ -186,10 +188,10 @@ def sentences(rule_set: engine.RuleSet | None, counts: Mapping[str, Sequence[str
     if rule_set is None:
         return SafeString("")
     spec = rule_set.spec
-    rules: list[wording.AnyRule] = [*spec.filters, *spec.scores, *spec.victims]
+    rules: list[AnyRule] = [*spec.filters, *spec.scores, *spec.victims]
     said = counts or {}
-    lines = ["; ".join([wording.rule_sentence(rule), *said.get(rule.key, ())]) for rule in rules]
-    lines += wording.failures_sentences(spec.failures)
+    lines = ["; ".join([rule_sentence(rule), *said.get(rule.key, ())]) for rule in rules]
+    lines += failures_sentences(spec.failures)
     items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))
     return format_html('<ul class="berth-sentences">{}</ul>', items)
 
@@ -485,11 +487,11 @@ def _archiving_page(rule_set: RuleSet) -> Confirmation:
     naming = ", ".join(each.name for each in current.assignments if each.rule_set == rule_set.name)
     held = next((each for each in current.rule_sets if each.name == rule_set.name), None)
     edits = [publishing.Edit(Kind.RULE_SET, rule_set.name, None)] if held else []
-    ended = [wording.ending_sentence(each) for each in publishing.ended_with(current, edits)]
+    ended = [ending_sentence(each) for each in publishing.ended_with(current, edits)]
     return Confirmation(
         title=f"Archive {rule_set}",
         effect=f"Makes Revision {current.number + 1} without {rule_set}. Its versions are kept, and you can bring it back.",
-        changes=[*wording.part_changes(held, None), *ended],
+        changes=[*part_changes(held, None), *ended],
         edits=edits,
         faults=[f"These Assignments use it: {naming}. Give them another rule set first."] if naming else [],
         button="Archive",

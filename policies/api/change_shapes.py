@@ -7,11 +7,13 @@ import msgspec
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from policies import publishing, wording
+from policies import publishing
 from policies.api.asked import Asked
+from policies.changes_in_words import part_changes
 from policies.engine.documents import document_of
 from policies.models import Change, ChangeEvent
 from policies.publishing import lifecycle
+from policies.sentences import ending_sentence
 
 _MOST_TEXT = 2_000
 
@@ -194,7 +196,7 @@ class ChangeDetailSerializer(ChangeSerializer):
                 "author": rows[edit.key].author,
                 "edited_at": rows[edit.key].edited_at,
                 "document": None if edit.value is None else document_of(edit.value),
-                "changes": wording.part_changes(bases.get(edit.key), edit.value),
+                "changes": part_changes(bases.get(edit.key), edit.value),
             }
             for edit in publishing.edits_of(row)
         ]
@@ -230,7 +232,7 @@ class ChangeDetailSerializer(ChangeSerializer):
             {
                 "kind": each.kind,
                 "name": each.name,
-                "theirs": wording.part_changes(each.base, each.live),
+                "theirs": part_changes(each.base, each.live),
                 "parts": list(merged.conflicts) if (merged := publishing.merged_of(each)) else [],
             }
             for each in moved
@@ -247,7 +249,7 @@ class ChangeDetailSerializer(ChangeSerializer):
 
     def get_ends(self, row: Change) -> list[str]:
         """Return the Pauses and Exemptions that end with it."""
-        return [wording.ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)]
+        return [ending_sentence(each, row.expires_at) for each in publishing.endings_of(row)]
 
     def get_kept(self, row: Change) -> list[str]:
         """Return which edited objects a repository owns."""

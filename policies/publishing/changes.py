@@ -12,7 +12,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from policies import wording
 from policies.engine import ruleset as engine
 from policies.engine.pauses import Target
 from policies.models import Change, ChangeEvent, GateRun, Revision
@@ -54,6 +53,8 @@ from policies.publishing.standing import (
     standing_of,
     waiting_for,
 )
+from policies.sentences import target_in_words
+from policies.wording import visible
 
 _Act = ChangeEvent.Act
 _LONGEST_TITLE = 200
@@ -383,9 +384,7 @@ def _side_of(key: Key, given_up: Collection[Key], merge: Mapping[Key, Mapping[st
         return "theirs"
     if key not in merge:
         return "mine"
-    return wording.visible(
-        f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(merge[key].items()))}"
-    )
+    return visible(f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(merge[key].items()))}")
 
 
 def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:
@@ -591,7 +590,7 @@ def _record_ended(ended: Iterable[engine.Pause | engine.Exemption], row: Change,
         about = Target.parse(each.target)
         kind = audit.Kind.RESUME if isinstance(each, engine.Pause) else audit.Kind.EXEMPTION_END
         more = {"target": each.target, "name": each.name}
-        reason = f"{wording.target_in_words(each.target)} is gone"
+        reason = f"{target_in_words(each.target)} is gone"
         audit.record_single(kind, (about.kind, about.name), row, made, by=by, reason=reason, more=more)
 
 

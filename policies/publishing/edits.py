@@ -6,7 +6,8 @@ import msgspec
 from django.db import transaction
 from django.db.models import QuerySet
 
-from policies import checking, compiler, wording
+from policies import checking, compiler
+from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault
 from policies.models import Change, ChangeEdit, RevisionPart
@@ -86,7 +87,7 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
     if content_digest(now.value) in ({began, live} if is_another else {began}) or is_same(now.value, wanted):
         return []
     said = f"Somebody was faster: {now.by}, after you opened this."
-    return [said, *(f"Theirs, compared with what is here: {line}." for line in wording.part_changes(wanted, now.value))]
+    return [said, *(f"Theirs, compared with what is here: {line}." for line in part_changes(wanted, now.value))]
 
 
 def check_seen(expected: Mapping[Key, str], wanted: Collection[Key]) -> None:

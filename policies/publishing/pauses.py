@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import transaction
 
-from policies import wording
 from policies.engine import ruleset as engine
 from policies.engine.documents import read_exemption, read_pause
 from policies.engine.errors import Fault, RuleSetError
@@ -24,6 +23,7 @@ from policies.publishing.parts import Kind
 from policies.publishing.revisions import current_revision, lock_revisions
 from policies.publishing.shown import check_shown, digest_of_shown
 from policies.publishing.standing import check_ahead, needs_gate, needs_review
+from policies.sentences import not_paused, suspension_sentence, target_in_words
 
 _MAX_NAME = 63
 
@@ -73,7 +73,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
         spec = {"target": target, "reason": reason} | ({"until": until} if until else {})
         value = _read_pause(name, spec)
         _check_end(value)
-        change = _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason, act="pause")
+        change = _make(f"Pause {target_in_words(target)}", [Edit.of(value)], by, reason, act="pause")
         _record(audit.Kind.PAUSE, change, target, by, reason, until=until)
         return change
 
@@ -86,8 +86,8 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         edits = pauses_of(target, live)
         if not edits:
             _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
-            raise PublishingError([wording.not_paused(target)])
-        change = _make(f"Resume {wording.target_in_words(target)}", edits, by, reason, act="pause")
+            raise PublishingError([not_paused(target)])
+        change = _make(f"Resume {target_in_words(target)}", edits, by, reason, act="pause")
         _record(audit.Kind.RESUME, change, target, by, reason)
         return change
 
@@ -163,7 +163,7 @@ def _exemption(live: engine.Revision, name: str) -> engine.Exemption | None:
 
 def _check_replaced(there: engine.Exemption | None, replaces: str | None) -> None:
     if there is not None and replaces is not None and replaces != digest_of_shown(there):
-        said = f"There is an Exemption {there.name} already: {wording.suspension_sentence(there)}."
+        said = f"There is an Exemption {there.name} already: {suspension_sentence(there)}."
         raise OvertakenError([said, "Give this one another name; or add it again, and it takes the other's place."])
 
 
@@ -233,7 +233,7 @@ def suspended(now: datetime) -> list[Suspended]:
             continue  # another Revision has become live: the next read finds it
         end = ends_at(value.until)
         has_ended = end is not None and end <= now
-        what = wording.target_in_words(value.target)
+        what = target_in_words(value.target)
         found.append(Suspended(value, what, made.made_by, made.created_at, made.number, end, has_ended))
     return found
 

@@ -7,7 +7,8 @@ from contextvars import ContextVar
 from django.db import connection
 from django.utils import timezone
 
-from policies import compiler, wording
+from policies import compiler
+from policies.changes_in_words import revision_changes
 from policies.engine import ruleset as engine
 from policies.models import PriorityClassVersion, Revision
 from policies.publishing.actors import By, name_of, user_of
@@ -135,7 +136,7 @@ def make_revision(
         made_by=name_of(by),
         made_by_user=user_of(by),
         reason=reason,
-        summary="\n".join(wording.revision_changes(before, document)),
+        summary="\n".join(revision_changes(before, document)),
         created_at=now,
     )
     if document.priority_classes != before.priority_classes:

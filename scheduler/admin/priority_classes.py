@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from policies import publishing, wording
+from policies import publishing
 from policies.admin.base import (
     Confirmation,
     confirm,
@@ -26,6 +26,7 @@ from policies.admin.base import (
     revision_url,
 )
 from policies.admin.ladder import signed
+from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.models import (
     ClusterPriorityClass,
@@ -35,6 +36,7 @@ from policies.models import (
     PriorityClassUser,
     PriorityClassVersion,
 )
+from policies.sentences import priority_class_sentence
 from scheduler.admin.links import pod_url, workload_url
 
 SEE, PUBLISH = "policies.view_priorityclass", "policies.publish"
@@ -143,7 +145,7 @@ def _version(version: PriorityClassVersion, *, may_go_back: bool) -> dict[str, A
     is_live = version.state == PriorityClassVersion.State.PUBLISHED
     return {
         "row": version,
-        "sentence": wording.priority_class_sentence(engine.decode_priority_class(version.document.encode())),
+        "sentence": priority_class_sentence(engine.decode_priority_class(version.document.encode())),
         "revision_url": revision_url(version.revision),
         "go_back": ""
         if is_live or not may_go_back
@@ -234,7 +236,7 @@ def adopt(request: HttpRequest) -> HttpResponse:
         except publishing.PublishingError as error:
             confirmation.faults = error.messages
             return confirmation
-        confirmation.changes = [line for each in wanted for line in wording.part_changes(live.get(each.name), each)]
+        confirmation.changes = [line for each in wanted for line in part_changes(live.get(each.name), each)]
         confirmation.edits = [publishing.Edit.of(each) for each in wanted]
         confirmation.is_gated = publishing.needs_gate(confirmation.edits)
         confirmation.digest = publishing.digest_of_shown(wanted)

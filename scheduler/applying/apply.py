@@ -7,7 +7,8 @@ import msgspec
 from django.conf import settings
 from django.db import transaction
 
-from policies import publishing, wording
+from policies import publishing
+from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.models import Change, Revision
 from policies.publishing import By
@@ -154,7 +155,7 @@ def apply(
 def _changes(wanted: Collection[publishing.Edit], live: engine.Revision) -> list[str]:
     """Return the differences of edits from the live state, in words."""
     values = publishing.values_of(live)
-    lines = [line for edit in wanted for line in wording.part_changes(values.get(edit.key), edit.value)]
+    lines = [line for edit in wanted for line in part_changes(values.get(edit.key), edit.value)]
     return [*lines, *publishing.past_ends(wanted)]
 
 

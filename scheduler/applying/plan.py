@@ -7,7 +7,8 @@ import msgspec
 from django.conf import settings
 from django.db import transaction
 
-from policies import publishing, wording
+from policies import publishing
+from policies.changes_in_words import revision_changes
 from policies.engine.documents import document_of
 from policies.engine.ruleset import PriorityClass, Revision
 from policies.manifests import to_yaml
@@ -92,7 +93,7 @@ def plan_documents(
     planned = Planned(
         ok=True,
         revision=after.number if after.number != before.number else 0,
-        changes=[*wording.revision_changes(before, after), *publishing.past_ends(edits)],
+        changes=[*revision_changes(before, after), *publishing.past_ends(edits)],
         cluster=[_told(step) for step in steps if step.act not in _SILENT],
         error=fault,
         beside=beside([edit.key for edit in edits], keeper, brought),

@@ -25,7 +25,8 @@ from policies.engine.scheduling import default_profile, document_with_default_fi
 from policies.engine.validation import read_rule_set
 from policies.models import RuleSetVersion
 from policies.publishing import rule_set_held
-from policies.wording import listed, rule_sentence
+from policies.sentences import rule_sentence
+from policies.wording import listed
 from scheduler.decisions.matrix import Matrix, matrix_of
 from scheduler.decisions.reading import (
     body_of,

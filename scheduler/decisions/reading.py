@@ -18,7 +18,8 @@ from django.db.models import QuerySet
 from policies.engine.decision import NOT_IN_TIME, Answer, FilterColumn, ScoreColumn
 from policies.engine.pauses import Target
 from policies.engine.status import PASSED
-from policies.wording import json_text, target_in_words
+from policies.sentences import target_in_words
+from policies.wording import json_text
 from scheduler.decisions.columns import StoredAnswer, StoredFilter, StoredScore, pack, read_answer
 from scheduler.decisions.record import (
     AS_JSON,

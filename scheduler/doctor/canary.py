@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 from django.conf import settings
 
-from policies import wording
+from policies.wording import ago
 from scheduler.cluster.errors import APIError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.doctor.addresses import without_secrets
 from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS
@@ -91,7 +91,7 @@ class LastCall(msgspec.Struct, rename="camel", frozen=True):
     @property
     def ago(self) -> str:
         """How long ago the call was, in words."""
-        return wording.ago(self.seconds_ago)
+        return ago(self.seconds_ago)
 
     @property
     def is_old(self) -> bool:

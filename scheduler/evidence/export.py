@@ -25,7 +25,7 @@ from policies.publishing import audit, fault_of_words
 from policies.publishing.actors import By, name_of
 from policies.publishing.parts import batches, digest_text, documents_of, held_by
 from policies.publishing.revisions import load_revision
-from policies.wording import assignment_sentence, priority_class_sentence, rule_sentence, suspension_sentence
+from policies.sentences import assignment_sentence, priority_class_sentence, rule_sentence, suspension_sentence
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import UNREADABLE, Head, read_outcome, split
 from scheduler.decisions.record import Outcome as OutcomeRecord

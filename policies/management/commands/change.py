@@ -13,11 +13,14 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser
 from django.http import HttpRequest
 
-from policies import manifests, publishing, wording
+from policies import manifests, publishing
+from policies.changes_in_words import part_changes
 from policies.management.command import BerthCommand, NotEmpty, moment_to_come
 from policies.models import Change, Revision
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
+from policies.sentences import ending_sentence
+from policies.wording import visible
 
 # How many characters of a digest are shown.
 _SHORT_DIGEST = 12
@@ -163,7 +166,7 @@ def _who(account: str) -> By:
     may_be_one = len(account) <= _LONGEST_ACCOUNT and not publishing.fault_of_words(account)
     user = authenticate(request, username=account, password=password) if may_be_one else None
     if not isinstance(user, User):
-        message = f"There is no account {wording.visible(account)} with this password."
+        message = f"There is no account {visible(account)} with this password."
         raise CommandError(message)
     return OnBehalf(user, "manage.py", _ALL_SCOPES)
 
@@ -318,14 +321,14 @@ def _shown(change: Change) -> Shown:
         opened_by=change.opened_by,
         authors=sorted(standing.authors),
         changes=[
-            *(line for edit in edits for line in wording.part_changes(bases.get(edit.key), edit.value)),
+            *(line for edit in edits for line in part_changes(bases.get(edit.key), edit.value)),
             *(publishing.past_ends(edits) if is_open else []),
         ],
         missing=standing.missing if is_open or standing.waits_for_approval_afterwards else [],
         moved=list(standing.moved),
         theirs=_all_theirs(change) if is_open else [],
         live=publishing.current_revision().number,
-        ends=[wording.ending_sentence(each, change.expires_at) for each in publishing.endings_of(change)],
+        ends=[ending_sentence(each, change.expires_at) for each in publishing.endings_of(change)],
         kept=publishing.owner_notes([edit.key for edit in edits], change.owner) if is_open else [],
         waiting=[
             {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}
@@ -348,7 +351,7 @@ def _all_theirs(change: Change) -> list[str]:
 def _theirs(moved: publishing.Moved) -> list[str]:
     merged = publishing.merged_of(moved)
     both = [f"{said}: {moved.kind}/{moved.name}/{part}" for part, said in merged.conflicts.items()] if merged else []
-    return [*wording.part_changes(moved.base, moved.live), *both]
+    return [*part_changes(moved.base, moved.live), *both]
 
 
 def _text(change: Change) -> list[str]:

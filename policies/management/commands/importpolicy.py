@@ -7,12 +7,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from policies import checking, manifests, publishing, wording
+from policies import checking, manifests, publishing
+from policies.changes_in_words import part_changes
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet
 from policies.management.files import documents_of, only_document
 from policies.origin import system_user
+from policies.wording import visible
 
 
 class Command(BaseCommand):
@@ -54,13 +56,11 @@ class Command(BaseCommand):
     def _open_change(self, made: list[RuleSet], file: str) -> None:
         edits = [publishing.Edit.of(each) for each in made]
         try:
-            change = publishing.open_change(title=f"import of {wording.visible(file)}", edits=edits, by=system_user())
+            change = publishing.open_change(title=f"import of {visible(file)}", edits=edits, by=system_user())
         except publishing.PublishingError as error:
             raise CommandError("\n".join(error.messages), returncode=1) from error
         bases = publishing.bases_of(change)
-        lines = [
-            f"  {line}" for each in made for line in wording.part_changes(bases[publishing.Edit.of(each).key], each)
-        ]
+        lines = [f"  {line}" for each in made for line in part_changes(bases[publishing.Edit.of(each).key], each)]
         said = [f"{change} was opened: {change.title}", *lines]
         self.stdout.write("\n".join([*said, "Nothing is live yet: review and publish it in the admin."]))
 

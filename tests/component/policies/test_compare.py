@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from policies import wording
+from policies.changes_in_words import rule_set_changes
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, opened, publish, publish_all, text_of
@@ -157,10 +157,10 @@ def test_tests_are_named() -> None:
     def tested(*names: str, best: str = "n1") -> Any:
         return team("1 > 0", tests=[{"name": name, "pod": {}, "expect": {"best": best}} for name in names])
 
-    lines = wording.rule_set_changes(tested("stays", "goes"), tested("stays", "comes", best="n2"))
+    lines = rule_set_changes(tested("stays", "goes"), tested("stays", "comes", best="n2"))
     assert lines == [
         "test comes added: best n2",
         "test goes removed: best n1",
         "test stays changed: expects “best n1” → “best n2”",
     ]
-    assert wording.rule_set_changes(tested("a", "b"), tested("b", "a")) == ["tests reordered: b, a"]
+    assert rule_set_changes(tested("a", "b"), tested("b", "a")) == ["tests reordered: b, a"]

@@ -13,10 +13,11 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import manifests, wording
+from policies import manifests
 from policies.admin import base
 from policies.admin.base import marked
 from policies.models import Revision
+from policies.sentences import rule_sentence
 from tests.builders import make_assignment, make_rule_set, rule_set_document
 from tests.component.pages import change_url, get, opened, publish, publish_all, text_of
 from tests.fuzz.bounds import no_hang
@@ -127,8 +128,8 @@ class TestMarked:
 
 def test_a_rules_sentence_is_whole_on_one_line() -> None:
     (rule,) = make_rule_set(**filters(AFTER.replace(" && ", "\n  && "))).spec.filters
-    assert wording.rule_sentence(rule).endswith(AFTER)
-    assert "'a  b'" in wording.rule_sentence(make_rule_set(**filters("'a  b' == ''")).spec.filters[0])
+    assert rule_sentence(rule).endswith(AFTER)
+    assert "'a  b'" in rule_sentence(make_rule_set(**filters("'a  b' == ''")).spec.filters[0])
 
 
 def test_a_text_full_of_what_looks_like_changes_is_marked_in_bounds() -> None:

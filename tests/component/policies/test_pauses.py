@@ -14,12 +14,13 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from policies import publishing, wording
+from policies import publishing
 from policies.engine import ruleset as engine
 from policies.engine.ruleset import encode
 from policies.models import Assignment, AuditEvent, Change, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError
 from policies.publishing.changes import open_roll_back
+from policies.sentences import target_in_words
 from tests.builders import (
     TEAM_FILTER,
     exemption_document,
@@ -275,7 +276,7 @@ class TestEndsWithItsTarget:
         assert publishing.ended_with(live(), [gone]) == suspended
         made = publish(gone)
         assert (live().pauses, live().exemptions) == ([], [])
-        what = wording.target_in_words(target)
+        what = target_in_words(target)
         said = {f"{type(each).__name__} {each.name} ended with {what}" for each in suspended}
         assert said <= set(made.summary.splitlines())
         ended = AuditEvent.objects.filter(kind__in=["resume", "exemption.end"], revision=made.number)

@@ -8,11 +8,12 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from policies import publishing, wording
+from policies import publishing
 from policies.engine.documents import document_of
 from policies.engine.ruleset import Failures, RuleSet
 from policies.manifests import read_documents, to_yaml
 from policies.models import Change, RuleSetVersion
+from policies.sentences import failures_sentences
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import change_url, edit_page, form_data, get, new_row, publish, rows, text_of
 
@@ -161,7 +162,7 @@ def test_a_revision_says_what_changed_in_victims_rules_and_choices() -> None:
     ],
 )
 def test_choices_that_differ_from_the_default_ones_are_said_in_words(failures: Failures, sentences: list[str]) -> None:
-    assert wording.failures_sentences(failures) == sentences
+    assert failures_sentences(failures) == sentences
 
 
 def test_what_is_applied_is_exported_as_it_was_written(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies import wording
+from policies.changes_in_words import part_changes, rule_set_changes
 from policies.engine import ruleset as engine
+from policies.wording import json_text
 
 ASSIGNMENT = engine.Assignment(
     name="web", rule_set="web", mode="canary", percent=10, params={"team": "web"}, description="before"
@@ -58,23 +59,23 @@ def test_each_field_that_is_text_or_number_shows_what_it_was_and_what_it_is(befo
         left = {"name", "version", "target", "mode", "preemption_policy", "deletion_policy", "until"}
         if field in left or changed is None:
             continue
-        (line,) = wording.part_changes(before, msgspec.structs.replace(before, **{field: changed}))
+        (line,) = part_changes(before, msgspec.structs.replace(before, **{field: changed}))
         old, _, new = line.partition(" → ")
         for value, side in ((was, old), (changed, new)):
-            shown = value if isinstance(value, str) else wording.json_text(value).strip("{}")
+            shown = value if isinstance(value, str) else json_text(value).strip("{}")
             words = shown.replace(":", " ").replace('"', "").split()
             assert not words or words[-1] in side.replace('"', ""), (field, line)
 
 
 def test_an_exemption_says_until_when_and_for_which_pods_in_words() -> None:
-    (line,) = wording.part_changes(None, EXEMPTION)
+    (line,) = part_changes(None, EXEMPTION)
     assert (
         line
         == "Exemption e added: rule set web passes over Pods in before until 2026-01-01 00:00 UTC, for before: before"
     )
     pods = [engine.ExemptPods(namespace="shop", name="a"), engine.ExemptPods(namespace="data")]
     after = msgspec.structs.replace(EXEMPTION, until="2026-01-01T00:00:05Z", pods=pods)
-    (line,) = wording.part_changes(EXEMPTION, after)
+    (line,) = part_changes(EXEMPTION, after)
     assert line == (
         "Exemption e changed: until “2026-01-01 00:00 UTC” → “2026-01-01 00:00:05 UTC”, "
         "pods “Pods in before” → “Pod a in shop; Pods in data”"
@@ -85,11 +86,11 @@ def test_an_exemption_says_until_when_and_for_which_pods_in_words() -> None:
 def test_a_filter_without_a_reason_is_told_without_one(reason: str, said: str) -> None:
     rule = engine.FilterRule(name="team", expression="true", reason=reason)
     made = engine.RuleSet(name="web", spec=engine.RuleSetSpec(filters=[rule]))
-    assert f"web: filter added: team: {said} true" in wording.part_changes(None, made)
+    assert f"web: filter added: team: {said} true" in part_changes(None, made)
 
 
 def test_a_pause_that_gets_an_end_says_that_it_had_none() -> None:
-    (line,) = wording.part_changes(PAUSE, msgspec.structs.replace(PAUSE, until="2026-05-01T00:00:00Z"))
+    (line,) = part_changes(PAUSE, msgspec.structs.replace(PAUSE, until="2026-05-01T00:00:00Z"))
     assert line == "Pause p changed: until “it is resumed” → “2026-05-01 00:00 UTC”"
 
 
@@ -99,17 +100,17 @@ def test_arguments_that_change_are_written_as_in_the_document() -> None:
     before, after = (engine.RuleSet(name="web", spec=engine.RuleSetSpec(filters=[each])) for each in (was, now))
     assert (
         'arguments {"labels":["gpu"],"presence":true} → {"labels":["gpu"],"presence":false}'
-        in wording.part_changes(before, after)[-1]
+        in part_changes(before, after)[-1]
     )
 
 
 def test_an_assignment_of_which_the_description_changes_alone_says_so_and_nothing_else() -> None:
-    (line,) = wording.part_changes(ASSIGNMENT, msgspec.structs.replace(ASSIGNMENT, description="after"))
+    (line,) = part_changes(ASSIGNMENT, msgspec.structs.replace(ASSIGNMENT, description="after"))
     assert line == "Assignment web changed: description “before” → “after”"
 
 
 def test_an_assignment_that_changes_otherwise_too_says_both() -> None:
-    (line,) = wording.part_changes(ASSIGNMENT, msgspec.structs.replace(ASSIGNMENT, description="after", order=7))
+    (line,) = part_changes(ASSIGNMENT, msgspec.structs.replace(ASSIGNMENT, description="after", order=7))
     assert "order 100, " in line
     assert "→ order 7, " in line
     assert line.endswith("; description “before” → “after”")
@@ -117,14 +118,14 @@ def test_an_assignment_that_changes_otherwise_too_says_both() -> None:
 
 def test_an_assignment_whose_sentence_stays_shows_the_field() -> None:
     enforced = engine.Assignment(name="web", rule_set="web")
-    (line,) = wording.part_changes(enforced, msgspec.structs.replace(enforced, percent=5))
+    (line,) = part_changes(enforced, msgspec.structs.replace(enforced, percent=5))
     assert line == "Assignment web changed: percent 0 → 5"
 
 
 def test_a_rule_set_says_which_description_and_which_params_it_had_and_has() -> None:
     spec = msgspec.structs.replace(RULE_SET.spec, params={"limit": "5", "late": True})
     after = msgspec.structs.replace(RULE_SET, description="after", spec=spec, version=0)
-    lines = wording.part_changes(RULE_SET, after)
+    lines = part_changes(RULE_SET, after)
     assert "web: description “before” → “after”" in lines
     assert 'web: params changed: limit added: "5", late added: true, team removed: "web"' in lines
 
@@ -132,7 +133,7 @@ def test_a_rule_set_says_which_description_and_which_params_it_had_and_has() -> 
 def test_a_param_of_another_type_differs() -> None:
     spec = msgspec.structs.replace(RULE_SET.spec, params={"team": 5})
     after = msgspec.structs.replace(RULE_SET, spec=spec, version=0)
-    assert 'web: params changed: team "web" → 5' in wording.part_changes(RULE_SET, after)
+    assert 'web: params changed: team "web" → 5' in part_changes(RULE_SET, after)
 
 
 @pytest.mark.parametrize("kind", ["filters", "scores", "victims", "tests"])
@@ -144,7 +145,7 @@ def test_each_field_of_a_rule_and_of_a_test_that_changes_makes_a_line(kind: str)
             continue
         spec = msgspec.structs.replace(RULE_SET.spec, **{kind: [msgspec.structs.replace(was, **{field: changed})]})
         after = msgspec.structs.replace(RULE_SET, spec=spec, version=0)
-        assert len(wording.part_changes(RULE_SET, after)) > 1, field
+        assert len(part_changes(RULE_SET, after)) > 1, field
 
 
 def test_of_tests_of_one_name_the_one_that_changed_is_named() -> None:
@@ -153,13 +154,11 @@ def test_of_tests_of_one_name_the_one_that_changed_is_named() -> None:
         return msgspec.structs.replace(RULE_SET, spec=msgspec.structs.replace(RULE_SET.spec, tests=tests))
 
     before = with_tests("n1", "n2")
-    assert wording.rule_set_changes(before, with_tests("n3", "n2")) == [
-        "test t changed: expects “feasible n1” → “feasible n3”"
-    ]
-    assert wording.rule_set_changes(before, with_tests("n1")) == ["test t (2) removed: feasible n2"]
+    assert rule_set_changes(before, with_tests("n3", "n2")) == ["test t changed: expects “feasible n1” → “feasible n3”"]
+    assert rule_set_changes(before, with_tests("n1")) == ["test t (2) removed: feasible n2"]
 
 
 def test_a_large_number_is_written_with_its_thousands_so_that_a_zero_too_much_is_seen() -> None:
     more = msgspec.structs.replace(PRIORITY_CLASS, value=10_000_000)
-    (line,) = wording.part_changes(msgspec.structs.replace(PRIORITY_CLASS, value=1_000_000), more)
+    (line,) = part_changes(msgspec.structs.replace(PRIORITY_CLASS, value=1_000_000), more)
     assert "value 1,000,000 → 10,000,000" in line

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from policies import wording
+from policies.changes_in_words import part_changes, revision_changes, rule_set_changes
 from policies.engine.documents import read_assignment
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_rule_set
+from policies.sentences import assignment_sentence
 from tests.builders import assignment_document, make_rule_set, rule_set_document
 
 CYRILLIC_A, OVERRIDE, ISOLATE = "\u0430", "\u202e", "\u2066"
@@ -82,11 +83,11 @@ def test_the_escape_that_the_message_names_is_taken() -> None:
 def test_letters_that_are_not_ascii_are_named_in_the_changes() -> None:
     rule = {"name": "team", "expression": f"pod.metadata.name == 'p{CYRILLIC_A}y\u200b'", "reason": "b"}
     after = make_rule_set(filters=[rule])
-    (line,) = [line for line in wording.rule_set_changes(None, after) if "look twice" in line]
+    (line,) = [line for line in rule_set_changes(None, after) if "look twice" in line]
     assert "team" in line
     assert "U+0430 CYRILLIC SMALL LETTER A" in line
     assert "U+200B ZERO WIDTH SPACE" in line
-    assert not any("look twice" in line for line in wording.rule_set_changes(after, after))
+    assert not any("look twice" in line for line in rule_set_changes(after, after))
 
 
 @pytest.mark.parametrize(
@@ -101,9 +102,9 @@ def test_letters_that_are_not_ascii_are_named_in_the_changes() -> None:
 )
 def test_letters_that_are_not_ascii_are_named_in_every_text_that_decides(spec: dict[str, Any], place: str) -> None:
     after = make_rule_set(**spec)
-    (line,) = [line for line in wording.rule_set_changes(None, after) if "look twice" in line]
+    (line,) = [line for line in rule_set_changes(None, after) if "look twice" in line]
     assert line.startswith(f"! look twice at {place} holds “{CYRILLIC_A}” (U+0430 CYRILLIC SMALL LETTER A)")
-    assert not any("look twice" in line for line in wording.rule_set_changes(after, after))
+    assert not any("look twice" in line for line in rule_set_changes(after, after))
 
 
 ODD_FILTER = {"name": "a", "expression": f"'{CYRILLIC_A}' == 'a'", "reason": "b"}
@@ -131,7 +132,7 @@ ODD_FILTER = {"name": "a", "expression": f"'{CYRILLIC_A}' == 'a'", "reason": "b"
     ids=["a score of the filter's name", "a param like a rule", "tests of one name", "what was a reason"],
 )
 def test_no_other_text_hides_where_such_letters_stand(before: dict[str, Any], after: dict[str, Any]) -> None:
-    lines = wording.rule_set_changes(make_rule_set(**before), make_rule_set(**after))
+    lines = rule_set_changes(make_rule_set(**before), make_rule_set(**after))
     assert len([line for line in lines if "look twice" in line]) == 1
 
 
@@ -157,9 +158,9 @@ def test_what_is_not_printed_stands_in_changes_as_its_number(char: str) -> None:
         make_rule_set(tests=[{"name": text, "pod": {}, "expect": {"best": text}}]),
         make_rule_set(filters=[{"name": "a", "expression": f"'''{text}''' != ''", "reason": "b"}]),
     ]
-    lines = [line for each in rule_sets for line in wording.part_changes(make_rule_set(params={"team": "a"}), each)]
+    lines = [line for each in rule_sets for line in part_changes(make_rule_set(params={"team": "a"}), each)]
     assignment = read_assignment(assignment_document(params={text: text}))
-    lines += [*wording.part_changes(None, assignment), wording.assignment_sentence(assignment)]
+    lines += [*part_changes(None, assignment), assignment_sentence(assignment)]
     assert all(line.isprintable() for line in lines), lines
     assert any(f"{ord(char):04x}" in line for line in lines)
 
@@ -170,7 +171,7 @@ def test_of_many_such_letters_ten_are_named() -> None:
         "expression": f"pod.metadata.name == '{''.join(map(chr, range(0x430, 0x440)))}'",
         "reason": "b",
     }
-    (line,) = [line for line in wording.rule_set_changes(None, make_rule_set(filters=[rule])) if "look twice" in line]
+    (line,) = [line for line in rule_set_changes(None, make_rule_set(filters=[rule])) if "look twice" in line]
     assert line.count("U+") == 10
     assert "and 6 more" in line
 
@@ -184,7 +185,7 @@ def revision(*assignments: dict[str, Any], rule_sets: tuple[str, ...] = ()) -> R
 
 
 def looked_at_twice(before: Revision, after: Revision) -> list[str]:
-    return [line for line in wording.revision_changes(before, after) if "look twice" in line]
+    return [line for line in revision_changes(before, after) if "look twice" in line]
 
 
 @pytest.mark.parametrize(
