@@ -16,7 +16,8 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from scheduler.evidence.export import Case, export, note_export
+from scheduler.evidence.export import export, note_export
+from scheduler.evidence.selection import Case
 from scheduler.ledger.note import Signer
 from tests.ledgers import SIGNER
 

@@ -17,8 +17,8 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from policies.admin.base import person
 from policies.admin.times import MomentField
-from scheduler.evidence.export import Case
 from scheduler.evidence.runs import KEPT, EvidenceError, ask, case_of, take
+from scheduler.evidence.selection import Case
 from scheduler.history.storage import size_in_words
 from scheduler.models import EvidenceExport
 

@@ -10,27 +10,24 @@ import base64
 import html
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from typing import IO, Any, NamedTuple
 
 import msgspec
 from django.db import transaction
-from django.db.models import Q, QuerySet
 
 from policies.engine import ruleset as engine
-from policies.models import AuditEvent, Change, ChangeEvent, Revision
-from policies.publishing import audit, fault_of_words
+from policies.models import Change, ChangeEvent, Revision
+from policies.publishing import audit
 from policies.publishing.actors import By, name_of
 from policies.publishing.parts import batches, digest_text, documents_of, held_by
 from policies.publishing.revisions import load_revision
 from policies.sentences import assignment_sentence, priority_class_sentence, rule_sentence, suspension_sentence
-from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import UNREADABLE, Head, read_outcome, split
-from scheduler.decisions.record import Outcome as OutcomeRecord
+from scheduler.decisions.record import UNREADABLE
 from scheduler.evidence.archive import Archive, Lines
 from scheduler.evidence.csv_text import line
+from scheduler.evidence.selection import CHUNK, COLUMNS, RECORDS, Case, changes_of, said_of
 from scheduler.ledger import deletions, losses
 from scheduler.ledger.checkpoints import last_checkpoint, open_checkpoint, sign_checkpoints, tile_reader, tree_head
 from scheduler.ledger.events import append_events
@@ -47,10 +44,8 @@ from scheduler.ledger.tree import (
     root_at,
     subtrees_of,
 )
-from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerLeaf
-from scheduler.models import Outcome as OutcomeRow
+from scheduler.models import DecisionGap, LedgerCheckpoint, LedgerHead
 
-_CHUNK = 500
 _LOST = ("at", "what", "numbers", "reason")
 # The most rows of a table in index.html; the files have all rows.
 _MOST_SHOWN = 2_000
@@ -63,15 +58,6 @@ _PUBLISHED = (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT)
 # Change, act, account, reason, and object: its digest, or the number of the Revision that it made.
 _Act = tuple[int, str, str, str, str]
 
-COLUMNS: Mapping[str, Sequence[str]] = {
-    DECISIONS: tuple(name for name in Head.__struct_fields__ if name not in {"names_number", "chain", "position"}),
-    OUTCOMES: OutcomeRecord.__struct_fields__,
-    EVENTS: (
-        *("id", "at", "kind", "by", "via", "door", "address", "thingKind", "thingName", "change", "revision"),
-        *("before", "after", "reason", "requestId"),
-    ),
-}
-
 
 class _ReadChange(NamedTuple):
     """A Change and the acts on it, read at one point in time."""
@@ -83,68 +69,6 @@ class _ReadChange(NamedTuple):
 
 class DamagedError(Exception):
     """The ledger doesn't match its signed checkpoints, so it proves nothing."""
-
-
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """The selection to export: a period, with all its records, or those of one Pod or one Change. Empty members select all.
-
-    Attributes:
-        first: the start of the period.
-        until: its end, exclusive.
-        pod_namespace: of the Pod.
-        pod_name: of the Pod.
-        pod_uid: of the Pod.
-        change: the number of the Change; its Decisions are those made by its Revision.
-    """
-
-    first: datetime | None = None
-    until: datetime | None = None
-    pod_namespace: str = ""
-    pod_name: str = ""
-    pod_uid: str = ""
-    change: int | None = None
-
-    def words(self) -> str:
-        """Return the selection in words."""
-        parts = [
-            f"from {self.first:%Y-%m-%d %H:%M:%S} UTC" if self.first else "",
-            f"until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "",
-            self._pods_in_words(),
-            f"Pod UID {self.pod_uid}" if self.pod_uid else "",
-            f"Change {self.change}" if self.change is not None else "",
-        ]
-        return ", ".join(filter(None, parts)) or "everything"
-
-    def _pods_in_words(self) -> str:
-        if self.pod_namespace and self.pod_name:
-            return f"Pod {self.pod_namespace}/{self.pod_name}"
-        if self.pod_name:
-            return f"Pods named {self.pod_name}"
-        return f"namespace {self.pod_namespace}" if self.pod_namespace else ""
-
-    def times(self) -> Q:
-        """Return the condition for rows of the period."""
-        found = Q(at__gte=self.first) if self.first else Q()
-        return found & Q(at__lt=self.until) if self.until else found
-
-    def pods(self) -> Q:
-        """Return the condition for rows of the Pod."""
-        fields = {"pod_namespace": self.pod_namespace, "pod_name": self.pod_name, "pod_uid": self.pod_uid}
-        return Q(**{name: value for name, value in fields.items() if value})
-
-
-def fault_of(case: Case, now: datetime) -> str:
-    """Return why a case can't select anything; empty if it can."""
-    if case.first and case.until and case.until <= case.first:
-        return "The time ends before it begins."
-    if case.first and case.first > now:
-        return f"The time begins in the future: it is {now:%Y-%m-%d %H:%M:%S} UTC now."
-    # The event of the export keeps these for good, on pages and in terminals.
-    if said := fault_of_words(case.pod_namespace, case.pod_name, case.pod_uid):
-        return said
-    if case.change is not None and not Change.objects.filter(pk=case.change).exists():
-        return f"There is no Change {case.change}."
-    return ""
 
 
 def note_export(case: Case, *, by: By) -> None:
@@ -252,7 +176,7 @@ class _Export:
         return self._counts[log]
 
     def _write_rows(self, log: str, size: int, tiles: set[int], rows: Lines, table: Lines) -> None:
-        for leaf, record, unproved, columns in _RECORDS[log](self._case, self._revisions):
+        for leaf, record, unproved, columns in RECORDS[log](self._case, self._revisions):
             if leaf >= size:
                 return  # stored after the last checkpoint
             said = _said(log, record) if record else {}
@@ -290,14 +214,14 @@ class _Export:
         read = subtrees_of(tile_reader(log))
         # Without newer ones: rows may take minutes to write, and the worker signs each minute.
         rows = LedgerCheckpoint.objects.filter(log=log, size__lte=size).order_by("size", "at")
-        for row in rows.iterator(chunk_size=_CHUNK):
+        for row in rows.iterator(chunk_size=CHUNK):
             self._on_step(0)
             proof = [base64.b64encode(step).decode() for step in prove_consistency(read, row.size, size)]
             yield _json_line({"at": row.at, "note": row.note, "proof": proof})
 
     def write_changes(self) -> None:
         """Write the Changes behind the Revisions that decided or were made in the period, and the acts on these Changes."""
-        numbers = _changes_of(self._case, self._revisions).order_by("pk").values_list("pk", flat=True)
+        numbers = changes_of(self._case, self._revisions).order_by("pk").values_list("pk", flat=True)
         with self._archive.lines("changes.jsonl") as lines:
             for number in list(numbers):
                 read = _read_change(number)
@@ -321,7 +245,7 @@ class _Export:
         """Write the records that are known to be missing."""
         missing = DecisionGap.objects.filter(may_return=True).order_by("process", "first")
         lost = [{**row, "may_return": False} for row in self._lost]
-        lost += ({**losses.said_of(gap), "may_return": True} for gap in missing.iterator(_CHUNK))
+        lost += ({**losses.said_of(gap), "may_return": True} for gap in missing.iterator(CHUNK))
         self._archive.add_lines("gaps.jsonl", map(_json_line, lost))
 
     def page(self, name: str, now: datetime, by: str) -> str:
@@ -399,21 +323,6 @@ def _said(log: str, record: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def said_of(log: str, record: bytes) -> dict[str, Any]:
-    """Return a record's content as JSON. `berth-verify` decodes the same bytes to the same content."""
-    if log == EVENTS:
-        found: dict[str, Any] = msgspec.json.decode(record)
-        return found
-    read = split(record)[0] if log == DECISIONS else read_outcome(record)
-    said = msgspec.structs.asdict(read)
-    return said | {"at": _time(said["at"])}
-
-
-# A leaf's index, its record, its fields if it has no record, and the fields of the columns by which rows are selected.
-_Row = tuple[int, bytes, Mapping[str, Any], Mapping[str, Any]]
-_POD = ("pod_namespace", "pod_name", "pod_uid")
-
-
 def _mark(record: bytes, said: Mapping[str, Any], differs: str) -> str:
     """Return why a row of index.html isn't proved, or what is wrong with it; empty if nothing is."""
     if not record:
@@ -421,102 +330,6 @@ def _mark(record: bytes, said: Mapping[str, Any], differs: str) -> str:
     if not said:
         return _UNREADABLE
     return _DIFFERS.format(differs) if differs else ""
-
-
-def _chosen_by(row: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names} | {"at": _time(row.at)}
-
-
-def _decisions(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
-    found = case.times() & case.pods()
-    if case.change is not None:
-        found &= Q(revision__in=Change.objects.filter(pk=case.change).values("revision"))
-    for row in _logged(Decision.objects.filter(found)):
-        if bytes(row.body):
-            yield row.ledger_index, _exact(row), {}, _chosen_by(row, *_POD, "revision")
-        else:
-            yield row.ledger_index, b"", _columns_of(row), {}
-
-
-def _exact(row: Decision) -> bytes:
-    """Return a Decision's record; the stored bytes if it is damaged."""
-    try:
-        return exact_bytes(row)
-    except ValueError:
-        return bytes(row.body)
-
-
-def _columns_of(row: Decision) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in COLUMNS[DECISIONS]} | {"id": str(row.pk), "at": _time(row.at)}
-
-
-def _time(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-
-
-def _outcomes(case: Case, _revisions: Collection[int]) -> Iterator[_Row]:
-    if case.change is not None:
-        return
-    for row in _logged(OutcomeRow.objects.filter(case.times() & case.pods())):
-        yield row.ledger_index, bytes(row.body), {}, _chosen_by(row, *_POD)
-
-
-def _meanwhile(case: Case) -> Q:
-    """Return the condition for events of a period, or of a Change in it."""
-    found = case.times()
-    if case.change is not None:
-        found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
-    return found
-
-
-def _changes_of(case: Case, revisions: Collection[int]) -> QuerySet[Change]:
-    """Return the Changes behind these Revisions and those made in the period, and the Change of the case."""
-    made = AuditEvent.objects.filter(_meanwhile(case), revision__isnull=False).values_list("revision", flat=True)
-    return Change.objects.filter(Q(revision__in={*revisions, *made}) | Q(pk=case.change))
-
-
-def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
-    """Iterate over the events of a period, or of a Change in it, and over those about deletions or losses.
-
-    For a Pod's case: all events of the period, and the events, of any time, of the Changes behind the Revisions
-    that decided or were made in the period.
-    """
-    found = _meanwhile(case)
-    if found:  # else all of them
-        named = _changes_of(case, revisions)
-        found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS)) | Q(change__in=list(named.values_list("pk", flat=True)))
-    leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
-    batch: list[tuple[int, str]] = []
-    for leaf in leaves.iterator(chunk_size=_CHUNK):
-        batch.append(leaf)
-        if len(batch) == _CHUNK:
-            yield from _events_of(batch, found)
-            batch = []
-    yield from _events_of(batch, found)
-
-
-def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[_Row]:
-    rows = AuditEvent.objects.filter(found, pk__in=[row for _index, row in batch])
-    found_rows = {str(row.pk): row for row in rows}
-    for index, key in batch:
-        if key in found_rows:
-            row = found_rows[key]
-            columns = _chosen_by(row, "kind", "change", "revision") | {"at": msgspec.to_builtins(row.at)}
-            yield index, bytes(row.body), {}, columns
-
-
-def _logged(rows: QuerySet[Any]) -> Iterator[Any]:
-    """Iterate over rows in the order of their leaves.
-
-    The cursor reads only leaf indexes: outside a transaction, PostgreSQL first writes a cursor's whole result to a temporary file.
-    """
-    places = rows.exclude(ledger_index=None).order_by("ledger_index").values_list("ledger_index", flat=True)
-    found = places.iterator(chunk_size=_CHUNK)
-    while batch := list(islice(found, _CHUNK)):
-        yield from rows.filter(ledger_index__in=batch).order_by("ledger_index")
-
-
-_RECORDS = {DECISIONS: _decisions, OUTCOMES: _outcomes, EVENTS: _events}
 
 
 def _json_line(fields: Mapping[str, Any]) -> str:

@@ -17,7 +17,8 @@ from django.utils import timezone
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
 from policies.publishing.silence import is_silent
-from scheduler.evidence.export import Case, DamagedError, export, fault_of, note_export
+from scheduler.evidence.export import DamagedError, export, note_export
+from scheduler.evidence.selection import Case, fault_of
 from scheduler.ledger.keys import KeyFileError
 from scheduler.models import EvidenceExport, EvidencePiece
 

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from policies.management.command import BerthCommand, NotEmpty, moment
 from policies.origin import system_user
-from scheduler.evidence.export import Case, DamagedError, export, fault_of, note_export
+from scheduler.evidence.export import DamagedError, export, note_export
+from scheduler.evidence.selection import Case, fault_of
 from scheduler.ledger.keys import KeyFileError, read_signer
 
 

@@ -26,7 +26,8 @@ from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence import export as exporting
 from scheduler.evidence.csv_text import line
-from scheduler.evidence.export import COLUMNS, Case, DamagedError, export, note_export
+from scheduler.evidence.export import DamagedError, export, note_export
+from scheduler.evidence.selection import COLUMNS, Case
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.deletions import Deletion, note_deleted

@@ -12,7 +12,8 @@ from django.utils import timezone
 from policies import publishing
 from policies.models import Change
 from scheduler.evidence import export as exporting
-from scheduler.evidence.export import Case, export
+from scheduler.evidence.export import export
+from scheduler.evidence.selection import Case
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.models import Decision

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from scheduler.evidence.export import Case
+from scheduler.evidence.selection import Case
 from scheduler.ledger.note import Signer
 from tests.archives import SEED, TRIALS, asked, berth_verify, check, exported, packed, signed_anew
 from tests.ledgers import SIGNER, Ledgered

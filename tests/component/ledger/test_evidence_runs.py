@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies.models import AuditEvent
-from scheduler.evidence import export, runs
+from scheduler.evidence import runs, selection
 from scheduler.evidence.runs import run_waiting
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import Signer
@@ -90,7 +90,7 @@ def test_each_piece_of_an_archive_is_read_when_its_turn_has_come(
 def test_an_archive_asks_the_database_for_some_rows_at_a_time(
     ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_CHUNK", 16)
+    monkeypatch.setattr(selection, "CHUNK", 16)
     asked(auditor)
     with CaptureQueriesContext(connection) as captured:
         run_waiting()

@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from policies.models import AuditEvent
 from policies.publishing.audit import said_by
-from scheduler.evidence.export import Case, export
+from scheduler.evidence.export import export
+from scheduler.evidence.selection import Case
 from scheduler.ledger import losses
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import EVENTS
