@@ -31,8 +31,9 @@ from scheduler.decisions.explaining import explain_decision, sentences_of
 from scheduler.decisions.masking import NOTE as MASKED_NOTE
 from scheduler.decisions.matrix import Matrix, Row, matrix_of
 from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, recorded, unreadable
+from scheduler.decisions.rebuilding import ReplayError
 from scheduler.decisions.remedies import OPENING, remedies_of
-from scheduler.decisions.replay import ReplayError, replay
+from scheduler.decisions.replay import replay
 from scheduler.decisions.replica import history_behind
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision

@@ -15,8 +15,9 @@ from policies.engine.rule import Cycle
 from policies.engine.scheduling import default_profile, find_best, with_default_filters
 from scheduler.backtest.compare import Difference, Recorded, compare
 from scheduler.backtest.results import ChunkResult, Line, line_of, moments_of
+from scheduler.decisions.rebuilding import ReplayError, Snapshots, pod_of, recorded_body_of
 from scheduler.decisions.record import Body
-from scheduler.decisions.replay import ReplayError, Snapshots, not_recorded, pod_of, recorded_body_of
+from scheduler.decisions.replay import not_recorded
 from scheduler.models import Decision
 
 _NOWHERE = np.empty(0, dtype=np.intp)

@@ -20,8 +20,9 @@ from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge
 from policies.wording import listed
 from scheduler.decisions.matrix import passing
+from scheduler.decisions.rebuilding import ReplayError, Snapshots, recorded_body_of
 from scheduler.decisions.record import Body
-from scheduler.decisions.replay import ReplayError, Replays, Snapshots, recorded_body_of
+from scheduler.decisions.replay import Replays
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 

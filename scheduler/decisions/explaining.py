@@ -36,8 +36,8 @@ from scheduler.decisions.reading import (
     rules_out_of_force,
     suspended_by,
 )
+from scheduler.decisions.rebuilding import ReplayError, snapshot_of
 from scheduler.decisions.record import UNKNOWN_NODE
-from scheduler.decisions.replay import ReplayError, snapshot_of
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 

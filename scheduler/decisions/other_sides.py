@@ -9,8 +9,9 @@ from policies.engine.ruleset import Assignment, RuleSet
 from policies.engine.scheduling import default_profile, with_default_filters
 from scheduler.decisions.divergence import Divergence, compare, given, placed, settled, would_be
 from scheduler.decisions.reading import answered_of, recorded
+from scheduler.decisions.rebuilding import ReplayError, pod_of, recorded_body_of
 from scheduler.decisions.record import Body
-from scheduler.decisions.replay import ReplayError, Replays, pod_of, recorded_body_of
+from scheduler.decisions.replay import Replays
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 

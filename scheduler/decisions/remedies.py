@@ -19,8 +19,9 @@ from scheduler.decisions.explaining import named
 from scheduler.decisions.matrix import Refusal, passing, refusals_of
 from scheduler.decisions.near_misses import NearMisses, near_misses_of
 from scheduler.decisions.reading import Read, read_decision
+from scheduler.decisions.rebuilding import ReplayError, Snapshots
 from scheduler.decisions.record import read_body
-from scheduler.decisions.replay import ReplayError, Replays, Snapshots
+from scheduler.decisions.replay import Replays
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 

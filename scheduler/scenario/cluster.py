@@ -16,7 +16,7 @@ from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
 from scheduler.cluster.listing import T, list_all
 from scheduler.cluster.reflection import Change as Seen
-from scheduler.decisions.replay import ReplayError, snapshot_of
+from scheduler.decisions.rebuilding import ReplayError, snapshot_of
 from scheduler.models import Decision
 from scheduler.scenario.errors import ScenarioError
 from scheduler.scenario.template import Template, make_template, template_of

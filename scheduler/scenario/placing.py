@@ -17,7 +17,7 @@ from policies.engine.scheduling import default_profile
 from policies.models import Change
 from policies.publishing import PublishingError
 from policies.wording import counted
-from scheduler.decisions.replay import ReplayError, recorded_body_of
+from scheduler.decisions.rebuilding import ReplayError, recorded_body_of
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import BinderState, Decision
 from scheduler.scenario.errors import ScenarioError

@@ -8,7 +8,8 @@ from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
-from scheduler.decisions.replay import ReplayError, replay
+from scheduler.decisions.rebuilding import ReplayError
+from scheduler.decisions.replay import replay
 from scheduler.models import Decision
 
 

@@ -10,8 +10,9 @@ from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from scheduler.cluster.bind import Outcome, Target
+from scheduler.decisions.rebuilding import ReplayError
 from scheduler.decisions.record import read_body
-from scheduler.decisions.replay import ReplayError, replay
+from scheduler.decisions.replay import replay
 from scheduler.extender.verbs import bind as bind_module
 from scheduler.extender.verbs.bind import NO_LONGER, RELABELLED, Binder
 from scheduler.models import Decision

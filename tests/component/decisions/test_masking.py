@@ -35,8 +35,9 @@ from scheduler.decisions.candidates import (
 )
 from scheduler.decisions.masking import FAULT, MASKED, Masks, is_same_but_masked
 from scheduler.decisions.reading import body_of
+from scheduler.decisions.rebuilding import ReplayError
 from scheduler.decisions.record import Entry, NodesEntry, SnapshotEntry, decompress
-from scheduler.decisions.replay import ReplayError, replay
+from scheduler.decisions.replay import replay
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import publish_all

@@ -15,9 +15,9 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry
+from scheduler.decisions.rebuilding import ReplayError
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.remedies import remedies_of
-from scheduler.decisions.replay import ReplayError
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import publish_all

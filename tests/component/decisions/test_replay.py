@@ -26,6 +26,7 @@ from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import journal
 from scheduler.decisions.reading import body_of
+from scheduler.decisions.rebuilding import ReplayError, snapshot_of
 from scheduler.decisions.record import (
     AS_COLUMNS,
     Entry,
@@ -35,7 +36,7 @@ from scheduler.decisions.record import (
     read_body,
     store_json,
 )
-from scheduler.decisions.replay import ReplayError, Replays, replay, snapshot_of
+from scheduler.decisions.replay import Replays, replay
 from scheduler.extender.request.full_nodes import FullNodes
 from scheduler.extender.request.wire import decode_args, receive
 from scheduler.models import Decision, NodeNames, SnapshotPart

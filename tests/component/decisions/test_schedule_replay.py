@@ -16,8 +16,9 @@ from policies.engine.scheduling import find_best
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry, shadow_entry
 from scheduler.decisions.reading import body_of
+from scheduler.decisions.rebuilding import ReplayError
 from scheduler.decisions.record import Entry
-from scheduler.decisions.replay import ReplayError, Replays, replay
+from scheduler.decisions.replay import Replays, replay
 from scheduler.models import Decision
 from scheduler.serving.shadows import GiveWay
 from tests.builders import make_pod

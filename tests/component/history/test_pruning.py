@@ -280,7 +280,8 @@ def test_what_comes_after_its_time_goes_too() -> None:
 
 
 def test_a_decision_whose_details_are_pruned_says_so_when_it_is_replayed(tmp_path: Path) -> None:
-    from scheduler.decisions.replay import ReplayError, replay
+    from scheduler.decisions.rebuilding import ReplayError
+    from scheduler.decisions.replay import replay
 
     decided(20)
     prune(Retention(0, 10), NOW)
