@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
-from django.conf import settings
 
 from policies import publishing
 from policies.engine.conflicts import conflicts
@@ -15,7 +14,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.pauses import Suspensions, paused_assignments
 from policies.engine.ruleset import Assignment, Revision
 from policies.engine.selectors import Labels
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, connect
 from scheduler.cluster.kinds import NAMESPACES
 from scheduler.cluster.listing import list_all
 from scheduler.cluster.waiting import whole_pods
@@ -104,7 +103,7 @@ def takes_of_cluster(name: str, before: Revision, after: Revision) -> Takes:
     Raises:
         APIError: the API server is unavailable, or refuses.
     """
-    client = Client.connect(settings.BERTH.kubeconfig)
+    client = connect()
     labels = {key: found.metadata.labels or {} for key, found in list_all(client, NAMESPACES).items()}
     return takes(name, before, after, _pods(client, labels), datetime.now(UTC))
 

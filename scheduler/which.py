@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from django.conf import settings
 
 from policies import publishing
 from policies.engine.errors import ObjectError
@@ -13,7 +12,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.which import Which, which
 from policies.manifests import not_a_pod
 from scheduler.cluster.bind import is_name
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import connect
 from scheduler.cluster.errors import APIError, APINotFoundError
 
 _ASK_SECONDS = 5.0
@@ -54,7 +53,7 @@ def which_of_cluster(named: str) -> Which:
     if not is_name(namespace) or not is_name(name):
         message = "name a Pod as NAMESPACE/NAME"
         raise AskedError(message)
-    client = Client.connect(settings.BERTH.kubeconfig)
+    client = connect()
     try:
         body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
         pod = Pod.from_json(msgspec.json.decode(body))

@@ -12,11 +12,11 @@ from policies.admin.base import decisions_url
 from policies.models import RuleSet
 from policies.parameters import SearchError
 from scheduler.admin.links import decision_url, pod_url
+from scheduler.cluster.client import connect
 from scheduler.decisions.node_story import node_story
 from scheduler.decisions.replica import history_behind
 from scheduler.decisions.search import SPANS, Search, parse_search
 from scheduler.node_now import NodeNowError, node_now
-from scheduler.scenario import connect
 
 SEE = "scheduler.view_decision"
 _BADLY_ASKED = 400

@@ -24,6 +24,7 @@ from policies.engine.errors import RuleSetError
 from policies.models import Change
 from policies.publishing import Kind, PublishingError, lifecycle
 from scheduler.admin.links import node_url, preview_url
+from scheduler.cluster.client import connect
 from scheduler.decisions.beside import Both
 from scheduler.decisions.matrix import Cell
 from scheduler.preview import (
@@ -34,7 +35,7 @@ from scheduler.preview import (
     pod_of_decision,
     preview,
 )
-from scheduler.scenario import ScenarioError, connect, live_snapshot, pod_of_cluster, rules_of
+from scheduler.scenario import ScenarioError, live_snapshot, pod_of_cluster, rules_of
 
 SEE = "scheduler.view_decision"
 EDIT = "policies.change_rulesetversion"

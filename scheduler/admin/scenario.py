@@ -15,13 +15,13 @@ from policies.admin.base import change_url, person
 from policies.admin.fields import YAMLField
 from scheduler.admin.links import node_url
 from scheduler.backtest.runs import may_run
+from scheduler.cluster.client import connect
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
     NOT_MODELLED,
     SECONDS,
     Scenario,
     ScenarioError,
-    connect,
     live_snapshot,
     recorded_snapshot,
     rules_of,

@@ -13,13 +13,13 @@ from policies.api.asked import Asked, asked_of
 from policies.api.base import Door
 from policies.api.problems import ConflictProblem
 from policies.api.throttles import CheckThrottle
+from scheduler.cluster.client import connect
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
     SECONDS,
     Rules,
     Scenario,
     ScenarioError,
-    connect,
     live_snapshot,
     pod_of_cluster,
     rules_of,

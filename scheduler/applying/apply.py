@@ -90,7 +90,8 @@ def examine_documents(documents: Documents, *, asks_cluster: bool) -> "tuple[eng
         if isinstance(edit.value, engine.RuleSet):
             publishing.remember_checked(edit.value)
     # Imported here: the gate loads the whole engine and the API server's client.
-    from scheduler.gate.runs import connect, examine
+    from scheduler.cluster.client import connect
+    from scheduler.gate.runs import examine
 
     levels = publishing.levels_of(publishing.rule_sets_of(edits, live))
     after = publishing.with_edits(live, edits)

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from django.conf import settings
 from django.db import transaction
 
 from policies import publishing
@@ -16,7 +15,7 @@ from policies.publishing import By
 from policies.publishing.revisions import lock_revisions
 from scheduler.applying.apply import beside
 from scheduler.applying.documents import Documents
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import connect
 from scheduler.cluster.errors import APIError
 from scheduler.priority_classes.execute import read_classes
 from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan
@@ -121,7 +120,7 @@ def _add_gate(
     """Add the gate's results, and whether they prevent publishing."""
     # Imported here and below: the gate loads the whole engine and the API server's client.
     from scheduler.gate.forecast import DECIDING_SECONDS
-    from scheduler.gate.runs import connect, examine
+    from scheduler.gate.runs import examine
 
     planned.levels = publishing.levels_of(publishing.rule_sets_of(edits, before))
     client = connect if asks_cluster else None
@@ -136,15 +135,13 @@ def _add_gate(
 
 def _read_cluster() -> tuple[list[Found], str]:
     try:
-        return read_classes(Client.connect(settings.BERTH.kubeconfig)), ""
+        return read_classes(connect()), ""
     except APIError as error:
         return [], str(error)
 
 
 def _users_of(names: Collection[str]) -> tuple[list[dict[str, Any]], str]:
     """Return the workloads whose Pods keep their present number, and why the list is incomplete."""
-    from scheduler.gate.runs import connect
-
     try:
         counts, fault = read_users(connect())
     except APIError as error:

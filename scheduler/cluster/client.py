@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import urllib3
 import yaml
+from django.conf import settings
 from urllib3.util.ssl_ import create_urllib3_context
 
 from scheduler.cluster.errors import (
@@ -483,6 +484,11 @@ class Client:
         body = msgspec.json.encode({"metadata": metadata})
         answer = self.patch(path=path, body=body, content_type=MERGE_PATCH, timeout_seconds=timeout_seconds)
         return _decoded(answer, type_=dict[str, Any], context=f"PATCH {path}")
+
+
+def connect() -> Client:
+    """Return a client for the scheduled cluster; as with `Client.connect`, nothing is asked yet."""
+    return Client.connect(settings.BERTH.kubeconfig)
 
 
 def pending_pods(client: Client) -> list[dict[str, Any]]:

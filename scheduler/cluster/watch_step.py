@@ -20,11 +20,9 @@ class WatchStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no 
 
     def start(self, parent: Any) -> None:
         """Start the watch; its own thread waits for an API server that isn't available yet."""
-        from django.conf import settings
+        from scheduler.cluster.client import connect
 
-        from scheduler.cluster.client import Client
-
-        self._watch = self.reflector(Client.connect(settings.BERTH.kubeconfig))
+        self._watch = self.reflector(connect())
         self._watch.start()
 
     def stop(self, parent: Any) -> None:

@@ -15,11 +15,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
-from django.conf import settings
 from django.db import transaction
 
 from scheduler.cluster.bind import decision_named, is_name
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.texts import stored
 from scheduler.decisions.record import Outcome
@@ -83,7 +82,7 @@ def find_outcomes() -> int:
 
 @lru_cache(maxsize=1)
 def _finder() -> "Finder":
-    return Finder(Client.connect(settings.BERTH.kubeconfig))
+    return Finder(connect())
 
 
 class Finder:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from django.conf import settings
 
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIError
 from scheduler.doctor.parts import Part
 from scheduler.doctor.reviews import account_asking, may
@@ -18,7 +18,7 @@ _NEEDED = {(verb, resource) for resource in ("nodes", "pods", "namespaces") for 
 
 def answering(*, quick: bool) -> Iterator[Part]:
     """Check that it answers and, unless `quick`, the rights of this account."""
-    client = Client.connect(settings.BERTH.kubeconfig)
+    client = connect()
     try:
         version = msgspec.json.decode(client.get(path="/version", timeout_seconds=_REACH_SECONDS))
         yield Part("API server", "ok", f"Kubernetes {version.get('gitVersion', 'of an unknown version')}")

@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection
 
 from policies.engine.errors import ExpressionError
 from policies.publishing import current_revision
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import connect
 from scheduler.doctor import api_server, database, live_rules, processes, records, scheduler_file
 from scheduler.doctor.addresses import BERTHS_PORT
 from scheduler.doctor.canary import LastCall, last_calls
@@ -110,4 +110,4 @@ def _own_pods(linted: Linted | None) -> Iterator[Part]:
         revision = current_revision()
     except (msgspec.DecodeError, msgspec.ValidationError, KeyError):
         return  # a Revision of another version, which processes report
-    yield from own_pods(Client.connect(settings.BERTH.kubeconfig), linted, revision, datetime.now(UTC))
+    yield from own_pods(connect(), linted, revision, datetime.now(UTC))

@@ -5,11 +5,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.conf import settings
 from django.db import transaction
 
 from policies import publishing
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import connect
 from scheduler.doctor.canary import Advice, Report, Wish, run
 from scheduler.doctor.checkup import configured_verbs
 from scheduler.models import CanaryRun
@@ -64,7 +63,7 @@ def carry_out(number: UUID, *, client: Any = None) -> None:
     wish = Wish(namespace=row.namespace, scheduler_name=row.scheduler_name, verbs=configured_verbs())
     report = _broken(wish)
     try:
-        client = client or Client.connect(settings.BERTH.kubeconfig)
+        client = client or connect()
         report = run(client, wish, on_step=lambda step: _note(number, step))
     finally:
         mine.update(state=CanaryRun.State.DONE, step="", ended_at=datetime.now(UTC), report=msgspec.to_builtins(report))

@@ -23,7 +23,7 @@ from policies.publishing import Edit, PublishingError, Result
 from policies.publishing.gates import OFF, PASSED
 from scheduler.background import run_command
 from scheduler.backtest.runs import BacktestError, digest_of, newest_of, result_of
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIError
 from scheduler.gate.checks import CHECKS, Question, look
 from scheduler.gate.cluster import list_cluster
@@ -56,15 +56,6 @@ class Examined(NamedTuple):
     results: list[Result]
     snapshot_at: datetime | None = None
     forecast: Forecast | None = None
-
-
-def connect() -> Client:
-    """Return a client for the scheduled cluster.
-
-    Raises:
-        APIError: there is no cluster, or it is unavailable.
-    """
-    return Client.connect(settings.BERTH.kubeconfig)
 
 
 def _silent(phase: str, done: int, total: int) -> None:

@@ -13,11 +13,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.conf import settings
 from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIError, APIUnavailableError
 from scheduler.decisions.matrix import Refusal, refusals_of
 from scheduler.decisions.reading import Names, read_decision
@@ -46,7 +45,7 @@ def follow_pending() -> int:
 
 @lru_cache(maxsize=1)
 def _follower() -> "Follower":
-    return Follower(lambda: Client.connect(settings.BERTH.kubeconfig))
+    return Follower(connect)
 
 
 class Follower:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, Q, QuerySet, When
 from django.db.models.expressions import CombinedExpression
@@ -20,7 +19,7 @@ from django.db.models.functions import Now
 
 from policies import publishing
 from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement, Revision
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.texts import stored
 from scheduler.priority_classes.execute import Outcome, apply, read_classes
@@ -49,7 +48,7 @@ def look_after_priority_classes() -> bool:
 
 @lru_cache(maxsize=1)
 def _client() -> Client:
-    return Client.connect(settings.BERTH.kubeconfig)
+    return connect()
 
 
 def look(client: Client) -> bool:

@@ -31,7 +31,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.models import Revision
 from policies.publishing import load_revision
-from scheduler.cluster.client import Client, pending_pods
+from scheduler.cluster.client import Client, connect, pending_pods
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -104,7 +104,7 @@ def requeue_waiting_pods() -> int:
 
 @lru_cache(maxsize=1)
 def _requeuer() -> "Requeuer":
-    client = Client.connect(settings.BERTH.kubeconfig)
+    client = connect()
     return Requeuer(client, per_second=settings.BERTH.requeues_per_second)
 
 

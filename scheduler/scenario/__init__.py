@@ -1,6 +1,6 @@
 """Scenarios: where Pods of a template would land, by the live rules and by those of a Change, side by side."""
 
-from scheduler.scenario.cluster import connect, live_snapshot, pod_of_cluster, recorded_snapshot, template_of_deployment
+from scheduler.scenario.cluster import live_snapshot, pod_of_cluster, recorded_snapshot, template_of_deployment
 from scheduler.scenario.errors import ScenarioError
 from scheduler.scenario.placing import MOST_PODS, NOT_MODELLED, SECONDS, Rules, Scenario, rules_of, work_out
 from scheduler.scenario.template import Template, template_of
@@ -13,7 +13,6 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "Template",
-    "connect",
     "live_snapshot",
     "pod_of_cluster",
     "recorded_snapshot",

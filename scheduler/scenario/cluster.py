@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from policies.engine.objects.snapshot import Snapshot
@@ -129,11 +128,6 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
     except (APIError, msgspec.DecodeError) as error:
         message = f"Pod {named} can't be had: {error}. Give its manifest"
         raise ScenarioError(message) from error
-
-
-def connect() -> Client:
-    """Return a client of the scheduled cluster."""
-    return Client.connect(settings.BERTH.kubeconfig)
 
 
 def live_snapshot(client: Client, reads: frozenset[str]) -> Snapshot:

@@ -29,7 +29,7 @@ from policies.management.commands.importpolicy import read_only_document
 from policies.manifests import to_json
 from policies.publishing import current_revision
 from policies.wording import counted
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import connect
 from scheduler.cluster.errors import APIError
 from scheduler.doctor.alerts import prometheus_rule, rule_file
 from scheduler.doctor.canary import Report, VerbReport, Wish, run
@@ -203,7 +203,7 @@ class Command(BerthCommand):
             timeout_seconds=options["timeout"],
             image=options["image"],
         )
-        client = Client.connect(settings.BERTH.kubeconfig)
+        client = connect()
         with _ended_by_sigterm():
             report = run(client, wish)
         self._write(options, msgspec.to_builtins(report), "\n".join(_report_lines(report)))
@@ -218,7 +218,7 @@ class Command(BerthCommand):
         self._write(options, {"ok": True, "manifest": text}, text.rstrip("\n"))
 
     def _rights(self, options: dict[str, Any]) -> None:
-        client = Client.connect(settings.BERTH.kubeconfig)
+        client = connect()
         try:
             lacks = lacking(client, options["namespace"], _read_by_live_rules(), reviews_tokens=_reviews_tokens())
         except APIError as error:

@@ -10,12 +10,12 @@ from django.core.management.base import CommandError
 from policies.management.command import BerthCommand
 from policies.management.files import documents_of, only_document
 from policies.manifests import to_json
+from scheduler.cluster.client import connect
 from scheduler.scenario import (
     NOT_MODELLED,
     Scenario,
     ScenarioError,
     Template,
-    connect,
     live_snapshot,
     recorded_snapshot,
     rules_of,

@@ -16,7 +16,7 @@ from django.utils import timezone
 from policies.management.command import BerthCommand, wait_seconds
 from policies.models import Change
 from policies.publishing import current_revision
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIConflictError, APIError
 from scheduler.models import Process
 
@@ -67,7 +67,7 @@ class Command(BerthCommand):
         self.stdout.write(f"{len(published.rule_sets)} example rule sets are published: {names}")
 
     def _seed_workload(self, path: Path, wait_seconds: float) -> None:
-        client = Client.connect(settings.BERTH.kubeconfig)
+        client = connect()
         deadline = time.monotonic() + wait_seconds
         if wait_seconds:
             _wait_for_api_server(client, deadline)
