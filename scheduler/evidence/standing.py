@@ -96,7 +96,7 @@ class UnprovedError(Exception):
     """There is no such proof. The message says why, and whether something is wrong."""
 
 
-def standings(verifiers: Sequence[Verifier], *, check: bool = False) -> list[Standing]:
+def standings(verifiers: Sequence[Verifier], *, check: bool) -> list[Standing]:
     """Return each log's standing; with `check`, also prove from its tree that it continues the last checkpoint."""
     heads = {head.log: head for head in LedgerHead.objects.all()}
     return [_standing(log, heads.get(log), verifiers, check=check) for log in LOGS]

@@ -68,8 +68,8 @@ def examine(
     edits: Sequence[Edit],
     levels: Mapping[str, str],
     *,
+    client: Callable[[], Client] | None,
     on_step: Step = _silent,
-    client: Callable[[], Client] | None = connect,
     deciding_seconds: float = DECIDING_SECONDS,
     ends_at: float = math.inf,
 ) -> Examined:
@@ -80,8 +80,8 @@ def examine(
         after: the Revision after the Change.
         edits: the Change's edits.
         levels: each check's level.
-        on_step: called as the work proceeds.
         client: to the cluster; None to leave it out.
+        on_step: called as the work proceeds.
         deciding_seconds: the time for deciding on Pods.
         ends_at: the deadline by `monotonic()`, however long it takes to list the cluster.
     """

@@ -16,7 +16,7 @@ MOST_COUNTED = 99
 _SEE = "policies.view_change"
 
 
-def entries_of(user: User, *, kind: str = "", unread: bool = False) -> QuerySet[InboxEntry]:
+def entries_of(user: User, *, unread: bool, kind: str = "") -> QuerySet[InboxEntry]:
     """Return a user's entries, the newest first: all, those of a kind, or the unread ones; none for a user without a role."""
     if not user.has_perm(_SEE):
         return InboxEntry.objects.none()

@@ -59,14 +59,14 @@ def make_webhook(wanted: Wanted, *, by: By, now: datetime) -> tuple[Webhook, str
 
 
 @transaction.atomic
-def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str = "") -> Webhook:
+def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str) -> Webhook:
     """Change a webhook. Waiting deliveries go to the new URL.
 
     Args:
         row: the webhook.
         wanted: what it shall be.
         by: who changes it.
-        expected_digest: `digest_of_webhook` when that person looked; without it nothing is compared.
+        expected_digest: `digest_of_webhook` when that person looked; if it is empty, nothing is compared.
 
     Raises:
         WebhookError: the name is taken, the URL is invalid, or somebody changed it since that person looked.

@@ -29,7 +29,7 @@ class Place:
         return f"Place({self.server})"
 
 
-def find_place(server: str = "", *, from_kubeconfig: bool = False, context: str = "") -> Place:
+def find_place(server: str, *, from_kubeconfig: bool, context: str) -> Place:
     """Return the server from the argument, BERTH_SERVER, the kubeconfig or `berth login`.
 
     Raises:
