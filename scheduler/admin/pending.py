@@ -26,6 +26,7 @@ from scheduler.models import PendingPod
 from scheduler.pending.holding import GATED, GATES_LEFT, NOT_TRIED
 from scheduler.pending.listing import (
     Group,
+    OwnerGroup,
     Summary,
     Waiting,
     by_owner,
@@ -216,11 +217,7 @@ def _groups(request: HttpRequest, by: str, narrowed: dict[str, str], now: dateti
 
 def _reason(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
     group = group_of(row)
-    return {
-        "group": group,
-        "waits": duration((now - group.since).total_seconds()),
-        "held": said_of_hold(group.rule, group.reason, whose="the scheduler"),
-        "tried": _tried(row, group.tried_at, now),
+    return _waits(row, group, now) | {
         "url": _url(rule=group.rule, reason=group.reason, **narrowed),
         "refused": decisions_url(refused_by=group.rule, span="hour") if group.rule else "",
     }
@@ -228,13 +225,19 @@ def _reason(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]
 
 def _owner(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
     group = owner_of(row)
+    return _waits(row, group, now) | {
+        "url": _url(namespace=group.namespace, owner_kind=group.kind, owner_name=group.name, **narrowed),
+        "workload": workload_url(group.namespace, group.kind, group.name) if group.name else "",
+    }
+
+
+def _waits(row: Any, group: Group | OwnerGroup, now: datetime) -> dict[str, Any]:
+    """Return a group of Pods, how long the first of them has waited, for what, and when Berth was last asked."""
     return {
         "group": group,
         "waits": duration((now - group.since).total_seconds()),
         "held": said_of_hold(group.rule, group.reason, whose="the scheduler"),
         "tried": _tried(row, group.tried_at, now),
-        "url": _url(namespace=group.namespace, owner_kind=group.kind, owner_name=group.name, **narrowed),
-        "workload": workload_url(group.namespace, group.kind, group.name) if group.name else "",
     }
 
 
