@@ -6,7 +6,6 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 
@@ -18,6 +17,7 @@ from scheduler.doctor.findings import Linted, lint
 from scheduler.doctor.parts import Part
 from scheduler.doctor.published import Known
 from scheduler.doctor.shape import TLSConfig
+from scheduler.redirects import NoRedirects
 
 ENDS_SOON = timedelta(days=21)
 _REACH_SECONDS = 3.0
@@ -79,13 +79,6 @@ def _certificate(path: Path, what: str) -> Part:
     return Part(name, "warning", says, "Renew it.") if left < ENDS_SOON else Part(name, "ok", says)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Returns a redirect as the answer."""
-
-    def redirect_request(self, *_args: Any, **_options: Any) -> None:
-        """Don't follow it: kube-scheduler's POST would become a GET."""
-
-
 def address(linted: Linted | None) -> Iterator[Part]:
     """Call Berth at the address in kube-scheduler's file, from this machine."""
     if linted is None or linted.configuration is None:
@@ -100,7 +93,7 @@ def address(linted: Linted | None) -> Iterator[Part]:
 def _called(url: str, tls: TLSConfig) -> Part:
     shown = without_secrets(url)
     try:
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(tls)), _NoRedirect)
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(tls)), NoRedirects)
         with opener.open(f"{url}/livez", timeout=_REACH_SECONDS):
             return Part("address", "ok", f"{shown} answers this machine")
     except urllib.error.HTTPError as error:

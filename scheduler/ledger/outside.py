@@ -12,11 +12,12 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.conf import settings
 
 from scheduler.metrics import LEDGER_UNPUBLISHED
+from scheduler.redirects import NoRedirects
 
 logger = logging.getLogger("berth.ledger")
 
@@ -64,14 +65,7 @@ def _append(path: Path, line: str) -> None:
         os.fsync(file.fileno())
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Treats a redirect as an error: the request that follows it would be a GET, without the note."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Return None, so that no request follows."""
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
+_OPENER = urllib.request.build_opener(NoRedirects)
 
 
 def _send(url: str, note: str) -> None:
