@@ -14,7 +14,7 @@ from scheduler.doctor.pooling import POOLED, is_shared
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
 
 
-def check_environment(**_: Any) -> list[checks.CheckMessage]:
+def _check_environment(**_: Any) -> list[checks.CheckMessage]:
     """Check the process's environment."""
     return faults_of(settings.BERTH)
 
@@ -77,4 +77,4 @@ def register_all() -> None:
     """Register the checks with Django."""
     checks.register(check_encoding, checks.Tags.database)
     checks.register(check_pooler, checks.Tags.database)
-    checks.register(check_environment, checks.Tags.security)
+    checks.register(_check_environment, checks.Tags.security)

@@ -39,13 +39,13 @@ from policies.origin import coming_from, current_origin
 
 logger = logging.getLogger("berth.signin")
 
-ADMINISTRATOR = "Administrator"
+_ADMINISTRATOR = "Administrator"
 # The time that a provider may take for one answer.
 TIMEOUT_SECONDS = 10.0
 # The time to sign in there. Whoever opens the link gets a row in the table of sessions, which must not stay for hours.
 _SIGN_IN_SECONDS = 600
 # How far its clock may be from ours.
-CLOCKS_APART_SECONDS = 60.0
+_CLOCKS_APART_SECONDS = 60.0
 # OpenID Connect Core 2, ID Token.
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,255}")
 _NAME = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ſ@.+_-]{1,140}")
@@ -195,7 +195,7 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         """Return the payload of a signed token. It may be issued slightly in the future, by a provider whose clock is ahead."""
         algorithms = [self.OIDC_RP_SIGN_ALGO]
         return jwt.decode(
-            payload, key, algorithms=algorithms, leeway=CLOCKS_APART_SECONDS, options={"verify_aud": False}
+            payload, key, algorithms=algorithms, leeway=_CLOCKS_APART_SECONDS, options={"verify_aud": False}
         )
 
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def account(issuer: str, claims: Mapping[str, Any], roles: set[str]) -> User:
 def _bring_up_to_date(user: User, claims: Mapping[str, Any], roles: set[str]) -> None:
     user.email = _seen(claims.get("email"))[:254]
     user.first_name, user.last_name = (_seen(claims.get(name))[:150] for name in ("given_name", "family_name"))
-    user.is_staff, user.is_superuser = bool(roles), ADMINISTRATOR in roles
+    user.is_staff, user.is_superuser = bool(roles), _ADMINISTRATOR in roles
     user.save()
     user.groups.set(Group.objects.filter(name__in=roles))
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 # How many are recorded of one address within a minute, and of all addresses together.
 EACH_OF_FIRST = 10
-EACH_OF_FIRST_IN_ALL = 60
+_EACH_OF_FIRST_IN_ALL = 60
 # How many addresses are counted separately within a minute; all others are counted as one.
 MOST_ADDRESSES = 256
 
@@ -36,7 +36,7 @@ class Tally:
             if not _is_told(number, EACH_OF_FIRST):
                 return number, False
             self._written += 1
-            return number, _is_told(self._written, EACH_OF_FIRST_IN_ALL)
+            return number, _is_told(self._written, _EACH_OF_FIRST_IN_ALL)
 
 
 def _is_told(number: int, each_of_first: int) -> bool:

@@ -32,7 +32,7 @@ logger = logging.getLogger("berth.tokens")
 
 PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 # The prefix of a ServiceAccount's user name in the API server: system:serviceaccount:NAMESPACE:NAME.
-ACCOUNT: Final = "system:serviceaccount:"
+_ACCOUNT: Final = "system:serviceaccount:"
 _ISSUER: Final = "kubernetes"
 _TIMEOUT_SECONDS = 5.0
 _MAX_VIA = 150
@@ -41,7 +41,7 @@ _MAX_NAME = 150
 # Limits on reviews of tokens that weren't accepted before: in a minute from one address, in a minute from all, and at once. Each is a
 # request to the API server, and occupies one of the admin's eight threads.
 OF_ADDRESS, IN_ALL, AT_ONCE = 30, 120, 4
-MOST_KNOWN = 1_000
+_MOST_KNOWN = 1_000
 
 
 class AwayError(Exception):
@@ -102,7 +102,7 @@ class Strangers:
             self._known.pop(digest, None)
             if keep:
                 self._known[digest] = None
-                if len(self._known) > MOST_KNOWN:
+                if len(self._known) > _MOST_KNOWN:
                     del self._known[next(iter(self._known))]
 
 
@@ -152,8 +152,8 @@ def service_account_of(token: str, audience: str, client: Client) -> str:
     if not status.authenticated or audience not in status.audiences:
         message = f"Kubernetes knows no such token for the audience {audience}."
         raise RefusedError(message)
-    namespace, _, name = status.user.username.removeprefix(ACCOUNT).partition(":")
-    if not status.user.username.startswith(ACCOUNT) or not name:
+    namespace, _, name = status.user.username.removeprefix(_ACCOUNT).partition(":")
+    if not status.user.username.startswith(_ACCOUNT) or not name:
         message = "Only ServiceAccounts come in by tokens of Kubernetes."
         raise RefusedError(message)
     return f"{namespace}/{name}"
@@ -192,7 +192,7 @@ def caller_of_review(token: str, address: str) -> Caller:
 
 def _account(name: str, roles: set[str]) -> User:
     review = msgspec.structs.replace(current_origin(), via="TokenReview")
-    subject = ACCOUNT + name.replace("/", ":")
+    subject = _ACCOUNT + name.replace("/", ":")
     with coming_from(review):
         identity = Identity.objects.select_related("user").filter(issuer=_ISSUER, subject=subject).first()
         if identity is None and roles:

@@ -27,16 +27,16 @@ from typing import IO, Any
 from controlplane.env import BASE_DIR, given
 
 HOST = "127.0.0.1"
-SCHEDULER_CONFIG = BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml"
+_SCHEDULER_CONFIG = BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml"
 # The extender's address in that file.
 _SHIPPED_URL = f"http://{HOST}:8010"
 _LAST_PORT = 65_535
 START_SECONDS = 60.0
 # How long to wait before restarting a child that died young; one that ran for longer is restarted at once.
-RESTART_SECONDS = 1.0
+_RESTART_SECONDS = 1.0
 
-YOUNG_SECONDS = 10.0
-STOP_SECONDS = 20.0
+_YOUNG_SECONDS = 10.0
+_STOP_SECONDS = 20.0
 # The exit code of the local cluster if a file that it was given can't be used: a restart doesn't help.
 _UNUSABLE_FILE = 3
 _ROLES = ("admin", "extender", "worker", "beat", "binder")
@@ -147,7 +147,7 @@ class Child:
                 return
             if not self._stopping.is_set():
                 say(f"{self.name} ended with code {code} and is started again; its log is {self._log}")
-                self._stopping.wait(RESTART_SECONDS if time.monotonic() - began < YOUNG_SECONDS else 0.0)
+                self._stopping.wait(_RESTART_SECONDS if time.monotonic() - began < _YOUNG_SECONDS else 0.0)
 
     def _follow(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         if process.stdout is None:
@@ -349,7 +349,7 @@ class Up:
 
     def _write_scheduler_config(self) -> Path:
         """Write kube-scheduler's default configuration: the shipped file, with the extender's actual port."""
-        shipped = SCHEDULER_CONFIG.read_text()
+        shipped = _SCHEDULER_CONFIG.read_text()
         path = self.state / "kube-scheduler.yaml"
         _write_to_owner(path, shipped.replace(_SHIPPED_URL, f"http://{HOST}:{self._options.extender_port}"))
         return path
@@ -412,10 +412,10 @@ class Up:
 
     def _end_all(self) -> None:
         """End the children in reverse order: the cluster first, Redis last, so that none loses a service that it still needs."""
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + _STOP_SECONDS
         for child in reversed(self.children):
             child.stop()
-            child.join(deadline if child.name != "redis" else time.monotonic() + STOP_SECONDS)
+            child.join(deadline if child.name != "redis" else time.monotonic() + _STOP_SECONDS)
 
 
 def _make_folder(state: Path) -> None:

@@ -40,10 +40,10 @@ def document_of_rules(
 
 def rule_set_document(version: RuleSetVersion) -> JSONObject:
     """Return the RuleSet document of a version, unchecked when it is a draft."""
-    return draft_document(version, version.rules.all())
+    return _draft_document(version, version.rules.all())
 
 
-def draft_document(version: RuleSetVersion, rules: Iterable[Rule]) -> JSONObject:
+def _draft_document(version: RuleSetVersion, rules: Iterable[Rule]) -> JSONObject:
     """Return the RuleSet document of a version with these rules instead of the stored ones."""
     return document_of_rules(
         name=version.rule_set.name,

@@ -108,13 +108,13 @@ def documents_in(read: Sequence[Located]) -> Held:
     if not kept and not any(each.is_empty_list for each in read):
         besides = f" besides {passed}, which Kubernetes makes itself" if passed else ""
         raise RuleSetError(
-            [Fault("", f"holds no document{besides}: if it is to hold nothing, write {EMPTY_LIST} in it")]
+            [Fault("", f"holds no document{besides}: if it is to hold nothing, write {_EMPTY_LIST} in it")]
         )
     return Held(kept, f"{passed} passed over: Kubernetes makes such PriorityClasses itself" if passed else "")
 
 
 # The text of a file without documents.
-EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
+_EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
 CONFIGURATION = "KubeSchedulerConfiguration"
 # Kinds of kube-scheduler's own files that are converted to rule sets. Not a set: a file's `kind` may be unhashable.
 KUBE_SCHEDULERS = ("Policy", CONFIGURATION)

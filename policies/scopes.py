@@ -13,7 +13,7 @@ SCOPES: Final = (READ, EDIT, REVIEW, PUBLISH)
 # `*` matches any text, including none, and `?` one character; names contain neither.
 PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
 MOST_PATTERNS: Final = 50
-EVERY: Final = "*"
+_EVERY: Final = "*"
 
 # Permissions besides viewing. Others, such as for accounts, settings and legal holds, no token ever has.
 _SCOPES: Final = {
@@ -61,7 +61,7 @@ class Reach(msgspec.Struct, frozen=True):
 
     def has_namespaces(self, names: Collection[str]) -> bool:
         """Return whether all of these namespaces are within reach; an empty list means all namespaces."""
-        if self.is_whole or EVERY in self.namespaces:
+        if self.is_whole or _EVERY in self.namespaces:
             return True
         return bool(names) and all(_matches(name, self.namespaces) for name in names)
 

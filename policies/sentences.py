@@ -205,12 +205,12 @@ _MAY_REMOVE = "may preempt Pods of lower priority"
 
 def assignment_sentence(assignment: engine.Assignment) -> str:
     """Return which Pods an Assignment matches and what they get, in words."""
-    mode = "" if assignment.mode == "enforce" else f" ({mode_text(assignment)})"
+    mode = "" if assignment.mode == "enforce" else f" ({_mode_text(assignment)})"
     matched = match_sentence(assignment.match)
     params = ", ".join(visible(f"{name} {json_text(value)}") for name, value in sorted(assignment.params.items()))
     return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}{f' with {params}' if params else ''}"
 
 
-def mode_text(assignment: engine.Assignment) -> str:
+def _mode_text(assignment: engine.Assignment) -> str:
     """Return the mode, with the percent of a canary."""
     return f"canary {assignment.percent} %" if assignment.mode == "canary" else assignment.mode

@@ -26,7 +26,7 @@ from policies.models import Assignment, AuditEvent, Change, PriorityClass, Revis
 from policies.origin import Door
 from policies.parameters import SearchError
 
-SEE, SEE_ADDRESSES = "policies.view_auditevent", "policies.see_addresses"
+SEE, _SEE_ADDRESSES = "policies.view_auditevent", "policies.see_addresses"
 _BADLY_ASKED = 400
 # Groups of kinds that people look for together.
 _GROUPS = {
@@ -46,7 +46,7 @@ def page(request: HttpRequest) -> HttpResponse:
     """List events, newest first, filtered by the URL's query."""
     faults: dict[str, str] = {}
     search, found = Search(), Page([], None, None)
-    sees_addresses = request.user.has_perm(SEE_ADDRESSES)
+    sees_addresses = request.user.has_perm(_SEE_ADDRESSES)
     try:
         search = parse_search(request.GET.dict(), sees_addresses=sees_addresses)
         found = search.page()
@@ -127,7 +127,7 @@ def _more_of(said: publishing.Said | None) -> Mapping[str, Any]:
 def event(request: HttpRequest, key: Any) -> HttpResponse:
     """Show one event: a sentence, the state before and after, and other events of the same thing."""
     row = get_object_or_404(AuditEvent, pk=key)
-    sees_addresses = request.user.has_perm(SEE_ADDRESSES)
+    sees_addresses = request.user.has_perm(_SEE_ADDRESSES)
     said = _said(row)
     more = _more_of(said)
     things = more.get("things", [])
@@ -183,7 +183,7 @@ def _panel(kind: str, name: str, text: str) -> SafeString:
     return format_html(link, audit_url(thing=f"{kind}/{name}"), text)
 
 
-def register_panels() -> None:
+def _register_panels() -> None:
     """Link the events of a thing from its page."""
     add_panel(Change, lambda row, _: _panel("Change", str(row.pk), "Audit trail of this Change"))
     add_panel(Revision, _panel_of_revision)
@@ -199,4 +199,4 @@ def _panel_of_revision(row: Revision, _: HttpRequest) -> SafeString:
     )
 
 
-register_panels()
+_register_panels()

@@ -37,7 +37,7 @@ from policies.sentences import ending_sentence
 # The request attribute with the Change that the form was saved into.
 _SAVED = "berth.saved_in"
 # In the notice of open edits; the list of open Changes has them all.
-MOST_EDITS_SHOWN = 10
+_MOST_EDITS_SHOWN = 10
 _ADVICE = "Nothing is saved yet, and your input is below. Save again to overwrite their edit, or open it in another tab first."
 
 
@@ -211,9 +211,9 @@ class EditingAdmin(ModelAdmin):
     def _open_edits(self, request: HttpRequest, *names: str) -> dict[str, Any]:
         """Return the notice of edits in open Changes; with names, only of these things."""
         found = publishing.open_edits(self.kind, names)
-        shown = list(found[: MOST_EDITS_SHOWN + 1])
-        more = found.count() - MOST_EDITS_SHOWN if len(shown) > MOST_EDITS_SHOWN else 0
-        shown = shown[:MOST_EDITS_SHOWN]
+        shown = list(found[: _MOST_EDITS_SHOWN + 1])
+        more = found.count() - _MOST_EDITS_SHOWN if len(shown) > _MOST_EDITS_SHOWN else 0
+        shown = shown[:_MOST_EDITS_SHOWN]
         urls = edit_urls_for(request, [(edit.kind, edit.name, edit.change) for edit in shown])
         edits = [
             {

@@ -13,7 +13,7 @@ from policies.models import ClusterPriorityClass, PriorityClassUser
 # How many classes are shown, the highest first; the list below has all of Berth's.
 MOST_RUNGS = 200
 # The longest width of a bar in the drawing's units, and the shortest one that is visible.
-BAR_WIDTH = 100
+_BAR_WIDTH = 100
 _SHORTEST = 1.0
 _SIGNS = {"applied": "✓", "pending": "…", "system": "", "kept": "", "foreign": "!", "drifted": "!"}
 _State = ClusterPriorityClass.State
@@ -66,7 +66,7 @@ def ladder() -> dict[str, Any]:
         "rungs": _with_users(rungs[:MOST_RUNGS]),
         "more_rungs": max(0, len(rungs) - MOST_RUNGS),
         "others": len(of_others),
-        "bar_width": BAR_WIDTH,
+        "bar_width": _BAR_WIDTH,
     }
 
 
@@ -91,7 +91,7 @@ def _with_users(rungs: Iterable[Rung]) -> list[Rung]:
     most = max((each["all"] for each in counted.values()), default=0)
     return [
         msgspec.structs.replace(
-            rung, pods=each["all"], namespaces=each["spaces"], width=max(BAR_WIDTH * each["all"] / most, _SHORTEST)
+            rung, pods=each["all"], namespaces=each["spaces"], width=max(_BAR_WIDTH * each["all"] / most, _SHORTEST)
         )
         if (each := counted.get(rung.name)) and each["all"]
         else rung

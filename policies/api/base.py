@@ -201,11 +201,11 @@ class ReadOnlyViewSet(Door, ListModelMixin, RetrieveModelMixin, GenericViewSet[A
         wanted = self.request.query_params.get("fields") if self.request else None
         if wanted is not None:
             shown: Any = getattr(made, "child", made)
-            keep_fields(shown.fields, wanted.split(","))
+            _keep_fields(shown.fields, wanted.split(","))
         return made
 
 
-def keep_fields(fields: Any, wanted: Collection[str]) -> None:
+def _keep_fields(fields: Any, wanted: Collection[str]) -> None:
     """Remove all other fields.
 
     Raises:

@@ -144,7 +144,7 @@ def _cancel(runs: QuerySet[GateRun]) -> None:
 def take_gate(number: int | None = None) -> GateRun | None:
     """Take up a waiting run: the one of this number, or else the first, if no other is under way. None where there is none."""
     now = timezone.now()
-    renew_lost_gates(now)
+    _renew_lost_gates(now)
     waiting = GateRun.objects.filter(state=_State.QUEUED)
     if number is not None:
         waiting = waiting.filter(pk=number)
@@ -158,7 +158,7 @@ def take_gate(number: int | None = None) -> GateRun | None:
     return GateRun.objects.get(pk=row.pk) if taken else None
 
 
-def renew_lost_gates(now: datetime) -> None:
+def _renew_lost_gates(now: datetime) -> None:
     """Requeue runs whose process is gone; a run that was lost twice fails."""
     lost = GateRun.objects.filter(is_silent("heartbeat_at", SILENT), state=_State.RUNNING)
     lost.filter(attempts__gte=_MOST_ATTEMPTS).update(state=_State.FAILED, ended_at=now, fault=_LOST)

@@ -83,7 +83,7 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
-        edits = pauses_of(target, live)
+        edits = _pauses_of(target, live)
         if not edits:
             _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
             raise PublishingError([not_paused(target)])
@@ -180,7 +180,7 @@ def _read_pause(name: str, spec: Mapping[str, Any]) -> engine.Pause:
         raise PublishingError(error.faults) from error
 
 
-def pauses_of(target: str, live: engine.Revision) -> list[Edit]:
+def _pauses_of(target: str, live: engine.Revision) -> list[Edit]:
     """Return the edits that end every live Pause of a thing."""
     return [Edit(Kind.PAUSE, each.name, None) for each in live.pauses if each.target == target]
 

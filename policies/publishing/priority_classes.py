@@ -30,7 +30,7 @@ logger = logging.getLogger("berth.publishing")
 
 _State = PriorityClassVersion.State
 # How many workloads a sentence about the users of a class names.
-SHOWN_USERS = 5
+_SHOWN_USERS = 5
 # States in which a person may revert the cluster's class to the live one.
 PUT_BACK_STATES = (ClusterPriorityClass.State.DRIFTED, ClusterPriorityClass.State.REFUSED)
 _WAY_OUT = "Take it over with what it has, and change it then; or give yours a new name."
@@ -38,7 +38,7 @@ _WAY_OUT = "Take it over with what it has, and change it then; or give yours a n
 
 def priority_class_faults(priority_class: engine.PriorityClass, beside: Iterable[engine.PriorityClass]) -> list[Fault]:
     """Return the faults of a valid PriorityClass that come from the cluster's classes, and from the other classes that will be live."""
-    faults = fixed_faults(priority_class)
+    faults = _fixed_faults(priority_class)
     other = next((each for each in beside if each.global_default and each.name != priority_class.name), None)
     if priority_class.global_default and other is not None:
         message = f"{other.name} is the global default, and Kubernetes allows only one; remove it there first, in the same Change"
@@ -161,14 +161,14 @@ def users_sentence(name: str) -> str:
     users = PriorityClassUser.objects.filter(priority_class=name)
     found = users.aggregate(pods=Sum("pods"), namespaces=Count("namespace", distinct=True))
     workloads = users.values("namespace", "kind", "name").distinct()
-    largest = workloads.annotate(all=Sum("pods")).order_by("-all", "namespace", "name")[:SHOWN_USERS]
+    largest = workloads.annotate(all=Sum("pods")).order_by("-all", "namespace", "name")[:_SHOWN_USERS]
     named = ", ".join(f"{each['kind']} {each['namespace']}/{each['name']} ({each['all']:,})" for each in largest)
     at = f"counted at {look.users_counted_at:%Y-%m-%d %H:%M:%S} UTC"
     if not found["pods"]:
         return f"No Pod uses it, {at}."
     number = workloads.count()
     used = f"{counted(found['pods'], 'Pod')} of {counted(number, 'workload')} in {counted(found['namespaces'], 'namespace')}"
-    return f"Used by {used}, {at}: {named}{', …' if number > SHOWN_USERS else ''}."
+    return f"Used by {used}, {at}: {named}{', …' if number > _SHOWN_USERS else ''}."
 
 
 def ask_for_look() -> None:
@@ -176,7 +176,7 @@ def ask_for_look() -> None:
     PriorityClassLook.objects.update(next_at=Now(), asked=F("asked") + 1)
 
 
-def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
+def _fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
     """Return the faults where an adopted class would need another value or preemptionPolicy: adoption keeps these.
 
     A class that Berth manages is deleted and recreated; one that it neither manages nor adopts isn't touched at all.
@@ -272,10 +272,10 @@ def _versioned(
         if value.version:
             versioned.append(value)  # a former version is restored unchanged
             continue
-        if same_content(was.get(value.name), value):
+        if _same_content(was.get(value.name), value):
             versioned.append(was[value.name])
             continue
-        faults += _at(value.name, fixed_faults(value))
+        faults += _at(value.name, _fixed_faults(value))
         versioned.append(msgspec.structs.replace(value, version=_next_number(value.name)))
     return versioned
 
@@ -284,7 +284,7 @@ def _at(name: str, faults: Iterable[Fault]) -> list[Fault]:
     return [msgspec.structs.replace(fault, path=f"{name}: {fault.path}") for fault in faults]
 
 
-def same_content(live: engine.PriorityClass | None, value: engine.PriorityClass) -> bool:
+def _same_content(live: engine.PriorityClass | None, value: engine.PriorityClass) -> bool:
     """Return whether two states of a class differ only in their version."""
     return live is not None and msgspec.structs.replace(live, version=value.version) == value
 

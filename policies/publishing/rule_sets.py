@@ -101,12 +101,12 @@ def check_version(version: RuleSetVersion) -> engine.RuleSet:
     Raises:
         PublishingError: with every fault: those of the document, a missing rule, and failed tests.
     """
-    content = checked_rule_set(compiler.rule_set_document(version))
-    check_rules(content, str(version))
+    content = _checked_rule_set(compiler.rule_set_document(version))
+    _check_rules(content, str(version))
     return msgspec.structs.replace(content, version=version.number)
 
 
-def check_rules(content: engine.RuleSet, named: str) -> None:
+def _check_rules(content: engine.RuleSet, named: str) -> None:
     """Check the requirements to go live, besides a valid document.
 
     Raises:
@@ -155,7 +155,7 @@ def follow_versions(before: engine.Revision, target: engine.Revision) -> None:
             RuleSetVersion.objects.filter(pk__in=chosen).update(state=then)
 
 
-def checked_rule_set(document: compiler.JSONObject) -> engine.RuleSet:
+def _checked_rule_set(document: compiler.JSONObject) -> engine.RuleSet:
     """Return the rule set of a RuleSet document. Each document is checked once, although its page and publishing both need it.
 
     Raises:

@@ -41,7 +41,7 @@ from policies.wording import counted, visible
 _Act = ChangeEvent.Act
 
 # A Change that is later than this is reported as late: a few ticks of the clock.
-LATE_AFTER = timedelta(seconds=60)
+_LATE_AFTER = timedelta(seconds=60)
 # A Change waits at most this long for a run of the gate, and for so long further ones are requested where others publish
 # meanwhile; then it is held back, with the reason.
 _GATE_TAKES_AT_MOST = timedelta(minutes=10)
@@ -466,7 +466,7 @@ def _who_armed(armed: ChangeEvent) -> By:
 
 
 def _late(due: datetime, now: datetime) -> str:
-    if now - due <= LATE_AFTER:
+    if now - due <= _LATE_AFTER:
         return ""
     minutes = int((now - due).total_seconds() // 60)
     return f", late by {counted(minutes, 'minute')}"

@@ -325,7 +325,7 @@ def _with_members(need: Need, approvals: Sequence[ChangeEvent]) -> Need:
 
 def number_able(group: str) -> int:
     """Return how many people of a group may approve."""
-    return able_to_approve().filter(groups__name=group).count()
+    return _able_to_approve().filter(groups__name=group).count()
 
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
@@ -396,14 +396,14 @@ def way_to_live(change: Change) -> str:
     return "it is approved and published" if is_short else "the gate has run and it is published"
 
 
-def able_to_approve() -> QuerySet[User]:
+def _able_to_approve() -> QuerySet[User]:
     """Return the accounts that may approve now."""
     return User.objects.with_perm("policies.approve", backend=_PERMISSIONS)
 
 
 def able_among(accounts: Collection[int]) -> set[int]:
     """Return which of these accounts, by their keys, may approve now."""
-    return set(able_to_approve().filter(pk__in=accounts).values_list("pk", flat=True)) if accounts else set()
+    return set(_able_to_approve().filter(pk__in=accounts).values_list("pk", flat=True)) if accounts else set()
 
 
 def reviewers_among(changes: Iterable[Change]) -> set[int]:
@@ -486,7 +486,7 @@ def askable(change: Change) -> list[str]:
     """Return the people who can be asked to review a Change, by name."""
     standing = standing_of(change)
     waiting = {each.name for each in waiting_for(change)}
-    able = able_to_approve().prefetch_related("groups")
+    able = _able_to_approve().prefetch_related("groups")
     return [
         user.username
         for user in able.order_by("username")

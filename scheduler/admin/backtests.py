@@ -224,11 +224,11 @@ def _shown(request: HttpRequest, row: Backtest) -> dict[str, Any]:
         if result
         else [],
         "may_cancel": row.is_under_way and may_run(person(request)),
-        "digest": result_digest(row),
+        "digest": _result_digest(row),
     }
 
 
-def result_digest(row: Backtest) -> str:
+def _result_digest(row: Backtest) -> str:
     """Return the digest that identifies the result: equal rules over equal Decisions have the same."""
     return hashlib.sha256(bytes(row.result)).hexdigest() if row.result else ""
 

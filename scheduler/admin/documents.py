@@ -25,7 +25,7 @@ from policies.models.ruleset import validate_name
 from policies.publishing import Kind, PublishingError
 from scheduler.applying import Applied, DocumentsError, Wish, apply, read_files
 
-IMPORT, EXPORT = "policies.change_rulesetversion", "policies.view_ruleset"
+_IMPORT, EXPORT = "policies.change_rulesetversion", "policies.view_ruleset"
 _LONGEST = 2_000_000
 _TEXT = "line"
 _ALONE = (
@@ -157,7 +157,7 @@ class ExportForm(forms.Form):
 
 
 @admin.site.admin_view
-@permission_required(IMPORT, raise_exception=True)
+@permission_required(_IMPORT, raise_exception=True)
 def take_in(request: HttpRequest) -> HttpResponse:
     """Show the import form, and open a Change with its documents. Nothing goes live."""
     form = ImportForm(request.POST or None)
@@ -198,7 +198,7 @@ def _page(request: HttpRequest, form: forms.Form, title: str, says: str, button:
 
 
 def _import_link(request: HttpRequest) -> tuple[str, str] | None:
-    return ("Import…", reverse("import_documents")) if request.user.has_perm(IMPORT) else None
+    return ("Import…", reverse("import_documents")) if request.user.has_perm(_IMPORT) else None
 
 
 def _export_link(request: HttpRequest) -> tuple[str, str] | None:

@@ -168,12 +168,12 @@ def _held(summary: Summary) -> str:
         return ""
     number = summary.most.pods
     if summary.total == 1:
-        return f"It is held by {said_of_hold(summary.most.rule, summary.most.reason)}"
+        return f"It is held by {_said_of_hold(summary.most.rule, summary.most.reason)}"
     which = "All" if number == summary.total else f"{number:,}"
-    return f"{which} of them {'is' if number == 1 else 'are'} held by {said_of_hold(summary.most.rule, summary.most.reason)}"
+    return f"{which} of them {'is' if number == 1 else 'are'} held by {_said_of_hold(summary.most.rule, summary.most.reason)}"
 
 
-def said_of_hold(rule: str, reason: str, whose: str = "their scheduler") -> str:
+def _said_of_hold(rule: str, reason: str, whose: str = "their scheduler") -> str:
     """Return what holds Pods, in words."""
     if rule:
         return f"rule {rule}: “{reason}”"
@@ -236,7 +236,7 @@ def _waits(row: Any, group: Group | OwnerGroup, now: datetime) -> dict[str, Any]
     return {
         "group": group,
         "waits": duration((now - group.since).total_seconds()),
-        "held": said_of_hold(group.rule, group.reason, whose="the scheduler"),
+        "held": _said_of_hold(group.rule, group.reason, whose="the scheduler"),
         "tried": _tried(row, group.tried_at, now),
     }
 
@@ -299,7 +299,7 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "url": pod_url(row.namespace, row.name, row.uid),
         "owner": workload_url(row.namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
         "waits": duration((now - row.since).total_seconds()),
-        "held": said_of_hold(row.rule, row.reason, whose=_whose(row)),
+        "held": _said_of_hold(row.rule, row.reason, whose=_whose(row)),
         "tried": ago((now - row.tried_at).total_seconds()) if row.tried_at else "",
         "passed": passed(row.feasible, row.nodes),
         "decision": decision_url(row.decision) if row.decision else "",

@@ -181,7 +181,7 @@ def change_panel(change: Change, _: HttpRequest) -> SafeString:
     return _panel(counts, f"?change={change.pk}", "Results of its shadows since", _since(change))
 
 
-def assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
+def _assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
     """Return what an Assignment's shadow would have done; empty if it never was one."""
     counts = ShadowCount.objects.filter(assignment=assignment.name)
     if assignment.mode != Assignment.Mode.SHADOW and not counts.exists():
@@ -203,7 +203,7 @@ def _panel(counts: QuerySet[ShadowCount], query: str, title: str, since: str = "
     return render_to_string("scheduler/shadow_panel.html", context)
 
 
-def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
+def _decision_panel(row: Decision, _: HttpRequest) -> SafeString:
     """Return the panel beside a Decision: for a shadow, its answer; for an answer, its shadows and canaries, which the page loads later."""
     if row.mode != "shadow":
         return render_to_string("scheduler/beside.html", {"asks": reverse("decision_shadows", args=[row.pk])})
@@ -251,6 +251,6 @@ def _other(side: OtherSide) -> dict[str, Any]:
     return {"side": side, "says": fault if side.divergence is None else _SENTENCES[side.divergence]}
 
 
-add_panel(Assignment, assignment_panel)
+add_panel(Assignment, _assignment_panel)
 add_panel(Change, change_panel)
-add_panel(Decision, decision_panel)
+add_panel(Decision, _decision_panel)

@@ -23,7 +23,7 @@ from scheduler.history.storage import forecast_now, over_budget, retention, samp
 from scheduler.history.storage import in_words as forecast_in_words
 from scheduler.models import LegalHold
 
-SEE, HOLD, LIFT = "scheduler.view_pruning", "scheduler.make_legalhold", "scheduler.lift_legalhold"
+SEE, HOLD, _LIFT = "scheduler.view_pruning", "scheduler.make_legalhold", "scheduler.lift_legalhold"
 _SHOWN = 50
 # The most lifted holds that are shown, the newest.
 _MOST_LIFTED = 500
@@ -136,7 +136,7 @@ def make(request: HttpRequest) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required(LIFT, raise_exception=True)
+@permission_required(_LIFT, raise_exception=True)
 @require_POST
 def lift(request: HttpRequest, number: int) -> HttpResponse:
     """Lift a hold. A refusal shows the page again, with the typed reason."""
@@ -168,6 +168,6 @@ def _holds(request: HttpRequest, form: HoldForm, typed: Mapping[int, str] = Mapp
         "has_more": len(lifted) > _MOST_LIFTED,
         "form": form,
         "may_hold": request.user.has_perm(HOLD),
-        "may_lift": request.user.has_perm(LIFT),
+        "may_lift": request.user.has_perm(_LIFT),
     }
     return TemplateResponse(request, "scheduler/legal_holds.html", context)

@@ -23,7 +23,7 @@ from scheduler.models import Delivery, Webhook
 from scheduler.notices.table import WORDS
 from scheduler.webhooks import keeping
 
-MAY = "scheduler.manage_webhook"
+_MAY = "scheduler.manage_webhook"
 _PER_PAGE = 50
 _BADLY_ASKED = 400
 # The largest number of a delivery in either database.
@@ -85,7 +85,7 @@ def _with_proof() -> QuerySet[Webhook]:
 
 
 @admin.site.admin_view
-@permission_required(MAY, raise_exception=True)
+@permission_required(_MAY, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """List the webhooks, and their state."""
@@ -101,7 +101,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required(MAY, raise_exception=True)
+@permission_required(_MAY, raise_exception=True)
 @never_cache
 def add(request: HttpRequest) -> HttpResponse:
     """Create a webhook, and show its secret."""
@@ -118,7 +118,7 @@ def add(request: HttpRequest) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required(MAY, raise_exception=True)
+@permission_required(_MAY, raise_exception=True)
 def detail(request: HttpRequest, number: int) -> HttpResponse:
     """Show a webhook and its deliveries, and change it."""
     row = get_object_or_404(Webhook, pk=number)
@@ -152,7 +152,7 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required(MAY, raise_exception=True)
+@permission_required(_MAY, raise_exception=True)
 @require_POST
 @never_cache
 def renew(request: HttpRequest, number: int) -> HttpResponse:
@@ -162,7 +162,7 @@ def renew(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required(MAY, raise_exception=True)
+@permission_required(_MAY, raise_exception=True)
 @require_POST
 def test(request: HttpRequest, number: int) -> HttpResponse:
     """Queue a test."""
@@ -173,7 +173,7 @@ def test(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required(MAY, raise_exception=True)
+@permission_required(_MAY, raise_exception=True)
 @require_POST
 def delete(request: HttpRequest, number: int) -> HttpResponse:
     """Delete a webhook."""
@@ -184,7 +184,7 @@ def delete(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required(MAY, raise_exception=True)
+@permission_required(_MAY, raise_exception=True)
 @require_POST
 def again(request: HttpRequest, number: int) -> HttpResponse:
     """Queue a delivery again."""

@@ -22,7 +22,7 @@ _PLACES = (
     ),
 )
 # The parameters of a list, for the OpenAPI document.
-PARAMETERS = [
+_PARAMETERS = [
     *(
         OpenApiParameter(
             each.name, int if each.is_number else str, enum=list(each.choices) or None, description=each.help
@@ -36,7 +36,7 @@ PARAMETERS = [
 class DecisionPages(KeyPages):
     """Pages of Decisions, newest first."""
 
-    parameters = PARAMETERS
+    parameters = _PARAMETERS
     next_name, previous_name = "before", "after"
     next_help, previous_help = "the URL of older Decisions", "the URL of newer Decisions"
 

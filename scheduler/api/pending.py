@@ -26,7 +26,7 @@ from scheduler.pending.listing import (
     waiting_of,
 )
 
-MOST_GROUPS = 100
+_MOST_GROUPS = 100
 # Names of parameters, and the columns that they filter.
 _NARROWS = {
     "namespace": "namespace",
@@ -78,7 +78,7 @@ class PendingView(Door):
                 "is_old": summary.is_old,
                 "fault": summary.fault,
                 "groups": [
-                    msgspec.to_builtins(owner_of(row) if by_owners else group_of(row)) for row in groups[:MOST_GROUPS]
+                    msgspec.to_builtins(owner_of(row) if by_owners else group_of(row)) for row in groups[:_MOST_GROUPS]
                 ],
                 "pods": [shown_pending(each) for each in waiting_of(page, now)],
                 **links,

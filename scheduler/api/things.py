@@ -50,7 +50,7 @@ class ThingViewSet(ReadOnlyViewSet):
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return one object."""
         response = super().retrieve(request, *args, **kwargs)
-        return tagged(response, live_digest((self.kind, kwargs["name"])))
+        return tagged(response, _live_digest((self.kind, kwargs["name"])))
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=MadeSerializer, examples=EXAMPLES)
     def update(self, request: Request, name: str) -> Response:
@@ -64,7 +64,7 @@ class ThingViewSet(ReadOnlyViewSet):
         # A caller with If-None-Match has looked, too, and saw no object.
         looked = has_tags or is_for_new(request)
         try:
-            expected = expected_of(request, live_digest(key)) if has_tags else ""
+            expected = expected_of(request, _live_digest(key)) if has_tags else ""
             return self._apply(request, documents, key, expected)
         except OvertakenError as error:
             if looked:
@@ -78,7 +78,7 @@ class ThingViewSet(ReadOnlyViewSet):
         if key not in publishing.values_of(publishing.current_revision()):
             message = f"No {self.kind} {name} is live."
             raise NotFound(message)
-        return self._apply(request, Documents(removed=[key]), key, expected_of(request, live_digest(key)))
+        return self._apply(request, Documents(removed=[key]), key, expected_of(request, _live_digest(key)))
 
     def _apply(self, request: Request, documents: Documents, key: Key, expected: str) -> Response:
         kind, name = key
@@ -86,7 +86,7 @@ class ThingViewSet(ReadOnlyViewSet):
         wish = Wish(title=f"{act} {kind} {name}", reason=reason_of(request), submit=True, expected={key: expected})
         examined = examine_documents(documents, asks_cluster=True)
         applied = apply(documents, wish, by=by_of(request), examined=examined)
-        return tagged(Response(made_of(applied.change)), live_digest(key))
+        return tagged(Response(made_of(applied.change)), _live_digest(key))
 
 
 def _like(queryset: QuerySet[Any], pattern: str) -> QuerySet[Any]:
@@ -101,7 +101,7 @@ def _like(queryset: QuerySet[Any], pattern: str) -> QuerySet[Any]:
     return found.filter(name__in=[name for name in names if fnmatchcase(name, pattern)])
 
 
-def live_digest(key: Key) -> str:
+def _live_digest(key: Key) -> str:
     """Return the digest of an object's live content; empty if it isn't live."""
     return publishing.content_digest(publishing.values_of(publishing.current_revision()).get(key))
 

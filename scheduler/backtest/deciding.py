@@ -24,15 +24,15 @@ _NOWHERE = np.empty(0, dtype=np.intp)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-NOT_READ = "they can't be read"
+_NOT_READ = "they can't be read"
 PRUNED = "their details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
 NO_SNAPSHOT = "the Snapshot that they were made on isn't there, or can't be read: pruned, or never stored"
-NOT_KEPT = "no Assignment took the Pod then, or what applied to it was paused, so that its nodes were not kept; a rule set would apply to it"
+_NOT_KEPT = "no Assignment took the Pod then, or what applied to it was paused, so that its nodes were not kept; a rule set would apply to it"
 GONE = "they were pruned while the backtest ran"
-IN_PART = "time was up then before all rules were asked"
+_IN_PART = "time was up then before all rules were asked"
 STEPPED_BACK = "the rule set chose to step back for the default set, and what was away then is not recorded"
 # Replays decide these again by their recorded rules; the effect of other rules on the Pod shows in its /filter.
-OTHER_VERBS = {
+_OTHER_VERBS = {
     "bind": "a bind asks again what counts Pods, and nothing else",
     "preempt": "a preempt asks about kube-scheduler's own candidates, which other rules would have changed",
 }
@@ -40,7 +40,7 @@ OTHERS_NOT_ASKED = (
     "a node had been made free for the Pod and took it; the rules refuse that, and of the others nothing was asked"
 )
 DENIED_NOT_ASKED = "nodes had denied the Pod's binding; the rules refuse all others, and of these nothing was asked"
-UNKNOWN_KINDS = "the rules read what was not recorded: {}"
+_UNKNOWN_KINDS = "the rules read what was not recorded: {}"
 
 
 class UndecidedError(Exception):
@@ -155,11 +155,11 @@ class Decider:
             body = recorded_body_of(decision)
             pod = self._pod_of(body)
         except ReplayError as error:
-            raise UndecidedError(NOT_READ) from error
-        if why := not_recorded(decision, body) or OTHER_VERBS.get(decision.verb):
+            raise UndecidedError(_NOT_READ) from error
+        if why := not_recorded(decision, body) or _OTHER_VERBS.get(decision.verb):
             raise UndecidedError(why)
         if body.notes.get("missed"):
-            raise UndecidedError(IN_PART)
+            raise UndecidedError(_IN_PART)
         if _stepped_back(decision):
             raise UndecidedError(STEPPED_BACK)
         if body.answer is None:
@@ -254,7 +254,7 @@ class Decider:
         """Decide for a Pod that no Assignment took: it still passes everywhere, or its nodes would have to be known."""
         snapshot = Snapshot({}, {pod.namespace: body.namespace_labels or {}})
         if self._wanted.revision.choose(pod, snapshot, decision.at).enforced is not None:
-            raise UndecidedError(NOT_KEPT)
+            raise UndecidedError(_NOT_KEPT)
         return None
 
 
@@ -328,7 +328,7 @@ def _check_others(answer: Answer, why: str) -> None:
 def _check_reads(rule_set: CompiledRuleSet, snapshot: Snapshot) -> None:
     known = snapshot.objects.known if snapshot.objects is not None else frozenset[str]()
     if missing := sorted(rule_set.reads - known):
-        raise UndecidedError(UNKNOWN_KINDS.format(", ".join(missing)))
+        raise UndecidedError(_UNKNOWN_KINDS.format(", ".join(missing)))
 
 
 def _line(decision: Decision, found: Difference, rule_set: str, *, live: bool) -> Line:

@@ -11,7 +11,7 @@ from policies.wording import counted
 from scheduler.backtest.compare import Difference, Kind
 
 # The most Pods of each kind that are named in the result; the full list has the others.
-MOST_NAMED = 1000
+_MOST_NAMED = 1000
 
 # The sentences, in the order of display: singular and plural.
 SENTENCES = {
@@ -222,7 +222,7 @@ def summed(chunks: Iterable[ChunkResult], *, of: str, digest: str, revision: int
         for why, number in chunk.undecided.items():
             undecided[why] = undecided.get(why, 0) + number
     decided = sum(chunk.decided for chunk in kept)
-    named = [line for kind in Kind for line in [each for each in own if each.kind is kind][:MOST_NAMED]]
+    named = [line for kind in Kind for line in [each for each in own if each.kind is kind][:_MOST_NAMED]]
     return Result(
         of=of,
         digest=digest,

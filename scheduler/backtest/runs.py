@@ -283,7 +283,7 @@ def _results(backtest: Backtest) -> Iterator[ChunkResult]:
             raise _damaged(backtest, error) from error
 
 
-def decisions_of(backtest: Backtest) -> QuerySet[Decision]:
+def _decisions_of(backtest: Backtest) -> QuerySet[Decision]:
     """Return the selected Decisions."""
     found = Decision.objects.filter(at__lt=backtest.until, mode="enforce", verb__in=_VERBS)
     if backtest.since is not None:
@@ -360,7 +360,9 @@ class Worker:
 
     def _carry_out(self, backtest: Backtest, chunk: BacktestChunk) -> None:
         noted = _Noted(chunk)
-        rows = decisions_of(backtest).filter(process=chunk.process, sequence__gte=chunk.first, sequence__lte=chunk.last)
+        rows = _decisions_of(backtest).filter(
+            process=chunk.process, sequence__gte=chunk.first, sequence__lte=chunk.last
+        )
         found = self._decider_of(backtest).chunk(rows.order_by("sequence").iterator(chunk_size=200), noted)
         gone = chunk.decisions - found.decided - sum(found.undecided.values())
         if gone > 0:
@@ -462,7 +464,7 @@ def plan(backtest: Backtest) -> bool:
 
 
 def _chunks_of(backtest: Backtest) -> Iterator[BacktestChunk]:
-    rows = decisions_of(backtest).order_by("process", "sequence").values_list("process", "sequence")
+    rows = _decisions_of(backtest).order_by("process", "sequence").values_list("process", "sequence")
     chunk: BacktestChunk | None = None
     number = 0
     for process, sequence in rows.iterator(chunk_size=5000):

@@ -31,8 +31,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 # Bytes of an event's note, and characters of its name: the API server rejects a longer one (k8s.io/kubernetes v1.36.3
 # pkg/apis/core/validation/events.go, and DNS1123SubdomainMaxLength of apimachinery).
-LONGEST_NOTE = 1024
-LONGEST_NAME = 253
+_LONGEST_NOTE = 1024
+_LONGEST_NAME = 253
 # The suffix of a truncated note (pkg/scheduler/schedule_one.go, truncateMessage).
 _CUT = " ..."
 
@@ -110,14 +110,14 @@ class Events:
 def _name_of(regarding: Reference) -> str:
     """Return a name for an event, as client-go v0.36.3 makes it (tools/record/util/util.go, GenerateEventName)."""
     name = f"{regarding.name}.{time.time_ns():x}"
-    return name if len(name) <= LONGEST_NAME else str(uuid4())
+    return name if len(name) <= _LONGEST_NAME else str(uuid4())
 
 
 def _cut(note: str) -> str:
     encoded = note.encode()
-    if len(encoded) <= LONGEST_NOTE:
+    if len(encoded) <= _LONGEST_NOTE:
         return note
-    return encoded[: LONGEST_NOTE - len(_CUT)].decode(errors="ignore") + _CUT
+    return encoded[: _LONGEST_NOTE - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 def _on_posted(status: int, answer: bytes) -> None:

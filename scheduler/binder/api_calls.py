@@ -51,7 +51,7 @@ from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECOND
 logger = logging.getLogger("berth.binding")
 
 # Threads that wait for responses: to conditions, and to look-ups of bindings that were not simply confirmed.
-BINDING_THREADS = 4
+_BINDING_THREADS = 4
 
 # For each call. With the look-up that follows, it stays well below the 5 s between the end of one leader and the start of the next.
 BIND_TIMEOUT_SECONDS = 3.0
@@ -147,7 +147,7 @@ class APICalls:
         self.bound = 0
         self._threads = [
             threading.Thread(target=self._run, name=f"berth-binder-{number}", daemon=True)
-            for number in range(BINDING_THREADS)
+            for number in range(_BINDING_THREADS)
         ]
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ from policies.engine.scheduling import default_profile, judge, pick, with_defaul
 from policies.engine.status import PASSED, Code, Status
 from policies.engine.time_rules import next_change
 
-NO_NODES = "no nodes available to schedule pods"
+_NO_NODES = "no nodes available to schedule pods"
 RESERVED = "node(s) are reserved for another scheduler"
 
 # What preemption reads, whatever the rules are.
@@ -254,7 +254,7 @@ def message_of(placement: Placement) -> str:
     """Return why a Pod is unschedulable, as kube-scheduler v1.36.3 words it (framework/types.go, FitError.Error)."""
     total = len(placement.snapshot.table)
     if not total:
-        return f"0/0 nodes are available: {NO_NODES}."
+        return f"0/0 nodes are available: {_NO_NODES}."
     if placement.refusal is not None:
         counts = Counter({placement.refusal.reason: len(placement.rows)})
     else:

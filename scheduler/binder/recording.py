@@ -13,7 +13,7 @@ from scheduler.decisions.divergence import compare, placed, would_be
 from scheduler.decisions.record import Entry, NodesEntry, notes_of_suspensions
 from scheduler.serving.shadows import GiveWay, Shadows, subject_of
 
-VERB = "schedule"
+_VERB = "schedule"
 
 
 def cycle_entry(placement: Placement, seconds: float, notes: Mapping[str, Any]) -> Entry:
@@ -63,10 +63,10 @@ def offer_shadows(shadows: Shadows, placement: Placement, answered: str) -> None
     """
     # Without room, nothing is prepared only to be dropped: when many Pods arrive at once, most shadows are dropped.
     if placement.shadows and not shadows.has_room:
-        shadows.pass_over(placement.revision, VERB, placement.shadows)
+        shadows.pass_over(placement.revision, _VERB, placement.shadows)
         return
     for assignment, rule_set in placement.shadows:
-        subject = subject_of(placement.revision, assignment, rule_set, VERB)
+        subject = subject_of(placement.revision, assignment, rule_set, _VERB)
         shadows.offer(subject, partial(shadow_entry, placement, assignment, rule_set, answered))
 
 
@@ -79,7 +79,7 @@ def _divergence(placement: Placement, answer: Answer, *, is_inside: bool) -> str
 
 
 def _entry(placement: Placement, judged: Judged | None, **more: Any) -> Entry:
-    common: dict[str, Any] = {"verb": VERB, "pod": placement.pod, "now": placement.now} | more
+    common: dict[str, Any] = {"verb": _VERB, "pod": placement.pod, "now": placement.now} | more
     common |= {"revision": placement.revision, "draws": placement.draws}
     common["notes"] = {**common.get("notes", {}), **notes_of_suspensions(placement.suspended_by)}
     if judged is None:

@@ -39,7 +39,7 @@ logger = logging.getLogger("berth.binding")
 LEASE = "berth-binder"
 POOL_SIZE = 32
 # A deciding thread that was silent for this long counts as stuck.
-SILENT_SECONDS = 30.0
+_SILENT_SECONDS = 30.0
 # The most Pods that are woken with one heartbeat; SQLite allows at most 32,766 values in a statement.
 MOST_WOKEN = 1_000
 
@@ -142,7 +142,7 @@ class Runtime:
 
     def is_alive(self) -> bool:
         """Return whether the deciding thread makes progress."""
-        return time.monotonic() - self.loop.status.now < SILENT_SECONDS
+        return time.monotonic() - self.loop.status.now < _SILENT_SECONDS
 
     def _prepare(self, revision: CompiledRevision) -> None:
         """Watch the kinds that a Revision reads, and decide once by each rule set, so that its columns exist before a Pod waits."""

@@ -27,7 +27,7 @@ class SentCandidate(msgspec.Struct, rename="camel", omit_defaults=True):
     pdb_violations: int = 0
 
 
-def read_recorded(json: str) -> Pod:
+def _read_recorded(json: str) -> Pod:
     """Return a Pod that was recorded.
 
     Raises:
@@ -37,7 +37,7 @@ def read_recorded(json: str) -> Pod:
 
 
 def candidates_on(
-    snapshot: Snapshot, sent: Iterable[SentCandidate], read: Callable[[str], Pod] = read_recorded
+    snapshot: Snapshot, sent: Iterable[SentCandidate], read: Callable[[str], Pod] = _read_recorded
 ) -> list[Candidate]:
     """Return the candidates with their victims; victims that were named by UID are taken from the node in the Snapshot.
 

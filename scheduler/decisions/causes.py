@@ -26,7 +26,7 @@ from scheduler.decisions.replay import Replays
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
-DECIDING = ("filter", "schedule")
+_DECIDING = ("filter", "schedule")
 POD, RULES, CLUSTER, TIME = "the Pod", "the rules", "the cluster", "the time"
 # In place of the rules where nobody published others: by a label of the Pod, say, another Assignment took it.
 ASSIGNMENT = "the Assignment that took it"
@@ -63,7 +63,7 @@ class _Side(NamedTuple):
 
 def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     """Return the causes of the difference between two answers about a Pod, the older one first."""
-    if before.verb not in DECIDING or before.verb != after.verb:
+    if before.verb not in _DECIDING or before.verb != after.verb:
         return Causes(fault=f"a {before.verb} and a {after.verb} answer different questions")
     replays, snapshots = Replays(), Snapshots()
     try:

@@ -49,7 +49,7 @@ def facts_in(encoded: bytes | memoryview) -> Facts:
         kind, name = owner_of(decode_object(body.pod, _pods).metadata)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return Facts()
-    return Facts(kind, name, as_lines(_refusing(body.answer.filters)) if body.answer else "")
+    return Facts(kind, name, _as_lines(_refusing(body.answer.filters)) if body.answer else "")
 
 
 def owner_of(metadata: Metadata) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def owner_of(metadata: Metadata) -> tuple[str, str]:
     return (DEPLOYMENT, stored(deployment)) if deployment else (stored(owner.kind), stored(owner.name))
 
 
-def as_lines(names: Iterable[str]) -> str:
+def _as_lines(names: Iterable[str]) -> str:
     """Return names between line ends; nothing for none."""
     joined = "\n".join(names)
     return f"\n{joined}\n" if joined else ""

@@ -84,12 +84,12 @@ def ingest(stream: DecisionStream | None = None) -> int:
         arrived = stream.read(BATCH)
         if not arrived:
             break
-        stream.finish([each.id for each in arrived], store_each(arrived))
+        stream.finish([each.id for each in arrived], _store_each(arrived))
         handled += len(arrived)
     return handled
 
 
-def store_each(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
+def _store_each(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
     """Store entries as `store` does; an entry that the database refuses becomes a dead letter and doesn't block the others.
 
     Raises:
@@ -101,7 +101,7 @@ def store_each(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
         if len(arrived) == 1:
             return store(arrived, fault=str(error).partition("\n")[0])
     middle = len(arrived) // 2
-    return store_each(arrived[:middle]) | store_each(arrived[middle:])
+    return _store_each(arrived[:middle]) | _store_each(arrived[middle:])
 
 
 def store(arrived: Sequence[Arrived], fault: str = "") -> dict[str, Wanted]:

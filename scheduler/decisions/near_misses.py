@@ -15,7 +15,7 @@ from policies.engine.status import PASSED
 from scheduler.decisions.matrix import Refusal
 
 # How many nearest nodes are named.
-MOST_NEAREST = 3
+_MOST_NEAREST = 3
 
 
 class NearNode(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def near_misses_of(answer: Answer) -> NearMisses:
             answer.names[place] for place in np.flatnonzero((refusing == 0) & (answer.refusal == PASSED)).tolist()
         ),
         alone=list(_alone(answer, columns, known & (refusing == 1))),
-        nearest=[NearNode(answer.names[place], _refusals(columns, place)) for place in nearest[:MOST_NEAREST]],
+        nearest=[NearNode(answer.names[place], _refusals(columns, place)) for place in nearest[:_MOST_NEAREST]],
         fewest=fewest,
         is_whole=not unknown.any(),
     )

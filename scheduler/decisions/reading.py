@@ -33,7 +33,7 @@ from scheduler.decisions.record import (
 )
 from scheduler.models import Decision, NodeNames, Outcome
 
-NO_NAME = "?"
+_NO_NAME = "?"
 PRUNED = "the Decision's details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
 
 
@@ -243,7 +243,7 @@ def names_asked(decision: Decision, body: Body) -> list[str]:
 
 def _named(body: Body, names: list[str]) -> list[str]:
     rows = body.order.rows()
-    return [names[row] if row < len(names) else f"{NO_NAME}{row}" for row in rows[rows >= 0].tolist()]
+    return [names[row] if row < len(names) else f"{_NO_NAME}{row}" for row in rows[rows >= 0].tolist()]
 
 
 def shown(body: Body, names: list[str]) -> dict[str, Any]:

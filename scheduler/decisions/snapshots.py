@@ -100,7 +100,7 @@ def decode_change(data: bytes) -> Change:
     return _decode(data)
 
 
-def store_pod(pod: Pod, masks: Masks = NO_MASKS, found: Found | None = None) -> StoredPod:
+def _store_pod(pod: Pod, masks: Masks = NO_MASKS, found: Found | None = None) -> StoredPod:
     """Return a Pod to store: every rule treats the one that `load_pod` returns alike, except for masked parts."""
     written = masks.pod(pod, set() if found is None else found)
     if pod.json:
@@ -147,7 +147,7 @@ def change_between(before: Snapshot, after: Snapshot, names: Iterable[str], mask
 
 
 def _stored(nominated: Mapping[str, Sequence[Pod]], masks: Masks, found: Found) -> dict[str, list[StoredPod]]:
-    return {name: [store_pod(pod, masks, found) for pod in pods] for name, pods in nominated.items()}
+    return {name: [_store_pod(pod, masks, found) for pod in pods] for name, pods in nominated.items()}
 
 
 def is_same(change: Change) -> bool:
@@ -173,7 +173,7 @@ def _node_change(old: NodeInfo | None, new: NodeInfo, masks: Masks, found: Found
     while same_end < shorter - start and old_pods[-1 - same_end] is new_pods[-1 - same_end]:
         same_end += 1
     node, patch = _text_change(old.node if old else None, new.node, masks, found)
-    pods = [store_pod(pod, masks, found) for pod in new_pods[start : len(new_pods) - same_end]]
+    pods = [_store_pod(pod, masks, found) for pod in new_pods[start : len(new_pods) - same_end]]
     return NodeChange(node, start, len(old_pods) - start - same_end, pods, patch)
 
 

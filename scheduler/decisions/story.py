@@ -21,11 +21,11 @@ from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Outcome
 
 # The most Decisions in a Pod's story: the newest ones.
-MOST_DECISIONS = 200
+_MOST_DECISIONS = 200
 _MOST_SEEN = 2_000
 _MOST_PATHS = 6
 # The most pairs of attempts whose difference is decided again when causes of all attempts are requested.
-MOST_CAUSES = 5
+_MOST_CAUSES = 5
 _OPENING = ("filter", "schedule")
 # Members of a Pod that the API server writes at each change, or that are only status.
 _PASSING_MEMBERS = {"status"}
@@ -125,8 +125,8 @@ def story_of(namespace: str, name: str, uid: str = "", *, with_causes: bool = Fa
         return None
     uid = uid or uids[0]
     found = of_name.filter(pod_uid=uid, mode="enforce")
-    newest = list(found[: MOST_DECISIONS + 1])
-    rows = newest[:MOST_DECISIONS][::-1]
+    newest = list(found[: _MOST_DECISIONS + 1])
+    rows = newest[:_MOST_DECISIONS][::-1]
     attempts = list(_attempts(rows))
     if with_causes:
         _look_for_causes(attempts, {str(row.pk): row for row in rows})
@@ -143,7 +143,7 @@ def story_of(namespace: str, name: str, uid: str = "", *, with_causes: bool = Fa
         ends=ends,
         provenance=_provenance(placing),
         decided_by=str(placing.pk) if placing else "",
-        has_earlier=len(newest) > MOST_DECISIONS,
+        has_earlier=len(newest) > _MOST_DECISIONS,
     )
 
 
@@ -386,7 +386,7 @@ def _cluster_changes(former: Decision, now: Decision) -> list[str]:
 
 def _look_for_causes(attempts: Sequence[Attempt], rows: Mapping[str, Decision]) -> None:
     turns, limit = [attempt for attempt in attempts if attempt.is_turn], TimeLimit()
-    for attempt in turns[-MOST_CAUSES:]:
+    for attempt in turns[-_MOST_CAUSES:]:
         before, after = rows.get(attempt.former_id), rows.get(attempt.first_id)
         if before is not None and after is not None:
             attempt.causes = causes_of(before, after, limit)

@@ -9,7 +9,7 @@ from scheduler.http_server.hosts import is_this_machine
 # The default port of Berth's extender.
 BERTHS_PORT = 8010
 
-DEFAULT_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _SECRET_NAME = re.compile(r"(?i)(token|secret|passw|pwd|api-?_?key|auth|signature|credential|bearer|access_?key)")
 _NAMED_SECRET = 8
 # Letters and digits of this length without a separator aren't a word that people use in addresses.
@@ -32,7 +32,7 @@ def target(url: str) -> tuple[str, int]:
     if parts is None or not parts.hostname:
         return "", 0
     host = "loopback" if is_loopback(parts.hostname) else parts.hostname.rstrip(".").lower()
-    return host, parts.port or DEFAULT_PORTS.get(parts.scheme.lower(), 0)
+    return host, parts.port or _DEFAULT_PORTS.get(parts.scheme.lower(), 0)
 
 
 def is_loopback(host: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 import yaml
 
-RUNBOOK: Final = "docs/howto/on-call.md"
+_RUNBOOK: Final = "docs/howto/on-call.md"
 Severity = Literal["page", "ticket"]
 
 
@@ -209,7 +209,7 @@ def rules() -> dict[str, Any]:
             "expr": each.expression,
             "for": each.lasts,
             "labels": {"severity": each.severity},
-            "annotations": {"summary": each.summary, "runbook": f"{RUNBOOK}#{each.name.lower()}"},
+            "annotations": {"summary": each.summary, "runbook": f"{_RUNBOOK}#{each.name.lower()}"},
         }
         for each in ALERTS
     ]

@@ -24,14 +24,14 @@ from scheduler.models import Caller, Decision
 # The label of every canary Pod. Its value is the run's number.
 LABEL = "berth/canary"
 
-IMAGE = "registry.k8s.io/pause:3.10"
+_IMAGE = "registry.k8s.io/pause:3.10"
 POLL_SECONDS = 0.25
 # How long Decisions may take to reach the database once the Pod has a node: they are ingested once a second.
 GRACE_SECONDS = 6.0
 # How long to wait for the callers' names once all Decisions are there: they are written once a second.
 NAMES_SECONDS = 2.5
 
-LEFTOVER_SECONDS = 600.0
+_LEFTOVER_SECONDS = 600.0
 _DELETE_TRIES = 4
 _DELETE_WAIT_SECONDS = 0.5
 
@@ -59,7 +59,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_name: str = DEFAULT_SCHEDULER
     verbs: tuple[str, ...] = ("filter", "prioritize")
     timeout_seconds: float = 30.0
-    image: str = IMAGE
+    image: str = _IMAGE
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 # A call proves the wiring for a day. A cluster without new Pods makes no calls, so an older call is no
 # fault; but it doesn't prove that certificates, addresses and the file are still right.
-PROVES_SECONDS = 86_400.0
+_PROVES_SECONDS = 86_400.0
 
 
 class LastCall(msgspec.Struct, rename="camel", frozen=True):
@@ -96,7 +96,7 @@ class LastCall(msgspec.Struct, rename="camel", frozen=True):
     @property
     def is_old(self) -> bool:
         """Whether the call is too old to prove that the verb is called now."""
-        return self.seconds_ago > PROVES_SECONDS
+        return self.seconds_ago > _PROVES_SECONDS
 
 
 class VerbReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -362,7 +362,7 @@ def _watched(
     on_step("waits for kube-scheduler's questions")
     outcome, bound_at, seen_at = Outcome(), 0.0, 0.0
     while True:
-        sightings, calls = sightings_of(uid), last_calls(started_at)
+        sightings, calls = _sightings_of(uid), last_calls(started_at)
         outcome = _look(client, f"{collection}/{name}", outcome)
         now = time.monotonic()
         bound_at = bound_at or (now if outcome.node else 0.0)
@@ -382,7 +382,7 @@ def _all_seen(wish: Wish, sightings: list[Sighting]) -> bool:
     return set(wish.verbs) <= {sighting.verb for sighting in sightings}
 
 
-def sightings_of(uid: str) -> list[Sighting]:
+def _sightings_of(uid: str) -> list[Sighting]:
     """Return the Decisions about a Pod, oldest first; enforced ones before those of shadows."""
     rows = Decision.objects.filter(pod_uid=uid).defer("body")
     found = sorted(rows, key=lambda row: (row.mode != "enforce", row.at))
@@ -453,7 +453,7 @@ def _sweep(client: API, collection: str) -> None:
     listed = msgspec.json.decode(client.get(path=collection, query={"labelSelector": LABEL}))
     for pod in listed.get("items") or []:
         created = datetime.fromisoformat(str(pod["metadata"]["creationTimestamp"]))
-        if (datetime.now(UTC) - created).total_seconds() > LEFTOVER_SECONDS:
+        if (datetime.now(UTC) - created).total_seconds() > _LEFTOVER_SECONDS:
             _delete(client, f"{collection}/{pod['metadata']['name']}")
 
 

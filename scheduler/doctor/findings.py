@@ -15,7 +15,7 @@ from scheduler.doctor.plugins import EXTENDER_POINTS, most_points, points_of
 from scheduler.doctor.published import OWN_SCHEDULER, Known
 from scheduler.doctor.shape import API_VERSION, KIND, Configuration, Extender, Profile, read, seconds_of
 
-DEFAULT_TIMEOUT_SECONDS = 5.0
+_DEFAULT_TIMEOUT_SECONDS = 5.0
 _MAX_PERCENTAGE = 100
 _REDIRECTED = re.compile(r"//|/\.\.?(?:/|$)")
 _QUALIFIED = re.compile(
@@ -61,7 +61,7 @@ def lint(text: str, known: Known | None = None, *, source: str = "file") -> Lint
     if (configuration.api_version, configuration.kind) != (API_VERSION, KIND):
         detail = f"It has apiVersion {configuration.api_version or '(none)'} and kind {configuration.kind or '(none)'}."
         return Linted(_findings([("wrong-kind", "apiVersion", detail)], located))
-    berths = berths_of(configuration.extenders, known.urls)
+    berths = _berths_of(configuration.extenders, known.urls)
     told += _of_configuration(configuration, berths, known)
     return Linted(_findings(told, located), configuration, berths)
 
@@ -75,7 +75,7 @@ def _findings(told: list[_Told], located: Located | None) -> list[Finding]:
     return sorted(made, key=lambda found: (not KINDS[found.id].stops, CODE_ORDER[found.severity], found.line))
 
 
-def berths_of(extenders: list[Extender], urls: tuple[str, ...]) -> list[int]:
+def _berths_of(extenders: list[Extender], urls: tuple[str, ...]) -> list[int]:
     """Return which extenders are Berth's: by its known addresses, else the only extender, else by name and port."""
     targets = [target(extender.url_prefix) for extender in extenders]
     named = {target(url) for url in urls}
@@ -229,7 +229,7 @@ def _timeout(extender: Extender, _known: Known) -> Iterator[_Told]:
         yield "timeout-none", "httpTimeout", f"It is {extender.http_timeout}."
     elif not seconds:
         yield "timeout-missing", "httpTimeout", ""
-    elif seconds >= DEFAULT_TIMEOUT_SECONDS:
+    elif seconds >= _DEFAULT_TIMEOUT_SECONDS:
         yield "timeout-long", "httpTimeout", f"It is {extender.http_timeout}."
 
 
@@ -292,7 +292,7 @@ def _served_verbs(extender: Extender, known: Known) -> Iterator[_Told]:
 
 
 def _deadline(extender: Extender, known: Known) -> Iterator[_Told]:
-    seconds = seconds_of(extender.http_timeout) or DEFAULT_TIMEOUT_SECONDS
+    seconds = seconds_of(extender.http_timeout) or _DEFAULT_TIMEOUT_SECONDS
     if 0 < seconds <= known.deadline_seconds:
         detail = f"It is {seconds:g} s; Berth's deadline is {known.deadline_seconds:g} s."
         yield "timeout-short", "httpTimeout", detail

@@ -7,13 +7,13 @@ from policies import profiles
 from scheduler.doctor.shape import PluginSet, Profile
 
 # Plugins that never score. VolumeBinding scores only behind a feature gate, and isn't counted.
-NEVER_SCORE = frozenset(name for name in profiles.PLUGINS if not profiles.DEFAULTS.get(name))
+_NEVER_SCORE = frozenset(name for name in profiles.PLUGINS if not profiles.DEFAULTS.get(name))
 
 # The most points that a plugin gives a node, before its weight.
-PLUGIN_POINTS = 100
+_PLUGIN_POINTS = 100
 
 # kube-scheduler multiplies an extender's points 0..10 by this and by the extender's weight.
-EXTENDER_FACTOR = 10
+_EXTENDER_FACTOR = 10
 
 # The most points that Berth gives a node.
 EXTENDER_POINTS = 10
@@ -26,7 +26,7 @@ def score_weights(profile: Profile) -> dict[str, int]:
     """
     plugins = profile.plugins
     return profiles.enabled_at(
-        _set_of(plugins.score), _set_of(plugins.multi_point), lambda name: name not in NEVER_SCORE
+        _set_of(plugins.score), _set_of(plugins.multi_point), lambda name: name not in _NEVER_SCORE
     )
 
 
@@ -37,9 +37,9 @@ def _set_of(given: PluginSet) -> profiles.PluginSet:
 
 def most_points(profile: Profile) -> int:
     """Return the most points that a profile's own plugins can give a node together."""
-    return PLUGIN_POINTS * sum(score_weights(profile).values())
+    return _PLUGIN_POINTS * sum(score_weights(profile).values())
 
 
 def points_of(weight: int) -> int:
     """Return the value of one point of an extender."""
-    return EXTENDER_FACTOR * weight
+    return _EXTENDER_FACTOR * weight

@@ -16,9 +16,9 @@ from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.parts import Part
 from scheduler.models import PendingLook, Process
 
-SILENT_AFTER = timedelta(seconds=10)
+_SILENT_AFTER = timedelta(seconds=10)
 # A quiet API server sends nothing for up to 90 s.
-SNAPSHOT_OLD_SECONDS = 120.0
+_SNAPSHOT_OLD_SECONDS = 120.0
 # A tick comes every three seconds; listing a large cluster's Pods may take half a minute, and the pause after it four times as long.
 _TICKS_STOPPED = timedelta(minutes=3)
 # The consequence if replicas of a role use Leases in different namespaces.
@@ -36,7 +36,7 @@ def reporting(calls: dict[str, list[LastCall]]) -> Iterator[Part]:
     """Check that extenders report, if kube-scheduler calls Berth; their Revisions, and how old their Snapshots are."""
     now = database_now()
     rows = list(Process.objects.filter(role__in=["extender", "binder"]))
-    alive = [row for row in rows if now - row.heartbeat_at <= SILENT_AFTER]
+    alive = [row for row in rows if now - row.heartbeat_at <= _SILENT_AFTER]
     if not alive:
         says = "no process has reported in the last 10 s"
         yield Part("extender", "error", says, "Start the extender; its log says why it doesn't run.")
@@ -82,7 +82,7 @@ def _snapshot(alive: list[Process]) -> Part:
         remedy = "Is BERTH_KUBECONFIG right, and may the account list what rules read? The log says watch_lost and why."
         return Part("Snapshot", "error", f"{len(ages) - len(known_ages)} of {len(ages)} have none", remedy)
     oldest = max(known_ages)
-    if oldest > SNAPSHOT_OLD_SECONDS:
+    if oldest > _SNAPSHOT_OLD_SECONDS:
         return Part(
             "Snapshot",
             "error",
@@ -94,7 +94,7 @@ def _snapshot(alive: list[Process]) -> Part:
 
 def leases() -> Iterator[Part]:
     """Compare the namespaces of the Leases by which the replicas of a role coordinate, as each live process recorded at its start."""
-    alive = Process.objects.filter(role__in=_AGREED, heartbeat_at__gt=database_now() - SILENT_AFTER).values("id")
+    alive = Process.objects.filter(role__in=_AGREED, heartbeat_at__gt=database_now() - _SILENT_AFTER).values("id")
     starts = AuditEvent.objects.filter(kind=AuditKind.PROCESS_START, thing_kind="Process", thing_name__in=alive)
     found: dict[str, dict[str, list[str]]] = {}
     for row in starts.order_by("pk"):

@@ -6,7 +6,7 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision, RuleSet
 
 # Berth's default deadline, after which it answers with the results so far.
-DEADLINE_SECONDS = 1.5
+_DEADLINE_SECONDS = 1.5
 
 # The schedulerName of Pods that Berth binds itself; kube-scheduler must not take them too.
 OWN_SCHEDULER = "berth"
@@ -21,7 +21,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     # An enforced filter is evaluated again at binding.
     counts_pods: bool | None = None
     protects_victims: bool | None = None
-    deadline_seconds: float = DEADLINE_SECONDS
+    deadline_seconds: float = _DEADLINE_SECONDS
     # The addresses of Berth's extender, which distinguish it from other extenders.
     urls: tuple[str, ...] = ()
     # The path before the verbs (BERTH_EXTENDER_SECRET_PATH). It is shown to nobody.

@@ -24,9 +24,9 @@ from scheduler.history.storage import in_words as forecast_in_words
 from scheduler.models import DecisionGap
 
 # Entries in Redis: half of the shippers' limit.
-WAITING_MANY = MOST_IN_REDIS // 2
+_WAITING_MANY = MOST_IN_REDIS // 2
 # Decisions that were lost earlier don't make the checkup fail: nothing brings them back.
-LOST_LATELY = timedelta(days=1)
+_LOST_LATELY = timedelta(days=1)
 _INGEST_LOOK_SECONDS = 2.5
 _FULL_SHARE = 0.95
 _PING_SECONDS = 1.0
@@ -93,7 +93,7 @@ def _ingested(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
             remedy = "Do the worker and beat run? Is the database up? See the worker's log."
             return Part("history", "warning", f"{_waiting(later)} and their number doesn't decrease", remedy)
         waiting = later
-    if waiting > WAITING_MANY:
+    if waiting > _WAITING_MANY:
         remedy = "Do the worker and beat run? A second worker helps."
         return Part("history", "warning", _waiting(waiting), remedy)
     return Part("history", "ok", _waiting(waiting))
@@ -159,7 +159,7 @@ def recorded() -> Part:
         return Part("Decisions", "error", f"{says}; {said}" if said else says, f"{remedy} {_GAPS}" if said else remedy)
     if not said:
         return Part("Decisions", "ok", "none is lost")
-    state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
+    state: State = "error" if now - lost["newest"] < _LOST_LATELY else "warning"
     return Part("Decisions", state, said, _GAPS)
 
 

@@ -19,7 +19,7 @@ from scheduler.doctor.published import Known
 from scheduler.doctor.shape import TLSConfig
 from scheduler.redirects import NoRedirects
 
-ENDS_SOON = timedelta(days=21)
+_ENDS_SOON = timedelta(days=21)
 _REACH_SECONDS = 3.0
 
 
@@ -76,7 +76,7 @@ def _certificate(path: Path, what: str) -> Part:
     if left < timedelta():
         return Part(name, "error", f"{path} expired at {end:%Y-%m-%d %H:%M} UTC", "Renew it: every call fails.")
     says = f"{path} expires on {end:%Y-%m-%d}, in {counted(left.days, 'day')}"
-    return Part(name, "warning", says, "Renew it.") if left < ENDS_SOON else Part(name, "ok", says)
+    return Part(name, "warning", says, "Renew it.") if left < _ENDS_SOON else Part(name, "ok", says)
 
 
 def address(linted: Linted | None) -> Iterator[Part]:

@@ -15,7 +15,7 @@ from typing import IO, Self
 
 from scheduler.ledger.note import Signer
 
-MANIFEST = "manifest"
+_MANIFEST = "manifest"
 _KEPT_BYTES = 8 << 20
 
 
@@ -87,4 +87,4 @@ class Archive:
         made = f"made {self._at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ} by {' '.join(made_by.split()) or 'nobody known'}"
         files = [f"{digest}  {name}" for name, digest in sorted(self._digests.items())]
         text = "\n".join([f"{signer.verifier.name}/evidence", made, *files, ""])
-        self.add(MANIFEST, signer.sign(text).encode())
+        self.add(_MANIFEST, signer.sign(text).encode())

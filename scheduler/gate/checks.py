@@ -205,7 +205,7 @@ def _handed(each: Handed) -> str:
     return f"Assignment {each.after} would take {many} {before}"
 
 
-def best_node(question: Question) -> Result:
+def _best_node(question: Question) -> Result:
     """Whether another node would be the best one for a waiting Pod."""
     found = _forecast(question).shifted
     lines = [f"{each.pod} waits: {each.after} would be its best node, in place of {each.before}" for each in found]
@@ -264,7 +264,7 @@ CHECKS: Mapping[str, tuple[bool, Callable[[Question], Result]]] = {
     "left-with-none": (True, left_with_none),
     "refused": (True, refused),
     "taken": (True, taken),
-    "best-node": (True, best_node),
+    "best-node": (True, _best_node),
     "pauses": (False, pauses),
     "backtest": (False, backtest),
 }

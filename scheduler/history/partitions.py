@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 WEEK = timedelta(days=7)
 # Partitions exist for this many weeks after the current one. Later rows go to the default partition.
-AHEAD = 4
+_AHEAD = 4
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 _BOUNDS = re.compile(r"FOR VALUES FROM \((?P<first>.+?)\) TO \('(?P<end>[^']+)'\)")
 
@@ -26,14 +26,14 @@ class Partition(msgspec.Struct, frozen=True):
     end_at: datetime
 
 
-def has_partitions() -> bool:
+def _has_partitions() -> bool:
     """Return whether the database keeps Decisions by week."""
     return connection.vendor == "postgresql"
 
 
 def partitions() -> list[Partition]:
     """Return the partitions by time, the oldest first; the default one isn't among them."""
-    if not has_partitions():
+    if not _has_partitions():
         return []
     with connection.cursor() as cursor:
         cursor.execute(
@@ -61,10 +61,10 @@ def make_ahead(now: datetime) -> int:
     Raises:
         django.db.DatabaseError: the database is unavailable, or a long read blocks this; the next run tries again.
     """
-    if not has_partitions():
+    if not _has_partitions():
         return 0
     there = partitions()
-    weeks = [week_of(now) + number * WEEK for number in range(AHEAD + 1)]
+    weeks = [week_of(now) + number * WEEK for number in range(_AHEAD + 1)]
     missing = [span for week in weeks for span in _missing(week, there)]
     for first, end in missing:
         with transaction.atomic(), connection.cursor() as cursor:

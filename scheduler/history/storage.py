@@ -20,7 +20,7 @@ _WEIGHED = 500
 _RATE_OVER = timedelta(days=1)
 _RATE_FROM = timedelta(minutes=30)
 # The time for forecasts if Decisions are kept for ever.
-USUAL_DAYS = 30
+_USUAL_DAYS = 30
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ def forecast(newest: StorageSample, before: StorageSample, kept: Retention) -> F
     """Return the size of the history after its full retention, at the rate between two samples."""
     seconds = (newest.at - before.at).total_seconds()
     per_day = max(newest.decisions - before.decisions, 0) / seconds * 86_400
-    days = kept.days or USUAL_DAYS
+    days = kept.days or _USUAL_DAYS
     details_days = min(kept.of_details or days, days)
     rows = max(newest.rows, 1)
     # Rows older than the details' retention have no details.

@@ -12,7 +12,7 @@ from scheduler.ledger.logs import EVENTS
 from scheduler.models import LedgerLeaf
 
 # Beat appends events to the log every two seconds.
-TIME_TO_LOG = timedelta(minutes=10)
+_TIME_TO_LOG = timedelta(minutes=10)
 
 
 def overdue(now: datetime) -> QuerySet[AuditEvent]:
@@ -20,12 +20,12 @@ def overdue(now: datetime) -> QuerySet[AuditEvent]:
 
     Their age comes from their ids, by which events are selected for logging. An event's own time isn't proved until it is logged.
     """
-    return AuditEvent.objects.filter(~_is_logged(), pk__lt=first_id_at(now - TIME_TO_LOG))
+    return AuditEvent.objects.filter(~_is_logged(), pk__lt=first_id_at(now - _TIME_TO_LOG))
 
 
 def credible(now: datetime) -> QuerySet[AuditEvent]:
     """Return the other events: those that are logged, and those that will be. Only these count as evidence."""
-    return AuditEvent.objects.filter(_is_logged() | Q(pk__gte=first_id_at(now - TIME_TO_LOG)))
+    return AuditEvent.objects.filter(_is_logged() | Q(pk__gte=first_id_at(now - _TIME_TO_LOG)))
 
 
 def _is_logged() -> Q:

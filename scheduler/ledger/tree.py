@@ -136,19 +136,19 @@ def subtrees_of(read: Callable[[int, int], bytes]) -> ReadSubtree:
     return subtree
 
 
-def range_root(read: ReadSubtree, start: int, end: int) -> bytes:
+def _range_root(read: ReadSubtree, start: int, end: int) -> bytes:
     """Return the root over the leaves from `start` to before `end`, which must be a subtree as RFC 6962 splits trees."""
     count = end - start
     if count & (count - 1) == 0:
         height = count.bit_length() - 1
         return read(height, start >> height)
     split = start + _left_of(count)
-    return node_hash(range_root(read, start, split), range_root(read, split, end))
+    return node_hash(_range_root(read, start, split), _range_root(read, split, end))
 
 
 def root_at(read: ReadSubtree, size: int) -> bytes:
     """Return the root that a tree had at a size."""
-    return range_root(read, 0, size) if size else EMPTY_ROOT
+    return _range_root(read, 0, size) if size else EMPTY_ROOT
 
 
 def prove_inclusion(read: ReadSubtree, index: int, size: int) -> list[bytes]:
@@ -162,10 +162,10 @@ def _inclusion(read: ReadSubtree, index: int, start: int, end: int) -> Iterator[
     split = start + _left_of(end - start)
     if index < split:
         yield from _inclusion(read, index, start, split)
-        yield range_root(read, split, end)
+        yield _range_root(read, split, end)
     else:
         yield from _inclusion(read, index, split, end)
-        yield range_root(read, start, split)
+        yield _range_root(read, start, split)
 
 
 def check_inclusion(*, leaf: bytes, index: int, size: int, root: bytes, proof: Iterable[bytes]) -> None:
@@ -202,15 +202,15 @@ def prove_consistency(read: ReadSubtree, old: int, new: int) -> list[bytes]:
 def _consistency(read: ReadSubtree, old: int, start: int, end: int, *, is_whole: bool) -> Iterator[bytes]:
     if old == end:
         if not is_whole:
-            yield range_root(read, start, end)
+            yield _range_root(read, start, end)
         return
     split = start + _left_of(end - start)
     if old <= split:
         yield from _consistency(read, old, start, split, is_whole=is_whole)
-        yield range_root(read, split, end)
+        yield _range_root(read, split, end)
     else:
         yield from _consistency(read, old, split, end, is_whole=False)
-        yield range_root(read, start, split)
+        yield _range_root(read, start, split)
 
 
 def check_consistency(*, old: int, old_root: bytes, new: int, new_root: bytes, proof: Sequence[bytes]) -> None:

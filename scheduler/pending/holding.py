@@ -19,7 +19,7 @@ GATES_LEFT = "its scheduling gates are not taken off"
 _LONGEST_REASON = 500
 _LONGEST_MESSAGE = 2_000
 # kube-scheduler and Berth retry a Pod after this time without an event (podMaxInUnschedulablePodsDuration).
-LONGEST_WAIT = timedelta(minutes=5)
+_LONGEST_WAIT = timedelta(minutes=5)
 # The reasons for which Berth makes kube-scheduler retry a Pod.
 _CAUSES = {"revision": "a new Revision", "time": "the time", "namespace": "the labels of its namespace"}
 _AVAILABLE = "nodes are available: "
@@ -188,7 +188,7 @@ def next_try(
         )
     if not message and tried_at is None:
         return "when its scheduler takes it"
-    at_latest = tried_at + LONGEST_WAIT if tried_at else None
+    at_latest = tried_at + _LONGEST_WAIT if tried_at else None
     if at_latest is not None and at_latest > now:
         return f"when the cluster changes, at {at_latest:%H:%M:%S} UTC at the latest"
     return "when the cluster changes, else five minutes after the last try"

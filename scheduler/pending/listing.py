@@ -18,7 +18,7 @@ from scheduler.pending.holding import GATED, next_try
 
 # After this long without a look the rows are outdated, and pages say so.
 OLD = timedelta(seconds=60)
-WOKEN = "at once: somebody asked for it"
+_WOKEN = "at once: somebody asked for it"
 # A separator that no name contains.
 _BETWEEN = "\n"
 _OWNER = ("namespace", "owner_kind", "owner_name")
@@ -171,7 +171,7 @@ def waiting_of(rows: Iterable[PendingPod], now: datetime) -> list[Waiting]:
     return [
         Waiting(
             row=row,
-            next_try=WOKEN if row.uid in woken else _next(row, queued.get(row.uid), requeued.get(row.uid), now),
+            next_try=_WOKEN if row.uid in woken else _next(row, queued.get(row.uid), requeued.get(row.uid), now),
         )
         for row in rows
     ]

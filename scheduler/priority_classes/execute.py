@@ -31,7 +31,7 @@ MANAGER: Final = "berth"
 DIGEST: Final = "berth/applied"
 # Annotations of a class that was put back: the digest of the version that the API server refused, and its message.
 REFUSED: Final = "berth/refused"
-REFUSED_WHY: Final = "berth/refused-because"
+_REFUSED_WHY: Final = "berth/refused-because"
 _LONGEST_WHY = 1_000
 _DRY_RUN: Final = {"dryRun": "All"}
 _TIMEOUT_SECONDS = 5.0
@@ -127,7 +127,7 @@ def found_of(json: Mapping[str, Any]) -> Found:
         is_going=bool(metadata.deletion_timestamp),
         digest=annotations.get(DIGEST, ""),
         refused=annotations.get(REFUSED, ""),
-        refused_why=annotations.get(REFUSED_WHY, ""),
+        refused_why=annotations.get(_REFUSED_WHY, ""),
         metadata={member: json["metadata"][member] for member in _CARRIED if json["metadata"].get(member)},
     )
 
@@ -271,7 +271,7 @@ class _Executor:
 
     def _put_back(self, step: Step, wanted: PriorityClass, begun: Replacement, why: str) -> Outcome:
         metadata = begun.former["metadata"]
-        marks = {REFUSED: digest_of(wanted), REFUSED_WHY: why[:_LONGEST_WHY]}
+        marks = {REFUSED: digest_of(wanted), _REFUSED_WHY: why[:_LONGEST_WHY]}
         annotations = {**(metadata.get("annotations") or {}), **marks}
         try:
             found = self._post_patiently({**begun.former, "metadata": {**metadata, "annotations": annotations}})
@@ -344,13 +344,13 @@ def _object(wanted: PriorityClass, metadata: Mapping[str, Any], *, is_default: b
     }
 
 
-_OURS = frozenset({ORIGIN, DIGEST, REFUSED, REFUSED_WHY})
+_OURS = frozenset({ORIGIN, DIGEST, REFUSED, _REFUSED_WHY})
 
 
 def _former(found: Found) -> dict[str, Any]:
     """Return a class of the cluster as a body that would put it back."""
     annotations = found.metadata.get("annotations") or {}
-    kept = {name: text for name, text in annotations.items() if name not in {REFUSED, REFUSED_WHY}}
+    kept = {name: text for name, text in annotations.items() if name not in {REFUSED, _REFUSED_WHY}}
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -368,7 +368,7 @@ def _patch(wanted: PriorityClass, found: Found) -> dict[str, Any]:
     if not found.is_managed:
         annotations[ORIGIN] = "adopted"
     if found.refused:
-        annotations |= {REFUSED: None, REFUSED_WHY: None}
+        annotations |= {REFUSED: None, _REFUSED_WHY: None}
     return {
         "metadata": {
             "resourceVersion": found.resource_version,

@@ -32,9 +32,9 @@ EVERY_SECONDS = 60.0
 # The time to the next look while something is pending, or the API server is unavailable.
 RETRY_SECONDS = 1.0
 # The time until a step that the API server refused is tried again: rights and the global default may change.
-REFUSED_SECONDS = 5.0
+_REFUSED_SECONDS = 5.0
 # A process that dies during a look blocks the others for this long: longer than a request may take. Renewed before each change.
-HELD_SECONDS = 8.0
+_HELD_SECONDS = 8.0
 _COUNTER = Counter()
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -99,7 +99,7 @@ def _take() -> _Taken | None:
 
 
 def _held_until() -> CombinedExpression:
-    return Now() + timedelta(seconds=HELD_SECONDS)
+    return Now() + timedelta(seconds=_HELD_SECONDS)
 
 
 def _is_still(taken: _Taken, number: int) -> bool:
@@ -186,7 +186,7 @@ def _look_again_after(outcome: Outcome) -> float:
     if outcome.is_finished:
         return EVERY_SECONDS
     is_missing = outcome.found is None and outcome.step.act is not Act.CREATE
-    return REFUSED_SECONDS if outcome.state == "refused" and not is_missing else RETRY_SECONDS
+    return _REFUSED_SECONDS if outcome.state == "refused" and not is_missing else RETRY_SECONDS
 
 
 def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:

@@ -25,7 +25,7 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
 
 
 _NAMED = msgspec.json.Decoder(_Named)
-PRIORITY_CLASSES: Kind[_Named] = Kind(
+_PRIORITY_CLASSES: Kind[_Named] = Kind(
     name="priorityclasses",
     path=PATH,
     read=lambda raw: decode_object(raw, _NAMED),
@@ -35,7 +35,7 @@ PRIORITY_CLASSES: Kind[_Named] = Kind(
 
 def watch_priority_classes(client: Client) -> Reflector[_Named]:
     """Return the watch, not yet started."""
-    return Reflector(client=client, kind=PRIORITY_CLASSES, handler=_ask_for_look)
+    return Reflector(client=client, kind=_PRIORITY_CLASSES, handler=_ask_for_look)
 
 
 def _ask_for_look(_changes: Changes[Any]) -> None:

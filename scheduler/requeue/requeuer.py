@@ -67,9 +67,9 @@ logger = logging.getLogger("berth.requeue")
 ANNOTATION = "berth/woken-for"
 
 # A process that hasn't written a heartbeat for this long is ignored.
-ALIVE_SECONDS = 5.0
+_ALIVE_SECONDS = 5.0
 # How long to wait for the Decision about a refused Pod: it arrives through Redis. After that it counts as lost.
-UNRECORDED_SECONDS = 5.0
+_UNRECORDED_SECONDS = 5.0
 # All waiting Pods are examined at least this often, for Decisions that arrived late.
 SWEEP_SECONDS = 30.0
 # The pause after a look, as a multiple of its duration: a large cluster isn't listed all the time.
@@ -77,7 +77,7 @@ REST_FACTOR = 2.0
 # How long to postpone a Pod that can't be patched: an admission webhook of its namespace is unavailable, or denies it.
 PUT_OFF_SECONDS = 10.0
 # How long to wait for an answer: well below the lease, and below the 10 s that the API server waits for an admission webhook.
-PATCH_SECONDS = 3.0
+_PATCH_SECONDS = 3.0
 # The time limit for judging a Pod: other Pods wait meanwhile, and beyond the limit the Pod is requeued.
 MOST_SECONDS = 5.0
 _SETTLED = timedelta(seconds=SETTLED_SECONDS)
@@ -156,7 +156,7 @@ class Requeuer:
 
     def _served(self) -> CompiledRevision | None:
         """Return the oldest Revision that a living extender process serves: all others serve it or a later one."""
-        since = self._clock() - timedelta(seconds=ALIVE_SECONDS)
+        since = self._clock() - timedelta(seconds=_ALIVE_SECONDS)
         alive = Process.objects.filter(role="extender", heartbeat_at__gt=since)
         return self._compiled(min(alive.values_list("revision", flat=True), default=0))
 
@@ -213,7 +213,7 @@ class Requeuer:
         others: list[Changed] = []
         for found in changed(revision.number, now, relabelled):
             pod = waiting.get(found.row.uid)
-            if pod is None or (found.newest is None and now - pod.refused_at < timedelta(seconds=UNRECORDED_SECONDS)):
+            if pod is None or (found.newest is None and now - pod.refused_at < timedelta(seconds=_UNRECORDED_SECONDS)):
                 continue
             is_concerned = _concerns(found, pod.refused_at, revision.number, timed, relabelled)
             (concerned if is_concerned else others).append(found)
@@ -321,7 +321,7 @@ class Requeuer:
                 uid=pod.uid,
                 resource_version=pod.resource_version,
                 annotations={ANNOTATION: f"{cause} at {now:%Y-%m-%dT%H:%M:%S.%fZ}"},
-                timeout_seconds=PATCH_SECONDS,
+                timeout_seconds=_PATCH_SECONDS,
             )
         except (APINotFoundError, APIConflictError):
             return False  # gone, or changed meanwhile: the next tick sees its new state

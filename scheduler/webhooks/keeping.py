@@ -15,7 +15,7 @@ from scheduler.webhooks.formats import Payload, body_of
 from scheduler.webhooks.sealing import seal
 from scheduler.webhooks.targets import TargetError, read_url
 
-TEST_KIND = "test"
+_TEST_KIND = "test"
 _MAX_NAME = 100
 _SECRET_BYTES = 32
 # The fields of a webhook that users set, and their labels.
@@ -101,10 +101,10 @@ def delete_webhook(row: Webhook, *, by: By) -> None:
 def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
     """Queue a test for a webhook."""
     payload = Payload(
-        number=0, kind=TEST_KIND, at=now, sentence=f"{name_of(by)} tests the webhook {row.name}", by=name_of(by)
+        number=0, kind=_TEST_KIND, at=now, sentence=f"{name_of(by)} tests the webhook {row.name}", by=name_of(by)
     )
     made = Delivery.objects.create(
-        webhook=row, kind=TEST_KIND, body=body_of(payload, row.format), made_at=now, next_at=now, asked_by=name_of(by)
+        webhook=row, kind=_TEST_KIND, body=body_of(payload, row.format), made_at=now, next_at=now, asked_by=name_of(by)
     )
     _free(row)
     _record(AuditKind.WEBHOOK_TEST, row, by, (digest_of_webhook(row), digest_of_webhook(row)), delivery=made.pk)
@@ -124,7 +124,7 @@ def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
     return made
 
 
-def host_of(url: str) -> str:
+def _host_of(url: str) -> str:
     """Return the part of a URL that may be shown: the rest may be a secret.
 
     Raises:
@@ -143,7 +143,7 @@ def _write(row: Webhook, wanted: Wanted) -> None:
     row.name, row.kinds, row.format = wanted.name.strip(), sorted(wanted.kinds), wanted.format
     row.is_active = wanted.is_active
     if wanted.url or not row.host:
-        row.host = host_of(wanted.url)
+        row.host = _host_of(wanted.url)
 
 
 def _saved(row: Webhook, kind: AuditKind, by: By) -> Webhook:

@@ -76,12 +76,12 @@ def networks_of(texts: Iterable[str]) -> list[Network]:
 
 def refusal(address: Address, allowed: Sequence[Network] = ()) -> str:
     """Return why nothing may be sent to an address; empty if it is allowed."""
-    if is_allowed(address, allowed):
+    if _is_allowed(address, allowed):
         return ""
     return next((f"{each} is {word}" for each in _meant(address) if (word := _fault(each))), "")
 
 
-def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
+def _is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
     """Return whether a setting includes an address, in any notation."""
     return any(each in network for each in {address, *_meant(address)} for network in allowed)
 
@@ -119,7 +119,7 @@ def resolve(target: Target, allowed: Sequence[Network]) -> str:
         if said := refusal(address, allowed):
             message = f"{target.host} isn't a target: {said}; BERTH_WEBHOOK_ALLOW names the networks that may be sent to nevertheless"
             raise TargetError(message)
-    if target.scheme != "https" and not all(is_allowed(address, allowed) for address in found):
+    if target.scheme != "https" and not all(_is_allowed(address, allowed) for address in found):
         message = "Sent by https:// alone: http:// is for networks that BERTH_WEBHOOK_ALLOW names"
         raise TargetError(message)
     return str(found[0])

@@ -11,7 +11,7 @@ from berth.gate import gate_lines
 from berth.server import Server, path_of
 
 # How many characters of a digest are shown.
-SHORT_DIGEST = 12
+_SHORT_DIGEST = 12
 _OPEN = ("draft", "in_review", "approved")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -23,7 +23,7 @@ def changes(server: Server, given: Namespace) -> Answer:
             message = f"--state narrows the list, and Change {given.number} is one: give one or the other."
             raise CommandError(message)
         found = server.get(path_of("changes", str(given.number)))
-        return Answer({"change": found}, list(change_lines(found)))
+        return Answer({"change": found}, list(_change_lines(found)))
     limit = given.limit
     rows = []
     for row in server.pages("/changes", state=given.state, limit=min(limit, 100)):
@@ -38,12 +38,12 @@ def _short(found: dict[str, Any]) -> str:
     return ", but approvals are missing again" if found.get("is_short") else ""
 
 
-def change_lines(found: dict[str, Any]) -> Iterator[str]:
+def _change_lines(found: dict[str, Any]) -> Iterator[str]:
     """Yield lines about a Change and its state."""
     state = str(found["state"]).replace("_", " ") + _short(found)
     yield f"Change {found['number']} {state}: {found['title']}"
     if found.get("digest"):
-        yield f"digest {str(found['digest'])[:SHORT_DIGEST]}"
+        yield f"digest {str(found['digest'])[:_SHORT_DIGEST]}"
     for edit in found.get("edits", ()):
         yield from (f"  {line}" for line in edit["changes"])
     for each in found.get("conflicts", ()):
@@ -87,7 +87,7 @@ def act(server: Server, given: Namespace) -> Answer:
         body = {"revision": found["live"] if given.revision is None else given.revision, "sides": list(_sides(given))}
     # The state that was read: if somebody edits it between the two calls, the act is refused.
     done = server.post(f"{path}/{given.act}", body, headers={"If-Match": tag} if tag else None)
-    return Answer({"change": done}, list(change_lines(done)))
+    return Answer({"change": done}, list(_change_lines(done)))
 
 
 def rename(server: Server, given: Namespace) -> Answer:
@@ -99,7 +99,7 @@ def rename(server: Server, given: Namespace) -> Answer:
     path = path_of("changes", str(given.number))
     _, tag = server.tagged(path)
     done = server.patch(path, body, headers={"If-Match": tag} if tag else None)
-    return Answer({"change": done}, list(change_lines(done)))
+    return Answer({"change": done}, list(_change_lines(done)))
 
 
 def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
@@ -128,14 +128,14 @@ def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
 
 def _check_digest(found: dict[str, Any], given: Namespace) -> None:
     digest = str(found["digest"])
-    if 0 < len(given.digest) < SHORT_DIGEST:
-        message = f"--digest takes at least the {SHORT_DIGEST} characters that `berth changes {given.number}` shows: fewer are ambiguous."
+    if 0 < len(given.digest) < _SHORT_DIGEST:
+        message = f"--digest takes at least the {_SHORT_DIGEST} characters that `berth changes {given.number}` shows: fewer are ambiguous."
         raise CommandError(message)
     if given.digest and not digest.startswith(given.digest):
-        message = f"Change {given.number} changed since you looked at it: its digest is {digest[:SHORT_DIGEST]} now. `berth changes {given.number}` shows it."
+        message = f"Change {given.number} changed since you looked at it: its digest is {digest[:_SHORT_DIGEST]} now. `berth changes {given.number}` shows it."
         raise CommandError(message)
     if given.act == "approve" and not given.digest:
-        message = f"Name the digest that you looked at: `berth changes {given.number}` shows the Change, and --digest {digest[:SHORT_DIGEST]} approves exactly that state."
+        message = f"Name the digest that you looked at: `berth changes {given.number}` shows the Change, and --digest {digest[:_SHORT_DIGEST]} approves exactly that state."
         raise CommandError(message)
 
 

@@ -28,14 +28,14 @@ def commands_of(parser: ArgumentParser) -> dict[str, ArgumentParser]:
     return {}
 
 
-def options_of(parser: ArgumentParser) -> list[str]:
+def _options_of(parser: ArgumentParser) -> list[str]:
     """Return a command's long options."""
     return sorted(name for action in parser._actions for name in action.option_strings if name.startswith("--"))  # noqa: SLF001
 
 
 def completion(given: Namespace, parser: ArgumentParser) -> Answer:
     """Return a shell's completion script, as an Answer."""
-    commands = {name: options_of(each) for name, each in commands_of(parser).items()}
+    commands = {name: _options_of(each) for name, each in commands_of(parser).items()}
     return Answer({"shell": given.shell}, raw=script(given.shell, commands))
 
 

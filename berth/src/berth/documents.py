@@ -145,7 +145,7 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
     yield from (f"! {line}" for line in found.get("beside", ()))
     if found.get("cluster"):
         yield "In the cluster:"
-        yield from (f"  {step_line(step)}" for step in found["cluster"])
+        yield from (f"  {_step_line(step)}" for step in found["cluster"])
     yield from (f"  {user_line(each)}" for each in found.get("users", ()))
     yield from gate_lines(found.get("gate", ()), found.get("levels", {}))
     if found.get("error"):
@@ -154,7 +154,7 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
         yield f"✗ {found['blocked']}"
 
 
-def step_line(step: dict[str, str]) -> str:
+def _step_line(step: dict[str, str]) -> str:
     """Return the line about a plan's step for a PriorityClass of the cluster."""
     word = step["act"] if step["act"] in _SENT else f"left, {step['act']}"
     return f"PriorityClass {step['name']}: {word}" + (f". {step['message']}" if step.get("message") else "")

@@ -2,7 +2,7 @@
 
 REFUSED = 1
 WOULD_CHANGE = 2
-NOT_REACHED = 3
+_NOT_REACHED = 3
 
 
 class CommandError(Exception):
@@ -19,7 +19,7 @@ class CommandError(Exception):
 class NotReachedError(CommandError):
     """The server didn't answer, or something else answered in its place."""
 
-    exit_code = NOT_REACHED
+    exit_code = _NOT_REACHED
 
 
 class AwayError(CommandError):

@@ -35,7 +35,7 @@ def find_place(server: str, *, from_kubeconfig: bool, context: str) -> Place:
     Raises:
         CommandError: no server is named, or its token would be sent unencrypted.
     """
-    server = server or (server_of_context(context) if from_kubeconfig else "") or os.environ.get("BERTH_SERVER", "")
+    server = server or (_server_of_context(context) if from_kubeconfig else "") or os.environ.get("BERTH_SERVER", "")
     token, is_kept = _token_of_environment(), _is_kept()
     # A pipeline that names both may have the home of another account: what is stored there isn't needed.
     kept = read_kept() if is_kept or not (server and token) else {}
@@ -97,7 +97,7 @@ def _token_of_environment() -> str:
         raise CommandError(message) from error
 
 
-def kept_path() -> Path:
+def _kept_path() -> Path:
     """Return the path of the file in which `berth login` stores server and token.
 
     Raises:
@@ -114,7 +114,7 @@ def kept_path() -> Path:
 def _is_kept() -> bool:
     """Return whether this account has a file of `berth login` that it can read."""
     try:
-        return os.access(kept_path(), os.R_OK)
+        return os.access(_kept_path(), os.R_OK)
     except CommandError:
         return False
 
@@ -127,7 +127,7 @@ def read_kept() -> dict[str, Any]:
     """
     import json
 
-    path = kept_path()
+    path = _kept_path()
     try:
         if path.stat().st_mode & _OTHERS and sys.platform != "win32":
             message = f"{path} holds a token and can be read by others: chmod 600 {path}."
@@ -145,7 +145,7 @@ def keep(place: Place) -> Path:
     """Write server and token to a file that only this account can read; returns its path."""
     import json
 
-    path = kept_path()
+    path = _kept_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Write a temporary file and rename it, so that it never has the wrong permissions or half of its contents.
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -158,13 +158,13 @@ def keep(place: Place) -> Path:
 def forget() -> bool:
     """Remove the stored server and token; returns whether there were any."""
     try:
-        kept_path().unlink()
+        _kept_path().unlink()
     except FileNotFoundError:
         return False
     return True
 
 
-def server_of_context(wanted: str = "") -> str:
+def _server_of_context(wanted: str = "") -> str:
     """Return the server that a kubeconfig's context names in its extension berth.io/server.
 
     With several files, the first current-context counts, and the first context of that name, as in kubectl.

@@ -133,7 +133,7 @@ def decisions(server: Server, given: Namespace) -> Answer:
     rows = list(reversed(found["results"]))
     if given.follow:
         _follow(server, given, rows, filters)
-    return Answer({"decisions": rows}, [decision_line(row) for row in rows] or ["none"])
+    return Answer({"decisions": rows}, [_decision_line(row) for row in rows] or ["none"])
 
 
 def _filters(texts: Sequence[str]) -> dict[str, str]:
@@ -209,12 +209,12 @@ def _at(row: dict[str, Any]) -> datetime:
 
 def _write_row(row: dict[str, Any], output: str) -> None:
     if output == "text":
-        write_lines([decision_line(row)], sys.stdout)
+        write_lines([_decision_line(row)], sys.stdout)
     else:
         sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def decision_line(row: dict[str, Any]) -> str:
+def _decision_line(row: dict[str, Any]) -> str:
     """Return a Decision as a line."""
     pod = f"{row.get('pod_namespace', '')}/{row.get('pod_name', '')}"
     rule_set = f"{row.get('rule_set') or 'no rule set'}"
