@@ -72,7 +72,7 @@ def import_policy(document: object, *, name: str) -> RuleSet:
     Raises:
         RuleSetError: with every fault, each with its path in the Policy.
     """
-    made = _Import(top := read_top(document))
+    made = _ImportedPolicy(top := read_top(document))
     faults = top.faults
     try:
         rule_set = read_rule_set(made.document(name))
@@ -118,7 +118,7 @@ class _Rules:
             self.arguments.append(arguments)
 
 
-class _Import:
+class _ImportedPolicy:
     def __init__(self, top: Reader) -> None:
         self._faults = top.faults
         self.filters, self.scores = _Rules(), _Rules()

@@ -139,7 +139,7 @@ def import_profile(document: object, *, name: str) -> RuleSet:
     ]
     if len(profiles) > 1:
         top.fault("profiles", f"has {len(profiles)} profiles, and each is a rule set of its own: give one at a time")
-    made = _Import(*(profiles[:1] or [({}, "profiles")])[0], faults)
+    made = _ImportedProfile(*(profiles[:1] or [({}, "profiles")])[0], faults)
     try:
         rule_set = read_rule_set(made.document(name))
     except RuleSetError as error:
@@ -154,7 +154,7 @@ def _as_it_is(value: object, _path: str) -> object:
     return value
 
 
-class _Import:
+class _ImportedProfile:
     def __init__(self, profile: object, path: str, faults: list[Fault]) -> None:
         self._faults = faults
         top = Reader(profile, path, faults, _PROFILE)
