@@ -9,7 +9,13 @@ from django.conf import settings
 from policies.models.audit import time_of_id
 from policies.wording import ago
 from scheduler.doctor.parts import Part
-from scheduler.ledger.checkpoints import RefusedError, check_continues, last_checkpoint, must_have_been_signed
+from scheduler.ledger.checkpoints import (
+    RefusedError,
+    check_continues,
+    check_tiles,
+    last_checkpoint,
+    must_have_been_signed,
+)
 from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, public_path, read_signer
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import Verifier
@@ -65,14 +71,15 @@ def _lacking() -> Part | None:
 
 def _refusal(head: LedgerHead, last: LedgerCheckpoint | None, verifiers: Sequence[Verifier], now: datetime) -> str:
     """Return why a worker refuses to sign a log; without a public key only by the tables."""
-    if last is None:
-        is_gone = must_have_been_signed(head, now)
-        return f"it has {_leaves(head.size)}, and no checkpoint any more" if is_gone else ""
-    if last.size > head.size:
+    if last is None and must_have_been_signed(head, now):
+        return f"it has {_leaves(head.size)}, and no checkpoint any more"
+    if last is not None and last.size > head.size:
         return f"it has {_leaves(head.size)}, and {last.size:,} were signed before"
     try:
-        if verifiers:
+        if last is not None and verifiers:
             check_continues(head, last, list(verifiers))
+        else:
+            check_tiles(head)
     except RefusedError as error:
         return str(error)
     return ""

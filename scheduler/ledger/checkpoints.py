@@ -77,13 +77,8 @@ def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datet
     elif must_have_been_signed(head, now):
         message = f"it has {head.size} leaves, and no checkpoint any more. Bring back the table scheduler_ledgercheckpoint from a backup"
         raise RefusedError(message)
-    read = subtrees_of(tile_reader(head.log))
-    try:
-        if root_at(read, head.size) != bytes(head.root):
-            message = f"its tiles don't lead to the root of its {head.size} leaves"
-            raise RefusedError(message)
-    except ProofError as error:
-        raise RefusedError(str(error)) from error
+    else:
+        check_tiles(head)
     note = signer.sign(tree_head(signer.verifier.name, head, now).text())
     LedgerCheckpoint.objects.create(log=head.log, size=head.size, note=note, at=now)
     publish(head.log, note, now)
@@ -141,7 +136,7 @@ def open_checkpoint(note: str, log: str, verifiers: Sequence[Verifier]) -> tuple
 
 
 def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Verifier]) -> list[Verifier]:
-    """Check that a log continues its last signed checkpoint; return the keys that signed that."""
+    """Check that a log continues its last signed checkpoint, and that its tiles are whole; return the keys that signed that."""
     try:
         said, signed_by = open_checkpoint(last.note, head.log, verifiers)
         if said.size > head.size:
@@ -154,7 +149,21 @@ def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Ve
     except (NoteError, ProofError) as error:
         message = f"the checkpoint of {last.size} leaves: {error}"
         raise RefusedError(message) from error
+    # Also of a log that hasn't grown, which needs no proof: onto damaged tiles nothing can be appended, so it never grows again.
+    check_tiles(head)
     return signed_by
+
+
+def check_tiles(head: LedgerHead) -> None:
+    """Check that a log's tiles lead to its root."""
+    message = f"its tiles don't lead to the root of its {head.size} leaves"
+    try:
+        root = root_at(subtrees_of(tile_reader(head.log)), head.size)
+    except ProofError as error:
+        message = f"{message}: {error}"
+        raise RefusedError(message) from error
+    if root != bytes(head.root):
+        raise RefusedError(message)
 
 
 def tile_reader(log: str) -> Callable[[int, int], bytes]:

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from scheduler.doctor.parts import Part
 from scheduler.doctor.signing import ledger_part
-from scheduler.models import LedgerCheckpoint, LedgerHead
+from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
 from tests.component.ledger.conftest import ledgered  # noqa: F401 - a fixture
 from tests.ledgers import AT, SIGNER, Ledgered
 
@@ -77,6 +77,21 @@ def test_a_log_that_was_cut_off_is_an_error_with_and_without_a_key(
     state, says = words(ledger_part(SOON))
     assert (state, says.split(",")[0]) == ("error", "decisions: it has 3 leaves")
     assert "manage.py verify" in ledger_part(SOON).remedy
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_signed_log_onto_whose_tiles_nothing_can_be_appended_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, has_key: bool
+) -> None:
+    if not has_key:
+        set_environment(monkeypatch, ledger_key_file="", local=False)
+    LedgerTile.objects.filter(log="decisions").delete()
+    state, says = words(ledger_part(SOON))
+    assert (state, says) == (
+        "error",
+        "decisions: its tiles don't lead to the root of its 12 leaves: tile 0/0 is too short. It isn't signed any more",
+    )
 
 
 @pytest.mark.usefixtures("signed")

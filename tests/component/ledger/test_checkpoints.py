@@ -28,6 +28,7 @@ from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, publi
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import TreeHead, open_note
 from scheduler.ledger.tree import Edge, leaf_hash
+from scheduler.metrics import LEDGER_REFUSED
 from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerTile
 from tests.ledgers import AT, Ledgered, faults
 
@@ -310,6 +311,19 @@ def test_a_log_whose_tiles_are_not_its_roots_is_not_signed(
     LedgerTile.objects.filter(log=DECISIONS).update(hashes=bytes(64))
     assert sign_checkpoints(AT) == 0
     assert "its tiles don't lead to the root of its 2 leaves" in caplog.text
+
+
+@pytest.mark.parametrize("hashes", [b"", bytes(96)], ids=["gone", "changed"])
+def test_a_log_that_was_signed_and_whose_last_tile_was_damaged_since_is_refused_though_nothing_can_come(
+    environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture, hashes: bytes
+) -> None:
+    ledgered.record(3)
+    sign_checkpoints(AT)
+    refused = LEDGER_REFUSED.labels(DECISIONS)._value.get()
+    LedgerTile.objects.filter(log=DECISIONS).update(hashes=hashes)
+    assert sign_checkpoints(AT, (DECISIONS,)) == 0
+    assert "its tiles don't lead to the root of its 3 leaves" in caplog.text
+    assert LEDGER_REFUSED.labels(DECISIONS)._value.get() == refused + 1
 
 
 def test_how_many_rows_are_older_than_the_log_is_signed_too(environment: Any, ledgered: Ledgered) -> None:
