@@ -96,7 +96,12 @@ class PrunedLeaves:
         return any(each.is_exact and each.what == LedgerPruned.What.ROWS for each in self._around if index < each.until)
 
     def are_between(self, last: int, index: int) -> bool:
-        """Return whether rows of leaves between two leaves were deleted."""
+        """Return whether rows of leaves between two leaves were deleted, also just before the current rows were read."""
+        if not self._is_fresh and not self._is_gone_between(last, index):
+            self._read()
+        return self._is_gone_between(last, index)
+
+    def _is_gone_between(self, last: int, index: int) -> bool:
         at = bisect_right(self._gone, last + 1, key=itemgetter(1))
         return at < len(self._gone) and self._gone[at][0] < index
 

@@ -404,7 +404,6 @@ class LogVerifier:
     def _leaves(self, start: int, until: int) -> bytes:
         """Return the hashes of leaves, from the rows if they exist."""
         found = self._found(start, until)
-        self._pruned.rows_were_read()
         leaves = b"".join(self._leaf(index, found.get(index)) for index in range(start, until))
         stored = b"".join(map(self._leaves_of_tile, range(start // TILE_WIDTH, -(-until // TILE_WIDTH))))
         stored = stored[start % TILE_WIDTH * HASH_BYTES :][: len(leaves)]
@@ -422,7 +421,10 @@ class LogVerifier:
 
     def _found(self, start: int, until: int) -> dict[int, Found]:
         found: dict[int, Found] = {}
-        for each in self._source.rows(start, until):
+        rows = list(self._source.rows(start, until))
+        # Before the numbers are counted: those of rows that retention has just deleted are missing, too.
+        self._pruned.rows_were_read()
+        for each in rows:
             if each.leaf in found:
                 self._fault(each.leaf, f"{each.row} claims leaf {each.leaf}, which is that of {found[each.leaf].row}")
                 continue

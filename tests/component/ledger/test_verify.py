@@ -230,6 +230,24 @@ def test_what_retention_deletes_while_a_run_reads_is_no_fault(
     assert (report.faults, report.without_row) == ([], ROWS)
 
 
+def test_numbers_of_rows_that_retention_deletes_while_a_run_reads_are_not_missed(
+    history: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Decision.objects.get(ledger_index=100)
+    make_hold(by="auditor", now=AT, reason="case 7", pod_uid=held.pod_uid)
+    read = pruned.deletions
+
+    def read_before_the_rule_comes(keys: Any) -> Any:
+        found = read(keys)
+        monkeypatch.setattr(pruned, "deletions", read)
+        prune(Retention(days=30, details_days=0), AT + timedelta(days=400))
+        return found
+
+    monkeypatch.setattr(pruned, "deletions", read_before_the_rule_comes)
+    report = log_of(history.verify())
+    assert (report.faults, report.proved) == ([], 1)
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="elsewhere nobody writes beside who prunes")
 @pytest.mark.parametrize("retention", [Retention(days=30, details_days=0), Retention(days=0, details_days=1)])
