@@ -74,6 +74,7 @@ LEDGER_REFUSED = Counter(
     "Times that a log was not signed, because it contradicts its last signed checkpoint",
     ["log"],
 )
+LEDGER_UNSIGNED = Counter("berth_ledger_unsigned", "Times that no log was signed, because the key could not be used")
 LEDGER_UNPUBLISHED = Counter(
     "berth_ledger_unpublished", "Checkpoints that could not be written outside the database", ["where"]
 )

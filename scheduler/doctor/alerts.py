@@ -146,12 +146,34 @@ ALERTS: Final = (
         "ticket",
         "records on the disk of {{ $labels.instance }} can't be read; the admin lists them under Dead letters",
     ),
+    # Admin, worker and beat export the same number, because each reads the table.
+    Alert(
+        "BerthDeadLetters",
+        "max(delta(berth_dead_letters[15m])) > 0",
+        "0m",
+        "ticket",
+        "{{ $value | humanize }} records could not be stored; the admin lists them under Dead letters",
+    ),
     Alert(
         "BerthLedgerRefused",
         "sum by (log) (increase(berth_ledger_refused_total[15m])) > 0",
         "0m",
         "ticket",
         "the ledger of {{ $labels.log }} contradicts its last signed checkpoint and isn't signed any more",
+    ),
+    Alert(
+        "BerthLedgerUnsigned",
+        "increase(berth_ledger_unsigned_total[15m]) > 0",
+        "0m",
+        "ticket",
+        "{{ $labels.instance }} can't use the ledger's key: no log is signed, and nothing is deleted by its age",
+    ),
+    Alert(
+        "BerthCheckpointsUnpublished",
+        "sum by (where) (increase(berth_ledger_unpublished_total[15m])) > 0",
+        "0m",
+        "ticket",
+        "checkpoints of the ledger don't get outside the database, into its {{ $labels.where }}",
     ),
     # Admin, worker and beat export the same numbers, because each reads the table.
     Alert(

@@ -8,7 +8,7 @@ from functools import lru_cache
 from policies.models import AuditEvent
 from policies.models.audit import Kind, first_id_at
 from scheduler.ledger import deletions, losses
-from scheduler.ledger.keys import KeyFileError, known_verifiers, read_signer
+from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, read_signer
 from scheduler.ledger.logs import LOGS
 from scheduler.ledger.note import NoteError, Signer, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import publish
@@ -19,7 +19,7 @@ from scheduler.ledger.tree import (
     root_at,
     subtrees_of,
 )
-from scheduler.metrics import LEDGER_REFUSED, LEDGER_SIGNED_AT
+from scheduler.metrics import LEDGER_REFUSED, LEDGER_SIGNED_AT, LEDGER_UNSIGNED
 from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
 
 logger = logging.getLogger("berth.ledger")
@@ -46,6 +46,8 @@ def sign_checkpoints(now: datetime, logs: Collection[str] = LOGS) -> int:
         signer, verifiers = read_signer(), known_verifiers()
     except KeyFileError as error:
         logger.warning("%s", error)
+        if key_path() is not None:
+            LEDGER_UNSIGNED.inc()
         return 0
     signed = 0
     for head in LedgerHead.objects.filter(log__in=logs).order_by("log"):

@@ -401,6 +401,25 @@ def checkpoints_are_rewritten(stack: Secured, firing: Firing) -> None:
     stack.manage("shell", "--no-imports", "-c", REWRITE.format("/stneve", "/events"))
 
 
+def the_key_can_be_read_by_everybody(stack: Secured, firing: Firing) -> None:
+    key = stack.state / "ledger_key"
+    eventually(key.exists, seconds=90, what="the ledger has its key")
+    key.chmod(0o644)
+    until(firing)
+    key.chmod(0o600)
+
+
+def the_folder_of_checkpoints_is_a_file(stack: Secured, firing: Firing) -> None:
+    """A worker publishes what is signed, each minute if the log has grown, and a rate needs two of its failures."""
+    folder = stack.state / "checkpoints"
+    eventually(folder.is_dir, seconds=90, what="the ledger is signed")
+    folder.rename(stack.state / "former")
+    folder.touch()
+    until(firing, lambda number: call(stack, "filter", filter_call(number)))
+    folder.unlink()
+    (stack.state / "former").rename(folder)
+
+
 def a_receiver_refuses_for_half_an_hour(stack: Secured, firing: Firing) -> None:
     stack.manage("shell", "--no-imports", "-c", REFUSED_FOR_LONG.format(url=f"http://127.0.0.1:{free_port()}/"))
     until(firing)
@@ -434,7 +453,10 @@ MADE = {
     "BerthDeadlineMissed": its_deadline_is_too_short,
     "BerthRevisionsDiffer": it_reads_an_old_copy_of_the_database,
     "BerthDecisionsUnwritten": its_disk_is_full,
+    "BerthDeadLetters": the_spool_is_damaged,
     "BerthLedgerRefused": checkpoints_are_rewritten,
+    "BerthLedgerUnsigned": the_key_can_be_read_by_everybody,
+    "BerthCheckpointsUnpublished": the_folder_of_checkpoints_is_a_file,
     "BerthWebhookFails": a_receiver_refuses_for_half_an_hour,
     "BerthTwoSchedule": two_binders_have_two_leases,
 }

@@ -28,7 +28,7 @@ from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, publi
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import TreeHead, open_note
 from scheduler.ledger.tree import Edge, leaf_hash
-from scheduler.metrics import LEDGER_REFUSED
+from scheduler.metrics import LEDGER_REFUSED, LEDGER_UNSIGNED
 from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerTile
 from tests.ledgers import AT, Ledgered, faults
 
@@ -99,6 +99,18 @@ def test_a_key_that_everybody_can_read_is_refused(environment: Any, tmp_path: Pa
     environment(ledger_key_file=str(tmp_path / "key"))
     with pytest.raises(KeyFileError, match="chmod 600"):
         read_signer()
+
+
+def test_a_key_that_is_set_and_cannot_be_used_is_counted_for_the_alert_and_no_key_at_all_is_not(
+    environment: Any, tmp_path: Path
+) -> None:
+    before = LEDGER_UNSIGNED._value.get()
+    environment(local=False)
+    sign_checkpoints(AT)
+    assert LEDGER_UNSIGNED._value.get() == before
+    environment(local=False, ledger_key_file=str(tmp_path / "missing"))
+    sign_checkpoints(AT)
+    assert LEDGER_UNSIGNED._value.get() == before + 1
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, method: str, refused: Path) -> None:
