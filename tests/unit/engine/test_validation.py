@@ -329,10 +329,14 @@ class TestRules:
         assert faults["arguments"].startswith(f"addedAffinity: {requirement['key']!r} {requirement['operator']!r} ")
 
     def test_an_added_affinity_for_names_takes_one_each(self) -> None:
-        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}
+        names = {"key": "metadata.name", "operator": "In"}
+        term = {"matchFields": [names | {"values": ["a"]}, names | {"values": ["a", "b"]}]}
         added = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
         faults = score_faults(builtin="NodeAffinity", arguments={"addedAffinity": added})
-        assert faults["arguments"].endswith("matchFields take In or NotIn, with one value")
+        said = (
+            "addedAffinity: 'metadata.name' 'In' ['a', 'b'] can't be read: matchFields take In or NotIn, with one value"
+        )
+        assert faults["arguments"] == said
 
     @pytest.mark.parametrize(
         ("resources", "fault"),
