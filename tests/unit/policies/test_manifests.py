@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policies import manifests
@@ -256,6 +256,41 @@ class TestFastReading:
         quickly = outcome(read_documents)
         # A `?` inside brackets, which PyYAML refuses wrongly, may be read.
         assert quickly == slowly or ("?" in text and "got '?'" in str(slowly))
+
+
+# Texts that dumpers write in different styles and break in different places.
+ODD_TEXTS = st.text() | st.text(
+    "ab0.-: #'\"|>&*!?%@`{}[],~=\\\n\t\r\x07\x7f\x85\xa0é中\u2028\ufeff\U0001f600", max_size=200
+)
+
+
+class TestFastWriting:
+    """libyaml writes plain texts. What it writes are the bytes that PyYAML writes."""
+
+    @settings(max_examples=1_000, deadline=None)
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | ODD_TEXTS,
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ODD_TEXTS, inner, max_size=3),
+        ),
+        st.sampled_from([40, 110, 1 << 30]),
+    )
+    @example(["half a character: \ud800"], 110)
+    def test_both_writers_write_the_same(self, value: Any, width: int) -> None:
+        document = {"value": value, "list": [value]}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(manifests, "_WRITTEN_OTHERWISE", re.compile(""))
+            slowly = to_yaml(document, width=width)
+        assert to_yaml(document, width=width) == slowly
+
+    def test_what_berth_writes_is_written_by_libyaml(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> None:
+            pytest.fail("PyYAML's own emitter, which takes five times as long, writes this")
+
+        monkeypatch.setattr(yaml.emitter.Emitter, "emit", refuse)
+        expression = "node.metadata.?labels.team.orValue('') != 'a' ? !has(pod.spec.x) : true"
+        document = rule_set_document(filters=[{"name": "é", "expression": expression}])
+        assert read(to_yaml(document)) == document
 
 
 class TestLocated:
