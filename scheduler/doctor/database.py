@@ -108,5 +108,5 @@ def clock() -> Iterator[Part]:
     if abs(ahead) > _CLOCKS_APART:
         side = "ahead of" if ahead > timedelta() else "behind"
         says = f"this machine's is {duration(abs(ahead).total_seconds())} {side} the database's"
-        remedy = "Let NTP set both: until then times are wrong here, such as when a certificate ends or a tick came."
+        remedy = "Let NTP set both clocks. Until then doctor and pages may be wrong about ages, such as of a tick, and about when certificates end."
         yield Part("clock", "warning", says, remedy)

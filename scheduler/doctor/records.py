@@ -114,7 +114,7 @@ def spool() -> Part:
         disk = shutil.disk_usage(folder)
         sizes = list(_sizes(folder / "spool"))
     except OSError as error:
-        remedy = "Correct BERTH_STATE_DIR, or give the folder to this account."
+        remedy = "Correct BERTH_STATE_DIR, or let this account read the folder."
         return Part("disk", "error", f"{error.filename or folder} can't be used: {error.strerror}", remedy)
     says = f"{disk.free / 2**30:.1f} GiB free for state"
     if sizes:

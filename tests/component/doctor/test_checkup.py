@@ -26,7 +26,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.stream import DecisionStream, StreamError
-from scheduler.doctor import checkup, records, scheduler_file, suspensions
+from scheduler.doctor import checkup, database, processes, records, scheduler_file, suspensions
 from scheduler.doctor.checkup import Checkup, check, configured_verbs, known
 from scheduler.doctor.parts import Part
 from scheduler.doctor.suspensions import SUSPENSIONS
@@ -114,7 +114,8 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, *, ahead: timedelta) -> None:
         def now(cls, tz: tzinfo | None = None) -> datetime:
             return datetime.now(tz) + ahead
 
-    monkeypatch.setattr(checkup, "datetime", Clock)
+    for module in (checkup, database, processes):
+        monkeypatch.setattr(module, "datetime", Clock)
 
 
 def part(found: Checkup, name: str) -> Part:
@@ -272,7 +273,7 @@ class TestProcesses:
 
     @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has this machine's clock")
     @pytest.mark.parametrize(("ahead", "side"), [(timedelta(days=1), "ahead of"), (timedelta(days=-1), "behind")])
-    def test_a_clock_that_differs_from_the_databases(
+    def test_a_clock_that_differs_from_the_databases_is_a_warning_that_says_by_how_much(
         self, ahead: timedelta, side: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         set_clock(monkeypatch, ahead=ahead)
@@ -410,7 +411,9 @@ class TestHistory:
         assert "1.0 MiB of Decisions in 1 file of the spool" in part(check(quick=True), "disk").says
 
     @pytest.mark.usefixtures("healthy")
-    def test_a_spool_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_spool_that_cannot_be_read_is_an_error_that_names_it(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         def refuse(_folder: Path, onerror: Callable[[OSError], None]) -> Iterator[Any]:
             onerror(PermissionError(13, "Permission denied", str(tmp_path / "spool")))
             yield from ()
@@ -419,7 +422,7 @@ class TestHistory:
         monkeypatch.setattr(records.os, "walk", refuse)
         found = part(check(quick=True), "disk")
         assert (found.state, found.says) == ("error", f"{tmp_path}/spool can't be used: Permission denied")
-        assert "give the folder to this account" in found.remedy
+        assert "let this account read the folder" in found.remedy
 
     @pytest.mark.usefixtures("healthy")
     @pytest.mark.parametrize(("used", "free", "state"), [(95, 0, "warning"), (91, 4, "warning"), (85, 10, "ok")])
