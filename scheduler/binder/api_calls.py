@@ -453,12 +453,12 @@ class APICalls:
             self._tell(lambda now: self._on_preempted(pod, preemption, done, now))
 
     def _is_on(self, pod: Pod, node_name: str) -> bool:
-        """Return whether a Pod still counts on a node. On a node that is gone it does: what waits for its end is told of that."""
+        """Return whether a Pod still takes room on a node. True also if the node is gone: the watch then ends the preemption."""
         info = self._live.snapshot().node(node_name)
         return info is None or any(other.uid == pod.uid for other in info.pods)
 
     def _give_up_node(self, uid: str, node_name: str) -> None:
-        """Keep a node no longer free for a Pod that may not be bound to it."""
+        """Stop keeping a node free for a Pod that may not be bound to it."""
         self._note_denied(uid, node_name)
         self._end_nomination(uid, node_name)
 

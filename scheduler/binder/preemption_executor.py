@@ -60,8 +60,8 @@ def act(
     *,
     post: Callable[[Event], None],
     expect: Callable[[Pod], None],
-    leads: Callable[[], bool] = lambda: True,
-    is_there: Callable[[Pod], bool] = lambda _: True,
+    leads: Callable[[], bool],
+    is_there: Callable[[Pod], bool],
 ) -> bool:
     """Make room on the node: Pods that yield to this one lose their nomination, then the victims are deleted one by one.
 

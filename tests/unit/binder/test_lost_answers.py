@@ -353,7 +353,16 @@ class TestPreemptions:
         for _ in range(len(lost) + 1):
             try:
                 made = Preemption("n1", list(victims()), 0, [], [])
-                done = act(client, made, pod("a"), "berth", post=told.append, expect=lambda _: None)
+                done = act(
+                    client,
+                    made,
+                    pod("a"),
+                    "berth",
+                    post=told.append,
+                    expect=lambda _: None,
+                    leads=lambda: True,
+                    is_there=lambda _: True,
+                )
             except APIUnavailableError:
                 continue
             assert done

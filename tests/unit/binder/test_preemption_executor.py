@@ -73,7 +73,7 @@ def preemption(*victims: Pod, yielding: tuple[Pod, ...] = ()) -> Preemption:
 def acted(server: Server, made: Preemption, **more: Any) -> tuple[bool, list[Event]]:
     told: list[Event] = []
     client: Any = server
-    more = {"expect": lambda _: None, **more}
+    more = {"expect": lambda _: None, "leads": lambda: True, "is_there": lambda _: True, **more}
     return act(client, made, pod("urgent"), "berth", post=told.append, **more), told
 
 
@@ -100,7 +100,7 @@ def test_each_victim_is_marked_and_then_deleted_and_the_event_names_both() -> No
     assert first.note == "Preempted by pod uid-urgent on node n1"
 
 
-def test_of_each_victim_it_is_noted_that_it_is_removed_before_it_is() -> None:
+def test_a_preemptor_is_noted_for_each_victim_just_before_its_removal_and_not_for_one_that_is_leaving() -> None:
     """A process that watches writes for which Pod they ended, and one that leaves already does so for another."""
     server = Server()
     expected: list[tuple[str, int]] = []
