@@ -41,14 +41,16 @@ class Command(migrate.Command):
         """Return what is still missing after this time; empty, at once, when the tables are complete."""
         # SIGTERM doesn't end the first process of a container (PID 1) unless it has a handler.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        missing = _in_the_way()
         end = time.monotonic() + seconds
         tell_at = 0.0
-        while (missing := _in_the_way()) and (now := time.monotonic()) < end:
+        while missing and (now := time.monotonic()) < end:
             if now >= tell_at:
                 self.stdout.write(f"waiting: {missing}")
                 self.stdout.flush()
                 tell_at = now + _TELL_SECONDS
             time.sleep(min(_LOOK_SECONDS, end - now))
+            missing = _in_the_way()
         return missing
 
 

@@ -170,7 +170,7 @@ def said_or_raised(found: str | Exception) -> str:
 
 
 def test_who_waited_long_enough_for_migrations_ends_with_what_is_missing(tmp_path: Path) -> None:
-    done = manage(tmp_path, "migrate", "--check", "--wait", "2", stdout=subprocess.PIPE)
+    done = manage(tmp_path, "migrate", "--check", "--wait", "0.1", stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout.count("waiting: ")) == (1, 1)
     assert re.fullmatch(r"manage\.py: \d+ migrations are missing; run python manage\.py migrate\n", done.stderr)
 
