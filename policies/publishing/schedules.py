@@ -42,8 +42,8 @@ _Act = ChangeEvent.Act
 
 # A Change that is later than this is reported as late: a few ticks of the clock.
 _LATE_AFTER = timedelta(seconds=60)
-# A Change waits at most this long for a run of the gate, and for so long further ones are requested where others publish
-# meanwhile; then it is held back, with the reason.
+# How long a due Change waits for one run of the gate, and how long further runs are requested because others publish; then it
+# is held back, with the reason.
 _GATE_TAKES_AT_MOST = timedelta(minutes=10)
 # A Change that an internal error keeps from going live is retried this long; then it is held back, with the reason.
 _TRIED_AT_MOST = timedelta(minutes=10)

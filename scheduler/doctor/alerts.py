@@ -152,7 +152,7 @@ ALERTS: Final = (
         "max(delta(berth_dead_letters[15m])) > 0",
         "0m",
         "ticket",
-        "{{ $value | humanize }} records could not be stored; the admin lists them under Dead letters",
+        "records couldn't be stored; the admin lists them under Dead letters",
     ),
     Alert(
         "BerthLedgerRefused",
@@ -166,14 +166,14 @@ ALERTS: Final = (
         "increase(berth_ledger_unsigned_total[15m]) > 0",
         "0m",
         "ticket",
-        "{{ $labels.instance }} can't use the ledger's key: no log is signed, and nothing is deleted by its age",
+        "{{ $labels.instance }} can't use the ledger's key: it signs no log, and deletes nothing by its age",
     ),
     Alert(
         "BerthCheckpointsUnpublished",
         "sum by (where) (increase(berth_ledger_unpublished_total[15m])) > 0",
         "0m",
         "ticket",
-        "checkpoints of the ledger don't get outside the database, into its {{ $labels.where }}",
+        "signed checkpoints of the ledger aren't copied out of the database: {{ $labels.where }} fails",
     ),
     # Admin, worker and beat export the same numbers, because each reads the table.
     Alert(

@@ -151,7 +151,7 @@ def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Ve
     except (NoteError, ProofError) as error:
         message = f"the checkpoint of {last.size} leaves: {error}"
         raise RefusedError(message) from error
-    # Also of a log that hasn't grown, which needs no proof: onto damaged tiles nothing can be appended, so it never grows again.
+    # A log that hasn't grown is checked, too: nothing can be appended to damaged tiles, so it would never grow again.
     check_tiles(head)
     return signed_by
 

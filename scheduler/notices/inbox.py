@@ -12,7 +12,7 @@ from scheduler.models import InboxEntry
 MOST_COUNTED = 99
 
 
-# The permission to read Notices, which every role has: who lost the role doesn't read on what they were told.
+# Every role has this permission, so an account that lost its last role can't read its old Notices.
 _SEE = "policies.view_change"
 
 

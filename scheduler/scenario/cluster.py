@@ -79,7 +79,7 @@ def template_of_deployment(client: Client, named: str) -> Template:
         body = client.get(path=f"/api/v1/namespaces/{namespace}/pods", query=_WAITING, timeout_seconds=_ASK_SECONDS)
         pods = msgspec.json.decode(body, type=_Pods).items or []
     except (APIError, msgspec.DecodeError) as error:
-        message = f"Deployment {named} can't be had: {error}. Give its manifest"
+        message = f"Deployment {named} can't be read: {error}. Use its manifest instead"
         raise ScenarioError(message) from error
     uid = deployment.metadata.uid
     own = [each for each in sets if _is_of(each.metadata, {uid})]
@@ -126,7 +126,7 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
         body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
         return msgspec.json.decode(body, type=dict[str, Any])
     except (APIError, msgspec.DecodeError) as error:
-        message = f"Pod {named} can't be had: {error}. Give its manifest"
+        message = f"Pod {named} can't be read: {error}. Use its manifest instead"
         raise ScenarioError(message) from error
 
 

@@ -63,7 +63,7 @@
     if (event.timeStamp - sent.get(form) < SENT_MILLISECONDS) event.preventDefault();
     else sent.set(form, event.timeStamp);
   });
-  // What stands in a field of another form of the page is sent along, by the field's name.
+  // A form with data-berth-with also sends the value of that field, which belongs to another form.
   document.addEventListener("formdata", (event) => {
     const field = document.getElementById(event.target.dataset.berthWith);
     if (field) event.formData.set(field.name, field.value);

@@ -326,7 +326,7 @@ def test_a_log_whose_tiles_are_not_its_roots_is_not_signed(
 
 
 @pytest.mark.parametrize("hashes", [b"", bytes(96)], ids=["gone", "changed"])
-def test_a_log_that_was_signed_and_whose_last_tile_was_damaged_since_is_refused_though_nothing_can_come(
+def test_a_signed_log_whose_last_tile_is_damaged_is_refused_though_it_did_not_grow(
     environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture, hashes: bytes
 ) -> None:
     ledgered.record(3)

@@ -456,7 +456,7 @@ class TestGate:
         assert tick(timezone.now()) == []
         assert "is held back: The gate is still running" in tick(timezone.now() + timedelta(minutes=11))[0]
 
-    def test_one_that_others_overtake_again_and_again_is_held_back_ten_minutes_after_its_time(
+    def test_one_that_others_overtake_again_and_again_is_held_back_ten_minutes_after_the_first_request_for_the_gate(
         self, alice: User, now: datetime
     ) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)

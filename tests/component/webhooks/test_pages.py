@@ -74,7 +74,7 @@ def test_an_old_page_does_not_turn_on_what_a_colleague_turned_off(root: Client) 
     assert (row.name, row.is_active) == ("ci", False)
 
 
-def test_what_is_sent_by_who_has_seen_no_page_is_refused(root: Client) -> None:
+def test_a_form_without_the_state_it_was_made_from_is_refused(root: Client) -> None:
     row, _ = made(root)
     assert "Somebody changed ci since you opened this page." in text_of(root.post(page(row), FORM | {"name": "blind"}))
     assert Webhook.objects.get().name == "ci"
@@ -115,7 +115,7 @@ def test_a_name_is_taken_once(root: Client) -> None:
     assert Webhook.objects.count() == 1
 
 
-def test_each_of_very_many_is_on_a_page(root: Client) -> None:
+def test_more_webhooks_than_a_page_holds_are_on_further_pages(root: Client) -> None:
     now = timezone.now()
     Webhook.objects.bulk_create(Webhook(name=f"of team {number:03}", made_at=now) for number in range(201))
     first, second = (get(root, f"{LIST}?p={number}") for number in (1, 2))
