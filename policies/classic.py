@@ -180,7 +180,8 @@ class _ImportedPolicy:
             if fault.path.startswith(head):
                 index, _, member = fault.path.removeprefix(head).partition("]")
                 if member.startswith(".arguments"):
-                    return Fault(made.arguments[int(index)] + member.removeprefix(".arguments"), fault.message)
+                    path = made.arguments[int(index)] or made.paths[int(index)]
+                    return Fault(path + member.removeprefix(".arguments"), fault.message)
                 message = fault.message.replace(f"spec.{kind}[", "rule [")
                 return Fault(made.paths[int(index)] + member.replace(".builtin", ".name"), message)
         names = {"spec.filters": "predicates", "spec.scores": "priorities"}

@@ -222,8 +222,8 @@ class _FastDumper(_Written, yaml.CSafeDumper):
 
 
 # Marks of places at which libyaml writes other bytes than PyYAML: escapes, which it needs for other characters and around
-# which it breaks lines elsewhere, and an empty name.
-_WRITTEN_OTHERWISE = re.compile(r"\\|'':")
+# which it breaks lines elsewhere, an empty name, and a long one, of which it counts the bytes and PyYAML the characters.
+_WRITTEN_OTHERWISE = re.compile(r"\\|'':|^[ -]*\? |^.{118,}:(?:\s|\Z)", re.MULTILINE)
 
 
 def _represent_text(dumper: _Dumper | _FastDumper, text: str) -> yaml.ScalarNode:
@@ -418,7 +418,7 @@ def _explain(error: Exception, text: str, source: str) -> str:
     line, problem = "", str(error)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         line, problem = f":{error.problem_mark.line + 1}", error.problem or problem
-        there = "".join(text.splitlines()[error.problem_mark.line :][:1])
+        there = "".join(text.split("\n")[error.problem_mark.line :][:1])
         if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) and _EXPRESSION.search(there):
             problem += "; YAML reads !, &, |, quotes, brackets and ': ' as its own: write the expression after >-"
     elif isinstance(error, yaml.reader.ReaderError):

@@ -276,6 +276,8 @@ class TestFastWriting:
         st.sampled_from([40, 110, 1 << 30]),
     )
     @example(["half a character: \ud800"], 110)
+    @example([{"a" * size: 1, "é" * size: "x"} for size in (60, 65, 110, 118, 122, 123, 124, 128, 129)], 110)
+    @example([[{"a" * 123: {"b" * 127: [{"c" * 128: 1}]}}]], 1 << 30)
     def test_both_writers_write_the_same(self, value: Any, width: int) -> None:
         document = {"value": value, "list": [value]}
         with pytest.MonkeyPatch.context() as patched:
