@@ -42,6 +42,7 @@ from scheduler.cluster.errors import (
     APIUnavailableError,
 )
 from scheduler.cluster.listing import list_snapshot
+from scheduler.decisions.missing import database_now
 from scheduler.decisions.reading import Names, read_decision
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
@@ -115,6 +116,7 @@ class Requeuer:
         client: of the cluster.
         per_second: how many Pods are requeued in a second at most.
         clock: returns the time.
+        database_clock: returns the database's time, by which processes report.
         pause: waits for some seconds.
     """
 
@@ -124,11 +126,13 @@ class Requeuer:
         *,
         per_second: int,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        database_clock: Callable[[], datetime] = database_now,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
         self._per_second = per_second
         self._clock = clock
+        self._database_clock = database_clock
         self._pause = pause
         self._revisions: dict[str, CompiledRevision] = {}
         self._resting_until = float("-inf")
@@ -156,7 +160,7 @@ class Requeuer:
 
     def _served(self) -> CompiledRevision | None:
         """Return the oldest Revision that a living extender process serves: all others serve it or a later one."""
-        since = self._clock() - timedelta(seconds=_ALIVE_SECONDS)
+        since = self._database_clock() - timedelta(seconds=_ALIVE_SECONDS)
         alive = Process.objects.filter(role="extender", heartbeat_at__gt=since)
         return self._compiled(min(alive.values_list("revision", flat=True), default=0))
 

@@ -89,6 +89,13 @@ class TestAPublish:
         assert world.tick() == []
         assert Requeue.objects.get(revision=2).pods == 0
 
+    def test_requeues_pods_though_the_workers_clock_is_ahead_of_the_databases(self, world: World) -> None:
+        world.ahead = timedelta(minutes=1)
+        world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
+        assert world.tick() == []
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == ["a"]
+
     def test_that_lets_go_of_a_pod_wakes_it(self, world: World) -> None:
         world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
         world.publish()

@@ -97,6 +97,8 @@ class World:
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.now = NOON
+        # How far the worker's clock is ahead of the database's.
+        self.ahead = timedelta(0)
         self.paused: list[float] = []
         self.sequence = 0
         self.requeuer = self.make_requeuer()
@@ -106,7 +108,13 @@ class World:
             self.paused.append(seconds)
             self.now += timedelta(seconds=seconds)
 
-        return Requeuer(self.cluster, per_second=per_second, clock=lambda: self.now, pause=pause)  # type: ignore[arg-type]
+        return Requeuer(
+            self.cluster,  # type: ignore[arg-type]
+            per_second=per_second,
+            clock=lambda: self.now + self.ahead,
+            database_clock=lambda: self.now,
+            pause=pause,
+        )
 
     def publish(self, *rule_sets: RuleSet, pauses: Sequence[Pause] = (), **match: Any) -> CompiledRevision:
         """Each rule set takes the Pods with its name as the label policy. All extenders serve it at once."""
