@@ -112,17 +112,21 @@ def spool() -> Part:
     folder: Path = settings.BERTH.state_dir
     try:
         disk = shutil.disk_usage(folder)
+    except OSError as error:
+        return Part("disk", "error", f"{folder} can't be used: {error.strerror}", "Correct BERTH_STATE_DIR.")
+    says, remedy = f"{disk.free / 2**30:.1f} GiB free for state", ""
+    try:
         sizes = list(_sizes(folder / "spool"))
     except OSError as error:
-        remedy = "Correct BERTH_STATE_DIR, or let this account read the folder."
-        return Part("disk", "error", f"{error.filename or folder} can't be used: {error.strerror}", remedy)
-    says = f"{disk.free / 2**30:.1f} GiB free for state"
-    if sizes:
-        says += f"; {sum(sizes) / 2**20:.1f} MiB of Decisions in {counted(len(sizes), 'file')} of the spool"
+        says += f"; {error.filename} can't be read: {error.strerror}"
+        remedy = "Let this account read the spool, or run doctor as the extender's account."
+    else:
+        if sizes:
+            says += f"; {sum(sizes) / 2**20:.1f} MiB of Decisions in {counted(len(sizes), 'file')} of the spool"
     # Without what the file system keeps for root, as `df` counts: there is no room left when that remains.
     if disk.used / max(disk.used + disk.free, 1) > _FULL_SHARE:
         return Part("disk", "warning", says, "Free disk space: an extender that can't write loses Decisions.")
-    return Part("disk", "ok", says)
+    return Part("disk", "warning", says, remedy) if remedy else Part("disk", "ok", says)
 
 
 def _sizes(folder: Path) -> Iterator[int]:
