@@ -316,7 +316,7 @@ def _node(text: str) -> Q:
 
 def _rules(text: str) -> Q:
     # Case-sensitive: on SQLite, `contains` is LIKE, which matches `team` with `Team`. No rule has a comma in its name.
-    return Q(*(GreaterThan(StrIndex("refused_by", Value(f"\n{name}\n")), 0) for name in text.split(",")))
+    return Q(*(GreaterThan(StrIndex("refused_by", Value(f"\n{name}\n")), 0) for name in text.split(",") if name))
 
 
 def _answer(text: str) -> Q:

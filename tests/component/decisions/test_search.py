@@ -98,6 +98,7 @@ def some() -> None:
         ({"best": "n9"}, ["db-0"]),
         ({"refused_by": "room"}, ["night-7", "web-1"]),
         ({"refused_by": "room,team"}, ["web-1"]),
+        ({"refused_by": "room,"}, ["night-7", "web-1"]),
         ({"refused_by": "roo"}, []),
         ({"refused_by": "Room"}, []),
         ({"reason": "ROOM"}, ["night-7"]),
