@@ -77,9 +77,7 @@ def selector_text(selector: engine.LabelMatch) -> str:
 
 def _filter_sentence(rule: engine.FilterRule) -> str:
     if rule.builtin:
-        named = f"{rule.name}: " if rule.name else ""
-        help_text = builtin_help(rule.builtin)
-        return f"{named}{rule.builtin}" + (f" ({help_text})" if help_text else "")
+        return _builtin_sentence(rule, rule.builtin)
     reason = f" as “{rule.reason}”" if rule.reason else ""
     return f"{rule.name}: refuse nodes{reason} unless {on_one_line(rule.expression)}"
 
@@ -87,11 +85,16 @@ def _filter_sentence(rule: engine.FilterRule) -> str:
 def _score_sentence(rule: engine.ScoreRule) -> str:
     weight = f"weight {rule.weight}"
     if rule.builtin:
-        named = f"{rule.name}: " if rule.name else ""
-        help_text = builtin_help(rule.builtin)
-        return f"{named}{rule.builtin}, {weight}" + (f" ({help_text})" if help_text else "")
+        return _builtin_sentence(rule, f"{rule.builtin}, {weight}")
     between = f" between {rule.bounds[0]} and {rule.bounds[1]}" if rule.bounds else ""
     return f"{rule.name}: prefer a high {on_one_line(rule.expression)}{between}, {weight}"
+
+
+def _builtin_sentence(rule: engine.FilterRule | engine.ScoreRule, what: str) -> str:
+    """Return what a built-in rule is, after its own name, and before what the built-in does."""
+    named = f"{rule.name}: " if rule.name else ""
+    help_text = builtin_help(rule.builtin)
+    return f"{named}{what}" + (f" ({help_text})" if help_text else "")
 
 
 def _victim_sentence(rule: engine.VictimRule) -> str:

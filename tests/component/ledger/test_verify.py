@@ -213,19 +213,24 @@ def test_nothing_is_deleted_that_could_not_be_signed_any_more(history: Ledgered,
     assert faults(history.verify()) == []
 
 
-def test_what_retention_deletes_while_a_run_reads_is_no_fault(
-    history: Ledgered, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sign_checkpoints(AT)
+def prune_once_deletions_are_read(monkeypatch: pytest.MonkeyPatch, retention: Retention) -> None:
+    """Let retention come between a run's first reading of deletions and its reading of rows."""
     read = pruned.deletions
 
     def read_before_the_rule_comes(keys: Any) -> Any:
         found = read(keys)
         monkeypatch.setattr(pruned, "deletions", read)
-        prune(Retention(days=0, details_days=1), AT + timedelta(days=400))
+        prune(retention, AT + timedelta(days=400))
         return found
 
     monkeypatch.setattr(pruned, "deletions", read_before_the_rule_comes)
+
+
+def test_what_retention_deletes_while_a_run_reads_is_no_fault(
+    history: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_checkpoints(AT)
+    prune_once_deletions_are_read(monkeypatch, Retention(days=0, details_days=1))
     report = log_of(history.verify())
     assert (report.faults, report.without_row) == ([], ROWS)
 
@@ -235,15 +240,7 @@ def test_numbers_of_rows_that_retention_deletes_while_a_run_reads_are_not_missed
 ) -> None:
     held = Decision.objects.get(ledger_index=100)
     make_hold(by="auditor", now=AT, reason="case 7", pod_uid=held.pod_uid)
-    read = pruned.deletions
-
-    def read_before_the_rule_comes(keys: Any) -> Any:
-        found = read(keys)
-        monkeypatch.setattr(pruned, "deletions", read)
-        prune(Retention(days=30, details_days=0), AT + timedelta(days=400))
-        return found
-
-    monkeypatch.setattr(pruned, "deletions", read_before_the_rule_comes)
+    prune_once_deletions_are_read(monkeypatch, Retention(days=30, details_days=0))
     report = log_of(history.verify())
     assert (report.faults, report.proved) == ([], 1)
 
