@@ -57,7 +57,7 @@ def test_the_schema_names_each_member_of_the_answer_and_how_refusals_are_written
     [
         ({}, 400, "name a Pod in the cluster, or give a manifest"),
         ({"pod": "shop/web-1", "manifest": POD}, 400, "name a Pod in the cluster, or give a manifest"),
-        ({"pod": "shop/nobody"}, 409, "Pod shop/nobody can't be had"),
+        ({"pod": "shop/nobody"}, 409, "Pod shop/nobody can't be read"),
         ({"pod": "a/b/c"}, 409, "name a Pod as NAMESPACE/NAME"),
         ({"pod": "shop/web-1", "change": 2**31 - 1}, 409, "Change"),
         ({"manifest": POD, "pods": 2**31 - 1}, 409, "ask for 1 to"),
