@@ -1,19 +1,18 @@
 """Checks that the params of Assignments match their rule sets, in the state that would be live."""
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Iterable
 
 import msgspec
 
 from policies import checking
+from policies.checking.passed import Passed
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault
 
-# Params that passed the check in this process, most recently used last: a Change is checked when it is sent to review and
-# when it is published, and thirty Assignments may have the same params.
-_right: OrderedDict[bytes, None] = OrderedDict()
-_MOST_RIGHT = 10_000
+# Params that passed: a Change is checked when it is sent to review and when it is published, and thirty Assignments may have the
+# same params.
+_passed = Passed(most=10_000)
 
 
 def changed_params_faults(before: engine.Revision, after: engine.Revision) -> list[Fault]:
@@ -43,12 +42,9 @@ def params_faults(assignments: Iterable[engine.Assignment], rule_sets: Iterable[
 
 def _faults(assignment: engine.Assignment, rule_set: engine.RuleSet, encoded: bytes) -> list[Fault]:
     digest = hashlib.sha256(encoded + msgspec.json.encode(assignment.params, order="sorted")).digest()
-    if digest in _right:
-        _right.move_to_end(digest)
+    if digest in _passed:
         return []
     faults = checking.params_faults(assignment, rule_set)
     if not faults:
-        _right[digest] = None
-        if len(_right) > _MOST_RIGHT:
-            _right.popitem(last=False)
+        _passed.add(digest)
     return faults

@@ -463,7 +463,15 @@ def test_many_documents_take_few_statements(tmp_path: Path) -> None:
     assert {version.state for version in RuleSetVersion.objects.all()} == {"published"}
 
 
-def test_a_document_is_checked_once_on_its_way_to_being_published(
+_TEST = {
+    "name": "n1 passes",
+    "pod": {"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "web", "image": "web"}]}},
+    "nodes": [{"metadata": {"name": "n1"}}],
+    "expect": {"feasible": ["n1"]},
+}
+
+
+def test_a_document_is_checked_and_tested_once_on_its_way_to_being_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -476,8 +484,19 @@ def test_a_document_is_checked_once_on_its_way_to_being_published(
 
     monkeypatch.setattr(checking, "run_each", noted)
     path = tmp_path / "web.json"
-    path.write_text(
-        json.dumps(rule_set_document("web-once", filters=[{"name": "f", "expression": "size('once') == 4"}]))
-    )
+    filters = [{"name": "f", "expression": "size('once') == 4"}]
+    path.write_text(json.dumps(rule_set_document("web-once", filters=filters, tests=[_TEST])))
     _run("apply", "--publish", str(path))
-    assert [job for job in asked if job in {"read_document", "read_rule_set"}] == ["read_document"]
+    assert [job for job in asked if job in {"read_document", "read_rule_set", "run_tests"}] == [
+        "read_document",
+        "run_tests",
+    ]
+
+
+def test_failed_tests_are_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = [{"name": "f", "expression": "false", "reason": "never"}]
+    path = tmp_path / "web.json"
+    path.write_text(json.dumps(rule_set_document("web-failing", filters=filters, tests=[_TEST])))
+    for _ in range(2):
+        with pytest.raises(CommandError, match="should pass: n1"):
+            _run("apply", "--publish", str(path))
