@@ -207,20 +207,27 @@ def _write(wanted: Mapping[str, engine.Assignment], authors: Mapping[Key, str]) 
     rule_sets: dict[str, RuleSet] = {}
     for batch in batches(sorted({each.rule_set for each in wanted.values()})):
         rule_sets |= RuleSet.objects.in_bulk(batch, field_name="name")
-    rows: dict[str, Assignment] = {}
-    for batch in batches(sorted(wanted)):
-        rows |= Assignment.objects.in_bulk(batch, field_name="name")
-    written: set[str] = set()
-    for name, assignment in wanted.items():
-        row = rows.setdefault(name, Assignment(name=name))
-        fields = compiler.assignment_fields(assignment, rule_set=rule_sets[assignment.rule_set])
-        fields |= {"author": authors.get((Kind.ASSIGNMENT, name), ""), "updated_at": timezone.now()}
-        for field, value in fields.items():
-            setattr(row, field, value)
-        written |= fields.keys()
-    Assignment.objects.bulk_create(row for row in rows.values() if not row.pk)
-    if changed := [row for row in rows.values() if row.pk and row.name in wanted]:
-        Assignment.objects.bulk_update(changed, list(written), batch_size=100)
+    now = timezone.now()
+    rows = [
+        Assignment(
+            **compiler.assignment_fields(each, rule_set=rule_sets[each.rule_set]),
+            name=name,
+            author=authors.get((Kind.ASSIGNMENT, name), ""),
+            updated_at=now,
+        )
+        for name, each in wanted.items()
+    ]
+    # One statement for rows that exist and for new ones: an update of each row to values of its own takes ten times as long.
+    Assignment.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["name"], update_fields=_WRITTEN, batch_size=_BATCH
+    )
+
+
+# The columns of an Assignment's row that follow the live state.
+_WRITTEN = [field.name for field in Assignment._meta.concrete_fields if field.name not in ("id", "name")]  # noqa: SLF001 - Django's API
+
+# The most rows that one statement writes.
+_BATCH = 100
 
 
 def _unpublished(name: str, rule_set: str) -> Fault:

@@ -500,3 +500,14 @@ def test_failed_tests_are_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         with pytest.raises(CommandError, match="should pass: n1"):
             _run("apply", "--publish", str(path))
+
+
+def test_new_assignments_are_written_by_one_statement(tmp_path: Path) -> None:
+    documents = [rule_set_document("web-rows", filters=[{"name": "f", "expression": "true"}])]
+    documents += [assignment_document(f"web-{number}", "web-rows", order=number) for number in range(3)]
+    path = tmp_path / "web.json"
+    path.write_text("\n---\n".join(map(json.dumps, documents)))
+    with CaptureQueriesContext(connection) as captured:
+        _run("apply", "--publish", str(path))
+    written = [each["sql"] for each in captured if "policies_assignment" in each["sql"]]
+    assert len([sql for sql in written if sql.startswith(("INSERT", "UPDATE"))]) == 1
