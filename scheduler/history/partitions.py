@@ -15,6 +15,9 @@ WEEK = timedelta(days=7)
 # Partitions exist for this many weeks after the current one. Later rows go to the default partition.
 _AHEAD = 4
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+# Against readers, which then wait before they are planned. One that was planned without the new partition, and waits for the default
+# one, finds the moved rows in neither: `verify` would miss Decisions that are there.
+_LOCK = "SET LOCAL lock_timeout = '5s'; LOCK TABLE ONLY scheduler_decision IN ACCESS EXCLUSIVE MODE"
 _BOUNDS = re.compile(r"FOR VALUES FROM \((?P<first>.+?)\) TO \('(?P<end>[^']+)'\)")
 
 
@@ -68,6 +71,7 @@ def make_ahead(now: datetime) -> int:
     missing = [span for week in weeks for span in _missing(week, there)]
     for first, end in missing:
         with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_LOCK)
             cursor.execute("SELECT berth_make_partition(%s, %s)", [first, end])
     return len(missing)
 

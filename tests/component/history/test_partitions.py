@@ -110,6 +110,28 @@ def test_what_comes_while_its_partition_is_made_moves_there_too() -> None:
                 drop(made)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_what_moves_to_its_partition_is_found_by_who_reads_meanwhile() -> None:
+    def read() -> int:
+        try:
+            return Decision.objects.count()
+        finally:
+            connection.close()
+
+    decision(MONDAY).save(force_insert=True)
+    try:
+        with ThreadPoolExecutor(1) as others:
+            with transaction.atomic():
+                make_ahead(MONDAY)
+                found = others.submit(read)
+                assert any(somebody_waits() for _ in range(1_000))
+            assert found.result(10) == 1
+    finally:
+        for made in partitions():
+            if made.first_at >= MONDAY:
+                drop(made)
+
+
 def test_a_partition_takes_neither_an_id_nor_a_number_twice() -> None:
     make_ahead(MONDAY)
     decision(MONDAY).save(force_insert=True)
