@@ -57,7 +57,7 @@ class Progress(msgspec.Struct):
         tiles: the right edge of the tree so far, in hex.
         proved: rows whose bytes match their leaf, and whose columns match the bytes.
         without_row: leaves whose row, or its details, retention deleted.
-        checkpoints: checkpoints whose root was found.
+        checkpoints: checkpoints over fewer leaves whose root was found.
         faults: in the order in which they were found.
         more_faults: the number of faults that aren't reported one by one.
         numbers: for each writer, its next number, and the leaf of its last row.
@@ -160,6 +160,8 @@ class LogVerifier:
         self._found_now: list[tuple[int, str]] = []
         self._unreadable: list[str] = []
         self._older_places = 0
+        # The number of checkpoints over all leaves that agree.
+        self._at_end = 0
         # The numbers of unlogged rows are lower than those of the log, and retention records no leaf for them.
         self._are_some_older = False
 
@@ -195,7 +197,7 @@ class LogVerifier:
             unlogged=head.unlogged if head else 0,
             proved=progress.proved,
             without_row=progress.without_row,
-            checkpoints=progress.checkpoints,
+            checkpoints=progress.checkpoints + self._at_end,
             signed_size=max((each.head.size for each in signed), default=0),
             pruned=pruned.report() if pruned is not None else [],
             losses=lost.proved,
@@ -359,20 +361,20 @@ class LogVerifier:
     def _walk(self, signed: Sequence[Signed], tell: Tell) -> None:
         progress = self.progress
         edge = Edge(progress.next, [bytes.fromhex(tile) for tile in progress.tiles])
-        waiting = [each for each in signed if progress.next < each.head.size <= self._size]
-        waiting += [each for each in signed if not each.head.size and not progress.next]
-        waiting.sort(key=lambda each: each.head.size)
+        waiting = [each for each in signed if progress.next <= each.head.size <= self._size]
         spans = list(_spans(edge.size, self._size))
         for (start, until), stretch in zip(spans, self._read(self._source.log, spans), strict=True):
             hashes = self._leaves(start, until) if stretch is None or not self._follows(stretch) else stretch.hashes
-            while waiting and waiting[0].head.size <= until:
+            while waiting and waiting[0].head.size < until:
                 each = waiting.pop(0)
                 self._append(edge, hashes[(edge.size - start) * HASH_BYTES : (each.head.size - start) * HASH_BYTES])
-                self._compare(edge, each)
+                progress.checkpoints += self._agrees(edge, each)
             self._append(edge, hashes[(edge.size - start) * HASH_BYTES :])
             self._say_faults()
             progress.next, progress.tiles = edge.size, [tile.hex() for tile in edge.tiles]
             tell(self._source.log, progress, self._size)
+        # Not counted as progress: more of them may be signed before the log grows, and the next run compares all.
+        self._at_end = sum(self._agrees(edge, each) for each in waiting)
         self._edge = edge
 
     def _follows(self, stretch: Stretch) -> bool:
@@ -385,14 +387,15 @@ class LogVerifier:
         self.progress.proved += len(stretch.hashes) // HASH_BYTES
         return True
 
-    def _compare(self, edge: Edge, each: Signed) -> None:
-        if edge.root() != each.head.root:
-            self._fault(
-                each.head.size,
-                f"{each.where} has another root for the first {each.head.size} leaves: what it was signed over was changed since",
-            )
-        else:
-            self.progress.checkpoints += 1
+    def _agrees(self, edge: Edge, each: Signed) -> bool:
+        """Return whether a checkpoint has the root of the leaves so far; report it if not."""
+        if edge.root() == each.head.root:
+            return True
+        self._fault(
+            each.head.size,
+            f"{each.where} has another root for the first {each.head.size} leaves: what it was signed over was changed since",
+        )
+        return False
 
     def _append(self, edge: Edge, hashes: bytes) -> None:
         """Append leaves, and compare the complete tiles above them with the stored ones."""

@@ -28,7 +28,7 @@ from scheduler.history import pruning
 from scheduler.history.holds import make_hold
 from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import Retention, prune
-from scheduler.ledger.checkpoints import sign_checkpoints
+from scheduler.ledger.checkpoints import sign_checkpoints, tree_head
 from scheduler.ledger.deletions import Deletion
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
@@ -46,7 +46,7 @@ from scheduler.models import (
     LedgerTile,
     Outcome,
 )
-from tests.ledgers import AT, Ledgered, faults, log_of, rebuild, resign, unnoticed, without_triggers
+from tests.ledgers import AT, SIGNER, Ledgered, faults, log_of, rebuild, resign, unnoticed, without_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -82,6 +82,21 @@ def test_a_run_goes_on_from_where_the_one_before_got(history: Ledgered) -> None:
     before = {log: Progress(next=each.next, tiles=each.tiles, numbers=each.numbers) for log, each in progress.items()}
     assert faults(history.verify(progress=before)) == []  # what was proved before isn't read again
     assert "column pod_name" in faults(history.verify())[0]
+
+
+def test_a_run_that_goes_on_compares_what_was_signed_since_over_the_same_leaves(history: Ledgered) -> None:
+    progress: dict[str, Progress] = {}
+    assert log_of(history.verify(progress=progress)).checkpoints == 8
+    history.signer = Signer("berth", bytes(32))
+    history.sign()
+    keys = [SIGNER.verifier, history.signer.verifier]
+    for _ in range(2):
+        assert log_of(history.verify(progress=progress, keys=keys)).checkpoints == 10
+    of_another_tree = LedgerHead(log=DECISIONS, size=ROWS, root=bytes(32))
+    note = SIGNER.sign(tree_head(SIGNER.verifier.name, of_another_tree, AT).text())
+    LedgerCheckpoint.objects.create(log=DECISIONS, size=ROWS, note=note, at=AT)
+    said = faults(history.verify(progress=progress, keys=keys))
+    assert [f"has another root for the first {ROWS} leaves" in each for each in said] == [True]
 
 
 def test_a_run_that_read_more_than_the_log_has_says_so_and_reads_from_the_beginning(history: Ledgered) -> None:
