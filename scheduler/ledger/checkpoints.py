@@ -13,6 +13,8 @@ from scheduler.ledger.logs import LOGS
 from scheduler.ledger.note import NoteError, Signer, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import publish
 from scheduler.ledger.tree import (
+    HASH_BYTES,
+    TILE_WIDTH,
     ProofError,
     check_consistency,
     prove_consistency,
@@ -157,7 +159,7 @@ def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Ve
 
 
 def check_tiles(head: LedgerHead) -> None:
-    """Check that a log's tiles lead to its root."""
+    """Check that a log's tiles lead to its root, and have no leaves behind it: nothing could be appended."""
     message = f"its tiles don't lead to the root of its {head.size} leaves"
     try:
         root = root_at(subtrees_of(tile_reader(head.log)), head.size)
@@ -165,6 +167,17 @@ def check_tiles(head: LedgerHead) -> None:
         message = f"{message}: {error}"
         raise RefusedError(message) from error
     if root != bytes(head.root):
+        raise RefusedError(message)
+    _check_nothing_is_behind(head.log)
+
+
+def _check_nothing_is_behind(log: str) -> None:
+    # The tile before the size: both grow together.
+    tiles = LedgerTile.objects.filter(log=log, level=0).order_by("-number").values_list("number", "hashes")
+    leaves = sum(number * TILE_WIDTH + len(hashes) // HASH_BYTES for number, hashes in tiles[:1])
+    size = LedgerHead.objects.filter(log=log).values_list("size", flat=True).first() or 0
+    if leaves > size:
+        message = f"its tiles have {leaves} leaves, and its row in scheduler_ledgerhead, which is older, has {size}: nothing can be appended"
         raise RefusedError(message)
 
 

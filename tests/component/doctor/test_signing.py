@@ -95,6 +95,21 @@ def test_a_signed_log_onto_whose_tiles_nothing_can_be_appended_is_an_error(
 
 
 @pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_signed_log_whose_tiles_are_newer_than_its_head_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, has_key: bool
+) -> None:
+    if not has_key:
+        set_environment(monkeypatch, ledger_key_file="", local=False)
+    LedgerTile.objects.create(log="decisions", level=0, number=1, hashes=bytes(32))
+    state, says = words(ledger_part(SOON))
+    assert state == "error"
+    assert says.startswith(
+        "decisions: its tiles have 257 leaves, and its row in scheduler_ledgerhead, which is older, has 12"
+    )
+
+
+@pytest.mark.usefixtures("signed")
 def test_a_checkpoint_that_no_known_key_signed_is_an_error() -> None:
     LedgerCheckpoint.objects.filter(log="decisions").update(note="forged")
     state, says = words(ledger_part(SOON))

@@ -338,6 +338,20 @@ def test_a_signed_log_whose_last_tile_is_damaged_is_refused_though_it_did_not_gr
     assert LEDGER_REFUSED.labels(DECISIONS)._value.get() == refused + 1
 
 
+def test_a_signed_log_whose_tiles_are_newer_is_refused_because_nothing_can_be_appended(
+    environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledgered.record(3)
+    sign_checkpoints(AT)
+    refused = LEDGER_REFUSED.labels(DECISIONS)._value.get()
+    LedgerTile.objects.filter(log=DECISIONS).update(
+        hashes=bytes(LedgerTile.objects.get(log=DECISIONS).hashes) + bytes(64)
+    )
+    assert sign_checkpoints(AT, (DECISIONS,)) == 0
+    assert "its tiles have 5 leaves, and its row in scheduler_ledgerhead, which is older, has 3" in caplog.text
+    assert LEDGER_REFUSED.labels(DECISIONS)._value.get() == refused + 1
+
+
 def test_how_many_rows_are_older_than_the_log_is_signed_too(environment: Any, ledgered: Ledgered) -> None:
     Decision.objects.create(process="old", sequence=1, at=AT, verb="filter", revision=1)
     ledgered.record(1)
