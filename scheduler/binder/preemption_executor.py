@@ -121,7 +121,8 @@ def _refusals_of(victim: Pod) -> Iterator[None]:
 
 def _is_refusal(error: APIError) -> bool:
     """Return whether RBAC or admission forbids the request, so that the same request would be in vain again."""
-    return isinstance(error, APIForbiddenError | APIInvalidError) or error.is_denial
+    forbids = isinstance(error, APIForbiddenError | APIInvalidError) and not error.is_unauthenticated
+    return forbids or error.is_denial
 
 
 def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Event:

@@ -128,8 +128,8 @@ def binding_of(target: Target) -> bytes:
 def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
     """Bind a Pod, and look up the outcome if it isn't confirmed. Safe to repeat.
 
-    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node: the request may
-    still be carried out.
+    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node, or that it refused the
+    credentials: this request, or one sent before, may still be carried out.
     """
     try:
         client.post(path=f"{target.path}/binding", body=binding_of(target), timeout_seconds=timeout_seconds)
@@ -145,7 +145,8 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
         return _look(client, target, timeout_seconds=timeout_seconds, otherwise=_outcome_of(error))
     except APIError as error:
         logger.warning("a binding was refused: %s", error, extra=_said_of(target))
-        return Outcome.DENIED
+        # With new credentials, the same binding will do: the node isn't the reason.
+        return Outcome.UNKNOWN if error.is_unauthenticated else Outcome.DENIED
     return Outcome.BOUND
 
 

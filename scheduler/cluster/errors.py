@@ -54,6 +54,11 @@ class APIError(Exception):
         """Whether an admission webhook denied the request, with any status. Nothing was done then."""
         return DENIED_BY_WEBHOOK in str(self)
 
+    @property
+    def is_unauthenticated(self) -> bool:
+        """Whether the API server refused the credentials: a token ran out, or can't be checked. Nothing was done, nothing forbidden."""
+        return self.status == HTTPStatus.UNAUTHORIZED and not self.is_denial
+
 
 class APIConfigurationError(APIError):
     """There is no usable kubeconfig, or no in-cluster configuration."""

@@ -178,6 +178,14 @@ def test_nobody_is_touched_where_the_pod_may_not_be_bound_to_the_node(error: API
     assert (server.calls, expected) == ([], [])
 
 
+@pytest.mark.parametrize("asked", ["try_binding", "try_a"])
+def test_refused_credentials_say_nothing_about_the_node_or_the_victims(asked: str) -> None:
+    server = Server(**{asked: APIForbiddenError("Unauthorized", status=401)})
+    with pytest.raises(APIForbiddenError, match="Unauthorized"):
+        acted(server, preemption(pod("a")))
+    assert server.calls == []
+
+
 def test_nobody_is_touched_for_a_pod_that_is_gone() -> None:
     server = Server(try_binding=APINotFoundError("no Pod urgent", status=404))
     with pytest.raises(APINotFoundError):
