@@ -475,6 +475,10 @@ class APICalls:
             waiting = self._queue.get(pod.uid)
             if waiting is not None and waiting.state is State.UNSCHEDULABLE:
                 self._queue.retry(pod.uid, now)
+            # They may have waited for these victims as well.
+            for other in self._nominator.nominated.get(preemption.node, ()):
+                if other.uid != pod.uid:
+                    self._queue.activate(other.uid, now)
         for other in preemption.yielding:
             self._conditions_written.pop(other.uid, None)
             if done:  # otherwise its own victims may be leaving the node, and others would be removed elsewhere in vain

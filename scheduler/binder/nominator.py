@@ -75,6 +75,14 @@ class Nominator:
         self.end(uid)
         return False
 
+    def _is_being_freed(self, node_name: str, snapshot: Snapshot) -> bool:
+        """Return whether victims of any Pod have not been seen leaving a node yet.
+
+        Two Pods that are nominated to one node each count with the other's place, so neither fits until all victims have left.
+        """
+        begun = [uid for uid, preemption in self._begun.items() if preemption.node == node_name]
+        return any(self.is_under_way(uid, snapshot) for uid in begun)
+
     def search(
         self,
         placement: Placement,
@@ -97,6 +105,8 @@ class Nominator:
         judged, snapshot = placement.enforced, placement.snapshot
         objects = snapshot.knowing(BUDGETS)
         if judged is None or objects is None or self.is_under_way(placement.pod.uid, snapshot):
+            return None
+        if self._is_being_freed(nominated, snapshot):
             return None
         self._searches += 1
         found = search(

@@ -243,6 +243,46 @@ def test_the_pod_waits_for_its_victims_and_is_bound_to_their_node(room: Room) ->
     assert room.on("n1") == ["urgent"]
 
 
+def wait_for_the_same_node(room: Room) -> str:
+    """Nominate two Pods to n1, the first without victims left there; returns the victim of the second. n2 would cost less now."""
+    room.node("n1", cpu="8")
+    room.pod("more", node="n1", requests=FOUR, status=RUNNING)
+    room.pod("first", requests=FOUR, priority=10)
+    room.turn()
+    [gone] = [name for name in ("low", "more") if f"{name} removed for first" in room.done]
+    [left] = {"low", "more"} - {gone}
+    room.leave(gone)
+    room.pod("second", requests=FOUR, priority=10)
+    room.turn()
+    assert f"{left} removed for second" in room.done
+
+    room.node("n2")
+    room.pod("least", node="n2", requests=FOUR, status=RUNNING, priority=-5)
+    room.pod(gone, node="n1", requests=FOUR, deleted=True)
+    room.turn(2)
+    return left
+
+
+def test_a_pod_waits_for_the_victims_of_another_on_its_node_and_removes_nobody_elsewhere(room: Room) -> None:
+    """Each counts with the other's place: until the last victim leaves, neither fits."""
+    left = wait_for_the_same_node(room)
+    assert "first nominated to n2" not in room.done
+    assert room.state("first") is State.UNSCHEDULABLE
+
+    room.pod(left, node="n1", requests=FOUR, deleted=True)
+    room.turn(2)
+    assert sorted(room.on("n1")) == ["first", "second"]
+
+
+def test_a_pod_waits_no_longer_for_the_victims_of_another_that_could_not_be_removed(room: Room) -> None:
+    wait_for_the_same_node(room)
+    second = room.loop._queue.get("uid-second")
+    assert second is not None
+    room.loop._api_calls._on_preempted(second.pod, room.loop._nominator._begun["uid-second"], False, room.now)
+    room.turn()
+    assert room.done[-2:] == ["first nominated to n2", "least removed for first"]
+
+
 def test_it_is_tried_at_once_when_its_victim_is_gone_and_others_wait_out_their_backoff(room: Room) -> None:
     room.pod("urgent", requests=FOUR, priority=10)
     room.pod("other", requests=FOUR, preemptionPolicy="Never", priority=5)
