@@ -21,6 +21,7 @@ from scheduler.decisions.replica import is_history_away
 STATEMENT_SECONDS = 20.0
 _NUL = "\0"
 _NO_NUL = "The URL holds a NUL (%00), which no name and no text here has."
+_ONLY_UTF8 = "Content-Type names another encoding than UTF-8: send the form in UTF-8."
 _TOO_LONG = (
     "The database took longer than {:g} s to find this, and was stopped. Ask for less: a filter, a shorter time."
 )
@@ -38,7 +39,7 @@ _STEPS = 20_000
 
 
 class Doors:
-    """Middleware: refuses NUL, which databases can't store, keeps answers out of caches, and reports timeouts.
+    """Middleware: refuses NUL, which databases can't store, and forms that aren't UTF-8, keeps answers out of caches, and reports timeouts.
 
     A URL that only accepts forms answers with an explanation. After the end of a session, a request of htmx is answered with a
     sentence in the page, and a submitted form with the values that were typed into it.
@@ -55,10 +56,11 @@ class Doors:
         return response
 
     def _refused_or_answered(self, request: HttpRequest) -> HttpResponse:
-        if request.path.startswith("/api/") and _has_nul(request):
-            return problem_response(400, _NO_NUL)
-        if _has_nul(request):
-            return HttpResponseBadRequest(f"{_NO_NUL}\n", content_type="text/plain")
+        refusal = _refusal(request)
+        if refusal and request.path.startswith("/api/"):
+            return problem_response(400, refusal)
+        if refusal:
+            return HttpResponseBadRequest(f"{refusal}\n", content_type="text/plain")
         response = self._get_response(request)
         if request.path.startswith("/api/"):
             response = _as_problem(response)
@@ -76,6 +78,16 @@ class Doors:
         if isinstance(exception, DatabaseError | InterfaceError) and is_history_away():
             return HttpResponse(_HISTORY_AWAY, status=503, content_type="text/plain")
         return None
+
+
+def _refusal(request: HttpRequest) -> str:
+    """Return why a request is refused before anything reads it; empty where it isn't."""
+    if _has_nul(request):
+        return _NO_NUL
+    # Requests are read as UTF-8 (scheduler.http_server.application): a form in another encoding would be misread.
+    is_form = request.content_type in {"multipart/form-data", "application/x-www-form-urlencoded"}
+    is_utf8 = (request.content_params or {}).get("charset", "utf-8").lower() in {"utf-8", "utf8"}
+    return _ONLY_UTF8 if is_form and not is_utf8 else ""
 
 
 def _has_nul(request: HttpRequest) -> bool:

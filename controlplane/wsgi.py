@@ -2,11 +2,10 @@
 
 import os
 
-from django.core.wsgi import get_wsgi_application
-
 from controlplane.starts import record_start_of
+from scheduler.http_server.application import make_application
 
 os.environ.setdefault("BERTH_ROLE", "admin")
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
-application = get_wsgi_application()
+application = make_application()
 record_start_of("admin")

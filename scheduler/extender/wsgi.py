@@ -12,11 +12,12 @@ os.environ.setdefault("BERTH_ROLE", "extender")
 from django.core import signals
 from django.core.handlers.exception import convert_exception_to_response
 from django.core.handlers.wsgi import WSGIRequest
-from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, reset_queries
 from django.http.response import HttpResponseBase
 
-_django = get_wsgi_application()
+from scheduler.http_server.application import make_application
+
+_django = make_application()
 # Calls never use the database; threads that do manage their own connection. Django's handling of connections around
 # each request takes a fifth of its time for a call.
 for receiver in (close_old_connections, reset_queries):

@@ -116,6 +116,17 @@ def test_nul_is_refused_before_anybody_is_asked(client: Client, path: str) -> No
     assert "no-store" in answer["Cache-Control"]
 
 
+@pytest.mark.parametrize("path", ["/admin/login/", "/api/v1/rule-sets"])
+@pytest.mark.parametrize("charset", ["latin-1", "punycode", "utf-16"])
+def test_a_form_in_another_encoding_than_utf_8_is_refused_before_it_is_read(
+    client: Client, path: str, charset: str
+) -> None:
+    answer = client.post(path, b"--x--", f"multipart/form-data; boundary=x; charset={charset}")
+    assert answer.status_code == 400
+    assert "in UTF-8" in answer.content.decode()
+    assert client.post(path, b"--x--", "multipart/form-data; boundary=x; charset=UTF-8").status_code != 400
+
+
 @pytest.mark.parametrize("path", ["/admin/", "/api/v1/whoami", "/api/schema/"])
 def test_a_host_that_berth_does_not_answer_for_is_said_with_the_setting_that_names_hosts(
     client: Client, path: str

@@ -7,17 +7,17 @@ import msgspec
 import pytest
 from django.conf import settings
 from django.core.cache import cache
-from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
 from scheduler.api import canaries
+from scheduler.http_server.application import Application
 
 
 @pytest.fixture
 def application(db: None) -> Iterator[Callable[..., Any]]:
     """Yield it, as behind a proxy with HTTPS. The connection stays: Django's own test client keeps it likewise."""
-    handler = WSGIHandler()
+    handler = Application()
     signals = (request_started, request_finished)
     for signal in signals:
         signal.disconnect(close_old_connections)

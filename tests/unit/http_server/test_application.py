@@ -1,0 +1,31 @@
+"""Django's application behind the server: in which encoding its requests are read."""
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from scheduler.http_server.application import Application
+
+FORM = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nb-\xe2\x82\xac\r\n--x--\r\n'
+
+
+def environ(content_type: str, **more: Any) -> dict[str, Any]:
+    same = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "wsgi.input": BytesIO(), "CONTENT_TYPE": content_type}
+    return same | more
+
+
+@pytest.mark.parametrize("charset", ["base64", "zlib", "idna", "punycode", "undefined", "utf-16", "latin-1", "none"])
+@pytest.mark.parametrize("parameter", ["charset=", "charset*=utf-8''"])
+def test_a_codec_that_a_client_names_reads_neither_its_url_nor_its_form(charset: str, parameter: str) -> None:
+    asked = Application.request_class(environ(f"text/html; {parameter}{charset}", QUERY_STRING="a=b-%E2%82%AC"))
+    assert asked.GET["a"] == "b-€"
+    sent = Application.request_class(
+        environ(
+            f"multipart/form-data; boundary=x; {parameter}{charset}",
+            REQUEST_METHOD="POST",
+            CONTENT_LENGTH=str(len(FORM)),
+            **{"wsgi.input": BytesIO(FORM)},
+        )
+    )
+    assert sent.POST["a"] == "b-€"
