@@ -166,7 +166,10 @@ def _typed_here(request: HttpRequest) -> list[_Typed]:
 
 def _sent_from(request: HttpRequest) -> str:
     """Return the page of the admin that had the form, by the browser's Referer; empty where there is none."""
-    said = urlsplit(request.headers.get("Referer", ""))
+    try:
+        said = urlsplit(request.headers.get("Referer", ""))
+    except ValueError:  # no URL, such as http://[
+        return ""
     is_page = said.netloc == request.get_host() and said.path.startswith(_PAGES)
     return said._replace(scheme="", netloc="").geturl() if is_page else ""
 

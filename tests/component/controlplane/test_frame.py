@@ -149,6 +149,7 @@ def test_a_form_of_another_session_is_told_to_be_too_old(operator: Client) -> No
         ("https://testserver/admin/policies/pauses/pause/?target=everything", True),
         ("https://elsewhere.example/admin/policies/pauses/pause/", False),
         ("https://testserver/api/v1/status", False),
+        ("http://[", False),
     ],
 )
 def test_a_form_that_is_too_old_leads_to_the_page_that_has_it_anew(operator: Client, referer: str, leads: bool) -> None:
