@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import h11
 
-from scheduler.http_server.head import RefusedError
+from scheduler.http_server.head import END, RefusedError
 
 # The limit of a chunk's size line, and of the trailer section.
 _MOST_CHUNK_LINE = 1024
@@ -113,6 +113,7 @@ class Chunks:
         self._reader.receive_data(_CHUNKED_HEAD)
         self._reader.next_event()
         self._left = _MOST_SMALL_CHUNKS * _LEAST_CHUNK
+        self._last = b""
         self.rest = b""
 
     def take(self, came: bytes, body: Body) -> bool:
@@ -131,8 +132,12 @@ class Chunks:
         except h11.RemoteProtocolError as error:
             raise RefusedError(400, "Bad Request") from error
         if not isinstance(event, h11.EndOfMessage):
+            self._last = (self._last + came)[-len(END) :]
             return False
         self.rest = self._reader.trailing_data[0]
+        # To h11 a bare LF also ends the fields behind the last chunk. To another reader they go on, with what is the next request here.
+        if not (self._last + came[: len(came) - len(self.rest)]).endswith(END):
+            raise RefusedError(400, "Bad Request")
         return True
 
 

@@ -135,6 +135,22 @@ class TestChunks:
         body.close()
         room.take(ROOM)
 
+    @pytest.mark.parametrize("end", [b"0\r\n\n", b"0\r\nA: b\n\r\n", b"0\r\nA: b\n\n", b"0\r\nA: b\r\n\n"])
+    @pytest.mark.parametrize("cut", range(1, 9))
+    def test_a_bare_line_feed_ends_no_body_that_goes_on_for_other_readers(self, end: bytes, cut: int) -> None:
+        body, chunks = WholeBody(Budget(ROOM), None, most=MOST), Chunks()
+        sent = b"1\r\nx\r\n" + end + b"GET /other HTTP/1.1\r\n"
+        with pytest.raises(RefusedError, match="Bad Request"):
+            [chunks.take(part, body) for part in (sent[:-cut], sent[-cut:])]
+        again = Chunks()
+        with pytest.raises(RefusedError, match="Bad Request"):
+            [again.take(sent[place : place + 1], body) for place in range(len(sent))]
+
+    def test_fields_behind_the_last_chunk_are_passed_over(self) -> None:
+        body, chunks = WholeBody(Budget(ROOM), None, most=MOST), Chunks()
+        assert chunks.take(b"1\r\nx\r\n0\r\nA: b\r\n\r\nGET", body)
+        assert chunks.rest == b"GET"
+
     def test_chunks_of_a_byte_are_as_many_as_a_short_body_needs(self) -> None:
         body = WholeBody(Budget(1 << 20), None, most=1 << 20)
         assert not Chunks().take(b"1\r\nx\r\n" * 256, body)
