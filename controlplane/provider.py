@@ -7,8 +7,10 @@ people are identified by their subject, and roles come from a claim.
 
 import logging
 import re
+import threading
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, reduce
 from operator import or_
 from typing import Any
@@ -42,6 +44,10 @@ logger = logging.getLogger("berth.signin")
 _ADMINISTRATOR = "Administrator"
 # The time that a provider may take for one answer.
 TIMEOUT_SECONDS = 10.0
+# How many requests may wait for the provider at once. Anybody can open the link or come back with any code, and each request occupies one
+# of the admin's eight threads until the provider answers: half of them are kept for others.
+AT_ONCE = 4
+_turns = threading.BoundedSemaphore(AT_ONCE)
 # The time to sign in there. Whoever opens the link gets a row in the table of sessions, which must not stay for hours.
 _SIGN_IN_SECONDS = 600
 # How far its clock may be from ours.
@@ -60,11 +66,32 @@ _FAILED = (
     "Sign-in with {} failed: either it doesn't know you, or it gave you none of Berth's roles. The log says which."
 )
 _AWAY = "{} can't be reached now: {}. An administrator with a Berth account can sign in without it."
+_BUSY = "{} is slow to answer, and too many people are waiting for it. Try again in a few seconds."
 _FAULTS = (requests.RequestException, SuspiciousOperation, jwt.PyJWTError)
 
 
 class ProviderError(SuspiciousOperation):
     """The provider's answer can't be trusted. The text says why."""
+
+
+class BusyError(ProviderError):
+    """The provider isn't called: too many requests wait for it."""
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Enclose calls to the provider.
+
+    Raises:
+        BusyError: too many other requests wait for it.
+    """
+    if not _turns.acquire(blocking=False):
+        message = f"{AT_ONCE} other sign-ins wait for the provider"
+        raise BusyError(message)
+    try:
+        yield
+    finally:
+        _turns.release()
 
 
 @lru_cache(maxsize=1)
@@ -73,10 +100,11 @@ def _document(issuer: str) -> Mapping[str, Any]:
 
     Raises:
         requests.RequestException: the provider doesn't answer.
-        ProviderError: it is another issuer's document, or one without an endpoint.
+        ProviderError: it is another issuer's document, or one without an endpoint; or too many requests wait for it.
     """
     url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-    answer = requests.get(url, timeout=TIMEOUT_SECONDS)
+    with asking():
+        answer = requests.get(url, timeout=TIMEOUT_SECONDS)
     answer.raise_for_status()
     found = _members(answer.json(), url)
     if found.get("issuer") != issuer:
@@ -146,7 +174,9 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         if request is None or "nonce" not in kwargs:
             return None
         try:
-            return super().authenticate(request, **kwargs)  # type: ignore[no-any-return]
+            _document(settings.BERTH.oidc_issuer)  # now, since it waits for a turn of its own
+            with asking():
+                return super().authenticate(request, **kwargs)  # type: ignore[no-any-return]
         except _FAULTS as fault:
             logger.warning("a sign-in at the provider failed", extra={"fault": str(fault)})
             return None
@@ -307,7 +337,8 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
             self.OIDC_OP_AUTH_ENDPOINT = _setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         except _FAULTS as fault:
             logger.warning("the provider can't be reached", extra={"fault": str(fault)})
-            messages.error(request, _AWAY.format(settings.BERTH.oidc_name.capitalize(), type(fault).__name__))
+            text = _BUSY if isinstance(fault, BusyError) else _AWAY
+            messages.error(request, text.format(settings.BERTH.oidc_name.capitalize(), type(fault).__name__))
             return HttpResponseRedirect(reverse("admin:login"))
         if not request.user.is_authenticated:
             request.session.set_expiry(_SIGN_IN_SECONDS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from controlplane import doors, sign_in_form, token_review
+from controlplane import doors, provider, sign_in_form, token_review
 from policies import differences, manifests, parameters
 from policies.admin import fields, frame, rule_forms
 from policies.checking import limits as checking
@@ -133,6 +133,7 @@ ROWS = {
         f"| sign-ins by password, and the old one where a new one is set | {sign_in_form.AT_ONCE} compared at once, of the admin's eight threads; {sign_in_form.OF_ADDRESS} wrong ones a minute "
         "of an address,"
     ),
+    "sign-ins at a provider": f"| requests that wait for the sign-in provider | {provider.AT_ONCE}, of the admin's eight threads",
     "statement": f"| a statement for a page | {doors.STATEMENT_SECONDS:g} s (PostgreSQL",
     "sign-ins": (
         f"After five wrong passwords for an account from one address, of IPv6 a /64, both are refused together for "

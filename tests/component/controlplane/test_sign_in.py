@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from django.conf import settings
 from django.contrib.auth import authenticate, login
 from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.messages.storage.fallback import FallbackStorage
 from django.core.exceptions import SuspiciousOperation
 from django.core.management import call_command
 from django.http import HttpRequest, HttpResponse
@@ -314,6 +315,24 @@ def test_who_only_opens_the_link_to_the_provider_leaves_a_session_for_minutes(
     assert not Session.objects.filter(session_key="old").exists()
     login(request, User.objects.create_user("sam"), backend=settings.AUTHENTICATION_BACKENDS[0])
     assert request.session.get_expiry_age() == settings.SESSION_COOKIE_AGE
+
+
+def test_some_of_the_admins_threads_are_always_for_others_than_who_waits_for_the_provider(
+    asked: Asked, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "reverse", lambda name: f"/{name}")
+    request = RequestFactory().get("/oidc/authenticate/")
+    request.session, request.user = client.session, AnonymousUser()
+    request._messages = FallbackStorage(request)  # type: ignore[attr-defined]
+    with ExitStack() as stack:
+        for _ in range(provider.AT_ONCE):
+            stack.enter_context(provider.asking())
+        assert asked.signed_in() is None
+        assert SignIn.as_view()(request).headers["Location"] == "/admin:login"
+        assert [str(each).partition(" ")[2] for each in request._messages] == [  # type: ignore[attr-defined]
+            "sign-on is slow to answer, and too many people are waiting for it. Try again in a few seconds."
+        ]
+    assert asked.signed_in().username == "sam"
 
 
 def sign_in(client: Client, name: str, password: str, **more: Any) -> Any:
