@@ -46,10 +46,12 @@ def read_signer() -> Signer:
 
 def _read(path: Path) -> Signer:
     try:
+        # Read first: a directory, which a container's mount makes where no file is, is open to everybody too.
+        text = path.read_text(encoding="ascii")
         if path.stat().st_mode & _OTHERS:
             message = f"{path} can be read by everybody on this machine: chmod 600 {path}"
             raise KeyFileError(message)
-        return Signer.parse(path.read_text(encoding="ascii"))
+        return Signer.parse(text)
     except (OSError, UnicodeDecodeError, NoteError) as error:
         message = f"{path} can't be used as the ledger's key: {error}"
         raise KeyFileError(message) from error

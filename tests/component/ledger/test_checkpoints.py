@@ -101,6 +101,13 @@ def test_a_key_that_everybody_can_read_is_refused(environment: Any, tmp_path: Pa
         read_signer()
 
 
+def test_a_directory_in_the_place_of_the_key_is_said_to_be_one(environment: Any, tmp_path: Path) -> None:
+    (tmp_path / "key").mkdir(mode=0o755)
+    environment(ledger_key_file=str(tmp_path / "key"))
+    with pytest.raises(KeyFileError, match=r"can't be used as the ledger's key: .*Is a directory"):
+        read_signer()
+
+
 def test_a_key_that_is_set_and_cannot_be_used_is_counted_for_the_alert_and_no_key_at_all_is_not(
     environment: Any, tmp_path: Path
 ) -> None:
