@@ -230,7 +230,7 @@ KINDS: dict[str, Kind] = {
     "timeout-short": _error(
         "kube-scheduler gives up before Berth's own deadline, so Berth's partial answer is lost. A filter call that "
         "times out fails the Pod's scheduling cycle; scores are silently dropped.",
-        "Set httpTimeout above BERTH_EXTENDER_DEADLINE_SECONDS, with a second for the network: 3s.",
+        "Set httpTimeout a second or more above BERTH_EXTENDER_DEADLINE_SECONDS, or lower that; 3s goes with its default of 1.5.",
     ),
     "timeout-none": _error(
         "A negative timeout means no timeout: one call that hangs stops all scheduling for good.",

@@ -202,6 +202,12 @@ def test_the_deadline_is_the_one_that_is_set() -> None:
     assert "timeout-short" not in found(berth("httpTimeout: 2s"), Known(deadline_seconds=1.0))
 
 
+def test_no_timeout_below_the_deadline_that_is_set_is_advised() -> None:
+    finding = found(berth("httpTimeout: 3s"), Known(deadline_seconds=4.0))["timeout-short"]
+    assert "above BERTH_EXTENDER_DEADLINE_SECONDS" in finding.remedy
+    assert "3s goes with its default of 1.5" in finding.remedy
+
+
 def test_the_default_timeout_can_be_too_short_too() -> None:
     assert "timeout-short" in found(berth("httpTimeout: 0s"), Known(deadline_seconds=6.0))
 
