@@ -291,6 +291,8 @@ _DAYS = _whole("days", _MOST_DAYS)
 # The longest time that a process may wait.
 _MOST_WAITED = 86_400
 _WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST_WAITED:,}")
+# A number of rows that a database is asked for at once: it refuses one of more than 64 bits.
+_MOST_REQUEUES = 1_000_000
 # With less, a process would do nothing but poll the database.
 _LEAST_POLLED = 0.05
 # By the field of `Environment`: a reader, which raises a ValueError, and the accepted form in words.
@@ -334,7 +336,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "binder_bind": (_address, "an address HOST:PORT"),
     "worker_bind": (_address, "an address HOST:PORT"),
     "beat_bind": (_address, "an address HOST:PORT"),
-    "requeues_per_second": (_positive(int), "a whole number above 0"),
+    "requeues_per_second": _whole("Pods", _MOST_REQUEUES),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "mask_env": (_patterns, _PATTERNS),

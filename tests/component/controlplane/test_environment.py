@@ -309,11 +309,12 @@ def test_asking_for_revisions_without_a_rest_or_seldom_is_refused(value: str) ->
     assert decode({name: "0.05"}).extender_revision_poll_seconds == 0.05
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "1000001", "9" * 20])
 def test_a_wrong_rate_of_requeues_is_refused(value: str) -> None:
     assert _faults({"BERTH_REQUEUES_PER_SECOND": value}) == [
-        f"BERTH_REQUEUES_PER_SECOND={value!r} is not a whole number above 0"
+        f"BERTH_REQUEUES_PER_SECOND={value!r} is not a whole number of Pods above 0, at most 1,000,000"
     ]
+    assert decode({"BERTH_REQUEUES_PER_SECOND": "1000000"}).requeues_per_second == 1_000_000
     assert decode({"BERTH_REQUEUES_PER_SECOND": "7"}).requeues_per_second == 7
 
 
