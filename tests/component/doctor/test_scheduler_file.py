@@ -1,0 +1,125 @@
+"""What doctor says of kube-scheduler's configuration: its findings, the address, the certificates."""
+
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.doctor import scheduler_file
+from scheduler.doctor.checkup import check, configured_verbs
+from scheduler.doctor.parts import Part
+from tests.component.doctor.checkups import part, set_environment
+from tests.unit.doctor.cases import berth
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.usefixtures("healthy")
+class TestConfiguration:
+    def write(self, folder: Path, text: str) -> Path:
+        path = folder / "scheduler.yaml"
+        path.write_text(text)
+        return path
+
+    def test_its_findings_come_with_it(self, tmp_path: Path) -> None:
+        found = check(scheduler_config=self.write(tmp_path, berth("nodeCacheCapable: false")), quick=True)
+        assert part(found, "configuration").state == "error"
+        assert "node-cache-capable-false" in {each.id for each in found.findings}
+        assert not found.ok
+
+    def test_the_one_that_is_set_is_looked_at(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        path = self.write(tmp_path, berth("prioritizeVerb: prioritize, weight: 150, bindVerb: bind"))
+        set_environment(monkeypatch, scheduler_config=str(path))
+        assert part(check(quick=True), "configuration").state == "ok"
+        assert configured_verbs() == ("filter", "prioritize", "bind")
+
+    def test_one_that_is_missing_is_an_error(self, tmp_path: Path) -> None:
+        assert part(check(scheduler_config=tmp_path / "none", quick=True), "configuration").state == "error"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    code = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.code)
+        self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture(params=[200])
+def server(request: pytest.FixtureRequest) -> Iterator[HTTPServer]:
+    handler = type("Answers", (_Answers,), {"code": request.param})
+    made = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def make_certificate(folder: Path, *, days: int) -> Path:
+    path = folder / "certificate.pem"
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-subj", "/CN=any", "-addext", "subjectAltName=IP:127.0.0.1", "-days", str(days)]
+    subprocess.run([*new, *names, "-keyout", folder / "key.pem", "-out", path], check=True, capture_output=True)
+    path.write_text(path.read_text() + (folder / "key.pem").read_text())
+    return path
+
+
+@pytest.mark.usefixtures("healthy")
+class TestAddress:
+    def look(self, folder: Path, url: str, members: str = "") -> Part:
+        (folder / "scheduler.yaml").write_text(berth(members, url))
+        return part(check(scheduler_config=folder / "scheduler.yaml"), "address")
+
+    @pytest.mark.parametrize(("server", "state"), [(200, "ok"), (403, "ok"), (308, "error")], indirect=["server"])
+    def test_what_answers_there_is_told(self, tmp_path: Path, server: HTTPServer, state: str) -> None:
+        assert self.look(tmp_path, f"http://127.0.0.1:{server.server_port}").state == state
+
+    def test_nothing_there_is_a_warning(self, tmp_path: Path, server: HTTPServer) -> None:
+        assert self.look(tmp_path, "http://127.0.0.1:1").state == "warning"
+
+    def test_a_ca_that_is_elsewhere_is_a_warning(self, tmp_path: Path) -> None:
+        assert self.look(tmp_path, "https://127.0.0.1:1", "tlsConfig: {caFile: /nowhere}").state == "warning"
+
+    def test_a_server_is_checked_by_the_ca(self, tmp_path: Path, server: HTTPServer) -> None:
+        certificate = make_certificate(tmp_path, days=90)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = f"https://127.0.0.1:{server.server_port}"
+        assert self.look(tmp_path, url, f"tlsConfig: {{caFile: {certificate}}}").state == "ok"
+        assert self.look(tmp_path, url).state == "warning"
+
+
+@pytest.mark.usefixtures("healthy")
+class TestCertificates:
+    def look(self, folder: Path, name: str) -> Part:
+        (folder / "scheduler.yaml").write_text(berth(f"tlsConfig: {{caFile: {name}}}", "https://berth.example"))
+        return part(check(scheduler_config=folder / "scheduler.yaml", quick=True), "certificate")
+
+    @pytest.mark.parametrize(("days", "state"), [(90, "ok"), (20, "warning")])
+    def test_its_end_is_told(self, tmp_path: Path, days: int, state: str) -> None:
+        assert self.look(tmp_path, str(make_certificate(tmp_path, days=days))).state == state
+
+    def test_one_that_has_ended_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(scheduler_file, "expires_at", lambda _pem: datetime.now(UTC).timestamp() - 86_400)
+        assert self.look(tmp_path, str(make_certificate(tmp_path, days=1))).state == "error"
+
+    def test_one_on_another_machine_is_unknown(self, tmp_path: Path) -> None:
+        assert self.look(tmp_path, str(tmp_path / "none.pem")).state == "unknown"
+
+    def test_what_is_no_certificate_is_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "a.pem").write_text("word")
+        assert self.look(tmp_path, str(tmp_path / "a.pem")).state == "error"
