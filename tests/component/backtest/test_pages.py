@@ -1,6 +1,5 @@
-"""The pages of backtests and scenarios: operators start, auditors read, and a GET does nothing."""
+"""The pages of backtests: operators start, auditors read, and a GET does nothing."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,14 +14,12 @@ from django.utils import timezone
 from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.models import AuditEvent
-from scheduler.admin import scenario as scenario_page
 from scheduler.backtest.runs import Worker, plan
 from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk
 from tests.builders import make_assignment, make_rule_set
 from tests.component.backtest.corpus import Corpus
-from tests.component.pages import change_url, get, opened, publish_all, text_of
-from tests.component.scenario.test_scenario import DEPLOYMENT, cluster
+from tests.component.pages import get, opened, publish_all, text_of
 from tests.recording import History
 
 pytestmark = pytest.mark.django_db
@@ -153,28 +150,6 @@ def test_a_time_with_its_zone_is_read_by_it(operator: Client, change: Any) -> No
     operator.post("/admin/scheduler/backtest/start/", given)
     made = Backtest.objects.get()
     assert (made.since, made.until) == (datetime(2025, 12, 31, 22, tzinfo=UTC), datetime(2026, 1, 1, 2, tzinfo=UTC))
-
-
-def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenario_page, "live_snapshot", lambda *_: cluster())
-    monkeypatch.setattr(scenario_page, "connect", lambda: None)
-    asked = {"document": json.dumps(DEPLOYMENT), "pods": 6, "change": change.pk}
-    shown = operator.post("/admin/scheduler/scenario/", asked)
-    page = shown.content.decode()
-    assert 'href="/admin/scheduler/nodes/n0/"' in page
-    assert f'href="{change_url("change", change.pk)}"' in page
-    text = text_of(shown)
-    assert "Result for 6 Pods" in text
-    assert f"By Change {change.pk} (rule set web), 6 of 6 fit, on 4 nodes" in text
-    assert "cpu live 0.0% 0.0% 0.0% 50.0% 100.0%" in text
-    assert "Name a Deployment in the cluster, or paste a manifest." in text_of(
-        operator.post("/admin/scheduler/scenario/", {"pods": 6})
-    )
-
-
-def test_an_auditor_asks_for_no_scenario(auditor: Client) -> None:
-    assert "Only Operators can run this." in text_of(auditor.get("/admin/scheduler/scenario/"))
-    assert auditor.post("/admin/scheduler/scenario/", {"document": "kind: Pod", "pods": 6}).status_code == 403
 
 
 @pytest.mark.django_db

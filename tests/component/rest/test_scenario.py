@@ -8,7 +8,7 @@ from django.test import Client
 
 from scheduler.cluster.errors import APIError
 from tests.component.rest.asking import ask, told
-from tests.component.scenario.test_scenario import cluster
+from tests.component.scenario.cases import cluster
 
 pytestmark = pytest.mark.django_db
 POD = {
