@@ -58,7 +58,7 @@ MIDDLEWARE = (
         "controlplane.origins.Origins",
         "django.middleware.security.SecurityMiddleware",
         "csp.middleware.CSPMiddleware",
-        "controlplane.weight.Gzip",
+        "controlplane.compression.Gzip",
         "whitenoise.middleware.WhiteNoiseMiddleware",
         "controlplane.doors.Doors",
         "controlplane.health.Probes",
@@ -69,7 +69,7 @@ MIDDLEWARE = (
         "django.contrib.auth.middleware.LoginRequiredMiddleware",
         "django.contrib.messages.middleware.MessageMiddleware",
         "django.middleware.clickjacking.XFrameOptionsMiddleware",
-        "controlplane.reading.OneRevision",
+        "controlplane.one_revision.OneRevision",
         # Last, as django-axes requires: it sees who was locked out while the request was answered.
         "axes.middleware.AxesMiddleware",
     ]

@@ -17,11 +17,11 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from controlplane.compression import Gzip
 from controlplane.errors import fault
 from controlplane.palette import find
 from controlplane.site import KEYS, navigation
 from controlplane.statics import digest_of_statics
-from controlplane.weight import Gzip
 from policies import publishing
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from scheduler.models import Decision
