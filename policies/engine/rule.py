@@ -131,12 +131,12 @@ class Declared:
         requeued_by: the events that can turn its refusal into a pass; empty for a score, which refuses nobody.
         counts_pods: whether it is evaluated again at binding, under the lock, with the Pods that were placed a moment ago. The
             built-ins that kube-scheduler has too are not: kube-scheduler runs its own, and so does Berth's scheduler.
-            reads_now: whether its answer may change by the passage of time alone.
-            pod_paths: the paths that it reads of the Pod's JSON. None for built-ins: `reuse.Judge` recognises identical Pods by the
+        reads_now: whether its answer may change by the passage of time alone.
+        pod_paths: the paths that it reads of the Pod's JSON. None for built-ins: `reuse.Judge` recognises identical Pods by the
             fields that built-ins read.
-            node_paths: the paths that it reads of the Node's JSON; empty for built-ins, whose fields kube-scheduler has events for.
-            joins_params: whether it keeps a separate column of nodes for each set of params of its rule set.
-            Arguments: the type that its `arguments` are decoded to.
+        node_paths: the paths that it reads of the Node's JSON; empty for built-ins, whose fields kube-scheduler has events for.
+        joins_params: whether it keeps a separate column of nodes for each set of params of its rule set.
+        Arguments: the type that its `arguments` are decoded to.
     """
 
     scope: Scope

@@ -1,4 +1,4 @@
-"""Scores that a real kube-scheduler v1.36.3 gave (reference/kube-scheduler-contract.md, section 3.4), by plugin.
+"""Scores that a real kube-scheduler v1.36.3 gave, by plugin.
 
 A vector is a case and, for each plugin, the points of each node divided by the plugin's weight; None for a plugin that
 was skipped.
