@@ -119,8 +119,8 @@ def _in_the_way(other: Change, keys: Sequence[Key]) -> str:
     named = ", ".join(f"{kind} {name}" for kind, name in sorted(keys))
     at = said_at(other.publish_at) if other.publish_at else "its time"
     return (
-        f"{other} goes live at {at} and touches {named} too: whichever of the two is second would be held back, for it was made on what isn't live "
-        f"by then. Put the edits into one Change; or set this time once {other} is live and this one is rebased; or take the "
+        f"{other} goes live at {at} and touches {named} too: whichever of the two is second would be held back, because it was "
+        f"made on what isn't live by then. Put the edits into one Change; or set this time once {other} is live and this one is rebased; or take the "
         f"time of {other} back."
     )
 

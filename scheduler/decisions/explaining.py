@@ -165,7 +165,7 @@ def _summary(decision: Decision, body: dict[str, Any]) -> str:
     if decision.error:
         return f"{pod} could not be decided: {decision.error}"
     if not decision.rule_set and (suspended := suspended_by(body)):
-        return f"{pod}: every node passes and none gets a score, for {'; '.join(suspended)}"
+        return f"{pod}: every node passes and none gets a score, because {'; '.join(suspended)}"
     if not decision.rule_set:
         return f"{pod} is taken by no Assignment: every node passes and none gets a score"
     by = f"rule set {decision.rule_set} version {decision.rule_set_version} (Assignment {decision.assignment})"

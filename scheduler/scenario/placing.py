@@ -215,4 +215,4 @@ def _out_of_bounds(number: int, running: int) -> str:
     refused = f"{counted(number, 'Pod')} can't be placed"
     if not running:
         return f"{refused}: {bounds}"
-    return f"{refused}, for {running:,} {'runs' if running == 1 else 'run'} already: {bounds} in all"
+    return f"{refused}, because {running:,} {'runs' if running == 1 else 'run'} already: {bounds} in all"

@@ -363,7 +363,9 @@ class TestSuspensions:
     def test_a_pod_about_which_nothing_decided_is_said_to_be_so(self) -> None:
         notes = {"suspendedBy": [{"kind": "Pause", "name": "all", "target": "everything"}]}
         row(nodes=2, feasible=2, body=store_json({"notes": notes}))
-        assert "every node passes and none gets a score, for everything was out of force by Pause all" in run("web-1")
+        assert "every node passes and none gets a score, because everything was out of force by Pause all" in run(
+            "web-1"
+        )
 
 
 def test_params_in_force_and_what_canaries_drew_are_said(rule_set: RuleSet, auditor: Client) -> None:

@@ -64,9 +64,9 @@ def test_it_comes_to_the_same_each_time() -> None:
 @pytest.mark.parametrize(
     ("number", "running", "said"),
     [
-        (2, 3, "2 Pods can't be placed, for 3 run already: ask for 4 to 5,003 in all"),
-        (3, 3, "3 Pods can't be placed, for 3 run already: ask for 4 to 5,003 in all"),
-        (1, 1, "1 Pod can't be placed, for 1 runs already: ask for 2 to 5,001 in all"),
+        (2, 3, "2 Pods can't be placed, because 3 run already: ask for 4 to 5,003 in all"),
+        (3, 3, "3 Pods can't be placed, because 3 run already: ask for 4 to 5,003 in all"),
+        (1, 1, "1 Pod can't be placed, because 1 runs already: ask for 2 to 5,001 in all"),
         (5_001, 0, "5,001 Pods can't be placed: ask for 1 to 5,000"),
     ],
     ids=["fewer than run", "as many as run", "one", "too many"],
