@@ -9,7 +9,7 @@ from policies.publishing.acts import check_reach_of
 from policies.publishing.assignments import in_order as asked_in_order
 from policies.publishing.assignments import orders_for
 from policies.publishing.audit import Kind as AuditKind
-from policies.publishing.audit import Said, is_as_written, record_event, said_by
+from policies.publishing.audit import Said, is_as_written, more_of, record_event, said_by
 from policies.publishing.changes import (
     approve_change,
     ask_for_review,
@@ -299,6 +299,7 @@ __all__ = [
     "merged_of",
     "misfits",
     "misfitting_params",
+    "more_of",
     "moved_of",
     "name_of",
     "needs_gate",

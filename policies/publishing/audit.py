@@ -17,6 +17,7 @@ __all__ = [
     "Said",
     "digest_of",
     "is_as_written",
+    "more_of",
     "record_act",
     "record_event",
     "record_single",
@@ -179,6 +180,14 @@ def said_by(row: AuditEvent) -> Said:
     except RecursionError as error:
         message = "it is nested too deeply"
         raise msgspec.DecodeError(message) from error
+
+
+def more_of(row: AuditEvent) -> dict[str, Any]:
+    """Return the further members of an AuditEvent; none if it can't be read, a fault that verifying the log of events reports."""
+    try:
+        return said_by(row).more
+    except msgspec.DecodeError:
+        return {}
 
 
 def is_as_written(row: AuditEvent) -> bool:

@@ -8,14 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
 from policies import compiler
-from policies.models import AuditEvent, Change, ChangeEdit, ChangeEvent, Part, Revision, RevisionPart
+from policies.models import Change, ChangeEdit, ChangeEvent, Part, Revision, RevisionPart
 from policies.models.audit import Kind
-from policies.publishing.audit import said_by
+from policies.publishing.audit import more_of
 from policies.publishing.parts import digest_text, published_at, sha256
 from scheduler.ledger.credible import credible
 
@@ -65,7 +64,7 @@ class _Noted:
         self.edits: dict[int, _Edits] = {}
         events = credible(timezone.now()).filter(kind__startswith=_ACT).order_by("pk")
         for event in events.iterator(chunk_size=_CHUNK):
-            act, more = event.kind.removeprefix(_ACT), _more(event)
+            act, more = event.kind.removeprefix(_ACT), more_of(event)
             of = str(event.revision) if act in _PUBLISHED else event.after
             self.acts[_Act(event.change or 0, act, event.by, str(more.get("whom", "")), event.reason, of)] += 1
             self.titles[event.change or 0].add(str(more.get("title", "")))
@@ -101,13 +100,6 @@ def faults_of_rules() -> list[str]:
         *_faults_of_accounts(noted.first_change),
         *_faults_of_makers(noted.first_change),
     ]
-
-
-def _more(event: AuditEvent) -> Mapping[str, Any]:
-    try:
-        return said_by(event).more
-    except msgspec.DecodeError:
-        return {}  # the verification of the log of events reports the fault
 
 
 def _edits_in(more: Mapping[str, Any]) -> _Edits | None:
@@ -245,7 +237,7 @@ def _former_names() -> Mapping[str, set[str]]:
     formers = defaultdict[str, set[str]](set)
     renamed = credible(timezone.now()).filter(kind=Kind.ACCOUNT_CHANGE)
     for event in renamed.iterator(chunk_size=_CHUNK):
-        match _more(event):
+        match more_of(event):
             case {"values": {"username": [str(former), str(name)]}}:
                 formers[name].add(former)
     return formers

@@ -1,20 +1,18 @@
 """Legal holds: records that must not be pruned until the hold is lifted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from policies.engine.documents import is_namespace, is_subdomain
-from policies.models import AuditEvent
 from policies.models.audit import digest_of
 from policies.publishing import AuditKind, fault_of_words, record_event
 from policies.publishing.actors import By, name_of
-from policies.publishing.audit import said_by
+from policies.publishing.audit import more_of
 from scheduler.ledger.credible import credible
 from scheduler.models import LegalHold
 
@@ -231,17 +229,10 @@ def _noted() -> dict[str, _Noted]:
     for event in events.iterator():
         number = event.thing_name
         if event.kind == AuditKind.HOLD_MAKE:
-            found[number] = _Noted(event.after, _more(event).get("row", {}), event.reason, event.by)
+            found[number] = _Noted(event.after, more_of(event).get("row", {}), event.reason, event.by)
         else:
-            liftings[number] = _Lifting(event.by, event.reason, _more(event).get("lifted_at", ""))
+            liftings[number] = _Lifting(event.by, event.reason, more_of(event).get("lifted_at", ""))
     return {number: said._replace(lifting=liftings.get(number)) for number, said in found.items()}
-
-
-def _more(event: AuditEvent) -> Mapping[str, Any]:
-    try:
-        return said_by(event).more
-    except msgspec.DecodeError:
-        return {}  # verifying the log of events reports it
 
 
 def _is_as_made(row: LegalHold, said: _Noted) -> bool:
