@@ -9,7 +9,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.usefixtures("healthy")
-def test_an_api_server_that_is_away(cluster: Cluster) -> None:
+def test_an_api_server_that_is_away_is_an_error(cluster: Cluster) -> None:
     cluster.is_away = True
     found = check()
     assert part(found, "API server").state == "error"
@@ -18,7 +18,7 @@ def test_an_api_server_that_is_away(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("healthy")
 @pytest.mark.parametrize(("verb", "state"), [("list", "error"), ("patch", "warning"), ("create", "warning")])
-def test_rights_that_are_missing(cluster: Cluster, verb: str, state: str) -> None:
+def test_rights_that_are_missing_are_named(cluster: Cluster, verb: str, state: str) -> None:
     cluster.refused = (verb,)
     found = part(check(), "rights")
     assert (found.state, f" {verb} " in found.says) == (state, True)

@@ -34,11 +34,11 @@ def test_an_extender_and_a_binder_need_no_lease_in_common(monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("healthy")
 class TestProcesses:
-    def test_none(self) -> None:
+    def test_no_process_that_reports_is_an_error(self) -> None:
         Process.objects.all().delete()
         assert part(check(quick=True), "extender").state == "error"
 
-    def test_one_that_is_silent(self) -> None:
+    def test_a_silent_process_beside_one_that_reports_is_a_warning(self) -> None:
         make_process("killed", heartbeat_at=datetime.now(UTC) - timedelta(minutes=1))
         assert part(check(quick=True), "extender").state == "warning"
 
@@ -64,14 +64,14 @@ class TestProcesses:
         assert (found.state, found.says) == (state, "none reports; 1 binder reports")
         assert found.remedy.startswith("Start it if kube-scheduler asks Berth")
 
-    def test_one_that_serves_another_revision(self) -> None:
+    def test_a_process_that_serves_another_revision_is_an_error_and_is_named(self) -> None:
         make_process("behind", revision=7)
         found = part(check(quick=True), "Revision")
         assert found.state == "error"
         assert "behind pid 1 serves 7" in found.says
 
     @pytest.mark.parametrize("age", [None, 121.0])
-    def test_one_that_does_not_see_the_cluster(self, age: float | None) -> None:
+    def test_a_process_that_does_not_see_the_cluster_is_an_error(self, age: float | None) -> None:
         make_process("blind", snapshot_age_seconds=age)
         assert part(check(quick=True), "Snapshot").state == "error"
 
@@ -98,7 +98,7 @@ class TestProcesses:
 @pytest.mark.usefixtures("healthy")
 @pytest.mark.parametrize(("minutes", "state"), [(0, "ok"), (2, "ok"), (4, "error")])
 @pytest.mark.parametrize("field", ["looked_at", "fault_at"])
-def test_a_beat_whose_ticks_no_longer_come(field: str, minutes: int, state: str) -> None:
+def test_ticks_that_no_longer_come_are_an_error_after_some_minutes(field: str, minutes: int, state: str) -> None:
     PendingLook.objects.create(**{field: datetime.now(UTC) - timedelta(minutes=minutes)})
     found = part(check(quick=True), "beat")
     assert (found.state, "Do beat and the worker run?" in found.remedy) == (state, state == "error")

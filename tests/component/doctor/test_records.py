@@ -44,11 +44,11 @@ class TestDecisions:
         assert said.says.startswith("49 of processes that are gone are not stored; 5 are lost, the last on ")
         assert said.remedy.endswith("The admin's page Decision gaps shows their numbers and the reasons.")
 
-    def test_one_that_lives_and_has_not_shipped_yet_is_none(self) -> None:
+    def test_a_decision_of_a_live_process_that_has_not_shipped_it_yet_is_not_lost(self) -> None:
         note_numbered("a", 49, datetime.now(UTC) - timedelta(minutes=1))
         assert part(check(quick=True), "Decisions").state == "ok"
 
-    def test_it_is_content_again_when_they_are_stored(self) -> None:
+    def test_decisions_that_are_stored_later_are_no_longer_lost(self) -> None:
         note_numbered("gone", 49, datetime.now(UTC) - timedelta(minutes=1))
         Checkpoint.objects.filter(writer="gone").update(next_decision=50)
         assert part(check(quick=True), "Decisions").says == "none is lost"
@@ -67,7 +67,7 @@ class TestDecisions:
 
 
 class TestHistory:
-    def test_redis_that_is_away(
+    def test_a_redis_that_is_away_is_an_error_and_no_worker_is_asked(
         self, cluster: Cluster, workers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def away(_self: DecisionStream) -> int:
@@ -92,7 +92,7 @@ class TestHistory:
         assert found.says == "answers, but refuses writes: command not allowed when used memory > 'maxmemory'."
 
     @pytest.mark.usefixtures("healthy")
-    def test_no_worker(self, workers: list[dict[str, Any]]) -> None:
+    def test_no_worker_that_answers_is_an_error(self, workers: list[dict[str, Any]]) -> None:
         workers.clear()
         assert part(check(), "worker").state == "error"
 
@@ -109,13 +109,13 @@ class TestHistory:
         assert part(check(), "history").state == "ok"
 
     @pytest.mark.usefixtures("healthy")
-    def test_decisions_that_do_not_move_are(self, waiting: list[int]) -> None:
+    def test_decisions_that_do_not_move_are_a_warning(self, waiting: list[int]) -> None:
         waiting[:] = [40, 40]
         found = part(check(), "history")
         assert (found.state, "doesn't decrease" in found.says) == ("warning", True)
 
     @pytest.mark.usefixtures("healthy")
-    def test_very_many_are(self, waiting: list[int]) -> None:
+    def test_very_many_decisions_that_wait_are_a_warning(self, waiting: list[int]) -> None:
         waiting[:] = [200_000, 100_000]
         assert part(check(), "history").state == "warning"
 
@@ -170,7 +170,9 @@ class TestHistory:
         assert part(check(quick=True), "disk").state == state
 
     @pytest.mark.usefixtures("healthy")
-    def test_a_state_folder_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_state_folder_that_is_not_there_is_an_error(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         set_environment(monkeypatch, state_dir=tmp_path / "none")
         assert part(check(quick=True), "disk").state == "error"
 

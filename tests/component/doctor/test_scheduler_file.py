@@ -33,13 +33,13 @@ class TestConfiguration:
         assert "node-cache-capable-false" in {each.id for each in found.findings}
         assert not found.ok
 
-    def test_the_one_that_is_set_is_looked_at(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_the_file_that_is_set_is_looked_at(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         path = self.write(tmp_path, berth("prioritizeVerb: prioritize, weight: 150, bindVerb: bind"))
         set_environment(monkeypatch, scheduler_config=str(path))
         assert part(check(quick=True), "configuration").state == "ok"
         assert configured_verbs() == ("filter", "prioritize", "bind")
 
-    def test_one_that_is_missing_is_an_error(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_missing_is_an_error(self, tmp_path: Path) -> None:
         assert part(check(scheduler_config=tmp_path / "none", quick=True), "configuration").state == "error"
 
 
@@ -113,11 +113,11 @@ class TestCertificates:
     def test_its_end_is_told(self, tmp_path: Path, days: int, state: str) -> None:
         assert self.look(tmp_path, str(make_certificate(tmp_path, days=days))).state == state
 
-    def test_one_that_has_ended_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_certificate_that_has_ended_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(scheduler_file, "expires_at", lambda _pem: datetime.now(UTC).timestamp() - 86_400)
         assert self.look(tmp_path, str(make_certificate(tmp_path, days=1))).state == "error"
 
-    def test_one_on_another_machine_is_unknown(self, tmp_path: Path) -> None:
+    def test_a_certificate_on_another_machine_is_unknown(self, tmp_path: Path) -> None:
         assert self.look(tmp_path, str(tmp_path / "none.pem")).state == "unknown"
 
     def test_what_is_no_certificate_is_an_error(self, tmp_path: Path) -> None:
