@@ -479,7 +479,8 @@ def _unknown(name: str) -> str:
 
 def _read_file(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        # Editors on Windows put a byte order mark before the first name.
+        text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except PermissionError as error:
@@ -495,14 +496,17 @@ def _read_file(path: Path) -> dict[str, str]:
     lines = {number: line for number, line in lines.items() if line and not line.startswith("#")}
     # By their numbers: what they say may be a secret, as in `BERTH_SECRET_KEY: …`.
     if faulty := [number for number, line in lines.items() if not _is_key_value(line)]:
-        raise ConfigurationError([f"{path}: line {number} is not KEY=VALUE" for number in faulty])
+        raise ConfigurationError([f"{path}: line {number} is not KEY=VALUE{_WITHOUT_MORE}" for number in faulty])
     return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines.values())}
+
+
+_WITHOUT_MORE = ": nothing may stand before KEY, such as export"
 
 
 def _is_key_value(line: str) -> bool:
     key, equals, _ = line.partition("=")
-    # A secret in base64 ends with the sign itself.
-    return bool(equals) and (not key.startswith("BERTH_") or key.strip().isidentifier())
+    # A secret in base64 ends with the sign itself; `export BERTH_…` would otherwise count as another program's variable.
+    return bool(equals) and ("BERTH_" not in key or key.strip().isidentifier())
 
 
 def _settle_secret_key(environment: Environment) -> Environment:

@@ -554,13 +554,25 @@ def test_a_secret_file_beats_the_file_beneath(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["BERTH_SECRET_KEY hunter2", "BERTH_SECRET_KEY: hunter2", "BERTH_SECRET_KEY: hunter2=="]
+    "line",
+    [
+        "BERTH_SECRET_KEY hunter2",
+        "BERTH_SECRET_KEY: hunter2",
+        "BERTH_SECRET_KEY: hunter2==",
+        "export BERTH_SECRET_KEY=hunter2",
+        "- BERTH_SECRET_KEY=hunter2",
+    ],
 )
 def test_a_line_that_is_no_setting_is_refused_without_what_it_says(line: str, tmp_path: Path) -> None:
     (tmp_path / "env").write_text(f"# by hand\n{line}\n")
-    with pytest.raises(ConfigurationError, match="line 2 is not KEY=VALUE") as refused:
+    with pytest.raises(ConfigurationError, match="line 2 is not KEY=VALUE: nothing may stand before KEY") as refused:
         read_environment({"BERTH_STATE_DIR": str(tmp_path)})
     assert "hunter2" not in str(refused.value)
+
+
+def test_the_file_beneath_is_read_from_its_first_line_on_when_it_begins_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text("BERTH_REVIEW_REQUIRED=true\n", encoding="utf-8-sig")
+    assert read_environment({"BERTH_STATE_DIR": str(tmp_path)}).review_required
 
 
 def test_the_local_default_keeps_the_key_it_made(tmp_path: Path) -> None:
