@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -69,10 +70,30 @@ def _json(found: dict[str, Any]) -> str:
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
+# Texts that Kubernetes' tools, which are in Go, read as a number or as true or false unless they stand in quotes: 08 and y,
+# for instance. Source: go.yaml.in/yaml/v2 v2.4.3 resolve.go. Exports are written in the same way, see policies/manifests.py.
+_GO_NUMBER = re.compile(
+    r"[-+]?(?:0[xXoObB][0-9a-fA-F_]+|(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9_]+)?)$"
+)
+_GO_BOOLEAN = re.compile("[yYnN]$")
+# PyYAML breaks lines at these, which then read back differently.
+_RARE_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
+
+
 def _yaml(found: dict[str, Any]) -> str:
     import yaml
 
-    return str(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=110))
+    class Dumper(yaml.SafeDumper):
+        """Writes YAML that every parser reads back as the same JSON."""
+
+    def text(dumper: Dumper, given: str) -> yaml.ScalarNode:
+        style = '"' if _RARE_LINE_ENDS.search(given) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", given, style=style)
+
+    Dumper.add_representer(str, text)
+    Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _GO_NUMBER, list("-+.0123456789"))
+    Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", _GO_BOOLEAN, list("yYnN"))
+    return str(yaml.dump(found, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
