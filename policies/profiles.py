@@ -76,6 +76,11 @@ _ANOTHERS = (
     "is a plugin that kube-scheduler doesn't bring along: leave the entry out, and kube-scheduler goes on running it beside "
     "Berth's rules; or write what it does as an expression"
 )
+# Former names of plugins, in files of older releases, and the built-ins that do the same under other names.
+_FORMER = {
+    "DefaultPodTopologySpread": "SelectorSpread",
+    **dict.fromkeys(("EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits"), "NodeVolumeLimits"),
+}
 _TOP = {
     "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling", "enableContentionProfiling",
     "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds", "profiles", "extenders",
@@ -263,6 +268,9 @@ def _refused(name: str, point: str, known: frozenset[str] | None) -> str:
 
 
 def _unknown(name: str) -> str:
+    builtin = _FORMER.get(name, name)
+    if builtin in BUILTIN_FILTERS or builtin in BUILTIN_SCORES:
+        return f"{name} is no plugin of kube-scheduler any more: leave the entry out, and add a rule with the built-in {builtin}"
     near = _nearest(name)
     return f"no plugin is called {name}; did you mean {near}?" if near else f"{name} {_ANOTHERS}"
 

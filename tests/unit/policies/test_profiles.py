@@ -211,6 +211,23 @@ def test_what_both_schedulers_ask_by_themselves_is_no_rule() -> None:
     assert "kube-scheduler asks it by itself, and so does Berth's own scheduler: leave it out" in fault
 
 
+@pytest.mark.parametrize(
+    ("former", "builtin"),
+    [
+        ("NodeResourcesLeastAllocated", "NodeResourcesLeastAllocated"),
+        ("NodeLabel", "NodeLabel"),
+        ("DefaultPodTopologySpread", "SelectorSpread"),
+        ("EBSLimits", "NodeVolumeLimits"),
+    ],
+)
+def test_a_plugin_of_older_releases_is_refused_with_the_built_in_that_does_the_same(former: str, builtin: str) -> None:
+    (fault,) = faults_of({"plugins": {"multiPoint": {"enabled": [{"name": former}]}}}).values()
+    assert fault == (
+        f"{former} is no plugin of kube-scheduler any more: leave the entry out, and add a rule with the built-in {builtin}"
+    )
+    assert builtin in BUILTIN_FILTERS or builtin in BUILTIN_SCORES
+
+
 def test_a_fault_of_arguments_that_a_filter_and_a_score_read_is_told_once() -> None:
     args = {"defaultingType": "System", "defaultConstraints": [{"maxSkew": 1, "topologyKey": "zone"}]}
     profile = {"pluginConfig": [{"name": "PodTopologySpread", "args": args}]}
