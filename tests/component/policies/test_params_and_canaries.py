@@ -67,6 +67,17 @@ class TestFiles:
         row = Assignment.objects.get()
         assert (row.mode, row.percent, row.params) == ("canary", 25, FULL["params"])
 
+    def test_doubles_that_look_like_whole_numbers_come_out_as_doubles(self, tmp_path: Path) -> None:
+        doubles = {"factor": 1e16, "limit": 1e300, "least": -0.0}
+        file = write(tmp_path, rule_set_document(**doubles), document(params={"factor": 2e16}))
+        call_command("apply", "--publish", file, stdout=io.StringIO())
+        out, planned = io.StringIO(), io.StringIO()
+        call_command("export", stdout=out)
+        exported = tmp_path / "exported.yaml"
+        exported.write_text(out.getvalue())
+        call_command("plan", "--no-cluster", str(exported), stdout=planned)
+        assert "Nothing would be published" in planned.getvalue()
+
     @pytest.mark.parametrize(
         ("params", "said"),
         [
