@@ -5,6 +5,7 @@ a digest, and are dropped when it changes. Publishing also drops the approvals o
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -58,6 +59,8 @@ from policies.wording import visible
 
 _Act = ChangeEvent.Act
 _LONGEST_TITLE = 200
+# A form may be sent twice, by a second click or by reloading the page after it. Later the same words are meant again.
+_SAME_CLICK = timedelta(minutes=1)
 _NOTHING_CHOSEN: Mapping[Key, Mapping[str, str]] = {}
 
 
@@ -120,6 +123,18 @@ def open_already(*, wanted: Mapping[Key, Edit], by: By, keeper: Keeper = NOBODY)
         if is_own and {edit.key: edit for edit in edits_of(change)} == wanted and not moved_names(change):
             return change
     return None
+
+
+def open_once(*, title: str, edit: Edit, by: By, reason: str = "") -> Change:
+    """Open a Change with an edit; a form that is sent twice, with the same edit and the same words, opens one.
+
+    Raises:
+        PublishingError: as for `open_change`.
+    """
+    there = open_already(wanted={edit.key: edit}, by=by)
+    if there is not None and (there.title, there.reason) == (_title_of(title)[:_LONGEST_TITLE], reason):
+        return there
+    return open_change(title=title, edits=[edit], by=by, reason=reason)
 
 
 def begin_change(*, title: str, by: By, reason: str = "") -> Change:
@@ -481,8 +496,19 @@ def _title_of(text: str) -> str:
 
 
 def comment_on_change(*, change: Change, by: By, text: str) -> Change:
-    """Add a comment."""
-    return do(change, _Act.COMMENT, by, "", _needed(text, "A comment needs its text."))
+    """Add a comment. The same again at once, as from a form that is sent twice, adds nothing."""
+    said = _needed(text, "A comment needs its text.")
+    with locked(change, _Act.COMMENT, by, "") as row:
+        if not _has_just_said(row, by, said):
+            finish(row, _Act.COMMENT, by, said)
+    return row
+
+
+def _has_just_said(row: Change, by: By, text: str) -> bool:
+    last = row.events.last()
+    if last is None or (last.act, last.who, last.text) != (_Act.COMMENT, name_of(by), text):
+        return False
+    return timezone.now() - last.at < _SAME_CLICK
 
 
 @transaction.atomic

@@ -13,7 +13,7 @@ from policies.engine.errors import Fault
 from policies.models import Change, ChangeEdit, RevisionPart
 from policies.publishing import lifecycle
 from policies.publishing.actors import By
-from policies.publishing.changes import edit_change, open_change
+from policies.publishing.changes import edit_change, open_once
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import OvertakenError
 from policies.publishing.parts import Key, Kind, Value
@@ -141,7 +141,7 @@ def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: st
     if is_same(found_in(row, edit.key).value, edit.value):
         return row
     if row is None:
-        return open_change(title=title, edits=[edit], by=by, reason=reason)
+        return open_once(title=title, edit=edit, by=by, reason=reason)
     return edit_change(change=row, edits=[edit], by=by, expected_digest=row.digest)
 
 

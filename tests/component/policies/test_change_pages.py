@@ -1,6 +1,7 @@
 """The pages of Changes: what a person may do there is what the verbs say, and nothing typed is lost."""
 
 import re
+from datetime import timedelta
 from itertools import product
 from typing import Any
 
@@ -401,6 +402,21 @@ def test_what_was_typed_stays_where_somebody_else_ended_the_change_meanwhile() -
     _, client = account("administrator")
     typed = {"act": "reject", "text": "it breaks the night jobs", "digest": change.digest}
     assert "it breaks the night jobs" in text_of(client.post(act_of(change), typed))
+
+
+def test_a_comment_that_is_sent_twice_is_kept_once_and_the_same_words_count_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, client = account("operator")
+    change = change_in("in_review")
+    sent = typed(client, change, act="comment", text="any news?")
+    comments = change.events.filter(act="comment")
+    for _again in range(2):
+        assert client.post(act_of(change), sent).status_code == 302
+    assert comments.count() == 1
+    monkeypatch.setattr("policies.publishing.changes._SAME_CLICK", timedelta(0))
+    client.post(act_of(change), sent)
+    assert comments.count() == 2
 
 
 @pytest.mark.parametrize("act", ["gate", "discard RuleSet/web", "schedule", "expire"])

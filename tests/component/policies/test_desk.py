@@ -67,6 +67,14 @@ class TestWhereAnEditGoes:
         assert (change.title, change.opened_by, thing.in_change(change)) == ("Licences for team B", "operator", "one")
         assert current_revision().number == 1
 
+    def test_a_form_that_is_sent_twice_opens_one_change(self, operator: Client, thing: Thing) -> None:
+        data = form_data(get(operator, thing.page())) | {"description": "one"}
+        first, again = (operator.post(thing.page(), data) for _ in range(2))
+        assert first["Location"] == again["Location"]
+        assert Change.objects.filter(state="draft").count() == 1
+        operator.post(thing.page(), data | {"new_title": "Licences for team B"})
+        assert Change.objects.filter(state="draft").count() == 2
+
     def test_a_rule_an_assignment_and_a_class_go_into_one_change(self, operator: Client, live: None) -> None:
         things = [
             Thing(k, n, "", ("", "", ""))
