@@ -275,8 +275,8 @@ class RuleSetAdmin(EditingAdmin):
         return request.user.has_perm("policies.change_rulesetversion")
 
     def has_archive_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish and the rule set is live."""
-        return may_publish(request) and _is_live(object_id)
+        """Return whether this person may publish and the rule set is live. Who confirms too late is told so, with their reason."""
+        return may_publish(request) and (request.method == "POST" or _is_live(object_id))
 
     def has_bring_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
         """Return whether this person may publish and the rule set is archived."""
@@ -488,12 +488,13 @@ def _archiving_page(rule_set: RuleSet) -> Confirmation:
     held = next((each for each in current.rule_sets if each.name == rule_set.name), None)
     edits = [publishing.Edit(Kind.RULE_SET, rule_set.name, None)] if held else []
     ended = [ending_sentence(each) for each in publishing.ended_with(current, edits)]
+    faults = [f"These Assignments use it: {naming}. Give them another rule set first."] if naming else []
     return Confirmation(
         title=f"Archive {rule_set}",
         effect=f"Makes Revision {current.number + 1} without {rule_set}. Its versions are kept, and you can bring it back.",
         changes=[*part_changes(held, None), *ended],
         edits=edits,
-        faults=[f"These Assignments use it: {naming}. Give them another rule set first."] if naming else [],
+        faults=faults if held else [f"Nothing to do: {rule_set} isn't live."],
         button="Archive",
         back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
         digest=publishing.digest_of_shown(current.number),

@@ -161,9 +161,10 @@ class RuleSetVersionAdmin(EditingAdmin):
         return is_form and super().has_publish_permission(request, object_id)
 
     def has_go_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish, and the version was live once."""
+        """Return whether this person may publish, and the version was live once. Who confirms too late is told so."""
         former = RuleSetVersion.objects.filter(state=RuleSetVersion.State.SUPERSEDED)
-        return may_publish(request) and (object_id is None or former.filter(pk=object_id).exists())
+        is_possible = object_id is None or request.method == "POST" or former.filter(pk=object_id).exists()
+        return may_publish(request) and is_possible
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
         """Return the rules as rows if they can be edited."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from policies.models import Revision, RuleSet
+from policies.models import Revision, RuleSet, RuleSetVersion
 from policies.publishing import current_revision
 from tests.builders import make_rule_set
 from tests.component.pages import change_url, get, publish, text_of
@@ -40,3 +40,20 @@ class TestRevisions:
         publish(make_rule_set("late"), by="alice")
         assert "Somebody was faster" in text_of(operator.post(url, confirmed(page)))
         assert Revision.objects.count() == 2
+
+    def test_who_archives_second_is_told_that_it_is_archived(self, operator: Client) -> None:
+        publish(make_rule_set())
+        url = change_url("ruleset", RuleSet.objects.get().pk).replace("change", "archive")
+        page = get(operator, url)
+        assert operator.post(url, confirmed(page)).status_code == 302
+        assert "Nothing to do: web isn't live." in text_of(operator.post(url, confirmed(page)))
+        assert operator.get(url).status_code == 403
+
+    def test_who_goes_back_second_is_told_that_it_is_live(self, operator: Client) -> None:
+        publish(make_rule_set())
+        publish(make_rule_set(filters=[{"builtin": "MatchNodeSelector"}]))
+        first = RuleSetVersion.objects.get(number=1)
+        url = change_url("rulesetversion", first.pk).replace("change", "go-back")
+        page = get(operator, url)
+        assert operator.post(url, confirmed(page)).status_code == 302
+        assert "Nothing to do: web v1 is already live." in text_of(operator.post(url, confirmed(page)))
