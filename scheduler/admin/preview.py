@@ -10,7 +10,6 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.views.decorators.http import require_POST
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
@@ -45,6 +44,9 @@ _MOST_ROWS = 100
 # The most names in an expanded group of nodes.
 _NAMES = 200
 _MOST_DRAFTS = 50
+_CLOSED = (
+    "That Change can no longer be edited: nothing was saved. Copy the test into the rule set's tests in another Change."
+)
 # The most characters of a test that can be saved: people read it.
 _LONGEST_TEST = 200_000
 
@@ -255,12 +257,13 @@ def save_test(request: HttpRequest) -> HttpResponse:
     """Save a test in the draft: an edit of its Change as the form makes it, by the same verb."""
     form = TestForm(request.POST)
     change = _open_change(request.POST.get("change"))
-    if change is None:
-        messages.error(request, "That Change can no longer be edited: nothing was saved.")
-        return HttpResponseRedirect(reverse("admin:policies_change_changelist"))
-    if form.is_valid() and _saved(request, form, change):
+    if form.is_valid() and change is not None and _saved(request, form, change):
         return HttpResponseRedirect(edit_url(Kind.RULE_SET, form.cleaned_data["rule_set"], change))
-    asked = PreviewForm(initial={"rule_set": request.POST.get("rule_set", ""), "change": change.pk})
+    if change is None:
+        form.add_error(None, _CLOSED)
+    asked = PreviewForm(
+        initial={"rule_set": request.POST.get("rule_set", ""), "change": change.pk if change is not None else None}
+    )
     return _page(request, asked, None, may_ask=True, test=form)
 
 

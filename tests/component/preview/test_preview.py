@@ -397,6 +397,16 @@ def test_a_test_over_somebody_elses_edit_is_refused_and_keeps_what_was_typed(ope
 
 
 @pytest.mark.usefixtures("on_a_cluster")
+def test_a_test_for_a_change_that_was_withdrawn_meanwhile_is_kept_on_the_page(operator: Client, change: Change) -> None:
+    shown = operator.post(PAGE, {"rule_set": "web", "change": change.pk, "pod": "default/billing-1"})
+    kept = {name: shown.context["test"][name].value() for name in ("rule_set", "change", "seen", "test")}
+    publishing.withdraw_change(change=change, by="carol")
+    refused = operator.post(SAVE, kept)
+    assert "That Change can no longer be edited: nothing was saved" in text_of(refused)
+    assert refused.context["test"]["test"].value() == kept["test"]
+
+
+@pytest.mark.usefixtures("on_a_cluster")
 def test_a_test_that_is_none_says_so_at_its_field(operator: Client, change: Change) -> None:
     seen = publishing.seen_of(change, ("RuleSet", "web"))
     sent = {"rule_set": "web", "change": change.pk, "seen": seen, "test": "name: x\npod: {}\nexpected: {}"}
