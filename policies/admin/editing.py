@@ -275,6 +275,9 @@ class EditingAdmin(ModelAdmin):
         )
 
     def _remove(self, request: HttpRequest, change: Change | None, key: Key, reason: str, seen: str) -> None:
+        _, _, number = [*seen.split(" "), "", ""][:3]
+        if change is None and number:
+            raise PublishingError(["The Change that you looked at can no longer be edited: this would open a new one."])
         with transaction.atomic():
             saved = publishing.save_edit(
                 edit=publishing.Edit(*key, None),

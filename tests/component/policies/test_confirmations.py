@@ -181,6 +181,22 @@ def test_a_removal_in_a_change_that_is_there_leaves_its_reason_as_a_comment(oper
     assert change.events.filter(act="comment", text=REASON).exists()
 
 
+def test_a_removal_in_a_change_that_was_withdrawn_meanwhile_says_so_before_it_opens_another(operator: Client) -> None:
+    publish(make_rule_set())
+    publish_all(make_assignment())
+    change = opened(make_rule_set("new"))
+    page = f"/admin/policies/assignment/{Assignment.objects.get().pk}/delete/?change={change.pk}"
+    digest = get(operator, page).context["form"]["digest"].value()
+    publishing.withdraw_change(change=change, by="bob")
+    refused = operator.post(page, {"reason": REASON, "digest": digest})
+    assert "The Change that you looked at can no longer be edited" in text_of(refused)
+    assert REASON in refused.content.decode()
+    assert not Change.objects.filter(state="draft").exists()
+    fresh = refused.context["form"]["digest"].value()
+    assert operator.post(page, {"reason": REASON, "digest": fresh}).status_code == 302
+    assert Change.objects.get(state="draft").reason == REASON
+
+
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("move", ["the cluster", "what is live"])
 def test_putting_back_is_refused_when_either_side_moved(root: Client, move: str) -> None:
