@@ -744,7 +744,8 @@ class _Case:
             if self.chance(0.7):
                 entry: Json = {"name": driver, "nodeID": name, "topologyKeys": None}
                 if self.chance(0.75):
-                    entry["allocatable"] = {"count": self.random.choice([0, 1, 2, 2, 3, 3, 5])}
+                    count = -1 if self.rarely(0.1) else self.random.choice([0, 1, 2, 2, 3, 3, 5])
+                    entry["allocatable"] = {"count": count}
                 elif self.chance(0.5):
                     entry["allocatable"] = {}
                 drivers.append(entry)

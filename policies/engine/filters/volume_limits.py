@@ -24,7 +24,8 @@ from policies.engine.status import Code, Status, Verdicts
 
 TOO_MANY = Status(Code.UNSCHEDULABLE, "node(s) exceed max volume count")
 _FAULTY = -1
-_NO_LIMIT = -1
+# More than any node has. Not a number below 0: CSINodes may state one, which takes no volume at all.
+_NO_LIMIT = 2**63 - 1
 
 
 class MaxVolumeCount(Filter):
@@ -88,7 +89,7 @@ def _verdicts(table: Table, rows: Rows, objects: ClusterObjects, new: set[CSIVol
         attached = _attached_count(table, objects, driver)[rows]
         limit = _limit(table, objects, driver)[rows]
         doubtful |= (attached == _FAULTY) & _has_limits(table, objects)[rows]
-        doubtful |= (limit != _NO_LIMIT) & (attached + number > limit)
+        doubtful |= attached > limit - number
     statuses: list[Status | None] = [None] * len(rows)
     for position in np.flatnonzero(doubtful).tolist():
         statuses[position] = _look_closely(table.infos[rows[position]], objects, new)

@@ -223,6 +223,9 @@ class TestMaxVolumeCount:
         assert refused("MaxVolumeCount", everything, self.world(limit=None)) == set()
         assert refused("MaxVolumeCount", everything, self.world()) == {"n1"}
 
+    def test_a_limit_below_zero_takes_no_volume(self) -> None:
+        assert refused("MaxVolumeCount", claiming("c0"), self.world(limit=-1)) == {"n1"}
+
     def test_attached_volumes_count_once(self) -> None:
         def attached(name: str, **spec: Any) -> JSON:
             return {"metadata": {"name": name}, "spec": {"attacher": "csi.one", "nodeName": "n1", **spec}}
