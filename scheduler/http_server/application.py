@@ -1,5 +1,7 @@
 """Django's WSGI application. Its requests are UTF-8, whatever encoding a client names."""
 
+from typing import Any
+
 import django
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 
@@ -10,6 +12,13 @@ class Utf8Request(WSGIRequest):
     Django would decode them with the codec of Python that Content-Type names as `charset`: `punycode` takes minutes for a form
     within the limits, and `base64` decodes no text, which fails before anything can answer.
     """
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        """Make a request; a Content-Type that can't be read counts as none, because no view could answer Django's error."""
+        try:
+            super().__init__(environ)
+        except ValueError:  # a parameter such as charset*=none''utf-8
+            super().__init__(environ | {"CONTENT_TYPE": ""})
 
     @property
     def encoding(self) -> None:

@@ -29,3 +29,10 @@ def test_a_codec_that_a_client_names_reads_neither_its_url_nor_its_form(charset:
         )
     )
     assert sent.POST["a"] == "b-€"
+
+
+@pytest.mark.parametrize("parameter", ["charset*=none''utf-8", "charset*=idna''%FF", "boundary*=undefined''x"])
+def test_a_content_type_that_cant_be_read_counts_as_none(parameter: str) -> None:
+    asked = Application.request_class(environ(f"multipart/form-data; {parameter}", REQUEST_METHOD="POST"))
+    assert (asked.content_type, asked.META["CONTENT_TYPE"]) == ("", "")
+    assert not asked.POST
