@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import threading
 import time
 from http.client import responses
 
@@ -17,6 +18,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIMITIVE = (str, int, float, bool)
 _MINUTE = 60.0
+# Lines about refused requests that each second may have; the rest of them are counted in one line.
+REFUSALS_A_SECOND = 10
+
+logger = logging.getLogger("berth.refusals")
 
 
 class _Formatter(logging.Formatter):
@@ -74,6 +79,43 @@ class WithoutPath(logging.Filter):
         if status := getattr(record, "status_code", 0):
             record.msg, record.args = responses.get(status, "refused"), ()
         return True
+
+
+class FewRefusals(logging.Filter):
+    """Passes so many lines a second about refused requests, which anybody can cause, and says how many others there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._until, self._passed, self._left_out = 0.0, 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the record unless it is about a refused request, and the second has had its lines."""
+        if not _is_refusal(record):
+            return True
+        now = time.monotonic()
+        with self._lock:
+            if now >= self._until:
+                self._until, self._passed = now + 1, 0
+            self._passed += 1
+            if self._passed <= REFUSALS_A_SECOND:
+                return True
+            self._left_out += 1
+            is_first = self._left_out == 1
+        if is_first:
+            self._say_later()
+        return False
+
+    def _say_later(self) -> None:
+        # By a clock and not with the next refusal, which may never come.
+        timer = threading.Timer(1.0, self._say)
+        timer.daemon = True
+        timer.start()
+
+    def _say(self) -> None:
+        with self._lock:
+            number, self._left_out = self._left_out, 0
+        logger.warning("%d more lines about refused requests were left out", number)
 
 
 class OncePerMinute(logging.Filter):

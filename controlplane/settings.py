@@ -302,8 +302,9 @@ LOGGING = {
     "filters": {
         "without_path": {"()": "controlplane.logs.WithoutPath"},
         "once_per_minute": {"()": "controlplane.logs.OncePerMinute"},
+        "few_refusals": {"()": "controlplane.logs.FewRefusals"},
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["few_refusals"]}},
     "root": {"handlers": ["stderr"], "level": BERTH.log_level},
     # Django's own handlers would write a second line, or a mail.
     "loggers": {

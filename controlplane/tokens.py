@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -128,7 +129,7 @@ def caller_of(secret: str, *, now: datetime) -> Caller:
     key = secret.removeprefix(MARK)
     token = Token.objects.select_related("owner").filter(prefix=key.partition(".")[0]).first()
     if token is None or not _keys.verify(key, token.hashed_key):
-        logger.warning("an unknown token was refused", extra={"address": current_origin().address})
+        logger.warning("an unknown token was refused", extra=_refusal())
         message = "There is no such token: it is mistyped, or was deleted with its owner's account."
         raise RefusedError(message)
     if why := _why_not(token, now):
@@ -157,11 +158,16 @@ def _note_use(token: Token, now: datetime) -> None:
 
 def _note_refusal(token: Token, why: str, now: datetime) -> None:
     """Record, at most once a minute, the use of a revoked or expired token, so that its owner learns of it."""
-    logger.warning("a token was refused", extra={"token": str(token), "why": why, "address": current_origin().address})
+    logger.warning("a token was refused", extra={"token": str(token), "why": why, **_refusal()})
     stale = Q(refused_at=None) | Q(refused_at__lte=now - _NOTED_EVERY)
     with transaction.atomic():
         if Token.objects.filter(stale, pk=token.pk).update(refused_at=now):
             _record(AuditKind.TOKEN_REFUSE, token, by=token.owner.get_username(), why=why)
+
+
+def _refusal() -> dict[str, str | int]:
+    """Return the fields of a line about a refused request: by its status the log limits such lines."""
+    return {"address": current_origin().address, "status_code": HTTPStatus.UNAUTHORIZED.value}
 
 
 def _record(kind: AuditKind, token: Token, *, by: By, **more: str) -> None:

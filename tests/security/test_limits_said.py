@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from controlplane import doors, provider, sign_in_form, token_review
+from controlplane import doors, logs, provider, sign_in_form, token_review
 from policies import differences, manifests, parameters
 from policies.admin import fields, frame, rule_forms
 from policies.checking import limits as checking
@@ -85,6 +85,7 @@ ROWS = {
         f"| line of a chunk; fields behind the last; chunks | {body._MOST_CHUNK_LINE:,} bytes; {body._MOST_SMALL_CHUNKS}, and one more for "
         f"each {body._LEAST_CHUNK} bytes |"
     ),
+    "lines": f"of the admin and the extender | {logs.REFUSALS_A_SECOND} a second in each process |",
     "calls": f"| calls answered at once | {EXTENDER['threads']} (admin {ADMIN['threads']}, probes {probes._THREADS}) |",
     "loop": f"| what strangers send, read by the loop | {server.STRANGERS_SECONDS * 1000:g} ms in one go",
     "deadline": f"| `BERTH_EXTENDER_DEADLINE_SECONDS`, {DEFAULTS.extender_deadline_seconds:g} s |",

@@ -1,10 +1,12 @@
 """Lines of the log: one a record, whatever is in it, and with the record's fields."""
 
+import io
 import json
 import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from django.db import InternalError, OperationalError, ProgrammingError
 from django.test import Client
 
 from controlplane.celery import app
-from controlplane.logs import JSONFormatter, KeyValueFormatter, WithoutPath, say_at_once
+from controlplane.logs import REFUSALS_A_SECOND, FewRefusals, JSONFormatter, KeyValueFormatter, WithoutPath, say_at_once
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -162,6 +164,79 @@ def test_a_fault_of_the_database_is_said_once_a_minute_however_many_tasks_meet_i
     assert [said("ingest", KeyError("a")) for _ in range(2)] == [True, True]
     now[0] += 60
     assert said("requeue", away)
+
+
+class TestRefusals:
+    """Anybody who reaches a server can make it refuse requests."""
+
+    @pytest.fixture
+    def log(self, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+        """What the log's own handler writes within a second that doesn't pass."""
+        monkeypatch.setattr("controlplane.logs.time.monotonic", lambda: 1000.0)
+        (handler,) = (each for each in logging.getLogger().handlers if type(each) is logging.StreamHandler)
+        (limit,) = (each for each in handler.filters if isinstance(each, FewRefusals))
+        monkeypatch.setattr(limit, "_until", 0.0)
+        written = io.StringIO()
+        monkeypatch.setattr(handler, "stream", written)
+        return written
+
+    @pytest.fixture
+    def a_second_later(self, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+        """What has to be done then."""
+        due: list[Callable[[], None]] = []
+
+        class Timer:
+            def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+                self.seconds, self.function = seconds, function
+
+            def start(self) -> None:
+                assert self.seconds == 1
+                due.append(self.function)
+
+        monkeypatch.setattr("controlplane.logs.threading.Timer", Timer)
+        return due
+
+    @pytest.mark.parametrize(
+        ("path", "header", "lines"),
+        [
+            pytest.param("/nowhere", {}, 1, id="404"),
+            pytest.param("/", {"host": "elsewhere.example"}, 1, id="another host"),
+            pytest.param("/api/v1/rule-sets", {"authorization": "Bearer berth_none.at-all"}, 2, id="an unknown token"),
+        ],
+    )
+    @pytest.mark.django_db
+    def test_a_flood_of_them_leaves_ten_lines_a_second_and_one_with_the_number_of_the_others(
+        self,
+        path: str,
+        header: dict[str, str],
+        lines: int,
+        client: Client,
+        log: io.StringIO,
+        a_second_later: list[Callable[[], None]],
+    ) -> None:
+        for _ in range(30):
+            assert 400 <= client.get(path, headers=header, secure=True).status_code < 500
+        assert len(log.getvalue().splitlines()) == REFUSALS_A_SECOND
+
+        (say,) = a_second_later
+        say()
+
+        *_, last = log.getvalue().splitlines()
+        assert f"{30 * lines - REFUSALS_A_SECOND} more lines about refused requests were left out" in last
+
+    @pytest.mark.django_db
+    def test_a_flood_of_them_keeps_no_other_line_out(
+        self, client: Client, log: io.StringIO, a_second_later: list[Callable[[], None]]
+    ) -> None:
+        for _ in range(30):
+            client.get("/nowhere", secure=True)
+        logging.getLogger("berth.test").warning("a fault")
+        logging.getLogger("django.request").error("Internal Server Error", extra={"status_code": 500})
+        assert [line.rpartition("message=")[2] for line in log.getvalue().splitlines()[REFUSALS_A_SECOND:]] == [
+            '"a fault"',
+            '"Internal Server Error" status_code=500',
+        ]
+        assert a_second_later
 
 
 def test_what_celery_says_from_a_signals_handler_is_a_line_of_the_log(
