@@ -92,6 +92,8 @@ def _connected(target: Target, address: str, left: Callable[[], float], ca_file:
     if context is None:
         return plain
     try:
+        # A handshake would have as long again as connecting had.
+        plain.settimeout(left())
         # The certificate must be for the name, whatever the address.
         return context.wrap_socket(plain, server_hostname=target.host)
     except OSError:
