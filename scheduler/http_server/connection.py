@@ -31,6 +31,8 @@ BODY_SECONDS = 20.0
 LINGER_SECONDS = 2.0
 # Key of the WSGI environ: the Connection that a request came on.
 CONNECTION = "berth.connection"
+# Key of the WSGI environ that an application sets when it answers an account's request.
+OF_AN_ACCOUNT = "berth.of_an_account"
 
 _AT_ONCE = 1 << 14
 # Steps of reading a body before another connection's turn.
@@ -64,6 +66,7 @@ class Listener(NamedTuple):
         body: makes a request's Body from its environ and its length; raises RefusedError if the body isn't accepted.
         environ: is merged into the environ of each request.
         may_be_known: whether callers that were answered have priority over others.
+        is_call: returns whether the answer to a request, by its environ, makes its client known.
         keepalive_seconds: how long a connection may be silent between requests.
         refusal: returns the content type and the body of the server's own refusal, from its status and its reason.
     """
@@ -74,6 +77,7 @@ class Listener(NamedTuple):
     environ: dict[str, Any]
     tls: Callable[[], ssl.SSLContext] | None = None
     may_be_known: bool = True
+    is_call: Callable[[dict[str, Any]], bool] = lambda environ: environ["REQUEST_METHOD"] == "POST"
     keepalive_seconds: float = 120.0
     refusal: Callable[[int, str], tuple[str, bytes]] = _error_of
 
@@ -257,10 +261,10 @@ class Connection:
     # Answers
 
     def note(self, *, is_good: bool) -> None:
-        """Note whether the application answered successfully. Only calls, which are POSTs, make a client known."""
+        """Note whether the application answered successfully. Only calls make a client known."""
         self.is_new = False
         was_known = self.is_known
-        self.is_known = is_good and self.listener.may_be_known and self.environ["REQUEST_METHOD"] == "POST"
+        self.is_known = is_good and self.listener.may_be_known and self.listener.is_call(self.environ)
         self.is_regular = was_known and self.is_known
 
     def answer(

@@ -1,6 +1,7 @@
 """A WSGI server that resists overload by strangers: one loop waits for all connections, a few threads answer.
 
-A client is *known* after a call of it was answered successfully; before that, it is a *stranger*.
+A client is *known* after a call of it was answered successfully; before that, it is a *stranger*. At the admin, calls are requests of
+accounts.
 
 - The loop accepts, does handshakes, and reads heads and bodies, a step at a time. Threads get only complete requests.
 - A thread that has answered stays with the connection for a moment: kube-scheduler's next call comes within milliseconds.

@@ -10,7 +10,7 @@ from gunicorn.workers.base import Worker as GunicornWorker
 
 from policies.api.details import MEDIA_TYPE, problem_of
 from scheduler.http_server.body import Body, Budget, WholeBody
-from scheduler.http_server.connection import Listener
+from scheduler.http_server.connection import OF_AN_ACCOUNT, Listener
 from scheduler.http_server.head import HeadLimits
 from scheduler.http_server.listeners import base_environ, is_shared
 from scheduler.http_server.server import Server
@@ -59,6 +59,8 @@ class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
             self.head_limits,
             base_environ(listening),
             keepalive_seconds=float(self.cfg.keepalive),
+            # Anybody may post the sign-in form, which is answered 200, and whoever is signed in mostly reads.
+            is_call=lambda environ: OF_AN_ACCOUNT in environ,
             refusal=problem_of_refusal,
         )
 

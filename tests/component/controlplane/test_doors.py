@@ -16,6 +16,7 @@ from django.test import Client, RequestFactory
 from controlplane.doors import Doors, bound_statements
 from policies.models import Revision
 from policies.parameters import page_limit
+from scheduler.http_server.connection import OF_AN_ACCOUNT
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import publish, publish_all, text_of
@@ -107,6 +108,23 @@ def test_a_database_that_stores_nothing_is_named_on_pages_and_to_programs(
     assert says in text_of(page)
     assert says in answer.json()["detail"]
     assert "driver" not in text_of(page)
+
+
+class TestPriority:
+    """The server answers accounts first: anybody may post the sign-in form, and is answered 200 for a wrong password."""
+
+    def test_pages_and_rest_for_an_account_have_it(self, auditor: Client) -> None:
+        for path in ("/admin/", "/api/v1/rule-sets"):
+            assert OF_AN_ACCOUNT in auditor.get(path, secure=True).wsgi_request.META
+
+    def test_a_failed_sign_in_and_pages_for_anybody_have_none(self, client: Client) -> None:
+        wrong = {"username": "nobody", "password": "wrong"}
+        answers = [client.post("/admin/login/", wrong, secure=True), client.get("/admin/login/", secure=True)]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert not any(OF_AN_ACCOUNT in answer.wsgi_request.META for answer in answers)
+
+    def test_a_refused_request_has_none(self, auditor: Client) -> None:
+        assert OF_AN_ACCOUNT not in auditor.get("/admin/nowhere/", secure=True).wsgi_request.META
 
 
 @pytest.mark.parametrize("path", ["/admin/%00/", "/api/v1/decisions?pod_name=%00", "/api/v1/rule-sets/a%00b"])

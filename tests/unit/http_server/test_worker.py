@@ -5,12 +5,32 @@ import json
 import os
 import socket
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from gunicorn.config import Config
 
-from scheduler.http_server.server import Server
+from scheduler.http_server.connection import CONNECTION, OF_AN_ACCOUNT, Connection
+from scheduler.http_server.server import Application, Server
 from scheduler.http_server.worker import BODY_BYTES, Worker
+
+
+@contextmanager
+def serving(application: Application) -> Iterator[http.client.HTTPConnection]:
+    """A client of the admin's server."""
+    worker = Worker(0, os.getpid(), [], None, 30, Config(), None)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = Server([worker.listener(listening)], application, threads=1, most_connections=4)
+        loop = threading.Thread(target=server.serve)
+        loop.start()
+        client = http.client.HTTPConnection(*listening.getsockname(), timeout=30)
+        yield client
+        client.close()
+        server.stop()
+        loop.join(30)
+    worker.tmp.close()
 
 
 @pytest.mark.parametrize(
@@ -24,18 +44,32 @@ from scheduler.http_server.worker import BODY_BYTES, Worker
 def test_what_the_server_itself_refuses_is_problem_details_too(
     path: str, length: int | str, status: int, says: str
 ) -> None:
-    worker = Worker(0, os.getpid(), [], None, 30, Config(), None)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = Server([worker.listener(listening)], lambda *_: [], threads=1, most_connections=4)
-        serving = threading.Thread(target=server.serve)
-        serving.start()
-        client = http.client.HTTPConnection(*listening.getsockname(), timeout=30)
+    with serving(lambda *_: []) as client:
         client.request("POST", path, headers={"Content-Length": str(length)})
         answer = client.getresponse()
         body = json.loads(answer.read())
-        client.close()
-        server.stop()
-        serving.join(30)
-    worker.tmp.close()
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
     assert (body["status"], body["detail"], body["faults"]) == (status, says, [])
+
+
+@pytest.mark.parametrize(
+    ("method", "is_an_accounts", "is_known"),
+    [
+        pytest.param("POST", False, False, id="the sign-in form of anybody"),
+        pytest.param("GET", True, True, id="a page for an account"),
+        pytest.param("GET", False, False, id="a page for anybody"),
+    ],
+)
+def test_only_who_is_signed_in_has_priority_at_the_admin(method: str, is_an_accounts: bool, is_known: bool) -> None:
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        connections.append(environ[CONNECTION])
+        if is_an_accounts:
+            environ[OF_AN_ACCOUNT] = True
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    connections: list[Connection] = []
+    with serving(application) as client:
+        client.request(method, "/")
+        assert client.getresponse().read() == b"ok"
+    assert [each.is_known for each in connections] == [is_known]
