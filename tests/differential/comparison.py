@@ -28,7 +28,8 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, RuleSetSpec, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES
 from tests.differential.deviations import is_deviation
-from tests.differential.generator import Json, generate
+from tests.differential.generator import generate
+from tests.differential.making.words import Json
 from tests.differential.plugins import Conversation, answer_all, build
 
 FILTERS = {

@@ -7,7 +7,7 @@ import msgspec
 from policies.engine.objects.claims import claim_names
 from policies.engine.objects.pod import Pod
 from policies.engine.quantity import parse
-from tests.differential.generator import BEYOND
+from tests.differential.making.words import BEYOND
 
 Json = dict[str, Any]
 

@@ -7,7 +7,8 @@ Most are tight: nodes are full, and priorities, ports, affinities and budgets me
 from random import Random
 from typing import Any
 
-from tests.differential.generator import HOSTNAME, NAMESPACES, POD_LABELS, ZONE, generate
+from tests.differential.generator import generate
+from tests.differential.making.words import HOSTNAME, NAMESPACES, POD_LABELS, ZONE
 
 Json = dict[str, Any]
 

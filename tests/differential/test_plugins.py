@@ -13,8 +13,8 @@ import pytest
 from policies.engine.errors import QuantityError
 from policies.engine.quantity import to_milli, to_value
 from tests.differential.comparison import FILTERS, compare, compare_many, report
-from tests.differential.generator import generate_quantity
 from tests.differential.golden import VECTORS
+from tests.differential.making.quantities import generate_quantity
 from tests.differential.plugins import answer_all, build
 
 CASES = int(os.environ.get("DIFFERENTIAL_CASES", "20000"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIForbiddenError, APINotFoundError
-from tests.differential.generator import HOSTNAME, ZONE
+from tests.differential.making.words import HOSTNAME, ZONE
 from tests.differential.preemption_cases import generate_preemption
 from tests.stack import eventually
 

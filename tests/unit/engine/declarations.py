@@ -16,7 +16,8 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CAME, POD_GONE, POD_LEAVES, Cycle, Filter, Scope, Score
-from tests.differential.generator import Json, _Case
+from tests.differential.generator import Case
+from tests.differential.making.words import Json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SEED = 11
@@ -119,7 +120,7 @@ def worlds(number: int) -> Iterator[World]:
 
 def _make(random: Random) -> Json:
     """Make a case in which there is something of everything."""
-    maker = _Case(random)
+    maker = Case(random)
     case = maker.make()
     case = maker.storage() | maker.owners() | case
     case["pods"] = [_named(pod, f"there-{index}") for index, pod in enumerate(case["pods"])]

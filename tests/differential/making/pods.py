@@ -1,0 +1,179 @@
+"""Pods: the incoming one, and those that are there."""
+
+from tests.differential.making.affinity import Affinities
+from tests.differential.making.volumes import Volumes
+from tests.differential.making.words import (
+    CPUS,
+    EFFECTS,
+    EXTENDED,
+    EXTREMES,
+    HUGE,
+    IMAGE_NAMES,
+    MEMORIES,
+    NODE_LABELS,
+    ODD,
+    PIECES,
+    POD_LABELS,
+    STORAGES,
+    TAINT_KEYS,
+    TAINT_VALUES,
+    Json,
+)
+
+
+class Pods(Affinities, Volumes):
+    """Makes Pods."""
+
+    def pod(self) -> Json:
+        random = self.random
+        self.uid += 1
+        number = self.uid
+        metadata: Json = {"name": f"p{self.uid}", "uid": f"u{self.uid}"}
+        metadata["namespace"] = random.choice(["default"] * self.sameness + ["prod", "test", "bare"])
+        labels = {key: random.choice(values[: self.variety]) for key, values in POD_LABELS.items() if self.chance(0.8)}
+        if labels or self.chance(0.5):
+            metadata["labels"] = labels
+        spec: Json = {"containers": [self.container() for _ in range(random.choice([1, 1, 1, 2, 3]))]}
+        if "resources" in self.themes and self.chance(0.4):
+            spec["initContainers"] = [self.init_container() for _ in range(random.randint(1, 3))]
+        if "resources" in self.themes and self.chance(0.15):
+            spec["overhead"] = self.requests(missing=0.4)
+        if "resources" in self.themes and self.chance(0.12):
+            spec["resources"] = {"requests": self.requests(missing=0.5)}
+        volumes = self.volumes(metadata["namespace"], number)
+        if volumes:
+            spec["volumes"] = volumes
+        return {"metadata": metadata, "spec": spec, "status": {}}
+
+    def incoming(self) -> Json:
+        random = self.random
+        pod = self.pod()
+        spec, affinity = pod["spec"], {}
+        if "taints" in self.themes:
+            spec["tolerations"] = [self.toleration() for _ in range(random.choice([0, 1, 2, 2, 3, 4]))]
+        if "node affinity" in self.themes:
+            if self.chance(0.3):
+                spec["nodeSelector"] = self.labels(NODE_LABELS, most=1)
+            if self.chance(0.85):
+                affinity["nodeAffinity"] = self.node_affinity()
+        if "node name" in self.themes:
+            spec["nodeName"] = random.choice([*self.names, "gone"])
+        if "pod affinity" in self.themes:
+            affinity |= self.pod_affinity(required=0.35)
+        if affinity:
+            spec["affinity"] = affinity
+        if "spread" in self.themes:
+            spec["topologySpreadConstraints"] = self.constraints()
+        if "default spread" in self.themes and self.chance(0.6):
+            kind, version = random.choice([
+                ("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationController", "v1"), ("Job", "batch/v1"),
+            ])  # fmt: skip
+            owner = {"apiVersion": version, "kind": kind, "name": random.choice(["o1", "o2", "gone"]), "uid": "o"}
+            pod["metadata"]["ownerReferences"] = [owner | {"controller": self.chance(0.9)}]
+        return pod
+
+    def existing(self) -> Json:
+        random = self.random
+        pod = self.pod()
+        pod["spec"]["nodeName"] = random.choice(self.names) if self.chance(0.97) else random.choice(["", "gone"])
+        pod["status"]["phase"] = random.choices(
+            ["Running", "Pending", "Succeeded", "Failed", "Unknown"], [80, 8, 4, 4, 1]
+        )[0]
+        if self.chance(0.07):
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        if "pod affinity" in self.themes and self.chance(0.35):
+            pod["spec"]["affinity"] = self.pod_affinity(required=0.12)
+        if "resizes" in self.themes:
+            self.resize(pod)
+        return pod
+
+    def resize(self, pod: Json) -> None:
+        for kind, statuses in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
+            if kind in pod["spec"]:
+                pod["status"][statuses] = self.container_statuses(pod["spec"][kind])
+        if self.chance(0.3):
+            pod["status"]["resources"] = {"requests": self.requests(missing=0.3)}
+        if self.chance(0.3):
+            pod["status"]["allocatedResources"] = self.requests(missing=0.3)
+        if self.chance(0.4):
+            reason = self.random.choice(["Infeasible", "Deferred"])
+            status = self.random.choice(["True", "True", "False"])
+            pod["status"]["conditions"] = [{"type": "PodResizePending", "status": status, "reason": reason}]
+
+    def container_statuses(self, containers: list[Json]) -> list[Json]:
+        statuses = []
+        for container in containers:
+            status: Json = {"name": container["name"], "image": "", "imageID": "", "ready": True, "restartCount": 0}
+            if self.chance(0.6):
+                status["resources"] = {"requests": self.requests(missing=0.2)}
+            if self.chance(0.6):
+                status["allocatedResources"] = self.requests(missing=0.2)
+            if self.chance(0.95):
+                statuses.append(status)
+        return statuses
+
+    def container(self) -> Json:
+        self.uid += 1
+        container: Json = {"name": f"c{self.uid}"}
+        if "resources" in self.themes or self.chance(0.7):
+            container["resources"] = {"requests": self.requests(missing=0.25)}
+            if self.chance(0.1):
+                container["resources"]["limits"] = {"cpu": "10", "memory": "10Gi"}
+        if "images" in self.themes:
+            container["image"] = self.random.choice(IMAGE_NAMES)
+        if "ports" in self.themes and self.chance(0.5):
+            container["ports"] = [self.port() for _ in range(self.random.randint(1, 2))]
+        return container
+
+    def init_container(self) -> Json:
+        container = self.container()
+        if self.chance(0.4):
+            container["restartPolicy"] = self.random.choice(["Always", "Always", "Always", "OnFailure"])
+        return container
+
+    def requests(self, *, missing: float) -> Json:
+        random = self.random
+        requests: Json = {}
+        small = "resources" not in self.themes
+        if not self.chance(missing):
+            requests["cpu"] = random.choice(CPUS[:4] if small else CPUS)
+        if not self.chance(missing):
+            requests["memory"] = random.choice(MEMORIES[:4] if small else MEMORIES)
+        if self.rarely(0.05):
+            requests[random.choice(["cpu", "memory"])] = random.choice(EXTREMES)
+        if self.chance(0.04):
+            requests["ephemeral-storage"] = random.choice(STORAGES)
+        if "odd resources" in self.themes:
+            if self.chance(0.15):
+                requests[random.choice(EXTENDED)] = random.choice(PIECES)
+            if self.chance(0.1):
+                name = random.choice(ODD)
+                requests[name] = random.choice(HUGE if name.startswith("hugepages-") else PIECES)
+        return requests
+
+    def port(self) -> Json:
+        random = self.random
+        port: Json = {"containerPort": 80}
+        if self.chance(0.75):
+            port["hostPort"] = random.choice([80, 80, 443, 8080, 9000, 0])
+        if self.chance(0.5):
+            port["protocol"] = random.choice(["TCP", "TCP", "UDP", "SCTP"])
+        if self.chance(0.5):
+            port["hostIP"] = random.choice(["0.0.0.0", "", "127.0.0.1", "127.0.0.1", "10.0.0.1", "::"])
+        return port
+
+    def toleration(self) -> Json:
+        random = self.random
+        toleration: Json = {}
+        operator = random.choice(["Equal", "Equal", "Exists", "Exists", "", None, "Gt", "Lt"])
+        if operator is not None:
+            toleration["operator"] = operator
+        if self.chance(0.92):
+            toleration["key"] = random.choice(TAINT_KEYS)
+        if operator != "Exists" and self.chance(0.75):
+            toleration["value"] = random.choice(TAINT_VALUES)
+        if self.chance(0.6):
+            toleration["effect"] = random.choice(EFFECTS)
+        if self.chance(0.1):
+            toleration["tolerationSeconds"] = 60
+        return toleration
