@@ -67,7 +67,7 @@ class Nodes(Maker):
         if self.chance(0.5):
             amounts["ephemeral-storage"] = random.choice(["10Gi", "100G", "1e10"])
         if "odd resources" in self.themes:
-            for name in {*EXTENDED, *ODD}:
+            for name in dict.fromkeys((*EXTENDED, *ODD)):  # a set's order is another one in each process
                 if self.chance(0.5):
                     amounts[name] = random.choice(HUGE if name.startswith("hugepages-") else ["0", "1", "2", "8", 4])
             for name in list(amounts):
