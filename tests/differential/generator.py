@@ -7,9 +7,10 @@ that neither all nodes pass nor all are refused.
 from random import Random
 
 from tests.differential.making.arguments import Arguments
+from tests.differential.making.names import with_long_node_names, with_zones_of_gce
 from tests.differential.making.nodes import Nodes
 from tests.differential.making.pods import Pods
-from tests.differential.making.words import NAMESPACES, Json
+from tests.differential.making.words import MANY_POD_LABELS, NAMESPACES, Json
 
 THEMES = {
     "resources": 0.6,
@@ -28,6 +29,11 @@ THEMES = {
     "resizes": 0.04,
     "migration": 0.05,
     "rarities": 0.1,
+    "wide": 0.006,
+    "crowd": 0.003,
+    "large": 0.01,
+    "node names": 0.05,
+    "GCE": 0.05,
 }
 
 
@@ -44,12 +50,15 @@ class Case(Nodes, Pods, Arguments):
 
     def make(self) -> Json:
         random = self.random
-        size = random.choice([1, 2, 3, 3, 4, 4, 5, 6, 8, 10, 12])
+        size = random.randint(13, 80) if "wide" in self.themes else random.choice([1, 2, 3, 3, 4, 4, 5, 6, 8, 10, 12])
         self.racks, self.zones = random.choice([0.5, 0.95, 1]), random.choice([0.9, 1, 1])
         self.sameness, self.variety = random.choice([3, 12]), random.choice([1, 2, 3, 3])
+        count = random.randint(0, 3 * size)
+        if "crowd" in self.themes:
+            count = self.crowd()
         self.names = [f"n{number}" for number in range(1, size + 1)]
         nodes = [self.node(name) for name in self.names]
-        pods = [self.existing() for _ in range(random.randint(0, 3 * size))]
+        pods = [self.existing() for _ in range(count)]
         known = NAMESPACES if "rarities" not in self.themes else self.some(NAMESPACES, len(NAMESPACES))
         case: Json = {"pod": self.incoming(), "nodes": nodes, "pods": pods, "namespaces": known}
         if self.themes & {"claims", "migration"}:
@@ -61,7 +70,18 @@ class Case(Nodes, Pods, Arguments):
         if "rarities" in self.themes:
             for pod in (case["pod"], *pods):
                 self.add_nulls(pod)
+        if "node names" in self.themes:
+            case = with_long_node_names(case, random)
+        if "GCE" in self.themes:
+            case = with_zones_of_gce(case)
         return case
+
+    def crowd(self) -> int:
+        """Make so many kinds of Pods and terms meet that the engine looks them up in indexes, and keeps what it counted."""
+        self.themes &= {"crowd", "taints", "node affinity", "node names", "rarities"}
+        self.themes |= {"pod affinity", "spread"}
+        self.pod_labels, self.variety = MANY_POD_LABELS, len(MANY_POD_LABELS["app"])
+        return self.random.randint(150, 600)
 
     def add_nulls(self, pod: Json) -> None:
         for member in ("nodeSelector", "tolerations", "volumes", "affinity", "overhead", "initContainers", "resources"):

@@ -2,10 +2,11 @@
 
 from tests.differential.making.maker import Maker
 from tests.differential.making.words import (
+    FORMER_OWNERS,
     MALFORMED,
     NAMESPACE_NAME,
     NODE_LABELS,
-    POD_LABELS,
+    OWNERS,
     TOPOLOGY_KEYS,
     ZONE,
     Json,
@@ -85,7 +86,7 @@ class Affinities(Maker):
     def pod_term(self) -> Json:
         random = self.random
         term: Json = {"topologyKey": random.choice(TOPOLOGY_KEYS)}
-        selector = self.label_selector(POD_LABELS)
+        selector = self.label_selector(self.pod_labels)
         if selector is not None:
             term["labelSelector"] = selector
         if self.chance(0.2):
@@ -106,7 +107,7 @@ class Affinities(Maker):
             key, action = random.choice(TOPOLOGY_KEYS[:-1]), random.choice(["DoNotSchedule", "ScheduleAnyway"])
             constraint: Json = {"topologyKey": key, "whenUnsatisfiable": action}
             constraint["maxSkew"] = random.choice([1, 1, 2, 3])
-            selector = self.label_selector(POD_LABELS)
+            selector = self.label_selector(self.pod_labels)
             if selector is not None:
                 constraint["labelSelector"] = selector
             if action == "DoNotSchedule" and self.chance(0.25):
@@ -120,19 +121,29 @@ class Affinities(Maker):
             constraints[key, action] = constraint
         return list(constraints.values())
 
+    def owner(self) -> Json:
+        kind, version = self.random.choice(OWNERS if not self.chance(0.2) else FORMER_OWNERS)
+        owner = {"apiVersion": version, "kind": kind, "name": self.random.choice(["o1", "o2", "gone"]), "uid": "o"}
+        return owner | {"controller": self.chance(0.9)}
+
     def owners(self) -> Json:
         random = self.random
 
-        def owned(selector: Json | None) -> list[Json]:
+        def owned(name: str, selector: Json | None) -> Json:
             spec = {} if selector is None else {"selector": selector}
-            return [
-                {"metadata": {"name": "o1", "namespace": random.choice(["default", "default", "prod"])}, "spec": spec}
-            ]
+            return {
+                "metadata": {"name": name, "namespace": random.choice(["default", "default", "prod"])},
+                "spec": spec,
+            }
 
+        services = [f"o{number}" for number in range(1, 2 if self.chance(0.8) else random.randint(3, 5))]
         owners = {
-            "services": owned(self.labels(POD_LABELS, most=1) if self.chance(0.9) else None),
-            "replicationControllers": owned(self.labels(POD_LABELS, most=2)),
-            "replicaSets": owned(self.label_selector(POD_LABELS)),
-            "statefulSets": owned(self.label_selector(POD_LABELS)),
+            "services": [
+                owned(name, self.labels(self.pod_labels, most=1) if self.chance(0.9) else random.choice([None, {}]))
+                for name in services
+            ],
+            "replicationControllers": [owned("o1", self.labels(self.pod_labels, most=2))],
+            "replicaSets": [owned("o1", self.label_selector(self.pod_labels))],
+            "statefulSets": [owned("o1", self.label_selector(self.pod_labels))],
         }
         return {kind: objects for kind, objects in owners.items() if self.chance(0.7)}

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from tests.differential.making.words import MALFORMED, Json
+from tests.differential.making.words import IMAGE_NAMES, LARGE_VALUES, MALFORMED, ODD_IMAGE_NAMES, POD_LABELS, Json
 
 
 class Maker:
@@ -12,6 +12,7 @@ class Maker:
     def __init__(self, random: Random, themes: set[str]) -> None:
         self.random = random
         self.themes = themes
+        self.pod_labels = POD_LABELS
         self.uid = 0
         self.ephemerals: list[tuple[str, int, str]] = []
 
@@ -25,6 +26,9 @@ class Maker:
     def rarely(self, share: float = 0.2) -> bool:
         """Return whether to do what the API server would refuse, or what hardly anybody does."""
         return "rarities" in self.themes and self.chance(share)
+
+    def image(self) -> str:
+        return self.random.choice(IMAGE_NAMES if not self.chance(0.05) else ODD_IMAGE_NAMES)
 
     def labels(self, words: dict[str, list[str]], most: int = 2) -> Json:
         keys = self.some(list(words), most, 1)
@@ -43,6 +47,8 @@ class Maker:
             requirement: Json = {"key": key, "operator": operator}
             if operator in {"In", "NotIn"}:
                 requirement["values"] = self.some(words.get(key, ["v"]), 2, 1)
+                if "large" in self.themes and self.chance(0.5):
+                    requirement["values"] += LARGE_VALUES
             selector["matchExpressions"] = [requirement]
             if self.rarely(0.1):
                 selector["matchExpressions"] = [random.choice(MALFORMED)]

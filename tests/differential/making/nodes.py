@@ -11,6 +11,7 @@ from tests.differential.making.words import (
     IMAGES,
     NODE_LABELS,
     ODD,
+    ODD_IMAGES,
     REGION,
     TAINT_KEYS,
     TAINT_VALUES,
@@ -52,10 +53,11 @@ class Nodes(Maker):
             if self.chance(0.15):
                 node["spec"]["unschedulable"] = True
         if "images" in self.themes:
-            node["status"]["images"] = [
-                {"names": [image], "sizeBytes": IMAGES[image]} for image in self.some(list(IMAGES), 6)
-            ]
+            node["status"]["images"] = self.images(IMAGES, 6) + (self.images(ODD_IMAGES, 8) if self.chance(0.1) else [])
         return node
+
+    def images(self, sizes: dict[str, int], most: int) -> list[Json]:
+        return [{"names": [image], "sizeBytes": sizes[image]} for image in self.some(list(sizes), most)]
 
     def allocatable(self) -> Json:
         random = self.random

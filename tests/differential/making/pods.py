@@ -1,5 +1,7 @@
 """Pods: the incoming one, and those that are there."""
 
+from string import ascii_lowercase
+
 from tests.differential.making.affinity import Affinities
 from tests.differential.making.volumes import Volumes
 from tests.differential.making.words import (
@@ -7,13 +9,14 @@ from tests.differential.making.words import (
     EFFECTS,
     EXTENDED,
     EXTREMES,
+    HOST_IPS,
     HUGE,
-    IMAGE_NAMES,
+    IPV6_HOST_IPS,
+    LARGE_LABELS,
     MEMORIES,
     NODE_LABELS,
     ODD,
     PIECES,
-    POD_LABELS,
     STORAGES,
     TAINT_KEYS,
     TAINT_VALUES,
@@ -30,7 +33,11 @@ class Pods(Affinities, Volumes):
         number = self.uid
         metadata: Json = {"name": f"p{self.uid}", "uid": f"u{self.uid}"}
         metadata["namespace"] = random.choice(["default"] * self.sameness + ["prod", "test", "bare"])
-        labels = {key: random.choice(values[: self.variety]) for key, values in POD_LABELS.items() if self.chance(0.8)}
+        labels = {
+            key: random.choice(values[: self.variety]) for key, values in self.pod_labels.items() if self.chance(0.8)
+        }
+        if "large" in self.themes and self.chance(0.4):
+            labels |= LARGE_LABELS
         if labels or self.chance(0.5):
             metadata["labels"] = labels
         spec: Json = {"containers": [self.container() for _ in range(random.choice([1, 1, 1, 2, 3]))]}
@@ -65,11 +72,11 @@ class Pods(Affinities, Volumes):
         if "spread" in self.themes:
             spec["topologySpreadConstraints"] = self.constraints()
         if "default spread" in self.themes and self.chance(0.6):
-            kind, version = random.choice([
-                ("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationController", "v1"), ("Job", "batch/v1"),
-            ])  # fmt: skip
-            owner = {"apiVersion": version, "kind": kind, "name": random.choice(["o1", "o2", "gone"]), "uid": "o"}
-            pod["metadata"]["ownerReferences"] = [owner | {"controller": self.chance(0.9)}]
+            pod["metadata"]["ownerReferences"] = [self.owner() for _ in range(random.choice([1] * 9 + [0, 2, 3]))]
+        if self.chance(0.02):
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        if self.chance(0.02):
+            pod["status"]["nominatedNodeName"] = random.choice([*self.names, "gone"])
         return pod
 
     def existing(self) -> Json:
@@ -82,7 +89,7 @@ class Pods(Affinities, Volumes):
         if self.chance(0.07):
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         if "pod affinity" in self.themes and self.chance(0.35):
-            pod["spec"]["affinity"] = self.pod_affinity(required=0.12)
+            pod["spec"]["affinity"] = self.pod_affinity(required=0.4 if "crowd" in self.themes else 0.12)
         if "resizes" in self.themes:
             self.resize(pod)
         return pod
@@ -96,9 +103,11 @@ class Pods(Affinities, Volumes):
         if self.chance(0.3):
             pod["status"]["allocatedResources"] = self.requests(missing=0.3)
         if self.chance(0.4):
-            reason = self.random.choice(["Infeasible", "Deferred"])
-            status = self.random.choice(["True", "True", "False"])
-            pod["status"]["conditions"] = [{"type": "PodResizePending", "status": status, "reason": reason}]
+            pod["status"]["conditions"] = [self.resize_condition() for _ in range(2 if self.chance(0.1) else 1)]
+
+    def resize_condition(self) -> Json:
+        reason = self.random.choice(["Infeasible", "Deferred"])
+        return {"type": "PodResizePending", "status": self.random.choice(["True", "True", "False"]), "reason": reason}
 
     def container_statuses(self, containers: list[Json]) -> list[Json]:
         statuses = []
@@ -120,7 +129,7 @@ class Pods(Affinities, Volumes):
             if self.chance(0.1):
                 container["resources"]["limits"] = {"cpu": "10", "memory": "10Gi"}
         if "images" in self.themes:
-            container["image"] = self.random.choice(IMAGE_NAMES)
+            container["image"] = self.image()
         if "ports" in self.themes and self.chance(0.5):
             container["ports"] = [self.port() for _ in range(self.random.randint(1, 2))]
         return container
@@ -149,6 +158,8 @@ class Pods(Affinities, Volumes):
             if self.chance(0.1):
                 name = random.choice(ODD)
                 requests[name] = random.choice(HUGE if name.startswith("hugepages-") else PIECES)
+        if "large" in self.themes and self.chance(0.05):
+            requests |= {f"{name}.example.com/{'r' * 60}": random.choice(PIECES) for name in ascii_lowercase}
         return requests
 
     def port(self) -> Json:
@@ -159,7 +170,7 @@ class Pods(Affinities, Volumes):
         if self.chance(0.5):
             port["protocol"] = random.choice(["TCP", "TCP", "UDP", "SCTP"])
         if self.chance(0.5):
-            port["hostIP"] = random.choice(["0.0.0.0", "", "127.0.0.1", "127.0.0.1", "10.0.0.1", "::"])
+            port["hostIP"] = random.choice(HOST_IPS if not self.chance(0.08) else IPV6_HOST_IPS)
         return port
 
     def toleration(self) -> Json:

@@ -5,7 +5,6 @@ from tests.differential.making.words import (
     BETA_REGION,
     BETA_ZONE,
     CLASS_ANNOTATION,
-    IMAGE_NAMES,
     MIGRATED,
     REGION,
     ZONE,
@@ -32,7 +31,7 @@ class Volumes(Maker):
         if "migration" in self.themes and self.chance(0.5):
             volumes.append(self.disk())
         if "images" in self.themes and self.chance(0.05):
-            volumes.append({"image": {"reference": self.random.choice(IMAGE_NAMES)}})
+            volumes.append({"image": {"reference": self.image()}})
         if self.chance(0.1):
             volumes.append({"emptyDir": {}})
         named = [{"name": f"v{number}", **volume} for number, volume in enumerate(volumes)]

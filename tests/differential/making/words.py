@@ -77,6 +77,9 @@ ODD = [
     "odd",
 ]
 
+HOST_IPS = ["0.0.0.0", "", "127.0.0.1", "127.0.0.1", "10.0.0.1", "::"]
+# One address written in several ways among them.
+IPV6_HOST_IPS = ["::", "::1", "::1", "0:0:0:0:0:0:0:1", "2001:db8::1", "2001:DB8::1", "fe80::1", "::ffff:127.0.0.1"]
 IMAGES = {
     "docker.io/library/web:1.0": 300 << 20,
     "web:1.0": 300 << 20,
@@ -88,6 +91,18 @@ IMAGES = {
     "huge:latest": 5 << 30,
     "db@sha256:" + "0123456789abcdef" * 4: 600 << 20,
 }
+# Colons and at-signs where no registry has them. What is sought is the name with `:latest`, unless a colon follows the last `/`.
+ODD_IMAGES = {
+    "a:b/c:latest": 300 << 20,
+    "host:1/p:latest": 90 << 20,
+    "@:latest": 800 << 20,
+    "x/y:": 200 << 20,
+    "reg:5000/a/b@sha256:" + "a" * 64: 450 << 20,
+    "sha256:" + "c" * 64: 150 << 20,
+    ":latest": 64 << 20,
+    "a@b:latest": 350 << 20,
+}
+ODD_IMAGE_NAMES = [*ODD_IMAGES, "a:b/c", "host:1/p", "@", "x/y", "reg:5000/a/b", ":", ":5", "a@b", "/", "x/y:/"]
 IMAGE_NAMES = [*IMAGES, "web", "cache", "registry.example:5000/db", "tiny", "huge", "unknown", "unknown:1", ""]
 
 NAMESPACES = [
@@ -97,7 +112,24 @@ NAMESPACES = [
     {"metadata": {"name": "bare"}},
 ]
 
+OWNERS = [("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationController", "v1"), ("Job", "batch/v1")]
+# Of versions that are gone, in other groups, and of kinds without a selector.
+FORMER_OWNERS = [
+    *(("ReplicaSet", "extensions/v1beta1"), ("ReplicaSet", "apps/v1beta2"), ("StatefulSet", "apps/v1beta1")),
+    *(("ReplicaSet", "v1"), ("ReplicationController", "apps/v1"), ("ReplicaSet", "apps/v1/x"), ("ReplicaSet", "")),
+    *(("DaemonSet", "apps/v1"), ("Node", "v1")),
+]
+
 POD_LABELS = {"app": ["web", "db", "cache"], "tier": ["front", "back"], "version": ["v1", "v2"]}
+# For hundreds of Pods that hardly two of are alike.
+MANY_POD_LABELS = {
+    "app": [f"app-{number}" for number in range(30)],
+    "tier": ["front", "back", *(f"tier-{number}" for number in range(10))],
+    "version": ["v1", "v2"],
+}
+# More texts, and longer ones, than identical Pods share.
+LARGE_LABELS = {f"label-{number}": f"{number}-" + "x" * 60 for number in range(40)}
+LARGE_VALUES = [f"value-{number}-" + "x" * 50 for number in range(60)]
 NODE_LABELS = {
     "disk": ["ssd", "hdd"],
     "team": ["a", "b"],
