@@ -11,6 +11,7 @@ from policies.publishing.assignments import orders_for
 from policies.publishing.audit import Kind as AuditKind
 from policies.publishing.audit import Said, is_as_written, more_of, record_event, said_by
 from policies.publishing.changes import (
+    SAME_CLICK,
     approve_change,
     ask_for_review,
     begin_change,
@@ -194,6 +195,7 @@ __all__ = [
     "NOTHING",
     "ORDER",
     "PUT_BACK_STATES",
+    "SAME_CLICK",
     "SHORT_OF_APPROVALS",
     "WAITS_LONG",
     "AbsentError",

@@ -60,7 +60,7 @@ from policies.wording import visible
 _Act = ChangeEvent.Act
 _LONGEST_TITLE = 200
 # A form may be sent twice, by a second click or by reloading the page after it. Later the same words are meant again.
-_SAME_CLICK = timedelta(minutes=1)
+SAME_CLICK = timedelta(minutes=1)
 _NOTHING_CHOSEN: Mapping[Key, Mapping[str, str]] = {}
 
 
@@ -508,7 +508,7 @@ def _has_just_said(row: Change, by: By, text: str) -> bool:
     last = row.events.last()
     if last is None or (last.act, last.who, last.text) != (_Act.COMMENT, name_of(by), text):
         return False
-    return timezone.now() - last.at < _SAME_CLICK
+    return timezone.now() - last.at < SAME_CLICK
 
 
 @transaction.atomic

@@ -6,23 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from policies.engine import ruleset as engine
 from policies.engine.documents import read_exemption, read_pause
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.pauses import EVERYTHING, Target, ends_at
-from policies.models import Change, RevisionPart
-from policies.publishing import audit
-from policies.publishing.actors import By
-from policies.publishing.changes import open_change, publish_change, submit_act
+from policies.models import Change, ChangeEdit, RevisionPart
+from policies.publishing import audit, lifecycle
+from policies.publishing.actors import By, name_of
+from policies.publishing.changes import SAME_CLICK, open_change, publish_change, submit_act
 from policies.publishing.contents import Edit, missing_target
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Kind
 from policies.publishing.revisions import current_revision, lock_revisions
 from policies.publishing.shown import check_shown, digest_of_shown
-from policies.publishing.standing import check_ahead, needs_gate, needs_review
+from policies.publishing.standing import check_ahead, edit_of, needs_gate, needs_review
 from policies.sentences import not_paused, suspension_sentence, target_in_words
 
 _MAX_NAME = 63
@@ -73,9 +75,31 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
         spec = {"target": target, "reason": reason} | ({"until": until} if until else {})
         value = _read_pause(name, spec)
         _check_end(value)
+        value = _just_asked(value, by) or value
         change = _make(f"Pause {target_in_words(target)}", [Edit.of(value)], by, reason, act="pause")
-        _record(audit.Kind.PAUSE, change, target, by, reason, until=until)
+        _record(audit.Kind.PAUSE, change, target, by, reason, until=value.until)
         return change
+
+
+def _just_asked(wanted: engine.Pause, by: By) -> engine.Pause | None:
+    """Return the same Pause of the same person that waits for review since a moment ago.
+
+    An end that is counted from now is another one at each click, by as much as lies between the two.
+    """
+    end = ends_at(wanted.until)
+    waiting = ChangeEdit.objects.filter(
+        kind=Kind.PAUSE,
+        name=wanted.name,
+        author=name_of(by),
+        edited_at__gt=timezone.now() - SAME_CLICK,
+        change__state__in=[lifecycle.IN_REVIEW, lifecycle.APPROVED],
+    )
+    for value in (edit_of(row).value for row in waiting):
+        if end is None or not isinstance(value, engine.Pause) or (other := ends_at(value.until)) is None:
+            continue
+        if msgspec.structs.replace(value, until=wanted.until) == wanted and abs(other - end) < SAME_CLICK:
+            return value
+    return None
 
 
 def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Change:

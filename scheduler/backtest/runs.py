@@ -61,6 +61,7 @@ _VERBS = ("filter", "prioritize", "schedule", "bind", "preempt")
 _State = Backtest.State
 _ChunkState = BacktestChunk.State
 _UNDER_WAY = (_State.QUEUED, _State.RUNNING)
+_SAME = ("change", "rule_set", "revision", "digest", "since", "namespaces", "rule_sets", "asked_by")
 
 
 class BacktestError(Exception):
@@ -116,7 +117,7 @@ def target_of(named: str) -> tuple[Change, str]:
 
 
 def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str = "") -> Backtest:
-    """Start a backtest of a Change's current edits, or of its edits to one rule set.
+    """Start a backtest of a Change's current edits, or of its edits to one rule set. A form that is sent twice starts one.
 
     Raises:
         BacktestError: this account may not, or the Change has nothing to test.
@@ -149,10 +150,22 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
         asked_by=_name(by),
         asked_at=now,
     )
+    if there := _just_started(row):
+        return there
     with transaction.atomic():
         row.save()
         _record(Kind.BACKTEST_START, row, by)
     return row
+
+
+def _just_started(wanted: Backtest) -> Backtest | None:
+    """Return the same backtest of the same person, if it was started a moment ago and is under way."""
+    same = {name: getattr(wanted, name) for name in _SAME}
+    since = wanted.asked_at - publishing.SAME_CLICK
+    found = Backtest.objects.filter(**same, state__in=_UNDER_WAY, asked_at__gt=since)
+    # Up to now is another moment at each click.
+    is_open_ended = wanted.until == wanted.asked_at
+    return found.filter(until=F("asked_at") if is_open_ended else wanted.until).first()
 
 
 def _edits_of(change: Change, rule_set: str) -> list[Edit]:

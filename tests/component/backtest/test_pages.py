@@ -72,8 +72,8 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
 
 
 def test_one_that_waits_says_for_which_other_one_or_why_none_takes_it_up(operator: Client, change: Any) -> None:
-    for _ in range(2):
-        operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
+    for namespaces in ("", "shop"):
+        operator.post("/admin/scheduler/backtest/start/", {"target": change.pk, "namespaces": namespaces})
     Backtest.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
     second, first = Backtest.objects.all()
     shown = text_of(operator.get(f"/admin/scheduler/backtest/{second.pk}/"))

@@ -15,7 +15,7 @@ from django.utils import timezone
 from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
-from policies.models import Change
+from policies.models import AuditEvent, Change
 from scheduler.backtest import deciding, runs
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result
@@ -298,6 +298,22 @@ def test_rules_that_read_what_was_not_recorded_are_not_guessed_about(corpus: Cor
     (left,) = result.undecided
     assert left.decisions == 80
     assert left.why.startswith("the rules read what was not recorded: ")
+
+
+def test_what_is_sent_twice_starts_one(corpus: Corpus) -> None:
+    change = planting()
+    row = start_backtest(change=change, by="ops", span=Span())
+    assert start_backtest(change=change, by="ops", span=Span()) == row
+    assert AuditEvent.objects.filter(kind="backtest.start").count() == 1
+    others = [
+        start_backtest(change=change, by="ops", span=Span(namespaces=["shop"])),
+        start_backtest(change=change, by="ops", span=Span(until=row.until - timedelta(hours=1))),
+        start_backtest(change=change, by="sam", span=Span()),
+        start_backtest(change=planting("true"), by="ops", span=Span()),
+    ]
+    assert len({row, *others}) == 5
+    cancel_backtest(backtest=row, by="ops")
+    assert start_backtest(change=change, by="ops", span=Span()) != row
 
 
 def test_a_cancelled_one_stops_and_says_who_did(corpus: Corpus, small_chunks: None) -> None:

@@ -86,7 +86,9 @@ def test_what_any_hold_holds_stays_with_what_it_needs_and_all_else_goes(seed: in
     made(random)
     decisions, outcomes = list(Decision.objects.all()), list(Outcome.objects.all())
     holds = [Held(random) for _ in range(3)]
-    keys = [make_hold(by="auditor", now=NOW, reason="a case", **hold.fields).pk for hold in holds]
+    keys = [
+        make_hold(by="auditor", now=NOW, reason=f"case {number}", **hold.fields).pk for number, hold in enumerate(holds)
+    ]
     kept = Retention(days=random.choice([10, 25, 40]), details_days=random.choice([0, 5]))
     assert_pruned(kept, decisions, outcomes, holds)
     lift_hold(number=keys[0], by="approver", now=NOW, reason="closed")

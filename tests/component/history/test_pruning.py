@@ -12,6 +12,7 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.models import AuditEvent
 from scheduler import tasks
 from scheduler.decisions.journal_uses import note_journal_uses
 from scheduler.decisions.missing import database_now
@@ -213,6 +214,17 @@ def test_details_of_others_go_too_where_a_hold_on_later_ones_was_lifted() -> Non
     prune(Retention(0, 10), NOW, clock=lambda: next(ticks))
     prune(Retention(0, 10), NOW)
     assert not any(bytes(row.body) for row in Decision.objects.all())
+
+
+def test_a_hold_that_is_sent_twice_is_made_once() -> None:
+    what = {"by": "auditor", "reason": "case 7", "pod_namespace": "d"}
+    hold = make_hold(now=NOW, **what)
+    assert make_hold(now=NOW + timedelta(seconds=5), **what) == hold
+    assert AuditEvent.objects.filter(kind="hold.make").count() == 1
+    for more in ({"by": "another"}, {"reason": "case 8"}, {"pod_name": "p"}, {"now": NOW + timedelta(minutes=2)}):
+        assert make_hold(**({"now": NOW} | what | more)) != hold, more
+    lift_hold(number=hold.pk, by="approver", now=NOW, reason="closed")
+    assert make_hold(now=NOW, **what) != hold
 
 
 def test_a_hold_is_lifted_once_and_not_without_a_reason() -> None:

@@ -414,7 +414,7 @@ def test_a_comment_that_is_sent_twice_is_kept_once_and_the_same_words_count_agai
     for _again in range(2):
         assert client.post(act_of(change), sent).status_code == 302
     assert comments.count() == 1
-    monkeypatch.setattr("policies.publishing.changes._SAME_CLICK", timedelta(0))
+    monkeypatch.setattr("policies.publishing.changes.SAME_CLICK", timedelta(0))
     client.post(act_of(change), sent)
     assert comments.count() == 2
 

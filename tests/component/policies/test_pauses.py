@@ -212,6 +212,21 @@ class TestReview:
         publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
         assert len(live().pauses) == 1
 
+    def test_a_pause_for_some_hours_that_is_sent_twice_is_reviewed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        required(monkeypatch)
+        end = timezone.now().replace(microsecond=0) + timedelta(hours=4)
+
+        def pause(end: datetime, reason: str = "why", by: str = "ops") -> Change:
+            return publishing.pause(target="RuleSet/web", by=by, reason=reason, until=end.isoformat())
+
+        first = pause(end)
+        with pytest.raises(PublishingError, match=f"{first} of ops has the same result and is already in review"):
+            pause(end + timedelta(seconds=3))
+        assert Change.objects.filter(state="in_review").count() == 1
+        # Another duration, another reason and another person are others' Pauses.
+        others = [pause(end + timedelta(hours=20)), pause(end, "another"), pause(end + timedelta(seconds=9), by="bob")]
+        assert {each.state for each in others} == {"in_review"}
+
     def test_a_pause_may_be_set_to_need_none_but_resuming_needs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         required(monkeypatch, review_pauses=False)
         assert publishing.pause(target="everything", by="ops", reason="why").state == "published"
