@@ -84,9 +84,12 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
     began, live, number = [*seen.split(" "), "", ""][:3]
     # In another Change than the form's the thing has its live content, unless somebody edits it there.
     is_another = change is None or str(change.pk) != number
-    if content_digest(now.value) in ({began, live} if is_another else {began}) or is_same(now.value, wanted):
+    content = content_digest(now.value)
+    if content in ({began, live} if is_another else {began}) or is_same(now.value, wanted):
         return []
-    said = f"Somebody was faster: {now.by}, after you opened this."
+    # What is live hasn't moved, so it was the edit.
+    did = f"the edit in {change} was discarded" if content == live and not is_another else now.by
+    said = f"Somebody was faster: {did}, after you opened this."
     return [said, *(f"Theirs, compared with what is here: {line}." for line in part_changes(wanted, now.value))]
 
 
