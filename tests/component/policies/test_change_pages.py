@@ -162,6 +162,13 @@ def test_a_field_that_cannot_be_read_is_named_and_the_text_is_kept() -> None:
     assert "The form was incomplete" not in page
 
 
+def test_a_comment_is_shown_in_the_lines_that_it_was_written_in() -> None:
+    _, client = account("operator")
+    change = change_in("in_review")
+    page = client.post(act_of(change), typed(client, change, act="comment", text="- one\r\n- <b>"), follow=True)
+    assert "commented: - one<br>- &lt;b&gt;" in page.content.decode()
+
+
 def test_a_text_is_as_long_as_its_field_says_however_many_lines_it_has() -> None:
     _, client = account("operator")
     change = change_in("in_review")
