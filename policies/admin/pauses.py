@@ -61,7 +61,7 @@ class _WhyForm(forms.Form):
         label="Reason",
         max_length=1000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "Why now? A ticket number helps."}),
-        help_text="Kept with the Revision, and shown to everybody while the Pause lasts.",
+        help_text="Kept with the Revision; auditors read it.",
     )
     digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -86,6 +86,10 @@ class _PauseForm(_WhyForm):
     until = _until(label="Or until (UTC)", required=False, help_text="In place of the choice above.")
 
     field_order = ("hours", "until", "reason")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].help_text = "Kept with the Revision, and shown to everybody while the Pause lasts."
 
     def clean(self) -> None:
         """Compute the end; refuse two of them."""

@@ -192,6 +192,16 @@ def test_who_resumes_is_told_what_is_paused_why_and_by_whom(operator: Client) ->
     )
 
 
+def test_the_reason_of_a_pause_alone_is_said_to_be_shown_while_the_pause_lasts(operator: Client) -> None:
+    publishing.pause(target="RuleSet/web", by="ops", reason="storm")
+    for page, says in (
+        (f"{PAUSE}everything", "shown to everybody while the Pause lasts"),
+        (f"{RESUME}RuleSet/web", "Kept with the Revision; auditors read it."),
+        (EXEMPT, "Kept with the Revision; auditors read it."),
+    ):
+        assert says in text_of(get(operator, page)), page
+
+
 def test_faults_of_an_exemption_are_told_and_what_was_typed_stays(operator: Client) -> None:
     typed = {"name": "cart", "owner": "team", "target": "RuleSet/gone", "until": "2030-01-01T00:00", "reason": "why"}
     page = EXEMPT
