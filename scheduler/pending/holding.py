@@ -183,9 +183,7 @@ def next_try(
     if requeued_for:
         return f"at once: Berth asks for it, because of {_CAUSES[requeued_for]}"
     if requeue_at is not None and requeue_at > now:
-        return (
-            f"at {requeue_at:%Y-%m-%d %H:%M:%S} UTC, when a rule over time can let it pass, or when the cluster changes"
-        )
+        return f"at {requeue_at:%Y-%m-%d %H:%M:%S} UTC, when time may change the answer, or when the cluster changes"
     if not message and tried_at is None:
         return "when its scheduler takes it"
     at_latest = tried_at + _LONGEST_WAIT if tried_at else None

@@ -105,7 +105,7 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
         ({"requeued_for": "revision"}, "because of a new Revision"),
         ({"requeued_for": "time"}, "because of the time"),
         ({"requeued_for": "namespace"}, "because of the labels of its namespace"),
-        ({"requeue_at": NOW + timedelta(hours=1)}, "at 2026-05-01 13:00:00 UTC"),
+        ({"requeue_at": NOW + timedelta(hours=1)}, "at 2026-05-01 13:00:00 UTC, when time may change the answer"),
         ({"message": ""}, "when its scheduler takes it"),
         ({"tried_at": NOW - timedelta(minutes=1)}, "at 12:04:00 UTC at the latest"),
         ({"tried_at": NOW - timedelta(minutes=9)}, "else five minutes after the last try"),
