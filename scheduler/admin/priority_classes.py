@@ -241,7 +241,9 @@ def adopt(request: HttpRequest) -> HttpResponse:
         confirmation.is_gated = publishing.needs_gate(confirmation.edits)
         confirmation.digest = publishing.digest_of_shown(wanted)
         if not wanted:
-            confirmation.faults = ["All classes of the cluster are already published here."]
+            confirmation.faults = [
+                "There is none to take over: each class of the cluster is published here or Kubernetes' own."
+            ]
         return confirmation
 
     return _confirm(

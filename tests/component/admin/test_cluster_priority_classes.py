@@ -60,6 +60,13 @@ def test_what_others_changed_stands_beside_what_is_published(operator: Client, s
     assert "value 1,000 1,000" in said
 
 
+def test_where_the_cluster_has_only_kubernetes_own_classes_there_is_none_to_take_over(
+    operator: Client, server: PriorityServer
+) -> None:
+    look_now(server)
+    assert "each class of the cluster is published here or Kubernetes' own" in text_of(get(operator, ADOPT))
+
+
 def test_what_others_changed_is_put_back_by_a_person(operator: Client, server: PriorityServer) -> None:
     publish(description="ours")
     look_now(server)
