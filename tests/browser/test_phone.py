@@ -143,3 +143,11 @@ def test_what_an_empty_field_suggests_does_not_look_typed(phone: Page) -> None:
     for scheme in ("light", "dark"):
         in_scheme(phone, scheme)
         assert phone.evaluate(_LOOKS, "#decision-search input[placeholder]") == ["italic", True], scheme
+
+
+def test_times_of_rows_say_their_zone_where_the_head_of_their_column_is_not_seen(phone: Page) -> None:
+    zone = "getComputedStyle(document.querySelector('#result_list tbody th time'), '::after').content"
+    phone.goto("/admin/policies/audit/")
+    assert phone.evaluate(zone) == '" UTC"'
+    phone.set_viewport_size({"width": 1280, "height": 844})
+    assert phone.evaluate(zone) == "none"
