@@ -43,6 +43,13 @@ def rule_set_document(version: RuleSetVersion) -> JSONObject:
     return _draft_document(version, version.rules.all())
 
 
+def document_of_content(content: engine.RuleSet) -> JSONObject:
+    """Return the RuleSet document that the rows of this content give, with the content's own numbers."""
+    fields = version_fields(content)
+    del fields["digest"]
+    return document_of_rules(name=content.name, rules=rules_of(content, version=RuleSetVersion()), **fields)
+
+
 def _draft_document(version: RuleSetVersion, rules: Iterable[Rule]) -> JSONObject:
     """Return the RuleSet document of a version with these rules instead of the stored ones."""
     return document_of_rules(

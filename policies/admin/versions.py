@@ -263,7 +263,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     @once
     def document(self, row: RuleSetVersion) -> SafeString:
         """Return the document as YAML, as `export` writes it."""
-        return copyable(manifests.to_yaml(compiler.rule_set_document(row)))
+        return copyable(manifests.to_yaml(publishing.version_document(row)))
 
 
 def _note_chips(rules: Iterable[Rule], content: engine.RuleSet) -> None:
@@ -317,4 +317,4 @@ def copyable(text: str) -> SafeString:
 
 
 def _content_of(version: RuleSetVersion) -> engine.RuleSet:
-    return checking.read_rule_set(compiler.rule_set_document(version))
+    return checking.read_rule_set(publishing.version_document(version))

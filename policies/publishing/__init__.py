@@ -148,7 +148,13 @@ from policies.publishing.proposals import (
 )
 from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
 from policies.publishing.revisions import current_revision, load_revision, one_revision, values_of
-from policies.publishing.rule_sets import check_version, checked_rule_sets, remember_checked, rule_sets_in_use
+from policies.publishing.rule_sets import (
+    check_version,
+    checked_rule_sets,
+    remember_checked,
+    rule_sets_in_use,
+    version_document,
+)
 from policies.publishing.schedules import (
     held_changes,
     holds_schedule,
@@ -375,6 +381,7 @@ __all__ = [
     "unapproved_changes",
     "users_sentence",
     "values_of",
+    "version_document",
     "via_of",
     "waiting_for",
     "waits_for_approval_afterwards",

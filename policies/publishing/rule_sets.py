@@ -17,7 +17,7 @@ from policies.models import ChangeEdit, RevisionPart, Rule, RuleSet, RuleSetVers
 from policies.publishing import lifecycle
 from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
-from policies.publishing.parts import Key, Kind, batches
+from policies.publishing.parts import Key, Kind, batches, documents_of
 
 _State = RuleSetVersion.State
 
@@ -95,13 +95,27 @@ def _newest_numbers(rule_sets: Sequence[int]) -> dict[int, int]:
     return found
 
 
+def version_document(version: RuleSetVersion) -> compiler.JSONObject:
+    """Return the RuleSet document of a version, from the text that went live.
+
+    In the rows' columns of PostgreSQL's jsonb 1e16 is a whole number, which expressions tell apart, and -0.0 has no sign.
+
+    Raises:
+        msgspec.DecodeError: a newer Berth wrote it.
+    """
+    text = documents_of([version.digest]).get(version.digest)
+    if text is None:
+        return compiler.rule_set_document(version)  # it was never part of a Revision
+    return compiler.document_of_content(msgspec.json.decode(text, type=engine.RuleSet))
+
+
 def check_version(version: RuleSetVersion) -> engine.RuleSet:
     """Return a version's content, checked as publishing checks it.
 
     Raises:
         PublishingError: with every fault: those of the document, a missing rule, and failed tests.
     """
-    content = _checked_rule_set(compiler.rule_set_document(version))
+    content = _checked_rule_set(version_document(version))
     _check_rules(content, str(version))
     return msgspec.structs.replace(content, version=version.number)
 

@@ -573,6 +573,15 @@ class TestGoingBack:
         publish_all(make_rule_set("web", **C))
         assert {each.name: each.version for each in live().rule_sets}["web"] == 3
 
+    def test_the_older_version_has_the_numbers_with_which_it_was_live(self) -> None:
+        doubles = {"factor": 1e16, "limit": 1e300, "least": -0.0}
+        publish(make_rule_set("web", **A, params=doubles))
+        (before,) = live().rule_sets
+        publish(make_rule_set("web", **B, params={"factor": 2.5}))
+        publishing.go_back(version=RuleSetVersion.objects.get(number=1), by="ops", reason="B was wrong")
+        (after,) = live().rule_sets
+        assert engine.encode(after) == engine.encode(before)
+
     def test_what_is_live_is_no_way_back(self) -> None:
         publish(make_rule_set("web", **A))
         version = RuleSetVersion.objects.get()
