@@ -4,6 +4,7 @@ from collections import defaultdict
 from functools import cached_property
 from typing import Any
 
+import msgspec
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -55,7 +56,16 @@ class RuleSetDetailSerializer(RuleSetSerializer):
     def get_published(self, row: RuleSet) -> dict[str, Any] | None:
         """Return the published document."""
         version = next((each for each in row.versions.all() if each.state == RuleSetVersion.State.PUBLISHED), None)
-        return compiler.rule_set_document(version) if version else None
+        return publishing.version_document(version) if version else None
+
+
+class KnownOfAssignments:
+    """The live Assignments, read once for a response."""
+
+    @cached_property
+    def live(self) -> dict[str, engine.Assignment]:
+        """The Assignments of the live Revision."""
+        return {each.name: each for each in publishing.current_revision().assignments}
 
 
 class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
@@ -69,7 +79,10 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
 
     @extend_schema_field(_DOCUMENT)
     def get_document(self, row: Assignment) -> dict[str, Any]:
-        """Return the document."""
+        """Return the document, with the numbers of the live Revision: in the row's column of jsonb 1e16 is a whole number."""
+        known: KnownOfAssignments = self.context["known"]
+        if live := known.live.get(row.name):
+            row.params = msgspec.to_builtins(live.params)
         return compiler.assignment_document(row)
 
 

@@ -20,6 +20,7 @@ from policies.api.serializers import (
     AssignmentDetailSerializer,
     AssignmentSerializer,
     AuditEventSerializer,
+    KnownOfAssignments,
     KnownOfPriorityClasses,
     PriorityClassSerializer,
     RevisionDetailSerializer,
@@ -53,6 +54,10 @@ class AssignmentViewSet(ReadOnlyViewSet):
     serializer_class = AssignmentSerializer
     detail_serializer_class = AssignmentDetailSerializer
     lookup_field = "name"
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        """Add the live Assignments."""
+        return {**super().get_serializer_context(), "known": KnownOfAssignments()}
 
 
 class PriorityClassViewSet(ReadOnlyViewSet):

@@ -44,6 +44,19 @@ def test_the_same_document_again_makes_nothing(operator: Client) -> None:
     assert Change.objects.count() == 1
 
 
+def test_a_document_that_was_read_changes_nothing_when_it_is_put_back_whatever_its_numbers(operator: Client) -> None:
+    doubles = {"factor": 1e16, "limit": 1e300, "least": -0.0, "spare": 1.0}
+    scores = [{"name": "s", "expression": "1.0", "bounds": [0, 1e20]}]
+    for path, document, member in (
+        ("/rule-sets/web", rule_set_document("web", filters=[TEAM_FILTER], scores=scores, params=doubles), "published"),
+        ("/assignments/all-web", assignment_document(params={"factor": 2e16, "least": 0.0}), "document"),
+        ("/priority-classes/high", priority_class_document("high"), "document"),
+    ):
+        told(ask(operator, "put", path, document))
+        read = ask(operator, "get", path)
+        assert not told(ask(operator, "put", path, told(read)[member], match=read["ETag"]))["changed"], path
+
+
 def test_what_is_there_is_replaced_by_who_has_seen_it(operator: Client) -> None:
     tag = ask(operator, "put", "/rule-sets/web", WEB)["ETag"]
     assert ask(operator, "get", "/rule-sets/web")["ETag"] == tag
