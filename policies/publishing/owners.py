@@ -15,6 +15,7 @@ from policies.publishing.errors import ForbiddenError, PublishingError, check_wo
 from policies.publishing.parts import Key, Kind, batches
 from policies.publishing.reach import out_of_reach
 from policies.publishing.revisions import current_revision, lock_revisions, values_of
+from policies.publishing.standing import open_changes_of
 
 _LONGEST = 100
 
@@ -152,6 +153,28 @@ def check_owner_name(owner: str) -> str:
     if len(owner) > _LONGEST or not owner.isprintable() or owner != owner.strip():
         raise PublishingError([f"An owner's name is a line of at most {_LONGEST} characters, such as shop-rules."])
     return owner
+
+
+def beside(
+    wanted: Collection[Key],
+    keeper: Keeper,
+    brought: Iterable[Key],
+    *,
+    but: Change | None = None,
+) -> list[str]:
+    """Return others' open edits of the same objects, and their keepers: the author has to look at these before publishing.
+
+    A repository takes over all objects of its import, `brought`, even unchanged ones. `but` is the Change itself.
+    """
+    found = [
+        f"Change {number}, which is open, edits {', '.join(map(named, keys))} as well"
+        for number, keys in sorted(open_changes_of(wanted).items())
+        if but is None or number != but.pk
+    ]
+    marks = owner_marks({*wanted, *brought} if keeper.owner else wanted)
+    how = ", and is taken over" if keeper.owner else ""
+    others = sorted((key, mark.owner) for key, mark in marks.items() if mark.owner != keeper.owner)
+    return found + [f"{named(key)} is kept by {owner}{how}" for key, owner in others]
 
 
 def named(key: Key) -> str:

@@ -123,7 +123,7 @@ def apply(
     applied = Applied(
         changes=_changes(wanted.values(), live),
         unchanged=[named(key) for key in unchanged],
-        beside=beside(wanted, documents.keeper, (edit.key for edit in edits), but=there),
+        beside=publishing.beside(wanted, documents.keeper, (edit.key for edit in edits), but=there),
         drift=publishing.drift_notes(wanted, documents.keeper.owner),
         notes=documents.notes(),
     )
@@ -173,25 +173,3 @@ def _publish(change: Change, wanted: Iterable[publishing.Edit], wish: Wish, by: 
             raise
         # The refusal suggests to send the Change to review, but the Change was rolled back.
         raise publishing.PublishingError([*error.faults, _WITHOUT_PUBLISHING]) from error
-
-
-def beside(
-    wanted: Collection[publishing.Key],
-    keeper: publishing.Keeper,
-    brought: Iterable[publishing.Key],
-    *,
-    but: Change | None = None,
-) -> list[str]:
-    """Return others' open edits of the same objects, and their keepers: the author has to look at these before publishing.
-
-    A repository takes over all objects of its import, `brought`, even unchanged ones. `but` is the Change itself.
-    """
-    found = [
-        f"Change {number}, which is open, edits {', '.join(map(named, keys))} as well"
-        for number, keys in sorted(publishing.open_changes_of(wanted).items())
-        if but is None or number != but.pk
-    ]
-    marks = publishing.owner_marks({*wanted, *brought} if keeper.owner else wanted)
-    how = ", and is taken over" if keeper.owner else ""
-    others = sorted((key, mark.owner) for key, mark in marks.items() if mark.owner != keeper.owner)
-    return found + [f"{named(key)} is kept by {owner}{how}" for key, owner in others]

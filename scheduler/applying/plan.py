@@ -13,7 +13,6 @@ from policies.engine.ruleset import PriorityClass, Revision
 from policies.manifests import to_yaml
 from policies.publishing import By
 from policies.publishing.revisions import lock_revisions
-from scheduler.applying.apply import beside
 from scheduler.applying.documents import Documents
 from scheduler.cluster.client import connect
 from scheduler.cluster.errors import APIError
@@ -95,7 +94,7 @@ def plan_documents(
         changes=[*revision_changes(before, after), *publishing.past_ends(edits)],
         cluster=[_told(step) for step in steps if step.act not in _SILENT],
         error=fault,
-        beside=beside([edit.key for edit in edits], keeper, brought),
+        beside=publishing.beside([edit.key for edit in edits], keeper, brought),
         drift=publishing.drift_notes([edit.key for edit in edits], keeper.owner),
         notes=documents.notes(),
         documents=_documents(before, edits),

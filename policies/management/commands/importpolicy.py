@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
 
 from policies import checking, manifests, publishing
 from policies.changes_in_words import part_changes
@@ -13,7 +14,9 @@ from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet
 from policies.management.files import documents_of, only_document
+from policies.models import Change
 from policies.origin import system_user
+from policies.publishing.revisions import lock_revisions
 from policies.wording import visible
 
 
@@ -54,15 +57,27 @@ class Command(BaseCommand):
             self.stderr.write(_without_rules(items))
 
     def _open_change(self, made: list[RuleSet], file: str) -> None:
-        edits = [publishing.Edit.of(each) for each in made]
         try:
-            change = publishing.open_change(title=f"import of {visible(file)}", edits=edits, by=system_user())
+            change, is_new = _opened(made, f"import of {visible(file)}")
         except publishing.PublishingError as error:
             raise CommandError("\n".join(error.messages), returncode=1) from error
         bases = publishing.bases_of(change)
-        lines = [f"  {line}" for each in made for line in part_changes(bases[publishing.Edit.of(each).key], each)]
-        said = [f"{change} was opened: {change.title}", *lines]
+        how = "was opened" if is_new else "is open already, and makes the same"
+        said = [f"{change} {how}: {change.title}"]
+        said += [
+            f"  {line}" for each in publishing.edits_of(change) for line in part_changes(bases[each.key], each.value)
+        ]
+        said += [f"! {line}" for line in publishing.beside(bases, publishing.NOBODY, (), but=change)]
         self.stdout.write("\n".join([*said, "Nothing is live yet: review and publish it in the admin."]))
+
+
+@transaction.atomic
+def _opened(made: list[RuleSet], title: str) -> tuple[Change, bool]:
+    """Return the Change with these rule sets, and whether it is new: an equal open one of this account is used."""
+    edits, by = [publishing.Edit.of(each) for each in made], system_user()
+    wanted = publishing.differing(edits, lock_revisions())
+    there = publishing.open_already(wanted=wanted, by=by) if wanted else None
+    return there or publishing.open_change(title=title, edits=edits, by=by), there is None
 
 
 def _imported(items: Sequence[manifests.Located], name: str) -> list[RuleSet]:

@@ -11,7 +11,8 @@ from policies import manifests, publishing
 from policies.management.commands.lint import lint_files
 from policies.models import Change, PriorityClass
 from scheduler import applying
-from tests.builders import rule_set_document
+from tests.builders import make_rule_set, rule_set_document
+from tests.component.pages import opened
 from tests.component.policies.test_commands import _run as run
 from tests.unit.policies.test_official_policies import KUBERNETES
 from tests.upstream_configurations import HEAD, NO_SCORING
@@ -141,6 +142,30 @@ def test_importpolicy_opens_one_change_with_a_rule_set_for_each_profile(tmp_path
     said = run("importpolicy", "--open-change", "--name", "mine", str(path))
     assert "rule set mine added" in said
     assert "rule set mine-no-scoring-scheduler added" in said
+
+
+def test_importpolicy_opens_a_change_with_the_profiles_that_are_not_live_yet(tmp_path: Path) -> None:
+    path = tmp_path / "kube_scheduler.yaml"
+    path.write_text(HEAD + "profiles:\n  - schedulerName: default-scheduler\n")
+    run("apply", "--publish", "--no-cluster", str(path))
+    path.write_text(HEAD + NO_SCORING)
+    said = run("importpolicy", "--open-change", "--name", "kube-scheduler", str(path))
+    assert "rule set kube-scheduler-no-scoring-scheduler added" in said
+    assert len(publishing.edits_of(Change.objects.latest("pk"))) == 1
+
+
+def test_importpolicy_names_the_open_changes_of_the_same_rule_set_and_opens_no_second_equal_one(tmp_path: Path) -> None:
+    theirs = opened(make_rule_set("old", filters=[{"builtin": "PodFitsHost"}]), by="alice")
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(POLICY))
+    said = run("importpolicy", "--open-change", "--name", "old", str(path))
+    mine = Change.objects.latest("pk")
+    beside = f"! {theirs}, which is open, edits rule set old as well"
+    assert said.splitlines()[0] == f"{mine} was opened: import of policy.json"
+    assert beside in said.splitlines()
+    again = run("importpolicy", "--open-change", "--name", "old", str(path)).splitlines()
+    assert again == [f"{mine} is open already, and makes the same: import of policy.json", *said.splitlines()[1:]]
+    assert Change.objects.count() == 2
 
 
 @pytest.mark.parametrize("options", [[], ["--open-change"]], ids=["printed", "as a Change"])
