@@ -1,6 +1,7 @@
 """Pods: why a Pod is on its node or Pending, which Assignment matches it, where it would go, and its Decisions."""
 
 import json
+import re
 import sys
 import time
 from argparse import Namespace
@@ -19,6 +20,8 @@ _AT_ONCE = 100
 # How late a Decision may be stored: processes ship at their own pace, and a shadow waits for its turn.
 _LATE = timedelta(seconds=15)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_TAG = "tag:yaml.org,2002:"
+_NUMBERS = {f"{_TAG}int", f"{_TAG}float"}
 
 
 def named(pod: str, namespace: str = "") -> tuple[str, str]:
@@ -77,7 +80,7 @@ def read_manifest(name: str) -> Any:
 
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        documents = _json_of(text) or [each for each in yaml.safe_load_all(text) if each is not None]
+        documents = _json_of(text) or _yaml_of(text)
         # What no request can hold: .nan and .inf, halves of characters.
         json.dumps(documents, allow_nan=False, ensure_ascii=False).encode()
     # YAMLError covers only the syntax: an impossible date, or a value that doesn't match its tag, raises others.
@@ -96,6 +99,24 @@ def _json_of(text: str) -> list[Any]:
         return [json.loads(text)]
     except ValueError:
         return []
+
+
+def _yaml_of(text: str) -> list[Any]:
+    """Return the documents of a YAML text. Dates and times stay texts, as for the server and for Kubernetes' tools: 22:30 isn't 1,350."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Reads YAML as JSON's types."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [
+            (tag, re.compile(f"(?!.*:)(?:{pattern.pattern})", pattern.flags) if tag in _NUMBERS else pattern)
+            for tag, pattern in resolvers
+            if tag != f"{_TAG}timestamp"
+        ]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return [each for each in yaml.load_all(text, Loader=Loader) if each is not None]
 
 
 def simulate(server: Server, given: Namespace) -> Answer:
