@@ -52,6 +52,8 @@ _EXAMPLE = {
     "pod": {"metadata": {"name": "web-1", "namespace": "shop", "labels": {"team": "web"}}},
     "namespace_labels": {"env": "live"},
 }
+# Those of a body that isn't the Pod itself.
+_MEMBERS = ("pod", "namespace_labels")
 # An Assignment may have this name, too.
 _NAME = "which"
 
@@ -92,16 +94,27 @@ class WhichView(Door):
     )
     def post(self, request: Request) -> Response:
         """Evaluate the Pod in the body: the Pod itself, or {"pod": …, "namespace_labels": {…}}. It needn't be in the cluster."""
-        given = request.data
-        labels: object = {}
-        if isinstance(given, dict) and isinstance(given.get("pod"), dict):
-            given, labels = given["pod"], given.get("namespace_labels") or {}
-        if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
-            raise ValidationError({"namespace_labels": "must be an object whose values are strings"})
+        pod, labels = _pod_and_labels(request.data)
         try:
-            return _answer(which_of_document(given, labels))
+            return _answer(which_of_document(pod, labels))
         except AskedError as error:
             raise ValidationError({"pod": str(error)}) from error
+
+
+def _pod_and_labels(body: Any) -> tuple[Any, dict[str, str]]:
+    """Return the Pod of a body, and the labels of its namespace.
+
+    Raises:
+        ValidationError: a member beside `pod` is unknown, or the labels aren't strings.
+    """
+    if not isinstance(body, dict) or "pod" not in body:
+        return body, {}
+    if unknown := [str(name)[:80] for name in body if name not in _MEMBERS]:
+        raise ValidationError(dict.fromkeys(unknown, f"is not a known member; known members: {', '.join(_MEMBERS)}"))
+    labels = body.get("namespace_labels") or {}
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+        raise ValidationError({"namespace_labels": "must be an object whose values are strings"})
+    return body["pod"], labels
 
 
 def _is_about_assignment(request: HttpRequest) -> bool:

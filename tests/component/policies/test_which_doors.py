@@ -144,6 +144,21 @@ class TestREST:
     def test_refuses_what_is_no_pod(self, auditor: Client, body: Any) -> None:
         assert self.post(auditor, body).status_code == 400
 
+    @pytest.mark.parametrize(
+        ("body", "path"),
+        [
+            ({"pod": "shop/web-1"}, "pod"),
+            ({"pod": None}, "pod"),
+            ({"pod": POD, "namespaceLabels": {}}, "namespaceLabels"),
+        ],
+    )
+    def test_takes_neither_a_name_for_a_pod_nor_a_member_that_it_does_not_know(
+        self, auditor: Client, body: Any, path: str
+    ) -> None:
+        response = self.post(auditor, body)
+        assert response.status_code == 400
+        assert [each["path"] for each in response.json()["faults"]] == [path]
+
     def test_is_for_who_may_see_assignments(self, client: Client, outsider: Client) -> None:
         for nobody in (client, outsider):
             assert nobody.get(f"{REST}?pod=shop/web-1").status_code in {401, 403}
