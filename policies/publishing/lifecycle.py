@@ -153,10 +153,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         said = []
         if (more := self.needed - self.approvals) > 0:
             how = ": send it to review" if self.state == DRAFT else ""
-            said.append(f"It needs {counted(more, 'approval')} more, of people who didn't edit it{how}.")
+            said.append(f"It needs {counted(more, 'more approval')} from people who didn't edit it{how}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
         said += [
-            f"For {need.scope} it needs {counted(n, 'approval')} more, of {need.group}.{need.note}"
+            f"For {need.scope} it needs {counted(n, 'more approval')} from {need.group}.{need.note}"
             for need, n in more_of
             if n > 0
         ]

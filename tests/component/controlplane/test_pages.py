@@ -159,7 +159,7 @@ def test_where_review_is_required_an_edit_goes_live_once_somebody_else_approved_
     change = Change.objects.get(state="draft")
     publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
     review = f"/admin/policies/change/{change.pk}/change/"
-    assert "Publish: It needs 1 approval more" in text_of(get(operator, review))
+    assert "Publish: It needs 1 more approval" in text_of(get(operator, review))
     act = f"/admin/policies/change/{change.pk}/act/"
     seen = {name: get(approver, review).context["form"][name].value() for name in ("digest", "revision")}
     assert "not approve Changes" in text_of(operator.post(act, seen | {"act": "approve"}))

@@ -278,6 +278,8 @@ ONLY_READ = {
     *(
         "name_of",
         "may",
+        "beside",
+        "more_of",
         "reach_of",
         "via_of",
         "needs_gate",
@@ -299,6 +301,7 @@ ONLY_READ = {
         "scheduled_changes",
         "seen_of",
         "sentence_of",
+        "version_document",
     ),
     *(
         "short_of_approvals",

@@ -191,7 +191,7 @@ def test_a_change_is_shown_with_what_it_waits_for(clients: dict[str, Client]) ->
     out = io.StringIO()
     call_command("change", "show", change.pk, stdout=out)
     call_command("change", "list", stdout=out)
-    for said in ("It needs 1 approval more", "waits for reviewer since", f"digest {change.digest[:12]}", "in review:"):
+    for said in ("It needs 1 more approval", "waits for reviewer since", f"digest {change.digest[:12]}", "in review:"):
         assert said in out.getvalue()
     out = io.StringIO()
     call_command("change", "show", change.pk, output="json", stdout=out)

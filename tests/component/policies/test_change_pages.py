@@ -140,7 +140,7 @@ def test_a_refused_act_keeps_what_was_typed() -> None:
     _, client = account("operator")
     change = change_in("in_review")
     page = client.post(act_of(change), typed(client, change, act="publish", text="ticket 7"))
-    assert "It needs 1 approval more" in text_of(page)
+    assert "It needs 1 more approval" in text_of(page)
     assert "ticket 7" in text_of(page)
 
 

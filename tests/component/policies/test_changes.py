@@ -138,10 +138,10 @@ class TestReview:
 
     def test_nothing_goes_live_that_nobody_else_approved(self, alice: User, carol: User) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, alice)
         do(change, publishing.submit_change, alice)
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, carol)
         assert do(change, publishing.approve_change, carol).state == "approved"
         assert do(change, publishing.publish_change, alice).number == 1
@@ -153,7 +153,7 @@ class TestReview:
         edited = do(change, publishing.edit_change, bob, edits=[Edit.of(make_rule_set("web", **B))])
         assert edited.state == "in_review"
         assert publishing.standing_of(edited).approvals == 0
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, alice)
 
     def test_what_an_edit_dropped_stays_so_when_another_edit_undoes_it(self, alice: User, carol: User) -> None:
@@ -166,7 +166,7 @@ class TestReview:
         assert (edited.digest, edited.state) == (digest, "in_review")
         assert [each.name for each in publishing.waiting_for(edited)] == ["carol"]
         assert not ChangeEvent.objects.approvals().exists()
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, alice)
         assert do(change, publishing.approve_change, carol).state == "approved"
         assert [event.by for event in ChangeEvent.objects.approvals()] == ["carol"]
@@ -194,11 +194,11 @@ class TestReview:
             else:
                 publish_all(make_assignment("all", "web"))
         assert publishing.standing_of(change).moved == ()
-        missing = ["It needs 1 approval more, of people who didn't edit it."]
+        missing = ["It needs 1 more approval from people who didn't edit it."]
         missing += [f"The approval of carol doesn't count any more: {said}."]
         assert publishing.standing_of(change).missing == missing
         assert publishing.overview_of([change])[change.pk].approvals == [(0, 1, "")]
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, alice)
         assert do(change, publishing.approve_change, carol).state == "approved"
         assert Change.objects.get(pk=other.pk).state == "approved", "nobody has moved what it stands on"
@@ -214,7 +214,7 @@ class TestReview:
         assert "The approval of carol doesn't count" in " ".join(publishing.standing_of(change).missing)
         do(change, publishing.rebase_change, alice, expected_revision=2)
         change.refresh_from_db()
-        assert publishing.standing_of(change).missing == ["It needs 1 approval more, of people who didn't edit it."]
+        assert publishing.standing_of(change).missing == ["It needs 1 more approval from people who didn't edit it."]
 
     def test_a_moved_order_of_assignments_drops_approvals_for_good(self, alice: User, carol: User) -> None:
         free_publish(
@@ -299,7 +299,7 @@ class TestReview:
             do(change, publishing.submit_change, alice)
             do(change, publishing.approve_change, carol)
             do(change, publishing.publish_change, alice)
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             publishing.roll_back(to_number=1, by=alice, reason="wrong")
         change = publishing.propose_roll_back(to_number=1, by=alice, reason="wrong")
         do(change, publishing.approve_change, carol)
@@ -341,7 +341,7 @@ class TestReview:
         monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_roll_backs=False))
         change = publishing.propose_roll_back(to_number=1, by=alice, reason="wrong")
         edited = do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("more", **C))])
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(edited, publishing.publish_change, alice)
         assert publishing.roll_back(to_number=1, by=alice, reason="wrong").number == 3
         assert filters_of("web") == ["PodFitsHost"]
@@ -598,7 +598,7 @@ class TestGoingBack:
             ):
                 do(change, act, by)
         first = RuleSetVersion.objects.get(number=1)
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             publishing.go_back(version=first, by=alice, reason="")
         change = publishing.propose_going_back(version=first, by=alice, reason="B was wrong")
         do(change, publishing.approve_change, carol)

@@ -209,7 +209,7 @@ def test_nothing_is_applied_when_publishing_is_refused(tmp_path: Path) -> None:
 
 def test_publishing_is_refused_where_review_is_required(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-    with pytest.raises(CommandError, match="It needs 1 approval more, of people who didn't edit it") as refused:
+    with pytest.raises(CommandError, match="It needs 1 more approval from people who didn't edit it") as refused:
         _run("apply", "--publish", str(manifest))
     assert str(refused.value).endswith(
         "\nApplied without publishing it (--publish), its Change stays, and can be sent to review."

@@ -133,7 +133,7 @@ class TestWhereAnEditGoes:
             f"policies_{model}_save_and_publish": "1",
         }
         said = text_of(operator.post(thing.page(), data, follow=True))
-        assert "but not published: It needs 1 approval more" in said
+        assert "but not published: It needs 1 more approval" in said
         assert thing.in_change(Change.objects.get(state="draft")) == "one"
         assert current_revision().number == 1
 

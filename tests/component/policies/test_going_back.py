@@ -259,7 +259,7 @@ class TestGoingBack:
         tick(now + DAY)
         waits = publishing.held_changes().get()
         do(waits, publishing.rebase_change, alice, expected_revision=2)
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(waits, publishing.publish_change, alice)
 
     @pytest.mark.usefixtures("reviewed")

@@ -40,7 +40,7 @@ class TestSettings:
         publishing.set_review(rule_set="web", approvals=1, by="root")
         web, batch = opened(make_rule_set("web", **B), by=alice), opened(make_rule_set("batch", **B), by=alice)
         assert do(batch, publishing.publish_change, alice).number == 2
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(web, publishing.publish_change, alice)
         do(web, publishing.submit_change, alice)
         do(web, publishing.approve_change, carol)
@@ -56,7 +56,7 @@ class TestSettings:
             lambda: publishing.archive(rule_set=web, by=alice, reason=""),
         ]
         for door in doors:
-            with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            with pytest.raises(PublishingError, match="It needs 1 more approval"):
                 door()
         with pytest.raises(PublishingError, match="Nothing would change"):
             publishing.go_back(version=version, by=alice, reason="")
@@ -78,7 +78,7 @@ class TestSettings:
         publish_all(make_rule_set("web", **A), make_rule_set("data", **A), make_assignment("all", "web"))
         publishing.set_review(rule_set="web", approvals=1, by="root")
         away = opened(make_assignment("all", "data"), by=alice)
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(away, publishing.publish_change, alice)
 
     def test_an_exemption_and_a_pause_touch_the_rule_set_that_they_are_about(self, alice: User) -> None:
@@ -127,7 +127,7 @@ class TestSettings:
         publishing.set_review(rule_set="web", approvals=1, group="Payments", by="root")
         change = in_review(make_rule_set("web", **A), by=alice)
         assert do(change, publishing.approve_change, carol).state == "in_review"
-        with pytest.raises(PublishingError, match="For rule set web it needs 1 approval more, of Payments"):
+        with pytest.raises(PublishingError, match="For rule set web it needs 1 more approval from Payments"):
             do(change, publishing.publish_change, alice)
         assert do(change, publishing.approve_change, dave).state == "approved"
         dave.groups.remove(Group.objects.get(name="Payments"))
@@ -141,7 +141,9 @@ class TestSettings:
         change = in_review(make_rule_set("web", **A), by=alice)
         do(change, publishing.approve_change, dave)
         Group.objects.filter(name="Payments").update(name="Money")
-        gone = "1 approval more, of Payments. There is no such group any more: an administrator has to name another one"
+        gone = (
+            "1 more approval from Payments. There is no such group any more: an administrator has to name another one"
+        )
         with pytest.raises(PublishingError, match=gone):
             do(change, publishing.publish_change, alice)
         publishing.set_review(rule_set="web", approvals=1, group="Money", by="root")
@@ -152,10 +154,10 @@ class TestSettings:
         into("Payments", alice)
         publishing.set_review(rule_set="web", approvals=2, group="Payments", by="root")
         change = in_review(make_rule_set("web", **A), by=alice)
-        with pytest.raises(PublishingError, match=r"2 approvals more, of Payments\. Nobody of Payments may approve"):
+        with pytest.raises(PublishingError, match=r"2 more approvals from Payments\. Nobody of Payments may approve"):
             do(change, publishing.publish_change, alice)
         into("Payments", dave)
-        with pytest.raises(PublishingError, match=r"2 approvals more, of Payments\. Only 1 of Payments may approve"):
+        with pytest.raises(PublishingError, match=r"2 more approvals from Payments\. Only 1 of Payments may approve"):
             do(change, publishing.publish_change, alice)
         into("Payments", person("frank", "Approver"))
         assert "Only" not in " ".join(publishing.standing_of(change).missing)
@@ -166,7 +168,7 @@ class TestSettings:
         change = in_review(make_rule_set("web", **A), by=alice)
         do(change, publishing.approve_change, carol)
         publishing.set_review(approvals=2, by="root")
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, alice)
         do(change, publishing.approve_change, dave)
         assert do(change, publishing.publish_change, alice)
@@ -179,7 +181,7 @@ class TestSettings:
         looser = msgspec.structs.replace(settings.BERTH, review_required=True, review_roll_backs=False)
         monkeypatch.setattr(settings, "BERTH", looser)
         publishing.set_review(rule_set="web", approvals=1, by="root")
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             publishing.roll_back(to_number=1, by=alice, reason="x")
         publishing.set_review(rule_set="web", approvals=1, roll_backs=False, by="root")
         made = publishing.roll_back(to_number=1, by=alice, reason="x")
@@ -364,7 +366,7 @@ class TestApprovals:
         do(change, publishing.reject_change, dave, text="no")
         publishing.reopen_change(change=change, by=alice)
         assert do(change, publishing.submit_change, alice).state == "in_review"
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, alice)
 
     @pytest.mark.parametrize(
@@ -388,7 +390,7 @@ class TestApprovals:
             case _:
                 carol.delete()
         said = f"The approval of carol doesn't count any more: {why}."
-        with pytest.raises(PublishingError, match="It needs 1 approval more") as refused:
+        with pytest.raises(PublishingError, match="It needs 1 more approval") as refused:
             do(change, publishing.publish_change, alice)
         assert said in str(refused.value)
         page = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
@@ -415,7 +417,7 @@ class TestApprovals:
         assert publishing.short_of_approvals(Change.objects.all()) == set()
         publishing.set_review(rule_set=rule_set, approvals=2, by=User.objects.create_superuser("root"))
         assert publishing.short_of_approvals(Change.objects.all()) == {change.pk, *([] if rule_set else [other.pk])}
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
             do(change, publishing.publish_change, alice)
         short = "approved, but no longer by enough people"
         number = 1 if rule_set else 2

@@ -95,7 +95,7 @@ def test_times_are_set_on_its_page_and_what_was_held_back_stands_on_home() -> No
     assert "all of web" in text_of(get(alice, "/admin/policies/change/?which=timed"))
     publishing.publish_due(now=at)
     for page in ("/admin/", page_of(change)):
-        assert "It needs 1 approval more" in text_of(get(alice, page))
+        assert "It needs 1 more approval" in text_of(get(alice, page))
     back = at + timedelta(days=1)
     assert "The Change expires at" in press(alice, change, act="expire", expires_at=f"{back:%Y-%m-%dT%H:%M}")
     assert "everything it changed then goes back to what was live before" in text_of(get(alice, page_of(change)))
@@ -273,7 +273,7 @@ def test_a_form_sends_to_review_where_only_its_rule_set_asks_for_it(monkeypatch:
     publishing.set_review(rule_set="web", approvals=1, by="root")
     page = edit_page("web")
     data = form_data(get(alice, page)) | {"description": "more", "policies_rulesetversion_save_and_publish": ""}
-    assert "but not published: It needs 1 approval more" in text_of(alice.post(page, data, follow=True))
+    assert "but not published: It needs 1 more approval" in text_of(alice.post(page, data, follow=True))
 
 
 def test_what_is_said_when_a_change_is_sent_to_review_is_why_unless_a_reason_was_given() -> None:

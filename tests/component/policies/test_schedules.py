@@ -114,8 +114,8 @@ class TestGoingLive:
     def test_what_is_not_approved_is_held_back_and_says_why(self, alice: User, carol: User, now: datetime) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         do(change, publishing.submit_change, alice)
-        assert "is held back: It needs 1 approval more" in tick(now + HOUR)[0]
-        assert "did not: It needs 1 approval more" in fresh(change).held
+        assert "is held back: It needs 1 more approval" in tick(now + HOUR)[0]
+        assert "did not: It needs 1 more approval" in fresh(change).held
         assert list(publishing.held_changes()) == [change]
         assert fresh(change).events.filter(act="hold").count() == 1
         # Approved afterwards it doesn't go live out of the blue: somebody publishes it, or sets a time again.

@@ -43,7 +43,7 @@ def test_a_document_goes_live_by_two_people(operator: Client, approver: Client) 
     path, tag = begun(operator, WEB)
     assert told(ask(operator, "post", f"{path}/submit", {"reason": "look"}, match=tag))["state"] == "in_review"
     refused = ask(operator, "post", f"{path}/publish", {}, match=tag)
-    assert told(refused, 409)["detail"].startswith("It needs 1 approval more")
+    assert told(refused, 409)["detail"].startswith("It needs 1 more approval")
     shown = told(ask(approver, "post", f"{path}/approve", {"reason": "good"}, match=tag))
     assert (shown["state"], shown["approved_by"], shown["missing"]) == ("approved", ["approver"], [])
     shown = told(ask(operator, "post", f"{path}/publish", {"reason": "now"}, match=tag))

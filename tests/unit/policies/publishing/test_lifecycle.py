@@ -68,7 +68,7 @@ def test_nobody_approves_what_they_edited_whatever_else_they_may() -> None:
 def test_as_many_have_to_approve_as_the_setting_says() -> None:
     one = standing("in_review", approved_by=frozenset({"a"}), needed=2)
     assert state_after("approve", one) == "in_review"
-    assert "It needs 1 approval more" in refusal("publish", ROLES["operator"], one)
+    assert "It needs 1 more approval" in refusal("publish", ROLES["operator"], one)
     two = standing("approved", approved_by=frozenset({"a", "b"}), needed=2)
     assert state_after("approve", two) == "approved"
     assert not refusal("publish", ROLES["operator"], two)
@@ -145,7 +145,7 @@ def of_group(*members: str, approvals: int = 1) -> Need:
 def test_approvals_of_a_group_are_counted_by_themselves_and_the_stricter_wins() -> None:
     by_another = standing("in_review", approved_by=frozenset({"a", "b"}), needs=(of_group(),))
     assert (
-        refusal("publish", ROLES["operator"], by_another) == "For rule set web it needs 1 approval more, of Payments."
+        refusal("publish", ROLES["operator"], by_another) == "For rule set web it needs 1 more approval from Payments."
     )
     assert state_after("approve", by_another) == "in_review"
     by_a_member = standing("in_review", approved_by=frozenset({"a", "b"}), needs=(of_group("b"),))
@@ -153,13 +153,13 @@ def test_approvals_of_a_group_are_counted_by_themselves_and_the_stricter_wins() 
     where_nothing_else_asks = standing("in_review", approved_by=frozenset({"b"}), needed=0, needs=(of_group("b"),))
     assert state_after("approve", where_nothing_else_asks) == "approved"
     by_too_few = standing("in_review", approved_by=frozenset({"b"}), needed=2, needs=(of_group("b"),))
-    assert refusal("publish", ROLES["operator"], by_too_few).startswith("It needs 1 approval more")
+    assert refusal("publish", ROLES["operator"], by_too_few).startswith("It needs 1 more approval")
 
 
 def test_each_rule_set_that_is_touched_has_to_be_approved() -> None:
     needs = (of_group("a"), Need("rule set data", 2, "Storage", frozenset({"b"})))
     facts = standing("in_review", approved_by=frozenset({"a", "b"}), needs=needs)
-    assert facts.missing == ["For rule set data it needs 1 approval more, of Storage."]
+    assert facts.missing == ["For rule set data it needs 1 more approval from Storage."]
 
 
 def test_an_author_in_the_group_does_not_count() -> None:
