@@ -11,7 +11,9 @@ from operator import or_
 from django.db import models
 
 from scheduler.ledger.tree import EMPTY_ROOT, HASH_BYTES, TILE_WIDTH, Edge, ProofError, Tile, widths
-from scheduler.models import LedgerHead, LedgerTile
+from scheduler.models import LedgerHead, LedgerLeaf, LedgerTile
+
+_RESTORE = "Restore the whole database from a backup, not this table alone"
 
 
 class Appender:
@@ -68,10 +70,43 @@ def read_edge(log: str, size: int) -> Edge:
     if any(len(tiles[level]) > width * HASH_BYTES for level, _number, width in wanted) or beyond.exists():
         message = (
             f"the log {log} has {size} leaves by its row in scheduler_ledgerhead, which is older than its tiles: "
-            "an append would write over their hashes. Restore the whole database from a backup, not this table alone"
+            f"an append would write over their hashes. {_RESTORE}"
         )
         raise ProofError(message)
     return Edge(size, tiles)
+
+
+def last_leaf_row(log: str) -> int:
+    """Return the last leaf that a row of `LedgerLeaf` has; -1 if there is none."""
+    rows = LedgerLeaf.objects.filter(log=log).order_by("-index")
+    last = rows.values_list("index", flat=True).first()
+    return -1 if last is None else last
+
+
+def check_last_leaf_row(log: str, last: int, *, before: int, after: int) -> None:
+    """Check that the rows of `LedgerLeaf` end with their log: otherwise an append would log events a second time, or fail.
+
+    Args:
+        log: its name.
+        last: the last leaf that a row has.
+        before: the size of the log, read before `last`: both grow together.
+        after: its size, read after it.
+
+    Raises:
+        ProofError: the table is older or newer than the log.
+    """
+    if last >= after:
+        message = (
+            f"a row of scheduler_ledgerleaf claims leaf {last}, and the log {log} has only {after}: the table is newer than "
+            f"scheduler_ledgerhead, or was changed. {_RESTORE}"
+        )
+        raise ProofError(message)
+    if last < before - 1:
+        message = (
+            f"leaf {before - 1} of the log {log} has no row in scheduler_ledgerleaf: the table is older than "
+            f"scheduler_ledgerhead, or was changed. {_RESTORE}"
+        )
+        raise ProofError(message)
 
 
 def _write(log: str, tiles: Sequence[Tile]) -> None:

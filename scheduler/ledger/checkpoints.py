@@ -8,8 +8,9 @@ from functools import lru_cache
 from policies.models import AuditEvent
 from policies.models.audit import Kind, first_id_at
 from scheduler.ledger import deletions, losses
+from scheduler.ledger.append import check_last_leaf_row, last_leaf_row
 from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, read_signer
-from scheduler.ledger.logs import LOGS
+from scheduler.ledger.logs import EVENTS, LOGS
 from scheduler.ledger.note import NoteError, Signer, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import publish
 from scheduler.ledger.tree import (
@@ -159,7 +160,7 @@ def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Ve
 
 
 def check_tiles(head: LedgerHead) -> None:
-    """Check that a log's tiles lead to its root, and have no leaves behind it: nothing could be appended."""
+    """Check that a log's tiles lead to its root, and that tiles and leaves' rows end with it: nothing could be appended."""
     message = f"its tiles don't lead to the root of its {head.size} leaves"
     try:
         root = root_at(subtrees_of(tile_reader(head.log)), head.size)
@@ -169,13 +170,27 @@ def check_tiles(head: LedgerHead) -> None:
     if root != bytes(head.root):
         raise RefusedError(message)
     _check_nothing_is_behind(head.log)
+    if head.log == EVENTS:
+        _check_rows_end_with(head)
+
+
+def _check_rows_end_with(head: LedgerHead) -> None:
+    last = last_leaf_row(head.log)
+    try:
+        check_last_leaf_row(head.log, last, before=head.size, after=_size_of(head.log))
+    except ProofError as error:
+        raise RefusedError(str(error)) from error
+
+
+def _size_of(log: str) -> int:
+    return LedgerHead.objects.filter(log=log).values_list("size", flat=True).first() or 0
 
 
 def _check_nothing_is_behind(log: str) -> None:
     # The tile before the size: both grow together.
     tiles = LedgerTile.objects.filter(log=log, level=0).order_by("-number").values_list("number", "hashes")
     leaves = sum(number * TILE_WIDTH + len(hashes) // HASH_BYTES for number, hashes in tiles[:1])
-    size = LedgerHead.objects.filter(log=log).values_list("size", flat=True).first() or 0
+    size = _size_of(log)
     if leaves > size:
         message = f"its tiles have {leaves} leaves, and its row in scheduler_ledgerhead, which is older, has {size}: nothing can be appended"
         raise RefusedError(message)

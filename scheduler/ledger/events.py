@@ -8,7 +8,7 @@ from django.db import transaction
 
 from policies.models import AuditEvent
 from policies.models.audit import first_id_at, time_of_id
-from scheduler.ledger.append import Appender
+from scheduler.ledger.append import Appender, check_last_leaf_row, last_leaf_row
 from scheduler.ledger.logs import EVENTS
 from scheduler.ledger.tree import leaf_hash
 from scheduler.models import LedgerLeaf
@@ -25,7 +25,7 @@ def append_events(now: datetime) -> int:
 
     Raises:
         django.db.DatabaseError: the database is unavailable.
-        scheduler.ledger.tree.ProofError: the log was damaged; nothing can be appended to it.
+        scheduler.ledger.tree.ProofError: the log was damaged, or its leaves' rows are of another state; nothing is appended to it.
     """
     appended = 0
     while rows := _append_batch(now):
@@ -36,6 +36,7 @@ def append_events(now: datetime) -> int:
 def _append_batch(now: datetime) -> int:
     with transaction.atomic():
         log = Appender(EVENTS, now)
+        check_last_leaf_row(EVENTS, last_leaf_row(EVENTS), before=log.size, after=log.size)
         found = _unlogged(now)
         first = log.append([leaf_hash(bytes(row.body)) for row in found])
         LedgerLeaf.objects.bulk_create(

@@ -8,9 +8,13 @@ import msgspec
 import pytest
 from django.conf import settings
 
+from policies.models.audit import Kind
+from policies.publishing.audit import record_event
 from scheduler.doctor.parts import Part
 from scheduler.doctor.signing import ledger_part
-from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
+from scheduler.ledger.checkpoints import sign_checkpoints
+from scheduler.ledger.events import append_events
+from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerLeaf, LedgerTile
 from tests.component.ledger.conftest import ledgered  # noqa: F401 - a fixture
 from tests.ledgers import AT, SIGNER, Ledgered
 
@@ -107,6 +111,33 @@ def test_a_signed_log_whose_tiles_are_newer_than_its_head_is_an_error(
     assert says.startswith(
         "decisions: its tiles have 257 leaves, and its row in scheduler_ledgerhead, which is older, has 12"
     )
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        (1, "events: a row of scheduler_ledgerleaf claims leaf 1, and the log events has only 1"),
+        (None, "events: leaf 0 of the log events has no row in scheduler_ledgerleaf"),
+    ],
+)
+def test_a_signed_log_whose_rows_do_not_end_with_it_is_an_error_and_refused(
+    caplog: pytest.LogCaptureFixture, index: int | None, says: str
+) -> None:
+    record_event(Kind.EXPORT, by="auditor")
+    append_events(AT)
+    sign_checkpoints(AT, ("events",))
+    assert ledger_part(SOON).state == "ok"
+    if index is None:
+        LedgerLeaf.objects.all().delete()
+    else:
+        LedgerLeaf.objects.create(log="events", index=index, row="newer")
+    part = ledger_part(SOON)
+    assert part.state == "error"
+    assert part.says.startswith(says)
+    assert "Restore the whole database" in part.says
+    assert sign_checkpoints(SOON, ("events",)) == 0
+    assert says.partition(": ")[2] in caplog.text
 
 
 @pytest.mark.usefixtures("signed")

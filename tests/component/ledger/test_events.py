@@ -10,7 +10,7 @@ from policies.models.audit import _Clock, first_id_at
 from policies.publishing.audit import Kind, record_event
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import EVENTS
-from scheduler.ledger.tree import leaf_hash
+from scheduler.ledger.tree import ProofError, leaf_hash
 from scheduler.models import LedgerHead, LedgerLeaf
 from tests.ledgers import Ledgered, faults, log_of, plant_event, without_triggers
 from tests.unit.ledger.test_tree import root_of
@@ -38,6 +38,33 @@ def test_many_events_are_logged_in_batches(ledgered: Ledgered, monkeypatch: pyte
         act(number)
     assert append_events(timezone.now()) == 10
     assert log_of(ledgered.verify(), EVENTS).proved == 10
+
+
+def test_a_log_whose_leaves_are_newer_than_its_head_takes_nothing_until_they_are_gone(ledgered: Ledgered) -> None:
+    events = [act(number) for number in range(3)]
+    append_events(timezone.now())
+    events.append(act(3))
+    LedgerLeaf.objects.create(log=EVENTS, index=3, row=str(events[3].pk))
+    with pytest.raises(ProofError, match="a row of scheduler_ledgerleaf claims leaf 3, and the log events has only 3"):
+        append_events(timezone.now())
+    assert faults(ledgered.verify()) == ["events: a row claims leaf 3, and the log has only 3"]
+    LedgerLeaf.objects.filter(index__gte=3).delete()
+    assert append_events(timezone.now()) == 1
+    assert faults(ledgered.verify()) == []
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_log_whose_leaves_are_older_than_its_head_logs_no_event_a_second_time(ledgered: Ledgered, kept: int) -> None:
+    for number in range(3):
+        act(number)
+    append_events(timezone.now())
+    newest = list(LedgerLeaf.objects.filter(index__gte=kept))
+    LedgerLeaf.objects.filter(index__gte=kept).delete()
+    with pytest.raises(ProofError, match="leaf 2 of the log events has no row in scheduler_ledgerleaf"):
+        append_events(timezone.now())
+    LedgerLeaf.objects.bulk_create(newest)
+    assert append_events(timezone.now()) == 0
+    assert faults(ledgered.verify()) == []
 
 
 def test_an_event_that_was_done_later_than_the_next_one_is_logged_too(ledgered: Ledgered) -> None:
