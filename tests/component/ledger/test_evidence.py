@@ -848,6 +848,14 @@ def test_what_is_given_as_checkpoints_and_is_none_is_named(history: Ledgered, tm
     assert check(path, kept=berth_verify.read_kept([str(history.outside)]))[0] == []
 
 
+@pytest.mark.parametrize("first", ["\ufeff", "\n"])
+def test_checkpoints_that_an_editor_wrote_again_are_read(history: Ledgered, tmp_path: Path, first: str) -> None:
+    path, kept = packed(exported(), tmp_path / "e.tar"), tmp_path / "decisions.checkpoints"
+    kept.write_text(first + (history.outside / kept.name).read_text())
+    faults, [decisions, *_] = check(path, kept=berth_verify.read_kept([str(kept)]))
+    assert (faults, decisions["kept"]) == ([], 3)
+
+
 def test_where_no_checkpoints_were_kept_elsewhere_it_can_not_be_checked_by_them(
     history: Ledgered, tmp_path: Path
 ) -> None:
