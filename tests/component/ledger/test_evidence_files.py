@@ -31,6 +31,15 @@ def test_a_wrong_row_is_named_and_no_row_of_the_table_behind_it(
     assert [fault.partition(": ")[0] for fault in faults] == ["decisions.jsonl, line 4"]
 
 
+@pytest.mark.parametrize("name", ["approvals.html", "Manifest", "../../tmp/decisions.csv", "ledger/others/checkpoint"])
+def test_a_file_that_berth_does_not_write_is_named_though_it_is_signed(
+    history: Ledgered, tmp_path: Path, name: str
+) -> None:
+    files = exported() | {name: b"nothing is compared with it"}
+    signed_anew(files, SIGNER)
+    assert check(packed(files, tmp_path / "e.tar"))[0] == [f"{name}: Berth writes no such file"]
+
+
 def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:
     path, missed = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar"), []
     data = path.read_bytes()
