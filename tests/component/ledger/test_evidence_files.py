@@ -40,6 +40,29 @@ def test_a_file_that_berth_does_not_write_is_named_though_it_is_signed(
     assert check(packed(files, tmp_path / "e.tar"))[0] == [f"{name}: Berth writes no such file"]
 
 
+@pytest.mark.parametrize("leaf", [300, 10**4000])
+def test_a_leaf_beyond_the_log_is_named_where_it_stands(history: Ledgered, tmp_path: Path, leaf: int) -> None:
+    files = exported()
+    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'{"leaf": 3,', b'{"leaf": %d,' % leaf)
+    signed_anew(files, SIGNER)
+    assert check(packed(files, tmp_path / "e.tar"))[0] == [
+        f"decisions.jsonl, line 4: leaf {leaf} is none of the 300 that were logged"
+    ]
+
+
+@pytest.mark.parametrize(
+    "made", ["", "x by auditor", "2026-11-30T00:00:00+02:00 by auditor", "2026-13-01T00:00:00Z by a"]
+)
+def test_a_manifest_without_a_time_is_named_because_the_time_decides_what_must_be_there(
+    history: Ledgered, tmp_path: Path, made: str
+) -> None:
+    files = exported()
+    name, _made, *named = files["manifest"].decode().rpartition("\n\n")[0].split("\n")
+    files["manifest"] = SIGNER.sign("\n".join([name, f"made {made}", *named, ""])).encode()
+    (fault,), _logs = check(packed(files, tmp_path / "e.tar"))
+    assert fault.startswith("manifest: ")
+
+
 def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:
     path, missed = packed(exported(Case(pod_namespace="default", pod_name="pod-9")), tmp_path / "e.tar"), []
     data = path.read_bytes()
