@@ -345,7 +345,9 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
             beneath = {name: text for name, text in beneath.items() if name not in names}
     # An empty variable counts as not set: the file's is used.
     beneath = {name: text for name, text in beneath.items() if not environ.get(name)}
-    return _settle_secret_key(decode({**environ, **beneath}))
+    environment = _settle_secret_key(decode({**environ, **beneath}))
+    _try_webhook_authorities(environment)
+    return environment
 
 
 def given(environ: Mapping[str, str]) -> dict[str, str]:
@@ -466,6 +468,21 @@ def _read_secret_file(name: str, variables: Mapping[str, str], values: dict[str,
         _read_value(plain.removeprefix("BERTH_").lower(), text, values, faults)
     else:
         faults.append(f"{name}={variables[name]!r} is an empty file")
+
+
+def _try_webhook_authorities(environment: Environment) -> None:
+    """Refuse a worker whose file of authorities can't be used; no other process sends webhooks, or needs to have the file."""
+    path = environment.webhook_ca_file
+    if environment.role != "worker" or not path:
+        return
+    import ssl  # here: commands, which load this module too, shouldn't wait for OpenSSL
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+    except OSError as error:
+        why = "it holds no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror
+        message = f"BERTH_WEBHOOK_CA_FILE={path!r} can't be used: {why}"
+        raise ConfigurationError([message]) from error
 
 
 def _unknown(name: str) -> str:

@@ -24,6 +24,7 @@ from controlplane.env_values import READERS
 from controlplane.management.commands import migrate
 from manage import _why as why_of_manage
 from scheduler.extender.origin import is_known_host
+from tests.certificates import Authority
 
 _READERS_BY_VARIABLE = {f"BERTH_{field.upper()}" for field in READERS}
 KEY = "k" * 40
@@ -608,6 +609,21 @@ def test_a_command_makes_do_without_a_key_and_writes_nothing(tmp_path: Path) -> 
 def test_a_server_without_a_key_is_refused(tmp_path: Path, role: str) -> None:
     with pytest.raises(ConfigurationError, match="BERTH_SECRET_KEY or BERTH_SECRET_KEY_FILE is missing"):
         read_environment({"BERTH_STATE_DIR": str(tmp_path), "BERTH_ROLE": role})
+
+
+def test_a_worker_whose_authorities_of_webhooks_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    none, text, ours = tmp_path / "none.pem", tmp_path / "text.pem", tmp_path / "ours.pem"
+    text.write_text("no certificate\n")
+    ours.write_bytes(Authority("ours").pem)
+    worker = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_SECRET_KEY": KEY, "BERTH_ROLE": "worker"}
+    whys = {none: "No such file or directory", tmp_path: "Is a directory", text: "it holds no certificate in PEM"}
+    for path, why in whys.items():
+        with pytest.raises(ConfigurationError) as caught:
+            read_environment(worker | {"BERTH_WEBHOOK_CA_FILE": str(path)})
+        assert caught.value.faults == [f"BERTH_WEBHOOK_CA_FILE={str(path)!r} can't be used: {why}"]
+    assert read_environment(worker | {"BERTH_WEBHOOK_CA_FILE": str(ours)}).webhook_ca_file == str(ours)
+    # The settings of all processes may be the same, and the file only where webhooks are sent.
+    assert read_environment(worker | {"BERTH_WEBHOOK_CA_FILE": str(none), "BERTH_ROLE": "beat"}).role == "beat"
 
 
 @pytest.mark.parametrize(
