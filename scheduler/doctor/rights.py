@@ -121,11 +121,15 @@ def _worker(read: Collection[str]) -> Iterator[Right]:
 def _admin(read: Collection[str]) -> Iterator[Right]:
     yield Right("", "pods", ("get",), "which Assignment matches a Pod; without it, users have to paste the Pod")
     yield Right("", "namespaces", ("get",), "labels that Assignments match, of that Pod's namespace")
+    yield Right("", "nodes", ("get",), "a node's page: how full it is now, and what keeps Pods off it")
     for resource in ("nodes", "pods", "namespaces"):
         yield Right("", resource, ("list",), "scenarios: the cluster as it is")
     yield from _reads(default_profile().reads | set(read), ("list",))
     # Its ReplicaSets, which have the Pods' template, are among the kinds that the default profile reads.
     yield Right("apps", "deployments", ("get",), "scenarios: a Deployment that is scaled")
+    yield Right(
+        "scheduling.k8s.io", "priorityclasses", ("list",), "plans over REST: what would be done to PriorityClasses"
+    )
 
 
 _TOKEN_REVIEW: Final = Right(

@@ -18,6 +18,8 @@ from scheduler.cluster.client import MERGE_PATCH, Client
 from scheduler.cluster.errors import APIConflictError, APIForbiddenError
 from scheduler.doctor.reviews import Lack, lacking
 from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS
+from scheduler.node_now import node_now
+from scheduler.priority_classes.execute import read_classes
 from tests.e2e.cluster.conftest import Cluster
 from tests.e2e.cluster.test_manifests import MANIFESTS, kubectl
 from tests.e2e.cluster.waiting import eventually
@@ -251,6 +253,13 @@ def named_once_heard(cluster: Cluster, wanted: set[tuple[str, str, str]]) -> dic
 
     assert eventually(is_named), f"a right that is given twice, or is missing: {named.keys() ^ wanted}"
     return named
+
+
+@pytest.mark.django_db
+def test_the_admins_account_may_ask_for_what_pages_of_nodes_and_plans_show(accounts: dict[str, Client]) -> None:
+    admin = accounts["admin"]
+    assert node_now(admin, "tried").pods == 0
+    assert "tried" in {found.name for found in read_classes(admin)}
 
 
 def test_every_verb_of_the_file_is_one_of_a_process() -> None:
