@@ -1,6 +1,6 @@
 """The worker that runs Berth's own scheduler: `python -m controlplane.binder`.
 
-The same as `celery -A controlplane worker -P threads -c 1 -Q binder -n binder@%h`, without loading Celery's command line: a
+The same as `celery -A controlplane worker -P threads -c 1 -Q binder -n binder@%h --without-heartbeat`, without loading Celery's command line: a
 worker that was killed is back in half the time.
 """
 
@@ -23,6 +23,8 @@ def main() -> int:
         queues=["binder"],
         # Celery's banner isn't a log line.
         quiet=True,
+        # Nothing reads heartbeats. The loop that hears SIGTERM would write them: while Redis hangs, it would not end.
+        without_heartbeat=True,
         without_gossip=True,
         without_mingle=True,
     )
