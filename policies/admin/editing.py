@@ -277,7 +277,9 @@ class EditingAdmin(ModelAdmin):
     def _remove(self, request: HttpRequest, change: Change | None, key: Key, reason: str, seen: str) -> None:
         _, _, number = [*seen.split(" "), "", ""][:3]
         if change is None and number:
-            raise PublishingError(["The Change that you looked at can no longer be edited: this would open a new one."])
+            raise PublishingError(
+                ["The Change that you looked at can no longer be edited. Confirm again to open a new one."]
+            )
         with transaction.atomic():
             saved = publishing.save_edit(
                 edit=publishing.Edit(*key, None),
@@ -365,9 +367,13 @@ class RowAdmin(EditingAdmin):
         raise NotImplementedError
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the row, with the edit of the Change that the address names."""
+        """Return the row, with the edit of the Change that the address names, else with the live content.
+
+        In a row's column of PostgreSQL's jsonb 1e16 is a whole number, and saving the form would make it one.
+        """
         row = super().get_object(request, object_id, from_field)
-        value = self.edited(request, row.name) if row else None
+        live = publishing.values_of(publishing.current_revision())
+        value = (self.edited(request, row.name) or live.get((self.kind, row.name))) if row else None
         for column, content in (self.columns_of(value) if value else {}).items():
             setattr(row, column, content)
         return row

@@ -21,7 +21,7 @@ from policies.publishing.parts import Key, Kind, batches, documents_of
 
 _State = RuleSetVersion.State
 
-# Rule sets that were checked in this process, by the SHA-256 of the document made from their rows; most recently used last.
+# Rule sets that were checked in this process, by the SHA-256 of their document; most recently used last.
 _checked: OrderedDict[bytes, engine.RuleSet] = OrderedDict()
 _MOST_CHECKED = 5_000
 
@@ -99,14 +99,14 @@ def version_document(version: RuleSetVersion) -> compiler.JSONObject:
     """Return the RuleSet document of a version, from the text that went live.
 
     In the rows' columns of PostgreSQL's jsonb 1e16 is a whole number, which expressions tell apart, and -0.0 has no sign.
-
-    Raises:
-        msgspec.DecodeError: a newer Berth wrote it.
+    They are read if there is no such text, as of a version that was never live, or if a newer Berth wrote it.
     """
     text = documents_of([version.digest]).get(version.digest)
-    if text is None:
-        return compiler.rule_set_document(version)  # it was never part of a Revision
-    return compiler.document_of_content(msgspec.json.decode(text, type=engine.RuleSet))
+    try:
+        content = msgspec.json.decode(text, type=engine.RuleSet) if text is not None else None
+    except msgspec.DecodeError:
+        content = None
+    return compiler.document_of_content(content) if content else compiler.rule_set_document(version)
 
 
 def check_version(version: RuleSetVersion) -> engine.RuleSet:

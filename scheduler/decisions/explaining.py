@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policies import compiler
+from policies import publishing
 from policies.engine.cel import Expression, Result, seen_by, shown, values_at
 from policies.engine.decision import NOT_IN_TIME, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError, RuleSetError
@@ -191,7 +191,7 @@ def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
     found = RuleSetVersion.objects.filter(rule_set__name=decision.rule_set, number=decision.rule_set_version)
     version = found.select_related("rule_set").prefetch_related("rules").first()
     try:
-        rule_set = read_rule_set(compiler.rule_set_document(version)) if version else None
+        rule_set = read_rule_set(publishing.version_document(version)) if version else None
     except RuleSetError:
         return None
     return _in_force(body, rule_set)

@@ -396,6 +396,13 @@ def test_params_in_force_and_what_canaries_drew_are_said(rule_set: RuleSet, audi
     assert "It read params.weight = 7 and" in said
 
 
+def test_the_params_in_force_are_the_numbers_that_were_live() -> None:
+    """On PostgreSQL the columns of the rows say otherwise."""
+    made = make_rule_set("doubles", filters=[TEAM_FILTER], params={"factor": 1e16, "limit": 1e300})
+    publish(made)
+    assert explain_decision(record(msgspec.structs.replace(made, version=1)))["ruleSetKnown"]
+
+
 def of_node(decision: Decision, node: str) -> dict[str, Any]:
     found: dict[str, Any] = explain_decision(decision, node)["node"]
     return found

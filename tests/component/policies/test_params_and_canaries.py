@@ -12,7 +12,7 @@ from django.test import Client
 from policies import compiler, publishing
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault
-from policies.models import Assignment
+from policies.models import Assignment, Change
 from policies.publishing import PublishingError
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.pages import change_url, form_data, get, opened, publish_all, text_of
@@ -77,6 +77,17 @@ class TestFiles:
         exported.write_text(out.getvalue())
         call_command("plan", "--no-cluster", str(exported), stdout=planned)
         assert "Nothing would be published" in planned.getvalue()
+
+    def test_saving_a_form_keeps_the_numbers_that_are_live(self, tmp_path: Path, operator: Client) -> None:
+        file = write(tmp_path, rule_set_document(factor=1e16), document(params={"factor": 1e300}))
+        call_command("apply", "--publish", file, stdout=io.StringIO())
+        page = change_url("assignment", Assignment.objects.get().pk)
+        answer = operator.post(page, form_data(get(operator, page)) | {"description": "same"})
+        assert answer.status_code == 302
+        (edit,) = publishing.edits_of(Change.objects.latest("pk"))
+        assert isinstance(edit.value, engine.Assignment)
+        assert edit.value.description == "same"
+        assert repr(edit.value.params["factor"]) == "1e+300"
 
     @pytest.mark.parametrize(
         ("params", "said"),
