@@ -40,6 +40,12 @@ def user_of(by: By) -> User | None:
     return None if isinstance(by, str) else _account(by)
 
 
+def lock_account(by: By) -> None:
+    """Let other acts of this account wait until the transaction ends: of two equal forms, the second sees what the first did."""
+    if (account := user_of(by)) is not None:
+        User.objects.select_for_update(no_key=True).filter(pk=account.pk).first()
+
+
 def via_of(by: By) -> str:
     """Return through which token or command somebody acts; empty for a person's own session."""
     match by:

@@ -30,6 +30,7 @@ from policies.engine.ruleset import Revision
 from policies.engine.ruleset import encode as encode_document
 from policies.models import Change, ChangeEdit
 from policies.publishing import Edit, PublishingError
+from policies.publishing.actors import lock_account
 from policies.publishing.audit import Kind
 from policies.publishing.gates import engine_version
 from policies.publishing.silence import is_silent
@@ -150,9 +151,10 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
         asked_by=_name(by),
         asked_at=now,
     )
-    if there := _just_started(row):
-        return there
     with transaction.atomic():
+        lock_account(by)
+        if there := _just_started(row):
+            return there
         row.save()
         _record(Kind.BACKTEST_START, row, by)
     return row

@@ -11,7 +11,7 @@ from django.utils import timezone
 from policies.engine.documents import is_namespace, is_subdomain
 from policies.models.audit import digest_of
 from policies.publishing import SAME_CLICK, AuditKind, fault_of_words, record_event
-from policies.publishing.actors import By, name_of
+from policies.publishing.actors import By, lock_account, name_of
 from policies.publishing.audit import more_of
 from scheduler.ledger.credible import credible
 from scheduler.models import LegalHold
@@ -45,29 +45,30 @@ def make_hold(
         reason=reason.strip(), pod_namespace=pod_namespace, pod_name=pod_name, pod_uid=pod_uid,
         from_at=from_at, until_at=until_at, made_by=name_of(by), made_at=now,
     )  # fmt: skip
-    return _just_made(wanted) or _made(wanted, by)
+    with transaction.atomic():
+        lock_account(by)
+        return _just_made(wanted) or _made(wanted, by)
 
 
 def _just_made(wanted: LegalHold) -> LegalHold | None:
     """Return the same hold of the same person, if it was made a moment ago."""
     same = {name: getattr(wanted, name) for name in ("reason", *_SELECTION, "made_by")}
     since = wanted.made_at - SAME_CLICK
-    return LegalHold.objects.filter(**same, lifted_at=None, made_at__gt=since, made_at__lte=wanted.made_at).first()
+    return LegalHold.objects.filter(**same, lifted_at=None, made_at__gt=since).first()
 
 
 def _made(made: LegalHold, by: By) -> LegalHold:
-    with transaction.atomic():
-        made.save()
-        holds = in_words(made)
-        digests = ("", digest_of(holds))
-        record_event(
-            AuditKind.HOLD_MAKE,
-            by=by,
-            thing=_thing(made),
-            digests=digests,
-            reason=made.reason,
-            more={"holds": holds, "row": _columns(made)},
-        )
+    made.save()
+    holds = in_words(made)
+    digests = ("", digest_of(holds))
+    record_event(
+        AuditKind.HOLD_MAKE,
+        by=by,
+        thing=_thing(made),
+        digests=digests,
+        reason=made.reason,
+        more={"holds": holds, "row": _columns(made)},
+    )
     return made
 
 

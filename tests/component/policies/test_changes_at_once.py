@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError, acts
 from scheduler.applying import Applied, Documents, Planned, Wish, apply, plan_documents
+from scheduler.backtest.runs import Span, start_backtest
+from scheduler.history.holds import make_hold
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import publish_all
 from tests.component.policies.people import person
@@ -242,6 +245,19 @@ def test_what_somebody_publishes_just_after_the_look_is_not_undone_unseen(
     assert made.number == 3
     (refused,) = told
     assert "published another RuleSet web since; rebase it" in str(refused)
+
+
+@pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite has one writer, which a waiting test would hold up"
+)
+def test_a_hold_and_a_backtest_that_a_double_click_asks_for_are_made_once() -> None:
+    alice = person("alice", "Operator")
+    change, now = opened(make_rule_set("web", **A)), timezone.now()
+    for ask in (
+        lambda _: start_backtest(change=change, by=alice, span=Span()).pk,
+        lambda _: make_hold(by=alice, now=now, reason="case 7", pod_namespace="d").pk,
+    ):
+        assert len(set(at_once(4, ask))) == 1
 
 
 def somebody_waits() -> bool:
