@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, reduce
+from http import HTTPStatus
 from operator import or_
 from typing import Any
 from urllib.parse import urlencode
@@ -177,6 +178,8 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
             _document(settings.BERTH.oidc_issuer)  # now, since it waits for a turn of its own
             with asking():
                 return super().authenticate(request, **kwargs)  # type: ignore[no-any-return]
+        except BusyError:
+            raise  # the view says so: it is no fault of this person
         except _FAULTS as fault:
             logger.warning("a sign-in at the provider failed", extra={"fault": str(fault)})
             return None
@@ -322,6 +325,17 @@ def _seen(said: Any) -> str:
     return "".join(filter(str.isprintable, text)).strip()
 
 
+def _not_asked(request: HttpRequest, fault: Exception) -> HttpResponse:
+    """Go back to the sign-in page, which says why the provider wasn't asked."""
+    is_busy = isinstance(fault, BusyError)
+    # Anybody can cause a refusal, as often as they like: by its status the log limits such lines.
+    more = {"status_code": HTTPStatus.TOO_MANY_REQUESTS.value} if is_busy else {}
+    logger.warning("the provider can't be reached", extra={"fault": str(fault), **more})
+    text = _BUSY if is_busy else _AWAY
+    messages.error(request, text.format(settings.BERTH.oidc_name.capitalize(), type(fault).__name__))
+    return HttpResponseRedirect(reverse("admin:login"))
+
+
 @method_decorator(login_not_required, name="dispatch")
 class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
     """Sends people to the provider."""
@@ -336,10 +350,7 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
         try:
             self.OIDC_OP_AUTH_ENDPOINT = _setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         except _FAULTS as fault:
-            logger.warning("the provider can't be reached", extra={"fault": str(fault)})
-            text = _BUSY if isinstance(fault, BusyError) else _AWAY
-            messages.error(request, text.format(settings.BERTH.oidc_name.capitalize(), type(fault).__name__))
-            return HttpResponseRedirect(reverse("admin:login"))
+            return _not_asked(request, fault)
         if not request.user.is_authenticated:
             request.session.set_expiry(_SIGN_IN_SECONDS)
             delete_expired()
@@ -359,7 +370,10 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
         """
         if "error" in request.GET and request.GET.get("state") not in request.session.get("oidc_states", {}):
             return self.login_failure()
-        return super().get(request)  # type: ignore[no-any-return]
+        try:
+            return super().get(request)  # type: ignore[no-any-return]
+        except BusyError as fault:
+            return _not_asked(request, fault)
 
     def login_failure(self) -> HttpResponse:
         """Go back to the sign-in page, which names the possible causes."""

@@ -327,12 +327,30 @@ def test_some_of_the_admins_threads_are_always_for_others_than_who_waits_for_the
     with ExitStack() as stack:
         for _ in range(provider.AT_ONCE):
             stack.enter_context(provider.asking())
-        assert asked.signed_in() is None
+        with pytest.raises(provider.BusyError):
+            asked.signed_in()
         assert SignIn.as_view()(request).headers["Location"] == "/admin:login"
         assert [str(each).partition(" ")[2] for each in request._messages] == [  # type: ignore[attr-defined]
             "sign-on is slow to answer, and too many people are waiting for it. Try again in a few seconds."
         ]
     assert asked.signed_in().username == "sam"
+
+
+def test_who_comes_back_while_too_many_wait_for_the_provider_is_told_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        message = "four wait"
+        raise provider.BusyError(message)
+
+    monkeypatch.setattr(provider, "reverse", lambda name: f"/{name}")
+    monkeypatch.setattr("mozilla_django_oidc.views.auth.authenticate", refuse)
+    request = RequestFactory().get("/oidc/callback/?code=c&state=s")
+    request.session, request.user = client.session, AnonymousUser()
+    request.session["oidc_states"] = {"s": {"nonce": "n", "code_verifier": None}}
+    request._messages = FallbackStorage(request)  # type: ignore[attr-defined]
+    assert Return.as_view()(request).headers["Location"] == "/admin:login"
+    assert ["is slow to answer" in str(each) for each in request._messages] == [True]  # type: ignore[attr-defined]
 
 
 def sign_in(client: Client, name: str, password: str, **more: Any) -> Any:
