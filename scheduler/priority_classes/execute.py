@@ -196,7 +196,7 @@ def _unfinished(step: Step, message: str, there: Found | None) -> Outcome:
 def _outcome_of_fault(step: Step, error: APIError, there: Found | None) -> Outcome:
     if isinstance(error, APIConflictError | APINotFoundError):
         return _unfinished(step, "It changed in the cluster at the same moment; Berth looks again.", there)
-    if isinstance(error, _REFUSALS):
+    if isinstance(error, _REFUSALS) and not error.is_unauthenticated:
         state = "refused" if step.wanted else "kept"
         return Outcome(step=step, state=state, message=f"The API server refused: {error}", found=there)
     if there is None and step.act is Act.REPLACE:
@@ -265,6 +265,8 @@ class _Executor:
             # It becomes the default only after its creation: admission may still see the deleted one.
             found = self._post(_object(wanted, begun.former["metadata"], is_default=False))
         except _REFUSALS as error:
+            if error.is_unauthenticated:
+                raise  # with new credentials the same will do
             return self._put_back(step, wanted, begun, str(error))
         self.there = found
         return _applied(step, self._patch(found, _patch(wanted, found)) if wanted.global_default else found)
@@ -276,6 +278,8 @@ class _Executor:
         try:
             found = self._post_patiently({**begun.former, "metadata": {**metadata, "annotations": annotations}})
         except _REFUSALS as error:
+            if error.is_unauthenticated:
+                raise
             message = f"The cluster is without it. The API server refused it: {why}; and the former one: {error}"
             return Outcome(step=step, state="refused", message=message)
         message = f"The API server refused it when it was to be made anew, and the former one was put back: {why}"

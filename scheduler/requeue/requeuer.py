@@ -339,7 +339,8 @@ class Requeuer:
 
 def _is_of_one(error: APIError) -> bool:
     """Return whether an error concerns one Pod only; after any other error the tick ends."""
-    return isinstance(error, APIForbiddenError) or error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+    is_forbidden = isinstance(error, APIForbiddenError) and not error.is_unauthenticated
+    return is_forbidden or error.status == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _recorded(decision: Decision, names: Names) -> Refusal | None:

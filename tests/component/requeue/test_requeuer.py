@@ -405,6 +405,16 @@ class TestTheCluster:
         world.pass_time(seconds=requeuer.PUT_OFF_SECONDS)
         assert world.tick() == ["a", "b"]
 
+    def test_refused_credentials_put_off_no_pod(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        for age, name in enumerate(["b", "a"]):
+            world.refuse(first, name, "web", age=age)
+        world.cluster.fault = APIForbiddenError("Unauthorized", status=401)
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == []
+        world.cluster.fault = None
+        assert world.tick() == ["a", "b"]
+
     def test_a_webhook_that_hangs_ends_the_tick_before_the_lease_is_over(self, world: World) -> None:
         first = world.publish(rules("web", 1, NEVER))
         for age, name in enumerate(["c", "b", "a"]):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.ruleset import PriorityClass
-from scheduler.cluster.errors import APIUnavailableError
+from scheduler.cluster.errors import APIForbiddenError, APIUnavailableError
 from scheduler.priority_classes.execute import REFUSED, Outcome, apply, read_classes
 from scheduler.priority_classes.plan import Act, Replacement, Step, ending, plan
 from tests.builders import make_priority_class
@@ -295,6 +295,21 @@ def test_two_executors_at_once_make_it_once(at: int, killed: bool) -> None:
     assert value(one) == 2000
     assert one.under_way == {}
     assert one.server.made == 2
+
+
+def test_credentials_that_are_refused_after_the_deletion_leave_the_rest_to_the_next_look(berth: Berth) -> None:
+    def refuse() -> None:
+        if "batch" not in berth.server.classes:
+            berth.server.fault = APIForbiddenError("Unauthorized", status=401)
+
+    berth.server.before_change = refuse
+    (outcome,) = berth.look([NEW])
+    assert outcome.state == "pending"
+    assert "The cluster is without it until it is made anew" in outcome.message
+    berth.server.before_change, berth.server.fault = (lambda: None), None
+    settle(berth, [NEW])
+    assert value(berth) == 2000
+    assert berth.under_way == {}
 
 
 def test_an_api_server_that_ends_in_the_middle_leaves_the_rest_to_the_next_look(berth: Berth) -> None:
