@@ -18,7 +18,8 @@ class Utf8Request(WSGIRequest):
         try:
             super().__init__(environ)
         except ValueError:  # a parameter such as charset*=none''utf-8
-            super().__init__(environ | {"CONTENT_TYPE": ""})
+            environ["CONTENT_TYPE"] = ""
+            super().__init__(environ)
 
     @property
     def encoding(self) -> None:

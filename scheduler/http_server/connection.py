@@ -264,7 +264,9 @@ class Connection:
         """Note whether the application answered successfully. Only calls make a client known."""
         self.is_new = False
         was_known = self.is_known
-        self.is_known = is_good and self.listener.may_be_known and self.listener.is_call(self.environ)
+        is_call = self.listener.may_be_known and self.listener.is_call(self.environ)
+        # A page's own files are nobody's call; a client stays known while it gets them.
+        self.is_known = is_good and (is_call or (was_known and self.environ["REQUEST_METHOD"] == "GET"))
         self.is_regular = was_known and self.is_known
 
     def answer(

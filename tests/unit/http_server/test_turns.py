@@ -12,7 +12,7 @@ import pytest
 from scheduler.http_server import connection as connection_module
 from scheduler.http_server import server as server_module
 from scheduler.http_server.body import Budget, WholeBody
-from scheduler.http_server.connection import Connection, Listener
+from scheduler.http_server.connection import CONNECTION, Connection, Listener
 from scheduler.http_server.head import HeadLimits
 from scheduler.http_server.listeners import base_environ
 from scheduler.http_server.server import Server
@@ -27,6 +27,8 @@ class Serving:
     def __init__(self, threads: int = 1) -> None:
         self.asked: list[str] = []
         self.go_on = threading.Event()
+        # The connections that called, each with whether it was known then.
+        self.callers: list[tuple[Connection, bool]] = []
         self._stack = ExitStack()
         self._clients = ExitStack()
         listening = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -43,9 +45,10 @@ class Serving:
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         self.asked.append(environ["PATH_INFO"])
+        self.callers.append((environ[CONNECTION], environ[CONNECTION].is_known))
         if environ["PATH_INFO"] == "/hold":
             assert self.go_on.wait(60)
-        start_response("200 OK", [])
+        start_response("404 Not Found" if environ["PATH_INFO"] == "/refused" else "200 OK", [])
         return [b"ok"]
 
     def connect(self, path: str = "", source: str = "127.0.0.1") -> socket.socket:
@@ -120,6 +123,15 @@ def test_who_is_known_is_answered_before_strangers_that_came_first(serving: Serv
     serving.go_on.set()
     assert all(map(is_answered, [known, *strangers]))
     assert serving.asked == ["/first", "/hold", "/known", "/0", "/1", "/2", "/3"]
+
+
+def test_who_is_known_stays_so_after_getting_a_file_and_not_after_a_refusal(serving: Serving) -> None:
+    known = serving.known()
+    for request in (b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /refused HTTP/1.1\r\nHost: x\r\n\r\n"):
+        known.sendall(request)
+        known.recv(1000)
+    assert [was_known for _, was_known in serving.callers] == [False, True, True]
+    assert not serving.callers[0][0].is_known
 
 
 def test_a_stranger_is_answered_though_who_is_known_goes_on_calling(serving: Serving) -> None:
