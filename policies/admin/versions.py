@@ -162,8 +162,10 @@ class RuleSetVersionAdmin(EditingAdmin):
 
     def has_go_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
         """Return whether this person may publish, and the version was live once. Who confirms too late is told so."""
-        former = RuleSetVersion.objects.filter(state=RuleSetVersion.State.SUPERSEDED)
-        is_possible = object_id is None or request.method == "POST" or former.filter(pk=object_id).exists()
+        states = [RuleSetVersion.State.SUPERSEDED]
+        if request.method == "POST":
+            states.append(RuleSetVersion.State.PUBLISHED)
+        is_possible = object_id is None or RuleSetVersion.objects.filter(state__in=states, pk=object_id).exists()
         return may_publish(request) and is_possible
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:

@@ -284,6 +284,9 @@ def test_an_older_version_has_a_way_back(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Revision 3 was made" in confirmed(client, page, "B was wrong")
     assert client.get(page).status_code == 403
     assert client.get(f"/admin/policies/rulesetversion/{second.pk}/go-back/").status_code == 200
+    draft = RuleSetVersion.objects.create(rule_set=first.rule_set, number=9, state=RuleSetVersion.State.DRAFT)
+    refused = client.post(f"/admin/policies/rulesetversion/{draft.pk}/go-back/", {"reason": "never live"})
+    assert refused.status_code == 403
 
 
 def test_the_list_is_narrowed_to_what_waits() -> None:
