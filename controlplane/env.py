@@ -480,8 +480,8 @@ def _try_webhook_authorities(environment: Environment) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
     except OSError as error:
-        why = "it holds no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror
-        message = f"BERTH_WEBHOOK_CA_FILE={path!r} can't be used: {why}"
+        why = "it holds no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror or error
+        message = f"BERTH_WEBHOOK_CA_FILE={path!r} can't be used: {why}. Name a PEM file of certificates, or unset it"
         raise ConfigurationError([message]) from error
 
 
@@ -513,11 +513,15 @@ def _read_file(path: Path) -> dict[str, str]:
     lines = {number: line for number, line in lines.items() if line and not line.startswith("#")}
     # By their numbers: what they say may be a secret, as in `BERTH_SECRET_KEY: …`.
     if faulty := [number for number, line in lines.items() if not _is_key_value(line)]:
-        raise ConfigurationError([f"{path}: line {number} is not KEY=VALUE{_WITHOUT_MORE}" for number in faulty])
+        raise ConfigurationError(
+            [f"{path}: line {number} is not KEY=VALUE{_remedy(lines[number])}" for number in faulty]
+        )
     return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines.values())}
 
 
-_WITHOUT_MORE = ": nothing may stand before KEY, such as export"
+def _remedy(line: str) -> str:
+    has_more = len(line.partition("=")[0].split()) > 1 and "=" in line
+    return ": nothing may stand before KEY, such as export" if has_more else ""
 
 
 def _is_key_value(line: str) -> bool:

@@ -10,7 +10,7 @@ from policies import checking, compiler
 from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault
-from policies.models import Change, ChangeEdit, RevisionPart
+from policies.models import Change, ChangeEdit, ChangeEvent, RevisionPart
 from policies.publishing import lifecycle
 from policies.publishing.actors import By
 from policies.publishing.changes import edit_change, open_once
@@ -88,9 +88,15 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
     if content in ({began, live} if is_another else {began}) or is_same(now.value, wanted):
         return []
     # What is live hasn't moved, so it was the edit.
-    did = f"the edit in {change} was discarded" if content == live and not is_another else now.by
+    did = _discarded(change) if change and content == live and not is_another else now.by
     said = f"Somebody was faster: {did}, after you opened this."
     return [said, *(f"Theirs, compared with what is here: {line}." for line in part_changes(wanted, now.value))]
+
+
+def _discarded(change: Change) -> str:
+    """Return who took an edit out of a Change, in words."""
+    last = change.events.filter(act=ChangeEvent.Act.EDIT, text__startswith="discarded ").last()
+    return f"{last.by if last else 'somebody'} discarded the edit in {change}"
 
 
 def check_seen(expected: Mapping[Key, str], wanted: Collection[Key]) -> None:

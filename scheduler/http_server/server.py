@@ -46,6 +46,8 @@ STAY_SECONDS = 0.02
 STAYING_AT_ONCE = 16
 # Calls that one thread answers in a row. When CPU is scarce, the kernel makes a thread wait that has run for long.
 CALLS_IN_A_ROW = 16
+# Between two lines of the log about what any client can cause.
+LINE_SECONDS = 1.0
 # Turns to wait behind known clients: for a connection's first request, and for one after an unsuccessful request.
 NEW_WAIT, OTHERS_WAIT = 64, 256
 # How long an address is trusted after a caller from it was answered, and how many addresses are remembered.
@@ -249,7 +251,7 @@ class Server:
         now = time.monotonic()
         if now < self._next_line_at:
             return
-        self._next_line_at = now + 1
+        self._next_line_at = now + LINE_SECONDS
         if reason == "tls":
             logger.warning("a TLS handshake from %s failed: %s", connection.address[0], detail)
         else:

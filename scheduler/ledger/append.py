@@ -13,7 +13,7 @@ from django.db import models
 from scheduler.ledger.tree import EMPTY_ROOT, HASH_BYTES, TILE_WIDTH, Edge, ProofError, Tile, widths
 from scheduler.models import LedgerHead, LedgerLeaf, LedgerTile
 
-_RESTORE = "Restore the whole database from a backup, not this table alone"
+RESTORE = "Restore the whole database from a backup, not this table alone"
 
 
 class Appender:
@@ -70,7 +70,7 @@ def read_edge(log: str, size: int) -> Edge:
     if any(len(tiles[level]) > width * HASH_BYTES for level, _number, width in wanted) or beyond.exists():
         message = (
             f"the log {log} has {size} leaves by its row in scheduler_ledgerhead, which is older than its tiles: "
-            f"an append would write over their hashes. {_RESTORE}"
+            f"an append would write over their hashes. {RESTORE}"
         )
         raise ProofError(message)
     return Edge(size, tiles)
@@ -98,13 +98,13 @@ def check_last_leaf_row(log: str, last: int, *, before: int, after: int) -> None
     if last >= after:
         message = (
             f"a row of scheduler_ledgerleaf claims leaf {last}, and the log {log} has only {after}: the table is newer than "
-            f"scheduler_ledgerhead, or was changed. {_RESTORE}"
+            f"scheduler_ledgerhead, or was changed. {RESTORE}; or, if verify names nothing else, delete its rows from leaf {after} on"
         )
         raise ProofError(message)
     if last < before - 1:
         message = (
             f"leaf {before - 1} of the log {log} has no row in scheduler_ledgerleaf: the table is older than "
-            f"scheduler_ledgerhead, or was changed. {_RESTORE}"
+            f"scheduler_ledgerhead, or was changed. {RESTORE}"
         )
         raise ProofError(message)
 

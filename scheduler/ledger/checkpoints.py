@@ -8,7 +8,7 @@ from functools import lru_cache
 from policies.models import AuditEvent
 from policies.models.audit import Kind, first_id_at
 from scheduler.ledger import deletions, losses
-from scheduler.ledger.append import check_last_leaf_row, last_leaf_row
+from scheduler.ledger.append import RESTORE, check_last_leaf_row, last_leaf_row
 from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, read_signer
 from scheduler.ledger.logs import EVENTS, LOGS
 from scheduler.ledger.note import NoteError, Signer, TreeHead, Verifier, open_note
@@ -192,7 +192,10 @@ def _check_nothing_is_behind(log: str) -> None:
     leaves = sum(number * TILE_WIDTH + len(hashes) // HASH_BYTES for number, hashes in tiles[:1])
     size = _size_of(log)
     if leaves > size:
-        message = f"its tiles have {leaves} leaves, and its row in scheduler_ledgerhead, which is older, has {size}: nothing can be appended"
+        message = (
+            f"its tiles have {leaves} leaves, and its row in scheduler_ledgerhead, which is older, has {size}: nothing can be appended. "
+            f"{RESTORE}"
+        )
         raise RefusedError(message)
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -30,6 +31,7 @@ def test_cases_are_the_same_in_each_process_so_that_one_that_differs_can_be_seen
     digests = {
         subprocess.run(
             [sys.executable, "-c", CASES_AS_TEXT],
+            cwd=Path(__file__).parents[2],
             env={"PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,

@@ -86,6 +86,7 @@ ROWS = {
         f"each {body._LEAST_CHUNK} bytes |"
     ),
     "lines": f"of the admin and the extender | {logs.REFUSALS_A_SECOND} a second in each process |",
+    "handshakes": f"| lines about failed handshakes and malformed heads | {1 / server.LINE_SECONDS:g} a second in each process |",
     "calls": f"| calls answered at once | {EXTENDER['threads']} (admin {ADMIN['threads']}, probes {probes._THREADS}) |",
     "loop": f"| what strangers send, read by the loop | {server.STRANGERS_SECONDS * 1000:g} ms in one go",
     "deadline": f"| `BERTH_EXTENDER_DEADLINE_SECONDS`, {DEFAULTS.extender_deadline_seconds:g} s |",

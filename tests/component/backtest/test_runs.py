@@ -300,7 +300,7 @@ def test_rules_that_read_what_was_not_recorded_are_not_guessed_about(corpus: Cor
     assert left.why.startswith("the rules read what was not recorded: ")
 
 
-def test_what_is_sent_twice_starts_one(corpus: Corpus) -> None:
+def test_a_backtest_that_is_sent_twice_is_started_once(corpus: Corpus) -> None:
     change = planting()
     row = start_backtest(change=change, by="ops", span=Span())
     assert start_backtest(change=change, by="ops", span=Span()) == row

@@ -1,8 +1,10 @@
 """The binder's process."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.worker.consumer.heart import Heart
 
 from controlplane.celery import app
 
@@ -28,3 +30,5 @@ def test_the_loop_that_hears_sigterm_writes_no_heartbeats_to_redis_which_may_han
 
     assert main() == 0
     assert (given["without_heartbeat"], given["queues"]) == (True, ["binder"])
+    consumer = SimpleNamespace(heart=None)
+    assert not Heart(consumer, without_heartbeat=given["without_heartbeat"]).enabled

@@ -555,19 +555,21 @@ def test_a_secret_file_beats_the_file_beneath(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "remedy"),
     [
-        "BERTH_SECRET_KEY hunter2",
-        "BERTH_SECRET_KEY: hunter2",
-        "BERTH_SECRET_KEY: hunter2==",
-        "export BERTH_SECRET_KEY=hunter2",
-        "- BERTH_SECRET_KEY=hunter2",
+        ("BERTH_SECRET_KEY hunter2", ""),
+        ("BERTH_SECRET_KEY: hunter2", ""),
+        ("BERTH_SECRET_KEY:hunter2==", ""),
+        ("BERTH_SECRET_KEY: hunter2==", ": nothing may stand before KEY, such as export"),
+        ("export BERTH_SECRET_KEY=hunter2", ": nothing may stand before KEY, such as export"),
+        ("- BERTH_SECRET_KEY=hunter2", ": nothing may stand before KEY, such as export"),
     ],
 )
-def test_a_line_that_is_no_setting_is_refused_without_what_it_says(line: str, tmp_path: Path) -> None:
+def test_a_line_that_is_no_setting_is_refused_without_what_it_says(line: str, remedy: str, tmp_path: Path) -> None:
     (tmp_path / "env").write_text(f"# by hand\n{line}\n")
-    with pytest.raises(ConfigurationError, match="line 2 is not KEY=VALUE: nothing may stand before KEY") as refused:
+    with pytest.raises(ConfigurationError) as refused:
         read_environment({"BERTH_STATE_DIR": str(tmp_path)})
+    assert str(refused.value).endswith(f"line 2 is not KEY=VALUE{remedy}")
     assert "hunter2" not in str(refused.value)
 
 
@@ -616,11 +618,12 @@ def test_a_worker_whose_authorities_of_webhooks_cannot_be_used_is_refused(tmp_pa
     text.write_text("no certificate\n")
     ours.write_bytes(Authority("ours").pem)
     worker = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_SECRET_KEY": KEY, "BERTH_ROLE": "worker"}
+    remedy = "Name a PEM file of certificates, or unset it"
     whys = {none: "No such file or directory", tmp_path: "Is a directory", text: "it holds no certificate in PEM"}
     for path, why in whys.items():
         with pytest.raises(ConfigurationError) as caught:
             read_environment(worker | {"BERTH_WEBHOOK_CA_FILE": str(path)})
-        assert caught.value.faults == [f"BERTH_WEBHOOK_CA_FILE={str(path)!r} can't be used: {why}"]
+        assert caught.value.faults == [f"BERTH_WEBHOOK_CA_FILE={str(path)!r} can't be used: {why}. {remedy}"]
     assert read_environment(worker | {"BERTH_WEBHOOK_CA_FILE": str(ours)}).webhook_ca_file == str(ours)
     # The settings of all processes may be the same, and the file only where webhooks are sent.
     assert read_environment(worker | {"BERTH_WEBHOOK_CA_FILE": str(none), "BERTH_ROLE": "beat"}).role == "beat"

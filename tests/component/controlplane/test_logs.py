@@ -174,8 +174,9 @@ class TestRefusals:
         """What the log's own handler writes within a second that doesn't pass."""
         monkeypatch.setattr("controlplane.logs.time.monotonic", lambda: 1000.0)
         (handler,) = (each for each in logging.getLogger().handlers if type(each) is logging.StreamHandler)
-        (limit,) = (each for each in handler.filters if isinstance(each, FewRefusals))
-        monkeypatch.setattr(limit, "_until", 0.0)
+        assert any(isinstance(each, FewRefusals) for each in handler.filters)
+        # Not the process's own filter, which counts what other tests made it refuse.
+        monkeypatch.setattr(handler, "filters", [FewRefusals()])
         written = io.StringIO()
         monkeypatch.setattr(handler, "stream", written)
         return written

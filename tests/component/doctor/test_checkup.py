@@ -44,7 +44,7 @@ def test_a_database_that_is_away_hides_nothing_else(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("healthy")
-def test_without_one_the_usual_verbs_are_wanted() -> None:
+def test_without_a_configuration_of_kube_scheduler_the_usual_verbs_are_wanted() -> None:
     assert configured_verbs() == ("filter", "prioritize")
 
 

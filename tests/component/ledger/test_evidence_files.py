@@ -51,16 +51,23 @@ def test_a_leaf_beyond_the_log_is_named_where_it_stands(history: Ledgered, tmp_p
 
 
 @pytest.mark.parametrize(
-    "made", ["", "x by auditor", "2026-11-30T00:00:00+02:00 by auditor", "2026-13-01T00:00:00Z by a"]
+    ("made", "said"),
+    [
+        ("", "is no time as Berth writes it"),
+        ("x by auditor", "is no time as Berth writes it"),
+        ("2026-11-30T00:00:00+02:00 by auditor", "is no time as Berth writes it"),
+        ("2026-13-01T00:00:00Z by a", "month must be in 1..12"),
+    ],
 )
 def test_a_manifest_without_a_time_is_named_because_the_time_decides_what_must_be_there(
-    history: Ledgered, tmp_path: Path, made: str
+    history: Ledgered, tmp_path: Path, made: str, said: str
 ) -> None:
     files = exported()
     name, _made, *named = files["manifest"].decode().rpartition("\n\n")[0].split("\n")
     files["manifest"] = SIGNER.sign("\n".join([name, f"made {made}", *named, ""])).encode()
     (fault,), _logs = check(packed(files, tmp_path / "e.tar"))
     assert fault.startswith("manifest: ")
+    assert said in fault
 
 
 def test_each_of_many_flipped_bits_of_the_file_is_found(history: Ledgered, tmp_path: Path) -> None:

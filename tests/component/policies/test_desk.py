@@ -249,15 +249,13 @@ class TestTwoPeople:
         alice.post(thing.page(change), hers | {"description": "same"})
         assert operator.post(thing.page(change), mine | {"description": "same"}).status_code == 302
 
-    def test_of_what_was_never_live_it_is_said_that_its_edit_was_discarded(
-        self, operator: Client, thing: Thing
-    ) -> None:
+    def test_of_what_was_never_live_it_is_said_who_discarded_its_edit(self, operator: Client, thing: Thing) -> None:
         change = opened(make_rule_set("new", **A))
         page = "/admin/policies/rulesetversion/edit:new/change/"
         mine = form_data(get(operator, f"{page}?change={change.pk}")) | {"description": "mine"}
         publishing.discard_edits(change=change, keys=[("RuleSet", "new")], by="ops", expected_digest=change.digest)
         said = text_of(operator.post(f"{page}?change={change.pk}", mine))
-        assert f"Somebody was faster: the edit in {change} was discarded" in said
+        assert f"Somebody was faster: ops discarded the edit in {change}" in said
 
     def test_what_was_discarded_since_the_form_was_opened_is_not_put_back(self, operator: Client, thing: Thing) -> None:
         alice = another("alice")
@@ -268,7 +266,7 @@ class TestTwoPeople:
             change=change, keys=[(thing.kind, thing.name)], by="ops", expected_digest=change.digest
         )
         response = operator.post(thing.page(change), mine)
-        assert f"Somebody was faster: the edit in {change} was discarded, after you opened this." in text_of(response)
+        assert f"Somebody was faster: ops discarded the edit in {change}, after you opened this." in text_of(response)
         assert thing.in_change(change) is None
         assert operator.post(thing.page(change), form_data(response)).status_code == 302
         assert thing.in_change(change) == "mine"
