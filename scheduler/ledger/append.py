@@ -5,15 +5,21 @@ The head's row is locked first, so that only one transaction at a time appends t
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
+from typing import Any
 
-from django.db import models
+from django.db import models, transaction
 
+from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.tree import EMPTY_ROOT, HASH_BYTES, TILE_WIDTH, Edge, ProofError, Tile, widths
-from scheduler.models import LedgerHead, LedgerLeaf, LedgerTile
+from scheduler.models import Decision, LedgerHead, LedgerLeaf, LedgerTile, Outcome
 
 RESTORE = "Restore the whole database from a backup, not this table alone"
+# The logs whose rows name their leaf themselves.
+_LOGGED: dict[str, type[models.Model]] = {DECISIONS: Decision, OUTCOMES: Outcome}
+# By log, its size after this process's last append. Only another size needs a look at the log's rows: of other workers, or of a restore.
+_sizes_left: dict[str, int] = {}
 
 
 class Appender:
@@ -26,7 +32,7 @@ class Appender:
 
     Raises:
         django.db.DatabaseError: the database is unavailable.
-        scheduler.ledger.tree.ProofError: the log's last tiles are missing, or its tiles have more leaves than the log.
+        scheduler.ledger.tree.ProofError: the log's last tiles are missing, or its tiles or rows have more leaves than the log.
     """
 
     def __init__(self, log: str, now: datetime, unlogged: Callable[[], int] = lambda: 0) -> None:
@@ -36,6 +42,8 @@ class Appender:
             LedgerHead.objects.get_or_create(log=log, defaults=defaults)
         self._head = LedgerHead.objects.select_for_update().get(log=log)
         self._edge = read_edge(log, self._head.size)
+        if _sizes_left.get(log) != self._head.size:
+            check_no_row_is_beyond(log, last_leaf_of_rows(log), self._head.size)
 
     @property
     def size(self) -> int:
@@ -51,6 +59,7 @@ class Appender:
             self._head.began_at = self._head.began_at if first else self._now
             self._head.size, self._head.root = self._edge.size, self._edge.root()
             self._head.save(update_fields=["size", "root", "began_at"])
+        transaction.on_commit(partial(_sizes_left.__setitem__, self._log, self._edge.size))
         return first
 
 
@@ -74,6 +83,33 @@ def read_edge(log: str, size: int) -> Edge:
         )
         raise ProofError(message)
     return Edge(size, tiles)
+
+
+def last_leaf_of_rows(log: str) -> int:
+    """Return the last leaf that a Decision or an outcome claims; -1 if there is none, or the log is of neither."""
+    model: Any = _LOGGED.get(log)
+    last = model and model.objects.aggregate(last=models.Max("ledger_index"))["last"]
+    return -1 if last is None else int(last)
+
+
+def check_no_row_is_beyond(log: str, last: int, size: int) -> None:
+    """Check that the ledger's tables aren't older than the rows of a log: an append would give numbers of leaves a second time.
+
+    Args:
+        log: its name.
+        last: the last leaf that a row claims.
+        size: the size of the log, read after `last`: both grow together.
+
+    Raises:
+        ProofError: they are, or a row was changed.
+    """
+    if last >= size:
+        table = _LOGGED[log]._meta.db_table  # noqa: SLF001 - documented
+        message = (
+            f"a row of {table} claims leaf {last}, and the log {log} has only {size}: the ledger's tables are older than "
+            "the row, or it was changed. Restore the whole database from a backup, not some of its tables"
+        )
+        raise ProofError(message)
 
 
 def last_leaf_row(log: str) -> int:

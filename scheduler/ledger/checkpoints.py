@@ -8,7 +8,13 @@ from functools import lru_cache
 from policies.models import AuditEvent
 from policies.models.audit import Kind, first_id_at
 from scheduler.ledger import deletions, losses
-from scheduler.ledger.append import RESTORE, check_last_leaf_row, last_leaf_row
+from scheduler.ledger.append import (
+    RESTORE,
+    check_last_leaf_row,
+    check_no_row_is_beyond,
+    last_leaf_of_rows,
+    last_leaf_row,
+)
 from scheduler.ledger.keys import KeyFileError, key_path, known_verifiers, read_signer
 from scheduler.ledger.logs import EVENTS, LOGS
 from scheduler.ledger.note import NoteError, Signer, TreeHead, Verifier, open_note
@@ -160,7 +166,7 @@ def check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Ve
 
 
 def check_tiles(head: LedgerHead) -> None:
-    """Check that a log's tiles lead to its root, and that tiles and leaves' rows end with it: nothing could be appended."""
+    """Check that a log's tiles lead to its root, and that tiles and rows end with it: nothing could be appended."""
     message = f"its tiles don't lead to the root of its {head.size} leaves"
     try:
         root = root_at(subtrees_of(tile_reader(head.log)), head.size)
@@ -170,14 +176,17 @@ def check_tiles(head: LedgerHead) -> None:
     if root != bytes(head.root):
         raise RefusedError(message)
     _check_nothing_is_behind(head.log)
-    if head.log == EVENTS:
-        _check_rows_end_with(head)
+    _check_rows_end_with(head)
 
 
 def _check_rows_end_with(head: LedgerHead) -> None:
-    last = last_leaf_row(head.log)
     try:
-        check_last_leaf_row(head.log, last, before=head.size, after=_size_of(head.log))
+        if head.log == EVENTS:
+            last = last_leaf_row(head.log)
+            check_last_leaf_row(head.log, last, before=head.size, after=_size_of(head.log))
+        else:
+            last = last_leaf_of_rows(head.log)
+            check_no_row_is_beyond(head.log, last, _size_of(head.log))
     except ProofError as error:
         raise RefusedError(str(error)) from error
 

@@ -113,6 +113,30 @@ def test_a_signed_log_whose_tiles_are_newer_than_its_head_is_an_error(
     )
 
 
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_ledger_whose_tables_are_older_than_decisions_and_outcomes_is_an_error_and_refused(
+    signed: Ledgered, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, has_key: bool
+) -> None:
+    older = [*LedgerHead.objects.all(), *LedgerTile.objects.all(), *LedgerCheckpoint.objects.all()]
+    signed.record(3)
+    signed.sign()
+    for table in (LedgerHead, LedgerTile, LedgerCheckpoint):
+        table.objects.all().delete()
+    for row in older:
+        row.save(force_insert=True)
+    says = [
+        "decisions: a row of scheduler_decision claims leaf 14, and the log decisions has only 12",
+        "outcomes: a row of scheduler_outcome claims leaf 4, and the log outcomes has only 4",
+    ]
+    assert sign_checkpoints(SOON, ("decisions", "outcomes")) == 0
+    assert all(words.partition(": ")[2] in caplog.text for words in says)
+    if not has_key:
+        set_environment(monkeypatch, ledger_key_file="", local=False)
+    part = ledger_part(SOON)
+    assert part.state == "error"
+    assert all(words in part.says for words in says)
+
+
 @pytest.mark.usefixtures("signed")
 @pytest.mark.parametrize(
     ("index", "says"),

@@ -17,7 +17,7 @@ from scheduler.ledger.tree import HASH_BYTES, ProofError, leaf_hash
 from scheduler.models import DeadLetter, Decision, LedgerHead, LedgerTile
 from scheduler.models import Outcome as OutcomeRow
 from tests.builders import make_pod
-from tests.recording import History, Prepared
+from tests.recording import History, Prepared, outcome_of
 from tests.unit.ledger.test_tree import root_of
 
 pytestmark = pytest.mark.django_db
@@ -149,6 +149,52 @@ def test_a_log_whose_head_is_older_than_its_tiles_takes_nothing(tmp_path: Path, 
     with pytest.raises(ProofError, match=f"has {kept} leaves by its row in scheduler_ledgerhead, which is older"):
         Appender(DECISIONS, AT)
     assert leaves() == before
+
+
+@pytest.mark.parametrize(("log", "table"), [(DECISIONS, "scheduler_decision"), (OUTCOMES, "scheduler_outcome")])
+@pytest.mark.parametrize("kept", [0, 3])
+def test_a_log_that_is_older_than_its_rows_takes_nothing_until_it_is_as_new(
+    tmp_path: Path, log: str, table: str, kept: int
+) -> None:
+    """Whoever restores all of the ledger's tables, and no other, would otherwise have numbers of leaves given twice."""
+    history = History(tmp_path)
+    states: dict[int, list[Any]] = {0: []}
+    for number in range(5):
+        record(history, f"pod-{number}")
+        history.recorder.record_outcome(outcome_of(f"pod-{number}", "n1", AT))
+        history.settle()
+        states[number + 1] = [*LedgerHead.objects.all(), *LedgerTile.objects.all()]
+    restore(states[kept])
+    with pytest.raises(ProofError, match=f"a row of {table} claims leaf 4, and the log {log} has only {kept}:"):
+        Appender(log, AT)
+    restore(states[5])
+    assert Appender(log, AT).size == 5
+
+
+def restore(rows: list[Any]) -> None:
+    """Write these rows into the tables of heads and tiles, in place of theirs."""
+    LedgerHead.objects.all().delete()
+    LedgerTile.objects.all().delete()
+    for row in rows:
+        row.save(force_insert=True)
+
+
+def test_only_the_first_batch_of_a_process_looks_for_rows_beyond_the_log(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: Any,
+    django_assert_num_queries: Any,
+) -> None:
+    monkeypatch.setattr("scheduler.ledger.append._sizes_left", {})
+    history = History(tmp_path)
+    record(history, "a")
+    with django_capture_on_commit_callbacks(execute=True):
+        history.settle()
+    with django_assert_num_queries(4):
+        Appender(DECISIONS, AT).append([])
+    monkeypatch.setattr("scheduler.ledger.append._sizes_left", {DECISIONS: 2})
+    with django_assert_num_queries(5):
+        Appender(DECISIONS, AT).append([])
 
 
 def test_payloads_keep_head_and_body_apart() -> None:
