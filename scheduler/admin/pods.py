@@ -49,7 +49,9 @@ def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
         "namespace": namespace,
         "name": name,
         "waiting": waiting,
-        "others": [(uid, pod_url(namespace, name, uid)) for uid in known.others],
+        "others": [(uid, pod_url(namespace, name, uid)) for uid in known.others[:_MOST_NAMED]],
+        "more_others": max(len(known.others) - _MOST_NAMED, 0),
+        "of_name": decisions_url(pod_namespace=namespace, pod_name=name),
     }
     if story is None:
         context |= {"story": None, "search": decisions_url(q=name)}

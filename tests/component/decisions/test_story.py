@@ -439,6 +439,18 @@ def test_a_preempted_pods_rules_are_those_of_its_own_node_and_not_of_who_it_had_
     assert story.decided_by == later
 
 
+def test_of_many_pods_that_had_a_name_the_page_names_the_newest_and_links_to_the_rest(
+    history: History, asking: Asking, auditor: Client
+) -> None:
+    for number in range(20):
+        asking.filter(pod(f"uid-{number}"), snapshot(n1="web"))
+    history.settle()
+    page = get(auditor, PAGE)
+    assert [uid for uid, _ in page.context["others"]] == [f"uid-{number}" for number in range(18, 6, -1)]
+    assert "uid-7 and 7 more" in text_of(page)
+    assert len(get(auditor, page.context["of_name"]).context["rows"]) == 20
+
+
 def test_a_pod_has_its_story_though_the_newest_decisions_are_all_of_one_of_its_name(
     history: History, asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
