@@ -315,9 +315,10 @@ def test_the_event_that_follows_another_is_told_at_once_unless_many_came(
     lines = [line("ADDED", "a", 2), 0.3, line("MODIFIED", "a", 3), 0.05, gone, OPEN_SECONDS]
     answers = lists_and_watches(in_turn(Answer(body=list_json([]))), in_turn(Answer(stream=[1.2, *lines])))
     with watching(tmp_path, answers) as seen:
-        assert eventually(lambda: len(seen.told) == 2)
+        # With few, the third may come before the second is looked at.
+        assert eventually(lambda: len(seen.told) >= 2)
         started = time.monotonic()
-        assert eventually(lambda: len(seen.told) == 3)
+        assert eventually(lambda: len(seen.told) >= 3)
 
         assert (time.monotonic() - started > 0.5) is waits
         assert seen.told[-1] == ("deleted", "a")
