@@ -50,8 +50,9 @@ history.spool.close()
 rule = {{"name": "planted", "expression": "!('marked' in pod.metadata.labels)", "reason": "it is marked"}}
 change = publishing.open_change(title="planted", edits=[Edit.of(make_rule_set("web", filters=[rule]))], by="ops")
 until = timezone.now()
-for _ in range({rows}):
-    runs.plan(runs.start_backtest(change=change, by="ops", span=runs.Span(until=until)))
+for number in range({rows}):
+    # Of one person within a minute they would be one.
+    runs.plan(runs.start_backtest(change=change, by=f"ops-{{number}}", span=runs.Span(until=until)))
 """
 MARKED = [3, 50, 51, 120, 199, 250, 288]
 PODS = 300
