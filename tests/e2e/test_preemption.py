@@ -291,6 +291,8 @@ def test_a_nomination_is_cleared_once_nobody_can_be_preempted(still: Stack) -> N
     eventually(lambda: pool.pod["status"].get("nominatedNodeName") == "cleared-n1")
 
     pool.taint("n1")
+    # Nodes and Pods are watched apart: the victims could be seen to go before the taint.
+    time.sleep(SETTLING_SECONDS)
     pool.let_go("n1")
 
     eventually(lambda: "nominatedNodeName" not in pool.pod["status"])
