@@ -1,6 +1,5 @@
 """Requests that don't follow redirects, sent to a server that answers with them."""
 
-import threading
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -9,6 +8,7 @@ from urllib.error import HTTPError
 import pytest
 
 from scheduler.redirects import NoRedirects
+from tests.http_answers import answering
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -31,14 +31,9 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[HTTPServer]:
-    made = HTTPServer(("127.0.0.1", 0), _Answers)
-    made.asked = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with answering(_Answers) as made:
+        made.asked = []  # type: ignore[attr-defined]
+        yield made
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])

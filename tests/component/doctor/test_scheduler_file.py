@@ -2,7 +2,6 @@
 
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,6 +14,7 @@ from scheduler.doctor import scheduler_file
 from scheduler.doctor.checkup import check, configured_verbs
 from scheduler.doctor.parts import Part
 from tests.component.doctor.checkups import part, set_environment
+from tests.http_answers import answering
 from tests.unit.doctor.cases import berth
 
 pytestmark = pytest.mark.django_db
@@ -59,13 +59,8 @@ class _Answers(BaseHTTPRequestHandler):
 @pytest.fixture(params=[200])
 def server(request: pytest.FixtureRequest) -> Iterator[HTTPServer]:
     handler = type("Answers", (_Answers,), {"code": request.param})
-    made = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with answering(handler) as made:
+        yield made
 
 
 def make_certificate(folder: Path, *, days: int) -> Path:

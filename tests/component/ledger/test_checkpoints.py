@@ -7,7 +7,7 @@ import stat
 import threading
 from contextlib import suppress
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from scheduler.ledger.note import TreeHead, open_note
 from scheduler.ledger.tree import Edge, leaf_hash
 from scheduler.metrics import LEDGER_REFUSED, LEDGER_UNSIGNED
 from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerTile
+from tests.http_answers import answering
 from tests.ledgers import AT, Ledgered, faults
 
 pytestmark = pytest.mark.django_db
@@ -185,17 +186,10 @@ def test_a_webhook_gets_each_checkpoint(environment: Any, ledgered: Ledgered) ->
 
         def log_message(self, *_: Any) -> None: ...
 
-    server = HTTPServer(("127.0.0.1", 0), Hook)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with answering(Hook) as server:
         environment(ledger_webhook_url=f"http://127.0.0.1:{server.server_port}/x")
         ledgered.record(1)
         assert sign_checkpoints(AT) == 1
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     assert got == [LedgerCheckpoint.objects.get().note.encode()]
 
 
