@@ -5,7 +5,9 @@ Events are sent in the background and dropped when too many are queued: no Pod w
 
 import logging
 import socket
+import threading
 import time
+from collections import deque
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -15,8 +17,9 @@ import msgspec
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import APIRequest, Dispatcher
+from scheduler.cluster.dispatcher import UNANSWERED, APIRequest, Dispatcher
 from scheduler.cluster.errors import (
+    DENIED_BY_WEBHOOK,
     APIConflictError,
     APIError,
     APINotFoundError,
@@ -37,6 +40,13 @@ _LONGEST_NAME = 253
 _CUT = " ..."
 
 _TIMEOUT_SECONDS = 5.0
+
+# How often an event is sent at most (client-go v0.36.3 tools/events/event_broadcaster.go, maxTriesPerEvent).
+MOST_TRIES = 12
+# The most events that wait to be sent again, some 2 KB each.
+MOST_EVENTS_AGAIN = 1_000
+# The most of these that are sent at a time, until one is accepted: where a webhook for events hangs, they would delay all others.
+FIRST_EVENTS_AGAIN = 8
 
 
 class Reference(msgspec.Struct, rename="camel", frozen=True):
@@ -73,19 +83,69 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     controller: str
 
 
+class _Sent(msgspec.Struct):
+    """An event as it is sent, and how often it was."""
+
+    path: str
+    body: bytes
+    tries: int = 0
+
+
 class Events:
     """Sends events in the background. Safe to use from several threads; `post` never waits."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._instance = f"berth-{socket.gethostname()}"[:128]
+        self._lock = threading.Lock()
+        self._again: deque[_Sent] = deque()
 
     def post(self, event: Event) -> None:
         """Queue an event to be sent; it is dropped and counted when too many are queued or the API server rejects it."""
         path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
-        body = self._encode(event, datetime.now(UTC))
-        if not self._dispatcher.send_later(APIRequest(path, body, _on_posted)):
+        self._send(_Sent(path, self._encode(event, datetime.now(UTC))))
+
+    def post_again(self) -> None:
+        """Queue once more the events that the API server didn't accept for now. Called every few seconds.
+
+        It begins with a few. Each of them that is accepted is followed by another.
+        """
+        for _ in range(min(FIRST_EVENTS_AGAIN, len(self._again))):
+            self._send_next()
+
+    def _send_next(self) -> None:
+        with self._lock:
+            event = self._again.popleft() if self._again else None
+        if event is not None:
+            self._send(event)
+
+    def _send(self, event: _Sent) -> None:
+        event.tries += 1
+
+        def done(status: int, answer: bytes) -> None:
+            self._on_answer(event, status, answer)
+
+        if not self._dispatcher.send_later(APIRequest(event.path, event.body, done)):
             BINDER_EVENTS_DROPPED.inc()
+
+    def _on_answer(self, event: _Sent, status: int, answer: bytes) -> None:
+        # 409: an earlier try created it, whose answer was lost. Its name and body are the same.
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES or status == HTTPStatus.CONFLICT:
+            if event.tries > 1:
+                self._send_next()
+            return
+        if _may_be_taken_later(status, answer) and event.tries < MOST_TRIES:
+            self._keep(event)
+            return
+        BINDER_EVENTS_DROPPED.inc()
+        logger.debug("the API server didn't accept an event: %s %.200s", status, answer)
+
+    def _keep(self, event: _Sent) -> None:
+        with self._lock:
+            if len(self._again) >= MOST_EVENTS_AGAIN:
+                self._again.popleft()
+                BINDER_EVENTS_DROPPED.inc()
+            self._again.append(event)
 
     def _encode(self, event: Event, at: datetime) -> bytes:
         regarding = event.regarding
@@ -120,10 +180,10 @@ def _cut(note: str) -> str:
     return encoded[: _LONGEST_NOTE - len(_CUT)].decode(errors="ignore") + _CUT
 
 
-def _on_posted(status: int, answer: bytes) -> None:
-    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        BINDER_EVENTS_DROPPED.inc()
-        logger.debug("the API server didn't accept an event: %s %.200s", status, answer)
+def _may_be_taken_later(status: int, answer: bytes) -> bool:
+    """Return whether an event may succeed when it is sent again: the API server was away or busy, or a token ran out."""
+    for_now = status in {UNANSWERED, HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS}
+    return (for_now or status >= HTTPStatus.INTERNAL_SERVER_ERROR) and DENIED_BY_WEBHOOK.encode() not in answer
 
 
 def scheduled(pod: Pod, node_name: str, scheduler_name: str) -> Event:

@@ -121,6 +121,7 @@ class Loop:
         leads: returns whether this process may bind; called before each binding.
         dispatcher: sends bindings.
         post: sends an event.
+        post_again: sends once more the events that the API server didn't accept for now.
         record: records Decisions.
         expect: notes that a Pod is about to be preempted.
         deciding: a context manager around each Pod's cycle, so that background work gives way to it.
@@ -140,6 +141,7 @@ class Loop:
         leads: Callable[[], bool],
         dispatcher: Dispatcher,
         post: Callable[[Event], None],
+        post_again: Callable[[], None] = lambda: None,
         record: Record = _no_record,
         expect: Expect = _expect_nothing,
         deciding: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -150,6 +152,7 @@ class Loop:
         self._live = live
         self._names = frozenset(scheduler_names)
         self._leads = leads
+        self._post_again = post_again
         self._record = record
         self._expect = expect
         self._deciding = deciding
@@ -487,6 +490,7 @@ class Loop:
                 self._api_calls.take_back(uid, now, placed_at=known.since)
         if not self._is_away():
             self._api_calls.say_again()
+            self._post_again()
 
     def _is_stuck(self, known: Waiting, now: float) -> bool:
         """Return whether the decision on a Pod was aborted."""

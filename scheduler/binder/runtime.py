@@ -92,6 +92,7 @@ class Runtime:
             leads=self.elector.leads,
             dispatcher=self.dispatcher,
             post=self.events.post,
+            post_again=self.events.post_again,
             record=self._record,
             expect=self._expect,
             deciding=self.shadows.call,

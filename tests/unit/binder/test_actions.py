@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from policies.engine.objects.pod import Pod
+from scheduler.binder import actions as actions_module
 from scheduler.binder.actions import (
+    MOST_TRIES,
     Condition,
     Event,
     Events,
@@ -20,6 +22,7 @@ from scheduler.binder.actions import (
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
 from scheduler.cluster.errors import APITimeoutError, APIUnavailableError
+from scheduler.metrics import BINDER_EVENTS_DROPPED
 from tests.builders import make_pod
 from tests.unit.cluster.scripted_server import Answer, serving, write_kubeconfig
 
@@ -96,17 +99,79 @@ def test_an_event_about_a_pod_with_the_longest_name_has_a_name_that_the_api_serv
 
 
 def test_events_that_are_too_many_or_not_taken_are_counted_and_given_up() -> None:
-    from scheduler.metrics import BINDER_EVENTS_DROPPED
-
     before = BINDER_EVENTS_DROPPED._value.get()
     dispatcher = Dispatcher(full=True)
     Events(dispatcher).post(scheduled(POD, "n1", "berth"))  # type: ignore[arg-type]
     assert BINDER_EVENTS_DROPPED._value.get() == before + 1
 
-    for status in (201, 409, 0):
-        dispatcher.requests[0].done(status, b"")
+    for status, answer in ((201, b""), (403, b""), (500, b'admission webhook "w" denied the request')):
+        dispatcher.requests[0].done(status, answer)
 
     assert BINDER_EVENTS_DROPPED._value.get() == before + 3
+
+
+@pytest.mark.parametrize("status", [0, 401, 429, 500, 503])
+def test_an_event_that_is_not_accepted_for_now_is_sent_again_as_it_was(status: int) -> None:
+    dispatcher = Dispatcher()
+    events = Events(dispatcher)  # type: ignore[arg-type]
+    events.post(scheduled(POD, "n1", "berth"))
+    (first,) = dispatcher.requests
+    first.done(status, b"")
+    events.post_again()
+
+    _, second = dispatcher.requests
+    assert (second.path, second.body) == (first.path, first.body)
+    second.done(409, b"")  # it was created by the first try
+    events.post_again()
+    assert len(dispatcher.requests) == 2
+
+
+def test_few_events_are_sent_again_at_first_and_each_that_is_accepted_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(actions_module, "FIRST_EVENTS_AGAIN", 2)
+    dispatcher = Dispatcher()
+    events = Events(dispatcher)  # type: ignore[arg-type]
+    for node in ("n1", "n2", "n3", "n4"):
+        events.post(scheduled(POD, node, "berth"))
+    sent, dispatcher.requests = dispatcher.requests, []
+    for request in sent:
+        request.done(0, b"")
+    events.post_again()
+    assert [request.body for request in dispatcher.requests] == [request.body for request in sent[:2]]
+    dispatcher.requests[0].done(0, b"")
+    assert len(dispatcher.requests) == 2
+    dispatcher.requests[1].done(201, b"")
+    assert [request.body for request in dispatcher.requests[2:]] == [sent[2].body]
+
+
+def test_an_event_is_given_up_after_as_many_tries_as_client_go_makes() -> None:
+    before = BINDER_EVENTS_DROPPED._value.get()
+    dispatcher = Dispatcher()
+    events = Events(dispatcher)  # type: ignore[arg-type]
+    events.post(scheduled(POD, "n1", "berth"))
+    for _ in range(20):
+        dispatcher.requests[-1].done(503, b"")
+        events.post_again()
+
+    assert len(dispatcher.requests) == MOST_TRIES
+    assert BINDER_EVENTS_DROPPED._value.get() > before
+
+
+def test_the_oldest_event_is_dropped_when_too_many_wait_to_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions_module, "MOST_EVENTS_AGAIN", 2)
+    before = BINDER_EVENTS_DROPPED._value.get()
+    dispatcher = Dispatcher()
+    events = Events(dispatcher)  # type: ignore[arg-type]
+    for node in ("n1", "n2", "n3"):
+        events.post(scheduled(POD, node, "berth"))
+    sent, dispatcher.requests = dispatcher.requests, []
+    for request in sent:
+        request.done(0, b"")
+    events.post_again()
+
+    assert [request.body for request in dispatcher.requests] == [request.body for request in sent[1:]]
+    assert BINDER_EVENTS_DROPPED._value.get() == before + 1
 
 
 def test_the_condition_is_a_strategic_merge_patch_of_exactly_this_pod(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,6 +109,18 @@ def test_a_condition_that_a_busy_api_server_does_not_take_is_written_soon_though
     assert [name for name, _ in world.conditions] == ["a", "gone", "a"]
     assert len(world.recorded) == 2
     assert len(world.events) == 2
+
+
+def test_events_are_sent_again_while_the_api_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[float] = []
+    world = World(monkeypatch, post_again=lambda: again.append(world.now))
+    world.turn()
+    for failing in (frozenset({"nodes"}), frozenset[str]()):
+        monkeypatch.setattr(world.live, "failing", partial(frozenset[str], failing))
+        world.now += SWEEP_SECONDS
+        world.turn()
+
+    assert again == [100.0, 100.0 + 2 * SWEEP_SECONDS]
 
 
 def test_few_conditions_at_a_time_are_sent_again_each_in_its_turn(
