@@ -23,7 +23,6 @@ from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
     APINotFoundError,
-    APITimeoutError,
     APIUnavailableError,
 )
 from scheduler.metrics import BINDER_EVENTS_DROPPED
@@ -237,8 +236,8 @@ def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
     """Write the condition PodScheduled=False and nominatedNodeName of the Pod with this UID. False when they can't be written.
 
     Raises:
-        APIUnavailableError: the condition couldn't be written for now: the API server is unavailable or busy. Not raised on a
-            timeout: whatever delayed the call, such as an admission webhook, would delay others again.
+        APITimeoutError: no answer came. What delayed the call, such as an admission webhook, may delay others too.
+        APIError: the condition couldn't be written for now: the API server is unavailable or busy, or a token ran out.
 
     A strategic merge patch, as kube-scheduler v1.36.3 writes it (util/utils.go, PatchPodStatus); lastTransitionTime is kept
     while the condition is False (k8s.io/kubernetes v1.36.3 pkg/api/v1/pod/util.go, UpdatePodCondition).
@@ -271,7 +270,7 @@ def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
         return False
     except APIError as error:
         logger.warning("a Pod's condition can't be written: %s", error)
-        if isinstance(error, APIUnavailableError) and not isinstance(error, APITimeoutError):
+        if isinstance(error, APIUnavailableError) or error.is_unauthenticated:
             raise
         return False
     return True

@@ -44,7 +44,7 @@ from scheduler.cluster.bind import (
 )
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import CONNECTIONS, UNANSWERED, APIRequest, Dispatcher
-from scheduler.cluster.errors import DENIED_BY_WEBHOOK, APIError, APIUnavailableError
+from scheduler.cluster.errors import DENIED_BY_WEBHOOK, APIError, APITimeoutError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECONDS, BINDER_VICTIMS
 
@@ -65,6 +65,8 @@ LONGEST_AGAIN_SECONDS = 8.0
 MOST_AGAIN = CONNECTIONS // 2
 # The most conditions that are resent at a time: while an admission webhook for them is down, none of them succeeds.
 MOST_SAID_AGAIN = 100
+# The same for conditions that got no answer: as long as they get none, each takes a thread for five seconds.
+MOST_UNANSWERED_AGAIN = _BINDING_THREADS // 2
 # A binding that gets no answer this many times counts as hanging; a single one may just be lost.
 _HANGS = 2
 # Unknown outcomes before an event is sent: an API server that is overloaded for a moment shouldn't get an event for each Pod too.
@@ -130,8 +132,9 @@ class APICalls:
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
-        # Conditions that couldn't be written for now, by the Pod's UID.
+        # Conditions that couldn't be written for now, by the Pod's UID; and those that got no answer.
         self._unwritten: dict[str, Condition] = {}
+        self._unanswered: dict[str, Condition] = {}
         # The message of the last event of each waiting Pod, whether or not its condition could be written.
         self._told: dict[str, str] = {}
         # The Pods that are being bound, by UID, each with its node.
@@ -258,6 +261,7 @@ class APICalls:
         if self._queue.forget(uid):
             self._conditions_written.pop(uid, None)
             self._unwritten.pop(uid, None)
+            self._unanswered.pop(uid, None)
             self._told.pop(uid, None)
             self._nominator.forget(uid)
 
@@ -367,6 +371,7 @@ class APICalls:
         """
         pod = waiting.pod
         self._unwritten.pop(pod.uid, None)
+        self._unanswered.pop(pod.uid, None)
         said = self._conditions_written.get(pod.uid) or condition_of(pod)
         if is_said := said == condition:
             self._work.put(lambda: then(is_said))
@@ -382,9 +387,29 @@ class APICalls:
         if not self._work.empty():  # only when the threads have nothing else to do
             return
         for uid in list(islice(self._unwritten, MOST_SAID_AGAIN)):
-            condition, waiting = self._unwritten.pop(uid), self._queue.get(uid)
-            if waiting is not None and waiting.state is State.UNSCHEDULABLE:
-                self.say(waiting, condition)
+            self._say_if_refused(uid, self._unwritten.pop(uid))
+        for _ in range(MOST_UNANSWERED_AGAIN):
+            self._say_unanswered()
+
+    def _say_unanswered(self) -> None:
+        """Retry the next condition that got no answer; once one is written, the others will be, one after another."""
+
+        def go_on(written: bool) -> None:  # noqa: FBT001 - what is done with an outcome
+            if written:
+                self._tell(lambda _: self._say_unanswered())
+
+        while self._unanswered:
+            uid = next(iter(self._unanswered))
+            if self._say_if_refused(uid, self._unanswered.pop(uid), go_on):
+                return
+
+    def _say_if_refused(self, uid: str, condition: Condition, then: Callable[[bool], None] = _nothing) -> bool:
+        """Write a Pod's condition, unless the Pod is tried again soon anyway."""
+        waiting = self._queue.get(uid)
+        if waiting is None or waiting.state is not State.UNSCHEDULABLE:
+            return False
+        self.say(waiting, condition, then)
+        return True
 
     def note_said(self, pod: Pod) -> None:
         """Trust a Pod's own condition once the watch shows the one that was written: others may overwrite it later."""
@@ -395,21 +420,23 @@ class APICalls:
     def _write_condition(self, pod: Pod, condition: Condition) -> bool:
         if not self._leads():
             return False
-        may_be_written_later = False
+        kept: dict[str, Condition] | None = None
         try:
-            written = write_condition(self._client, pod, condition)
-        except APIUnavailableError:
-            written, may_be_written_later = False, True
-        if not written:
-            self._tell(lambda _: self._unsay(pod.uid, condition, may_be_written_later=may_be_written_later))
-        return written
+            if write_condition(self._client, pod, condition):
+                return True
+        except APITimeoutError:
+            kept = self._unanswered
+        except APIError:
+            kept = self._unwritten
+        self._tell(lambda _: self._unsay(pod.uid, condition, kept))
+        return False
 
-    def _unsay(self, uid: str, condition: Condition, *, may_be_written_later: bool) -> None:
-        """Let a failed condition be written again, after the next refusal or by the next `say_again`."""
+    def _unsay(self, uid: str, condition: Condition, kept: dict[str, Condition] | None) -> None:
+        """Let a failed condition be written again: after the next refusal, or by the next `say_again` if it is to be kept."""
         if self._conditions_written.get(uid) == condition:
             del self._conditions_written[uid]
-            if may_be_written_later:
-                self._unwritten[uid] = condition
+            if kept is not None:
+                kept[uid] = condition
 
     # Preemptions
 

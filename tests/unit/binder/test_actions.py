@@ -21,7 +21,7 @@ from scheduler.binder.actions import (
 )
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
-from scheduler.cluster.errors import APITimeoutError, APIUnavailableError
+from scheduler.cluster.errors import APIError, APITimeoutError
 from scheduler.metrics import BINDER_EVENTS_DROPPED
 from tests.builders import make_pod
 from tests.unit.cluster.scripted_server import Answer, serving, write_kubeconfig
@@ -221,15 +221,17 @@ def test_a_condition_that_is_not_taken_is_said_not_to_be_written(tmp_path: Path,
         assert not write_condition(client, POD, Condition("Unschedulable", "no room"))
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_condition_that_a_busy_api_server_does_not_take_may_be_written_later(tmp_path: Path, status: int) -> None:
+@pytest.mark.parametrize("status", [401, 429, 500, 503])
+def test_a_condition_that_the_api_server_does_not_take_for_now_may_be_written_later(
+    tmp_path: Path, status: int
+) -> None:
     with serving(lambda _: Answer(status)) as server:
         client = Client.connect(write_kubeconfig(tmp_path, server.url))
-        with pytest.raises(APIUnavailableError):
+        with pytest.raises(APIError, match=str(status)):
             write_condition(client, POD, Condition("Unschedulable", "no room"))
 
 
-def test_a_condition_that_the_api_server_never_answers_to_is_said_not_to_be_written(
+def test_a_condition_that_the_api_server_never_answers_to_may_be_written_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def patch(*_: object, **__: object) -> bytes:
@@ -237,7 +239,8 @@ def test_a_condition_that_the_api_server_never_answers_to_is_said_not_to_be_writ
 
     client = Client.connect(None)
     monkeypatch.setattr(client, "patch", patch)
-    assert not write_condition(client, POD, Condition("Unschedulable", "no room"))
+    with pytest.raises(APITimeoutError):
+        write_condition(client, POD, Condition("Unschedulable", "no room"))
 
 
 def test_the_condition_that_a_pod_has_is_read_from_its_json() -> None:

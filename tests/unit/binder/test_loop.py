@@ -19,6 +19,7 @@ from scheduler.binder import loop as loop_module
 from scheduler.binder.actions import Condition
 from scheduler.binder.loop import SWEEP_SECONDS, UNRECORDED, Nomination
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State, Waiting
+from scheduler.cluster.errors import APIError, APIForbiddenError, APITimeoutError, APIUnavailableError
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import time_limit
 from scheduler.decisions.spool import SpoolFullError
@@ -92,15 +93,22 @@ def test_a_condition_that_could_not_be_written_is_written_after_the_next_refusal
     assert len(world.events) == 1
 
 
-def test_a_condition_that_a_busy_api_server_does_not_take_is_written_soon_though_nothing_happens(world: World) -> None:
+BUSY = APIUnavailableError("too many requests", status=429)
+UNANSWERED = APITimeoutError("nothing came")
+
+
+@pytest.mark.parametrize("failure", [BUSY, UNANSWERED, APIForbiddenError("a token ran out", status=401)])
+def test_a_condition_that_the_api_server_does_not_take_for_now_is_written_soon_though_nothing_happens(
+    world: World, failure: APIError
+) -> None:
     """Else who adds nodes for Pods without room would hear of the Pod after five minutes."""
     world.node("n1")
-    world.busy = True
+    world.failure = failure
     world.pod("a", requests=HUGE)
     world.pod("gone", requests=HUGE)
     world.turn(3)
     world.pod("gone", requests=HUGE, deleted=True)
-    world.busy = False
+    world.failure = None
     world.now += SWEEP_SECONDS
     world.turn()
     world.now += SWEEP_SECONDS
@@ -128,7 +136,7 @@ def test_few_conditions_at_a_time_are_sent_again_each_in_its_turn(
 ) -> None:
     monkeypatch.setattr(api_calls_module, "MOST_SAID_AGAIN", 2)
     world.node("n1")
-    world.busy = True
+    world.failure = BUSY
     for name in "abc":
         world.pod(name, requests=HUGE)
     world.turn(4)
@@ -138,6 +146,24 @@ def test_few_conditions_at_a_time_are_sent_again_each_in_its_turn(
         world.turn(2)
 
     assert [name for name, _ in world.conditions] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_two_conditions_without_an_answer_are_sent_again_at_a_time_and_all_once_one_is_answered(world: World) -> None:
+    """Else a webhook that hangs would take all threads, which look up bindings too."""
+    world.node("n1")
+    world.failure = UNANSWERED
+    for name in "abcde":
+        world.pod(name, requests=HUGE)
+    world.turn(6)
+    world.conditions.clear()
+    world.now += SWEEP_SECONDS
+    world.turn(3)
+    assert [name for name, _ in world.conditions] == ["a", "b"]
+    world.failure = None
+    world.conditions.clear()
+    world.now += SWEEP_SECONDS
+    world.turn(5)
+    assert sorted(name for name, _ in world.conditions) == list("abcde")
 
 
 def test_a_condition_that_the_pod_has_already_is_not_written_after_a_restart(world: World) -> None:

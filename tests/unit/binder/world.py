@@ -19,7 +19,7 @@ from scheduler.binder.queue import State
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
-from scheduler.cluster.errors import APIUnavailableError
+from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
 from scheduler.cluster.reflection import Changes, Reflection
@@ -74,13 +74,12 @@ class World:
         self._pods = self.live._pods._reflection
         self._version = 0
         self.written = True
-        self.busy = False
+        self.failure: APIError | None = None
 
     def _write(self, _client: Client, pod: Pod, condition: Condition) -> bool:
         self.conditions.append((pod.name, condition))
-        if self.busy:
-            message = "too many requests"
-            raise APIUnavailableError(message, status=429)
+        if self.failure is not None:
+            raise self.failure
         return self.written
 
     def _record(self, placement: Placement, _seconds: float, notes: dict[str, Any]) -> str:
