@@ -16,6 +16,8 @@ from http import HTTPStatus
 from itertools import count, islice
 from typing import NamedTuple
 
+import msgspec
+
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption
 from policies.engine.rule import POD_GONE
@@ -408,7 +410,8 @@ class APICalls:
         waiting = self._queue.get(uid)
         if waiting is None or waiting.state is not State.UNSCHEDULABLE:
             return False
-        self.say(waiting, condition, then)
+        # The nominated node may have changed since.
+        self.say(waiting, msgspec.structs.replace(condition, nominated=waiting.nominated), then)
         return True
 
     def note_said(self, pod: Pod) -> None:
@@ -418,11 +421,11 @@ class APICalls:
             del self._conditions_written[pod.uid]
 
     def _write_condition(self, pod: Pod, condition: Condition) -> bool:
-        if not self._leads():
-            return False
         kept: dict[str, Condition] | None = None
         try:
-            if write_condition(self._client, pod, condition):
+            if not self._leads():
+                kept = self._unwritten  # for when this process leads again
+            elif write_condition(self._client, pod, condition):
                 return True
         except APITimeoutError:
             kept = self._unanswered

@@ -148,6 +148,33 @@ def test_few_conditions_at_a_time_are_sent_again_each_in_its_turn(
     assert [name for name, _ in world.conditions] == ["a", "b", "c", "a", "b", "c"]
 
 
+def test_a_condition_that_was_due_while_the_lease_was_lost_is_written_once_it_is_held_again(world: World) -> None:
+    world.node("n1")
+    world.pod("a", requests=HUGE)
+    world.loop._turn()
+    world.leading = False
+    world.turn(2)
+    assert (world.state("a"), world.conditions) == (State.UNSCHEDULABLE, [])
+    world.leading = True
+    world.now += SWEEP_SECONDS
+    world.turn(2)
+
+    assert [name for name, _ in world.conditions] == ["a"]
+
+
+def test_a_condition_that_is_sent_again_names_the_node_that_is_nominated_now(world: World) -> None:
+    world.node("n1")
+    world.failure = BUSY
+    world.pod("a", requests=HUGE)
+    world.turn(2)
+    world.pod("a", requests=HUGE, status={"nominatedNodeName": "n1"})  # by another leader, or a person
+    world.failure = None
+    world.now += SWEEP_SECONDS
+    world.turn(2)
+
+    assert [found.nominated for _, found in world.conditions] == ["", "n1"]
+
+
 def test_two_conditions_without_an_answer_are_sent_again_at_a_time_and_all_once_one_is_answered(world: World) -> None:
     """Else a webhook that hangs would take all threads, which look up bindings too."""
     world.node("n1")
