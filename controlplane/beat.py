@@ -53,6 +53,7 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no type
     """
 
     _said_at = float("-inf")
+    _is_closed = False
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send a task, or log, once a minute, that it can't be sent.
@@ -62,10 +63,19 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no type
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as error:
+            if self._is_closed:
+                # SIGTERM closes the schedule and raises SystemExit. If beat was waiting for Redis' answer, redis-py raises an
+                # error of its own instead (redis-py v8.1.0 _parsers/socket.py, _read_from_socket).
+                raise SystemExit from error
             now = time.monotonic()
             if now - self._said_at >= _SAY_AGAIN_SECONDS:
                 self._said_at = now
                 logger.error("tasks can't be sent, each is tried again when it is next due: %s", error)  # noqa: TRY400 - Redis' fault
+
+    def close(self) -> None:
+        """Save the schedule; beat ends."""
+        self._is_closed = True
+        super().close()
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Send the tasks that are due; a last run that the clock says is in the future counts as now."""

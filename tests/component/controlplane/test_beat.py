@@ -122,6 +122,23 @@ def _as_received(app: Celery, entry: Any) -> Request:
     return Request(message, app=app, headers=sent.headers, body=sent.body, decoded=True, task=object())
 
 
+def test_a_beat_that_is_ended_while_it_waits_for_an_answer_of_redis_ends_without_an_error(
+    beat: Beat, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    del beat.scheduler.apply_entry  # its own, in place of the stand-in
+
+    def end(*_: Any, **__: Any) -> None:
+        beat.scheduler.close()  # as the handler of SIGTERM does
+        message = "I/O operation on closed file."
+        raise ValueError(message)  # redis-py's, instead of SystemExit
+
+    monkeypatch.setattr(beat.scheduler, "send_task", end)
+    monkeypatch.setattr(beat.scheduler.app, "tasks", {})
+    with pytest.raises(SystemExit):
+        beat.after(10)
+    assert caplog.records == []
+
+
 def test_tasks_that_redis_refuses_are_said_in_a_line_a_minute(
     beat: Beat, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
