@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -342,7 +343,9 @@ class Dispatcher:
         request = connection.request
         if is_answered and request is not None:
             self._release(connection)
-            if connection.is_free_again():
+            # With a client certificate that ran out, every further request on this connection would be refused too. A new one is
+            # made with the certificate that the client has by then.
+            if connection.is_free_again() and connection.status != HTTPStatus.UNAUTHORIZED:
                 self._free.append(connection)
             else:
                 self._close(connection)

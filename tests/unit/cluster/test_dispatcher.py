@@ -90,6 +90,19 @@ def test_a_connection_that_breaks_leaves_its_request_unanswered(tmp_path: Path) 
     assert [(name, status) for name, status, _ in told] == [("broken", UNANSWERED), ("closed", 200), ("after", 200)]
 
 
+def test_a_connection_whose_certificate_may_have_run_out_is_not_used_again(tmp_path: Path) -> None:
+    """The API server looks at a client certificate's end with each request, and a connection keeps the one it began with."""
+    told: Told = []
+    statuses = iter([201, 401, 201, 201])
+    with sending(tmp_path, lambda _: Answer(next(statuses)), connections=1) as (made, server):
+        for number, connections in enumerate([1, 1, 2, 2]):
+            made.send(request(str(number), told))
+            eventually(lambda count=number + 1: len(told) == count)
+            assert server.connections == connections
+
+    assert [status for _, status, _ in told] == [201, 401, 201, 201]
+
+
 def test_without_a_server_requests_come_back_unanswered_and_later_ones_are_sent_when_it_is_there(
     tmp_path: Path,
 ) -> None:
