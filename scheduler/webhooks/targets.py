@@ -23,6 +23,9 @@ _PLAIN = re.compile(r"[\x21-\x7e]+")
 _NAT64 = IPv6Network("64:ff9b::/96")
 # Deprecated, so Python treats it as global; networks still use it.
 _SITE_LOCAL = IPv6Network("fec0::/10")
+# Azure's wire server. The address is a public one, and yet each virtual machine reaches its own host by it
+# (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
+_AZURE_HOST = IPv4Address("168.63.129.16")
 
 
 class TargetError(Exception):
@@ -95,6 +98,7 @@ def _fault(address: Address) -> str:
         (address.is_multicast, "multicast"),
         (not address.is_global or address in _SITE_LOCAL, "private"),
         (address.is_reserved, "reserved"),
+        (address == _AZURE_HOST, "Azure's host"),
     )
     return next((word for holds, word in checks if holds), "")
 
