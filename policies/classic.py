@@ -147,7 +147,7 @@ class _ImportedPolicy:
     def _read_kept(self, top: Reader) -> None:
         self._kept: JSONObject = {}
         if "extenders" in top:
-            self._kept["extenders"] = top.items("extenders", lambda value, _path: value)
+            self._kept["extenders"] = top.items("extenders", self._extender)
             if self._only_extenders:
                 self._kept[_NO_LISTS] = True
         if "alwaysCheckAllPredicates" in top:
@@ -186,6 +186,13 @@ class _ImportedPolicy:
                 return Fault(made.paths[int(index)] + member.replace(".builtin", ".name"), message)
         names = {"spec.filters": "predicates", "spec.scores": "priorities"}
         return Fault(names.get(fault.path, fault.path), fault.message)
+
+    def _extender(self, value: object, path: str) -> object:
+        """Keep an entry as it is. Its members are read where it is converted, which finds their faults."""
+        if not isinstance(value, dict):
+            message = f"must be an object such as {{urlPrefix: …, filterVerb: …}}, not {type_name(value)}; correct it or leave it out"
+            self._faults.append(Fault(path, message))
+        return value
 
     def _predicate(self, value: object, path: str) -> None:
         reader = Reader(value, path, self._faults, {"name", "argument"})

@@ -87,6 +87,14 @@ class TestImport:
         description = import_policy(POLICY, name="old").description
         assert json.loads(description.partition("here: ")[2])["extenders"] == [EXTENDER]
 
+    def test_refuses_an_extender_that_is_no_object_at_its_place(self) -> None:
+        wanted = "must be an object such as {urlPrefix: …, filterVerb: …}, not "
+        assert faults_of(policy(extenders=[EXTENDER, 7, "http://berth", None])) == {
+            "extenders[1]": f"{wanted}a number; correct it or leave it out",
+            "extenders[2]": f"{wanted}a text; correct it or leave it out",
+            "extenders[3]": f"{wanted}null; correct it or leave it out",
+        }
+
     def test_takes_an_entry_that_stands_twice_once(self) -> None:
         twice = policy(predicates=[{"name": "PodFitsResources"}, {"name": "GeneralPredicates"}, {"name": "HostName"}])
         names = [rule.builtin for rule in import_policy(twice, name="x").spec.filters]
