@@ -92,5 +92,5 @@ class Offer:
 
 
 def begun(form: BeginForm, by: Any) -> Change:
-    """Open the Change of a form."""
-    return publishing.begin_change(title=form.cleaned_data["title"], reason=form.cleaned_data["reason"], by=by)
+    """Open the Change of a form, once if it is sent twice."""
+    return publishing.begin_once(title=form.cleaned_data["title"], reason=form.cleaned_data["reason"], by=by)

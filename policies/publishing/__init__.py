@@ -4,17 +4,17 @@ Each verb is one transaction with conditional updates: when somebody else was fa
 nothing. A verb that changes the live state makes the next Revision; when nothing would change it returns None.
 """
 
-from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, may, name_of, reach_of, via_of
+from policies.publishing.actors import CLOCK, SAME_CLICK, By, OnBehalf, actor_of, may, name_of, reach_of, via_of
 from policies.publishing.acts import check_reach_of
 from policies.publishing.assignments import in_order as asked_in_order
 from policies.publishing.assignments import orders_for
 from policies.publishing.audit import Kind as AuditKind
 from policies.publishing.audit import Said, is_as_written, more_of, record_event, said_by
 from policies.publishing.changes import (
-    SAME_CLICK,
     approve_change,
     ask_for_review,
     begin_change,
+    begin_once,
     comment_on_change,
     describe_change,
     discard_edits,
@@ -248,6 +248,7 @@ __all__ = [
     "assignment_versions",
     "bases_of",
     "begin_change",
+    "begin_once",
     "beside",
     "blocked",
     "bring_back",

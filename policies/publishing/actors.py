@@ -1,8 +1,13 @@
 """Who acts: a person, a token for its owner, or a command's user; which name is recorded, and what each may do."""
 
+from collections.abc import Mapping
+from datetime import timedelta
+
 import msgspec
 from django.contrib.auth.models import User
+from django.utils import timezone
 
+from policies.models import GateSetting, ReviewSetting
 from policies.publishing.lifecycle import Actor
 from policies.scopes import PUBLISH, Reach, scope_of
 
@@ -26,6 +31,9 @@ class OnBehalf(msgspec.Struct, frozen=True):
 # The actor: an account, a token that acts for one, or the name of a user without an account (a command's user).
 By = User | OnBehalf | str
 
+# A form may be sent twice, by a second click or by reloading the page after it. Later the same words are meant again.
+SAME_CLICK = timedelta(minutes=1)
+
 # The name recorded for acts of the clock. It has a space, so no account can have it.
 CLOCK = "the schedule"
 
@@ -44,6 +52,12 @@ def lock_account(by: By) -> None:
     """Let other acts of this account wait until the transaction ends: of two equal forms, the second sees what the first did."""
     if (account := user_of(by)) is not None:
         User.objects.select_for_update(no_key=True).filter(pk=account.pk).first()
+
+
+def has_just_set(row: GateSetting | ReviewSetting, by: By, wanted: Mapping[str, object]) -> bool:
+    """Return whether a setting's row is what the same person wants again a moment later."""
+    same = all(getattr(row, name) == value for name, value in wanted.items())
+    return same and row.set_by == name_of(by) and timezone.now() - row.set_at < SAME_CLICK
 
 
 def via_of(by: By) -> str:

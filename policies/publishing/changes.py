@@ -5,7 +5,6 @@ a digest, and are dropped when it changes. Publishing also drops the approvals o
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +16,7 @@ from policies.engine import ruleset as engine
 from policies.engine.pauses import Target
 from policies.models import Change, ChangeEvent, GateRun, Revision
 from policies.publishing import audit, gates, lifecycle
-from policies.publishing.actors import By, actor_of, name_of
+from policies.publishing.actors import SAME_CLICK, By, actor_of, lock_account, name_of
 from policies.publishing.acts import (
     check_before_contents,
     check_reach,
@@ -59,8 +58,6 @@ from policies.wording import visible
 
 _Act = ChangeEvent.Act
 _LONGEST_TITLE = 200
-# A form may be sent twice, by a second click or by reloading the page after it. Later the same words are meant again.
-SAME_CLICK = timedelta(minutes=1)
 _NOTHING_CHOSEN: Mapping[Key, Mapping[str, str]] = {}
 
 
@@ -145,6 +142,25 @@ def begin_change(*, title: str, by: By, reason: str = "") -> Change:
     """
     _check_may("edit", by)
     return write_change(title, {}, current_revision(), by=by, reason=reason)
+
+
+@transaction.atomic
+def begin_once(*, title: str, by: By, reason: str = "") -> Change:
+    """Open a Change without edits; a form that is sent twice, with the same words, opens one.
+
+    Raises:
+        PublishingError: as for `begin_change`.
+    """
+    lock_account(by)
+    there = Change.objects.filter(
+        title=_title_of(title)[:_LONGEST_TITLE],
+        reason=reason,
+        opened_by=name_of(by),
+        state=lifecycle.DRAFT,
+        edits=None,
+        moved_at__gt=timezone.now() - SAME_CLICK,
+    )
+    return there.first() or begin_change(title=title, by=by, reason=reason)
 
 
 def roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Revision | None:

@@ -23,7 +23,7 @@ from policies import engine as engine_package
 from policies.engine import ruleset as engine
 from policies.models import Change, GateRun, GateSetting
 from policies.publishing import audit
-from policies.publishing.actors import By, may, name_of
+from policies.publishing.actors import By, has_just_set, lock_account, may, name_of
 from policies.publishing.errors import PublishingError, check_words
 from policies.publishing.parts import batches
 from policies.publishing.silence import is_silent
@@ -368,7 +368,7 @@ def with_found(
 
 @transaction.atomic
 def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str = "") -> GateSetting:
-    """Set the level of a check for Changes that touch a rule set; OFF leaves it to the installation.
+    """Set the level of a check for Changes that touch a rule set; OFF leaves it to the installation. A form that is sent twice sets it once.
 
     Raises:
         PublishingError: there is no such check, this account may not set it, or the reason could mislead its readers.
@@ -378,7 +378,10 @@ def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str
     if check not in settings.BERTH.gate_checks:
         raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])
     check_words(reason)
+    lock_account(by)
     before = GateSetting.objects.filter(rule_set=rule_set, check_name=check).first()
+    if before and has_just_set(before, by, {"level": level, "reason": reason}):
+        return before
     audit.record_event(
         audit.Kind.GATE_SET,
         by=by,

@@ -17,8 +17,8 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.engine.pauses import EVERYTHING, Target, ends_at
 from policies.models import Change, ChangeEdit, RevisionPart
 from policies.publishing import audit, lifecycle
-from policies.publishing.actors import By, name_of
-from policies.publishing.changes import SAME_CLICK, open_change, publish_change, submit_act
+from policies.publishing.actors import SAME_CLICK, By, name_of
+from policies.publishing.changes import open_change, publish_change, submit_act
 from policies.publishing.contents import Edit, missing_target
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.parts import Kind

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing import audit
-from policies.publishing.actors import By, may, name_of, user_of
+from policies.publishing.actors import By, has_just_set, lock_account, may, name_of, user_of
 from policies.publishing.errors import PublishingError, fault_of_words
 from policies.publishing.lifecycle import Need
 
@@ -55,7 +55,7 @@ def needs_of(
 def set_review(
     *, rule_set: str = "", approvals: int, by: By, group: str = "", roll_backs: bool = True, reason: str = ""
 ) -> ReviewSetting:
-    """Set the approvals that all Changes, or those that touch a rule set, need from now on.
+    """Set the approvals that all Changes, or those that touch a rule set, need from now on. A form that is sent twice sets them once.
 
     Raises:
         PublishingError: this account may not do it, there is no such rule set or group, or the reason could mislead its readers.
@@ -75,8 +75,11 @@ def set_review(
         faults.append(said)
     if faults:
         raise PublishingError(faults)
+    lock_account(by)
     before = ReviewSetting.objects.filter(rule_set=rule_set).first()
     wanted: dict[str, Any] = {"approvals": approvals, "group": group, "roll_backs": roll_backs}
+    if before and has_just_set(before, by, wanted | {"reason": reason}):
+        return before
     former = audit.digest_of({name: getattr(before, name) for name in wanted}) if before else ""
     audit.record_event(
         audit.Kind.REVIEW_SET,

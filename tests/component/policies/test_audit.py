@@ -123,6 +123,7 @@ ACTS: dict[str, tuple[Callable[[], Act], list[str]]] = {
         [OPENED, PUBLISHED, "roll-back"],
     ),
     "begin_change": (lambda: lambda by: publishing.begin_change(title="t", by=by), [OPENED]),
+    "begin_once": (lambda: lambda by: publishing.begin_once(title="t", by=by), [OPENED]),
     "export": (lambda: lambda by: publishing.export(by=by), ["export"]),
     "save_edit": (lambda: lambda by: publishing.save_edit(change=None, by=by, **_EDIT), [OPENED]),
     "edit_change": (

@@ -2,10 +2,12 @@
 
 import html
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from policies import publishing
 from policies.admin import edit_into
@@ -36,6 +38,20 @@ def test_the_list_offers_a_new_one_to_who_may_edit(operator: Client, auditor: Cl
         assert client.get(ADD).status_code == 403
         assert client.post(ADD, {"title": "x"}).status_code == 403
     assert not Change.objects.exists()
+
+
+def test_a_new_change_that_is_sent_twice_is_opened_once_until_it_has_edits(operator: Client) -> None:
+    change = begin(operator)
+    assert begin(operator) == change
+    begin(operator, title="another")
+    publishing.edit_change(
+        change=change, edits=[publishing.Edit.of(make_rule_set("shop"))], by="operator", expected_digest=change.digest
+    )
+    operator.post(ADD, {"title": change.title, "reason": change.reason})
+    assert Change.objects.count() == 3
+    Change.objects.update(moved_at=timezone.now() - timedelta(minutes=2))
+    operator.post(ADD, {"title": change.title, "reason": change.reason})
+    assert Change.objects.count() == 4
 
 
 def test_a_change_is_begun_with_a_title_and_a_rule_set_written_into_it(operator: Client) -> None:

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change, ClusterPriorityClass, GateRun, GateSetting, RuleSetVersion
+from policies.models import AuditEvent, Change, ClusterPriorityClass, GateRun, GateSetting, RuleSetVersion
 from policies.publishing import Edit, PublishingError, Result, gates
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from tests.builders import make_assignment, make_rule_set
@@ -429,6 +429,18 @@ class TestSettings:
         said = text_of(get(client, f"/admin/policies/gatesetting/{row.pk}/change/"))
         for words in ("rule set web", "Effect it isn't published", r"root ?, \d+ s ago", "it hurt once"):
             assert re.search(words, said), words
+
+    def test_a_level_that_is_sent_twice_is_set_once(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        client = HTTPSClient()
+        client.force_login(User.objects.create_superuser("root"))
+        typed = {"rule_set": "web", "check_name": "refused", "level": "blocking", "reason": "it hurt once"}
+        for _again in range(2):
+            assert client.post("/admin/policies/gatesetting/add/", typed).status_code == 302
+        assert GateSetting.objects.count() == AuditEvent.objects.filter(kind="gate.set").count() == 1
+        for level in ("warning", "blocking"):
+            client.post("/admin/policies/gatesetting/add/", typed | {"level": level})
+        assert GateSetting.objects.count() == 3
 
     def test_its_form_chooses_no_rule_set_for_anybody(self) -> None:
         publish_all(make_rule_set("web", **A))

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change, ReviewSetting, RuleSet
+from policies.models import AuditEvent, Change, ReviewSetting, RuleSet
 from scheduler.doctor import live_rules
 from tests.builders import make_rule_set
 from tests.component.pages import edit_page, form_data, get, publish_all, text_of
@@ -191,6 +191,23 @@ def test_administrators_change_review_settings_and_everybody_sees_who_did() -> N
     for page in ("change", "delete"):
         assert root.post(f"/admin/policies/reviewsetting/{row.pk}/{page}/", data).status_code in (302, 403)
     assert ReviewSetting.objects.count() == 1
+
+
+def test_a_review_setting_that_is_sent_twice_is_set_once_and_counts_again_where_something_differs() -> None:
+    root, other = signed_in("root", superuser=True), signed_in("other", superuser=True)
+    add = "/admin/policies/reviewsetting/add/"
+    data = {"rule_set": "", "approvals": "1", "group": "", "roll_backs": "on", "reason": "audit"}
+    for _again in range(2):
+        assert root.post(add, data).status_code == 302
+    assert ReviewSetting.objects.count() == AuditEvent.objects.filter(kind="review.set").count() == 1
+    root.post(add, data | {"approvals": "2"})
+    root.post(add, data)
+    root.post(add, data | {"reason": "another"})
+    other.post(add, data | {"reason": "another"})
+    assert ReviewSetting.objects.count() == 5
+    ReviewSetting.objects.update(set_at=timezone.now() - timedelta(minutes=2))
+    other.post(add, data | {"reason": "another"})
+    assert ReviewSetting.objects.count() == 6
 
 
 def test_a_review_setting_that_nobody_can_meet_is_said_when_it_is_set() -> None:

@@ -25,7 +25,9 @@ NEEDED: dict[str, tuple[frozenset[str], ...]] = {
     **dict.fromkeys(
         ("open_change", "save_edit", "edit_change", "describe_change", "discard_edits", "rebase_change"), (_E,)
     ),
-    **dict.fromkeys(("submit_change", "reopen_change", "set_expiry", "claim", "begin_change", "reorder"), (_E,)),
+    **dict.fromkeys(
+        ("submit_change", "reopen_change", "set_expiry", "claim", "begin_change", "begin_once", "reorder"), (_E,)
+    ),
     **dict.fromkeys(("propose_roll_back", "propose_going_back", "propose_adoption", "propose_archiving"), (_E,)),
     "run_gate": (_E, _R, _P),
     "ask_for_review": (_E, _R),
@@ -40,7 +42,7 @@ NEEDED: dict[str, tuple[frozenset[str], ...]] = {
 # By the clock, and by what a command has found; what is read, REST's doors ask for.
 WITHOUT_ACTOR = {"publish_due", "record_gate", "export"}
 # They touch nothing yet, something new, or settings that no token has.
-TOUCH_NOTHING = {"begin_change", "save_edit", "set_review", "set_gate_level"}
+TOUCH_NOTHING = {"begin_change", "begin_once", "save_edit", "set_review", "set_gate_level"}
 
 
 def token(owner: User, *scopes: str, **reach: tuple[str, ...]) -> OnBehalf:
