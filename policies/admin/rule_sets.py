@@ -275,13 +275,18 @@ class RuleSetAdmin(EditingAdmin):
         return request.user.has_perm("policies.change_rulesetversion")
 
     def has_archive_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish and the rule set is live. Who confirms too late is told so, with their reason."""
-        return may_publish(request) and (request.method == "POST" or _is_live(object_id))
+        """Return whether this person may publish."""
+        return may_publish(request)
 
     def has_bring_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish and the rule set is archived."""
-        versions = RuleSetVersion.objects.filter(rule_set=object_id)
-        return may_publish(request) and versions.exists() and not _is_live(object_id)
+        """Return whether this person may publish, and the rule set has a version."""
+        return may_publish(request) and RuleSetVersion.objects.filter(rule_set=object_id).exists()
+
+    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> Any:
+        """Return the buttons that do something now. The page of one that no longer does says so, as a colleague may have been faster."""
+        idle = "bring_back" if _is_live(object_id) else "archive"
+        offered = super().get_actions_detail(request, object_id)  # type: ignore[misc] # Unfold's
+        return [each for each in offered if not each.action_name.endswith(idle)]
 
     def get_fieldsets(self, request: HttpRequest, obj: RuleSet | None = None) -> Any:
         """Return name and description for a new rule set; the live content for an existing one."""

@@ -135,8 +135,12 @@ class RuleSetVersionAdmin(EditingAdmin):
         return row
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> Any:
-        """Return the buttons above a version; the form of a rule set has none."""
-        return [] if str(unquote(str(object_id))).startswith(_EDIT) else super().get_actions_detail(request, object_id)  # type: ignore[misc] # Unfold's
+        """Return the buttons above a version; the form of a rule set has none, and nobody goes back to the live version."""
+        if str(unquote(str(object_id))).startswith(_EDIT):
+            return []
+        offered = super().get_actions_detail(request, object_id)  # type: ignore[misc] # Unfold's
+        is_live = RuleSetVersion.objects.filter(state=RuleSetVersion.State.PUBLISHED, pk=object_id).exists()
+        return [each for each in offered if not (is_live and each.action_name.endswith("go_back"))]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RuleSetVersion]:
         """Select the rule set in the same query."""
@@ -161,10 +165,8 @@ class RuleSetVersionAdmin(EditingAdmin):
         return is_form and super().has_publish_permission(request, object_id)
 
     def has_go_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish, and the version was live once. Who confirms too late is told so."""
-        states = [RuleSetVersion.State.SUPERSEDED]
-        if request.method == "POST":
-            states.append(RuleSetVersion.State.PUBLISHED)
+        """Return whether this person may publish, and the version was live once. Who comes too late is told on the page."""
+        states = [RuleSetVersion.State.SUPERSEDED, RuleSetVersion.State.PUBLISHED]
         is_possible = object_id is None or RuleSetVersion.objects.filter(state__in=states, pk=object_id).exists()
         return may_publish(request) and is_possible
 

@@ -343,10 +343,17 @@ class TestArchive:
         assert (listed(), listed("?which=archived"), listed("?which=all")) == ([], ["web"], ["web"])
         offered = get(operator, "/admin/policies/assignment/add/").context["adminform"].form.fields["rule_set"].queryset
         assert not offered.exists()
+        assert "Nothing to do: web isn't live." in text_of(get(operator, f"{pages}/archive/"))
+        page = get(operator, f"{pages}/change/").content.decode()
+        assert ("/archive/" in page, "/bring-back/" in page) == (False, True)
         back = operator.get(f"{pages}/bring-back/")["Location"]
         assert "Revision 3 was made" in confirmed(operator, back, "needed")
         assert [(each.name, each.version) for each in current_revision().rule_sets] == [("web", 1)]
         assert listed() == ["web"]
+        too_late = operator.get(f"{pages}/bring-back/", follow=True)
+        assert "Nothing to do: web v1 is already live." in text_of(too_late)
+        page = get(operator, f"{pages}/change/").content.decode()
+        assert ("/archive/" in page, "/bring-back/" in page) == (True, False)
         assert Change.objects.filter(state="published").count() == 3
 
     def test_one_that_is_assigned_is_not_archived(self, operator: Client, live: None) -> None:
