@@ -23,6 +23,7 @@ from scheduler.applying import (
     Wish,
     apply,
     examine_documents,
+    faults_of_scopes,
     lint_files,
     plan_documents,
     read_files,
@@ -229,11 +230,13 @@ def documents_of(asked: Mapping[str, Any], done: str = "applied") -> Documents:
         done: what isn't done with them where they have faults.
 
     Raises:
-        ValidationError: there are none, and `prune` is empty.
+        ValidationError: there are none, and `prune` is empty; or it has what is no scope.
         FaultsError: with every fault, each with its file or its index among the documents.
     """
     if not (asked["documents"] or asked["files"] or asked["prune"]):
         raise ValidationError({"documents": "is missing: send documents, or files with name and text"})
+    if wrong := faults_of_scopes(asked["prune"]):
+        raise ValidationError({"prune": wrong})
     try:
         found = read_files([(each["name"], each["text"]) for each in asked["files"]], asked["documents"])
     except DocumentsError as error:

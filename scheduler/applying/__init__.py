@@ -4,7 +4,15 @@ Pages edit one object at a time, with the version that was shown; complete docum
 """
 
 from scheduler.applying.apply import Applied, Wish, apply, examine_documents
-from scheduler.applying.documents import Documents, DocumentsError, FileFault, lint_files, read_files, unknown_rule_sets
+from scheduler.applying.documents import (
+    Documents,
+    DocumentsError,
+    FileFault,
+    faults_of_scopes,
+    lint_files,
+    read_files,
+    unknown_rule_sets,
+)
 from scheduler.applying.plan import Planned, plan_documents
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "Wish",
     "apply",
     "examine_documents",
+    "faults_of_scopes",
     "lint_files",
     "plan_documents",
     "read_files",

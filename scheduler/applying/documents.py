@@ -63,7 +63,8 @@ class Documents(msgspec.Struct):
             PublishingError: a scope is invalid, for instance by a typo, which would prune nothing; or the files contain a Pause or an
                 Exemption, which pruning would end.
         """
-        self._check_scopes()
+        if wrong := faults_of_scopes(self.prune):
+            raise publishing.PublishingError(wrong)
         values: list[publishing.Value] = [*self.rule_sets.values(), *self.assignments.values()]
         values += [*self.priority_classes.values(), *self.pauses.values(), *self.exemptions.values()]
         edits = [publishing.Edit.of(value) for value in values]
@@ -84,16 +85,6 @@ class Documents(msgspec.Struct):
             return self.passed_over
         return [*self.passed_over, "The files hold nothing, and nothing is pruned: nothing is removed."]
 
-    def _check_scopes(self) -> None:
-        kinds = ", ".join(publishing.Kind)
-        wrong = [
-            f"{scope!r} is no scope to prune in: team-a-*, or Assignment/team-a-* of one kind; kinds are {kinds}."
-            for scope in self.prune
-            if not _is_scope(scope)
-        ]
-        if wrong:
-            raise publishing.PublishingError(wrong)
-
     def _is_in_scope(self, kind: str, name: str) -> bool:
         return any(fnmatchcase(f"{kind}/{name}" if "/" in scope else name, scope) for scope in self.prune)
 
@@ -110,6 +101,16 @@ class Documents(msgspec.Struct):
                 return self.pauses
             case engine.Exemption():
                 return self.exemptions
+
+
+def faults_of_scopes(scopes: Iterable[str]) -> list[str]:
+    """Return what is wrong with scopes to prune in."""
+    kinds = ", ".join(publishing.Kind)
+    return [
+        f"{scope!r} is no scope to prune in: team-a-*, or Assignment/team-a-* of one kind; kinds are {kinds}."
+        for scope in scopes
+        if not _is_scope(scope)
+    ]
 
 
 def _is_scope(text: str) -> bool:

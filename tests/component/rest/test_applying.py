@@ -158,6 +158,17 @@ def test_what_is_not_among_them_is_pruned_in_its_scope(operator: Client) -> None
     assert refused["faults"][0]["path"] == "documents"
 
 
+@pytest.mark.parametrize("door", ["apply", "plan"])
+def test_what_is_no_scope_to_prune_in_is_a_fault_of_the_request(operator: Client, door: str) -> None:
+    body = {"documents": DOCUMENTS, "prune": ["team-*", "rulesets/*", "Pod/web"], "asks_cluster": False}
+    faults = told(ask(operator, "post", f"/changes/{door}", body), 400)["faults"]
+    assert [(each["path"], each["message"].partition(" to prune")[0]) for each in faults] == [
+        ("prune", "'rulesets/*' is no scope"),
+        ("prune", "'Pod/web' is no scope"),
+    ]
+    assert not Change.objects.exists()
+
+
 def test_who_only_reads_applies_nothing(auditor: Client) -> None:
     refused = ask(auditor, "post", "/changes/apply", {"documents": DOCUMENTS, "asks_cluster": False})
     assert told(refused, 403)["detail"].startswith("auditor may not edit")
