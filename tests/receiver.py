@@ -52,7 +52,9 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
                 return
             if mode == "leave":
                 return
-            status = {"fail": 503, "redirect": 302, "quote": 404, "shorten": 404, "move": 301}.get(mode, 200)
+            status = {"fail": 503, "busy": 429, "redirect": 302, "quote": 404, "shorten": 404, "move": 301}.get(
+                mode, 200
+            )
             words = {
                 "fail": b"I am ill",
                 "quote": b"Cannot POST " + self.path.encode(),
@@ -61,6 +63,8 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
             }
             said = words.get(mode, b"ok")
             self.send_response(status)
+            if mode == "busy":
+                self.send_header("Retry-After", "120")
             if mode == "redirect":
                 self.send_header("Location", forbidden)
             if mode == "move":

@@ -129,9 +129,9 @@ def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
         if answer.is_good:
             state, after, rest, failures = Delivery.State.DELIVERED, None, None, 0
         else:
-            after, failures = retry_after(row.attempts, random.random()), hook.failures + 1  # noqa: S311 - no secret
+            after, failures = retry_after(row.attempts, random.random(), answer.again_seconds), hook.failures + 1  # noqa: S311 - no secret
             state = Delivery.State.FAILED if after is None else Delivery.State.WAITING
-            rest = now + rest_after(failures, random.random())  # noqa: S311 - as above
+            rest = now + rest_after(failures, random.random(), answer.again_seconds)  # noqa: S311 - as above
             logger.warning(
                 "webhook %s: delivery %d failed, attempt %d: %s", hook.name, row.pk, row.attempts, answer.why
             )

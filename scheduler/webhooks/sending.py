@@ -32,10 +32,14 @@ _PIECE = re.compile(rf"[^/?&=]{{{_WORD},}}")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The result of a request: a status and the beginning of the answer, or why there is no answer."""
+    """The result of a request: a status and the beginning of the answer, or why there is no answer.
+
+    `again_seconds` is the receiver's Retry-After; 0 without one, or if it is a date.
+    """
 
     status: int | None
     said: str
+    again_seconds: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -71,8 +75,8 @@ def post(
 
     try:
         with _connected(target, address, left, ca_file) as connection:
-            status, said = _ask(connection, _request(target, body, headers), left)
-            return Answer(status, _without_url(said, target)[:MAX_HEAD])
+            response, said = _ask(connection, _request(target, body, headers), left)
+            return Answer(response.status_code, _without_url(said, target)[:MAX_HEAD], _again_seconds(response))
     except TimeoutError:
         return Answer(None, f"no answer within {seconds:g} s")
     except ssl.SSLCertVerificationError as error:
@@ -138,7 +142,14 @@ def _secrets_of(path: str) -> Iterator[str]:
         yield from _PIECE.findall(text)
 
 
-def _ask(connection: socket.socket, request: tuple[h11.Request, bytes], left: Callable[[], float]) -> tuple[int, str]:
+def _again_seconds(response: h11.Response) -> float:
+    asked = dict(response.headers).get(b"retry-after", b"")
+    return float(asked) if asked.isdigit() else 0.0
+
+
+def _ask(
+    connection: socket.socket, request: tuple[h11.Request, bytes], left: Callable[[], float]
+) -> tuple[h11.Response, str]:
     head, body = request
     protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEADERS)
     pieces = [protocol.send(head), protocol.send(h11.Data(data=body)), protocol.send(h11.EndOfMessage())]
@@ -149,7 +160,7 @@ def _ask(connection: socket.socket, request: tuple[h11.Request, bytes], left: Ca
     if _REDIRECT <= response.status_code < _REFUSED:
         where = dict(response.headers).get(b"location", b"").decode(errors="replace")
         said = f"it redirects, which isn't followed: enter the final URL. It leads to {where or 'nowhere'}"
-    return response.status_code, said.replace("\0", "")
+    return response, said.replace("\0", "")
 
 
 def _response(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> h11.Response:

@@ -218,6 +218,18 @@ def test_nothing_waits_for_the_day_by_which_the_clock_was_set_back(receiver: Rec
     assert [each["body"]["number"] for each in receiver.taken()] == [1, 1, 2]
 
 
+def test_a_receiver_that_asks_for_time_gets_nothing_until_then(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1)
+    receiver.does("busy")
+    assert queue.deliver(now=clock) == 1
+    receiver.does("ok")
+    clock.now += timedelta(seconds=119)
+    assert queue.deliver(now=clock) == 0
+    clock.now += timedelta(seconds=1)
+    assert queue.deliver(now=clock) == 1
+
+
 def test_one_that_fails_holds_up_no_other(receiver: Receiver) -> None:
     bad, good = hook("http://127.0.0.1:9/in", "bad"), hook(f"http://127.0.0.1:{receiver.port}/in", "good")
     waiting(bad, 1, 2)
