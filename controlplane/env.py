@@ -156,7 +156,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling.
     spool_full: SpoolFull = "lose"
 
-    # The most disk space for Decisions that aren't in the database yet, in bytes. Default 2 GiB.
+    # The most disk space for Decisions that aren't in the database yet, in bytes, at least 1 MiB. Default 2 GiB.
     spool_max_bytes: int = 2 << 30
 
     # Names, separated by commas, of environment variables whose values are masked in the history: case-insensitive, with `*` for

@@ -295,6 +295,8 @@ _WAITED = (_at_most(_MOST_WAITED), f"a number of seconds above 0, at most {_MOST
 _MOST_REQUEUES = 1_000_000
 # With less, a process would do nothing but poll the database.
 _LEAST_POLLED = 0.05
+# A number of MiB or GiB without its unit would lose nearly all Decisions at the first outage of Redis or the database.
+_LEAST_SPOOL = 1 << 20
 # By the field of `Environment`: a reader, which raises a ValueError, and the accepted form in words.
 READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
@@ -338,7 +340,10 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "beat_bind": (_address, "an address HOST:PORT"),
     "requeues_per_second": _whole("Pods", _MOST_REQUEUES),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
-    "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
+    "spool_max_bytes": (
+        _at_most(float("inf"), int, _LEAST_SPOOL),
+        f"a whole number of bytes, at least {_LEAST_SPOOL:,}",
+    ),
     "mask_env": (_patterns, _PATTERNS),
     "mask_annotations": (_patterns, _PATTERNS),
     "mask_labels": (_patterns, _PATTERNS),

@@ -320,11 +320,18 @@ def test_a_wrong_rate_of_requeues_is_refused(value: str) -> None:
 
 
 def test_what_a_full_spool_does_is_one_of_two_things() -> None:
-    environment = decode({"BERTH_SPOOL_FULL": "refuse", "BERTH_SPOOL_MAX_BYTES": "1000"})
-    assert (environment.spool_full, environment.spool_max_bytes) == ("refuse", 1000)
+    environment = decode({"BERTH_SPOOL_FULL": "refuse", "BERTH_SPOOL_MAX_BYTES": "1048576"})
+    assert (environment.spool_full, environment.spool_max_bytes) == ("refuse", 1 << 20)
     assert _faults({"BERTH_SPOOL_FULL": "wait", "BERTH_SPOOL_MAX_BYTES": "0"}) == [
         "BERTH_SPOOL_FULL='wait' is not one of lose, refuse",
-        "BERTH_SPOOL_MAX_BYTES='0' is not a whole number of bytes above 0",
+        "BERTH_SPOOL_MAX_BYTES='0' is not a whole number of bytes, at least 1,048,576",
+    ]
+
+
+def test_a_spool_that_would_hold_next_to_nothing_is_refused() -> None:
+    """As a number of GiB is without its unit."""
+    assert _faults({"BERTH_SPOOL_MAX_BYTES": "2"}) == [
+        "BERTH_SPOOL_MAX_BYTES='2' is not a whole number of bytes, at least 1,048,576"
     ]
 
 
