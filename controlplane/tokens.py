@@ -28,6 +28,8 @@ DEFAULT_DAYS: Final = 90
 _MAX_NAME = 50
 # The last use of a token is written at most this often, so that not every use causes a write.
 _NOTED_EVERY = timedelta(minutes=1)
+# The most active tokens of an account: more than its pipelines can need, and few enough to be looked through.
+MOST_ACTIVE = 200
 _keys = KeyGenerator()
 
 
@@ -78,6 +80,10 @@ def make_token(
         )
         if Token.objects.filter(owner=owner, name=name, revoked_at=None).exists():
             raise TokenError([f"{owner} has a token {name} already: revoke it first, or take another name."])
+        if Token.objects.filter(owner=owner, revoked_at=None, expires_at__gt=now).count() >= MOST_ACTIVE:
+            raise TokenError(
+                [f"{owner} has {MOST_ACTIVE} active tokens, the most of an account: revoke those that nothing uses."]
+            )
         token = Token.objects.create(
             name=name,
             prefix=prefix,

@@ -271,6 +271,25 @@ def test_a_name_is_one_tokens_of_an_owner_until_that_is_over(ann: User) -> None:
     assert first.revoked_by == "ann"
 
 
+def test_an_account_has_so_many_active_tokens_and_may_make_another_once_one_is_over(
+    ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.tokens.MOST_ACTIVE", 2)
+    now = timezone.now()
+
+    def make(name: str, owner: User = ann, days: int = 9) -> Token:
+        return make_token(name=name, owner=owner, scopes=["read"], days=days, by=owner, now=now)[0]
+
+    first, _ = make("a"), make("b", days=1)
+    with pytest.raises(TokenError, match="ann has 2 active tokens, the most of an account"):
+        make("c")
+    make("c", owner=User.objects.create_user("bob"))
+    revoke_token(token=first, by=ann, now=now)
+    make("c")
+    now += timedelta(days=2)
+    make("d")
+
+
 def test_there_is_no_token_to_revoke_that_was_never_made(ann: User) -> None:
     with pytest.raises(
         CommandError, match="No token is called abcdefgh: give the 8 characters that `token list` shows"
