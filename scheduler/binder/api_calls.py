@@ -37,6 +37,7 @@ from scheduler.binder.queue import Queue, State, Waiting
 from scheduler.cluster.bind import (
     BINDING_FAILED,
     BINDING_REFUSED,
+    BINDING_UNAUTHENTICATED,
     BINDING_UNCONFIRMED,
     Outcome,
     Target,
@@ -79,6 +80,7 @@ _MOST_DENIED = 100
 
 # Messages for a Pod whose binding won't succeed as it stands, though nothing about the Pod has changed.
 _NOT_DONE = {Outcome.DENIED: BINDING_REFUSED, Outcome.FAILED: BINDING_FAILED}
+_SENT_AGAIN = {Outcome.UNKNOWN: BINDING_UNCONFIRMED, Outcome.UNAUTHENTICATED: BINDING_UNAUTHENTICATED}
 
 # Work for the deciding thread; it is called with the current time.
 Message = Callable[[float], None]
@@ -304,8 +306,8 @@ class APICalls:
         if uid not in self.in_flight:
             return
         BINDER_BINDINGS.labels(outcome.value).inc()
-        if outcome is Outcome.UNKNOWN:
-            self._on_unknown(binding, now, retry_after_seconds)
+        if outcome in _SENT_AGAIN:
+            self._on_unknown(binding, _SENT_AGAIN[outcome], now, retry_after_seconds)
             return
         self._no_longer_in_flight(binding.pod)
         if outcome is Outcome.BOUND:
@@ -313,7 +315,7 @@ class APICalls:
         else:
             self._on_not_bound(binding, outcome, now)
 
-    def _on_unknown(self, binding: _Binding, now: float, retry_after_seconds: float) -> None:
+    def _on_unknown(self, binding: _Binding, said: str, now: float, retry_after_seconds: float) -> None:
         pod, uid = binding.pod, binding.pod.uid
         wait = max(min(LOOK_AGAIN_SECONDS * 2.0 ** self._unknown[uid], LONGEST_AGAIN_SECONDS), retry_after_seconds)
         self._unknown[uid] = min(self._unknown[uid] + 1, 10)
@@ -322,8 +324,8 @@ class APICalls:
         waiting = self._queue.get(uid)
         if self._unknown[uid] == _TELLS and waiting is not None:
             # No condition is written: the Pod may be bound at the same moment, and its condition would deny that.
-            waiting.message = BINDING_UNCONFIRMED
-            self._post(failed_scheduling(pod, BINDING_UNCONFIRMED, pod.spec.scheduler_name))
+            waiting.message = said
+            self._post(failed_scheduling(pod, said, pod.spec.scheduler_name))
         self._send_later(binding, now + wait)
 
     def _on_bound(self, binding: _Binding, now: float) -> None:

@@ -27,6 +27,7 @@ logger = logging.getLogger("berth.cluster")
 BINDING_REFUSED = "the API server refused the binding"
 BINDING_FAILED = "the API server failed to do the binding"
 BINDING_UNCONFIRMED = "the API server doesn't confirm the binding, which is sent again"
+BINDING_UNAUTHENTICATED = "the API server doesn't accept Berth's credentials, so the binding is sent again"
 
 # The annotation of a bound Pod with the id of the Decision behind its binding.
 DECISION_ANNOTATION = "berth/decision"
@@ -79,7 +80,8 @@ class Outcome(StrEnum):
     """The outcome of a binding.
 
     REFUSED: the Pod has changed or was replaced. DENIED: nobody may bind it, or not to this node. FAILED: the API server reported
-    an error with this request, mostly an admission webhook that is unavailable.
+    an error with this request, mostly an admission webhook that is unavailable. UNAUTHENTICATED: it doesn't accept the credentials;
+    as for UNKNOWN, a binding that was sent before may still be done.
     """
 
     BOUND = "bound"
@@ -89,6 +91,7 @@ class Outcome(StrEnum):
     DENIED = "denied"
     FAILED = "failed"
     UNKNOWN = "unknown"
+    UNAUTHENTICATED = "unauthenticated"
 
 
 class _Metadata(msgspec.Struct, rename="camel", frozen=True):
@@ -128,8 +131,8 @@ def binding_of(target: Target) -> bytes:
 def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
     """Bind a Pod, and look up the outcome if it isn't confirmed. Safe to repeat.
 
-    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node, or that it refused the
-    credentials: this request, or one sent before, may still be carried out.
+    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node: this request, or one sent
+    before, may still be carried out.
     """
     try:
         client.post(path=f"{target.path}/binding", body=binding_of(target), timeout_seconds=timeout_seconds)
@@ -146,7 +149,7 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
     except APIError as error:
         logger.warning("a binding was refused: %s", error, extra=_said_of(target))
         # With new credentials, the same binding will do: the node isn't the reason.
-        return Outcome.UNKNOWN if error.is_unauthenticated else Outcome.DENIED
+        return Outcome.UNAUTHENTICATED if error.is_unauthenticated else Outcome.DENIED
     return Outcome.BOUND
 
 

@@ -43,7 +43,10 @@ _ERRORS = {
     Outcome.DENIED: BINDING_REFUSED,
     Outcome.FAILED: BINDING_FAILED,
     Outcome.UNKNOWN: "the API server did not confirm the binding",
+    Outcome.UNAUTHENTICATED: "the API server does not accept Berth's credentials",
 }
+# After these the binding may still be done, by this request or by one before.
+_OPEN = {"", _ERRORS[Outcome.UNKNOWN], _ERRORS[Outcome.UNAUTHENTICATED]}
 BUSY = "Berth could not get the lock for rules that count Pods; kube-scheduler tries again"
 BEHIND = "Berth has not seen the Pods that were bound last; kube-scheduler tries again"
 NO_LONGER = "a rule that counts Pods no longer allows the node; kube-scheduler tries again"
@@ -146,7 +149,7 @@ class Binder:
         except _RelabelledError:
             BINDINGS.labels("relabelled").inc()
             bound = Bound(RELABELLED)
-        if bound.error and bound.error != _ERRORS[Outcome.UNKNOWN]:
+        if bound.error not in _OPEN:
             self._in_flight.refused(target.uid)
         return bound
 

@@ -285,19 +285,30 @@ def test_a_binding_that_a_webhook_denies_as_a_busy_server_would_is_sent_to_anoth
     assert (world.looked, [node for _, node in world.recorded]) == (["a"], ["n1", "n2"])
 
 
-def test_a_pod_whose_binding_hangs_says_so_once_in_an_event_and_in_the_queue(world: World) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome.UNKNOWN, "the API server doesn't confirm the binding, which is sent again"),
+        (
+            Outcome.UNAUTHENTICATED,
+            "the API server doesn't accept Berth's credentials, so the binding is sent again",
+        ),
+    ],
+)
+def test_a_pod_whose_binding_hangs_says_so_once_in_an_event_and_in_the_queue(
+    world: World, outcome: Outcome, said: str
+) -> None:
     """Not in a condition: the binding may be done in the same moment, and that would say otherwise on a bound Pod."""
-    world.outcome = Outcome.UNKNOWN
+    world.outcome = outcome
     world.node("n1")
     world.pod("a")
     world.turn()
     for _ in range(6):
-        world.answer(429)
+        world.answer(500)
         world.turn()
         world.now += LONGEST_AGAIN_SECONDS
         world.turn()
 
-    said = "the API server doesn't confirm the binding, which is sent again"
     assert [(event.reason, event.note) for event in world.events] == [("FailedScheduling", said)]
     assert (world.conditions, [waiting.message for waiting in world.loop.status.pods]) == ([], [said])
 

@@ -69,7 +69,7 @@ class TestBind:
             pytest.param(status(404), pod(), Outcome.DENIED, id="there, whatever an admission webhook says"),
             pytest.param(status(422), pod(), Outcome.DENIED, id="not valid"),
             pytest.param(status(403), pod(), Outcome.DENIED, id="not allowed"),
-            pytest.param(status(401), status(401), Outcome.UNKNOWN, id="the credentials are refused"),
+            pytest.param(status(401), status(401), Outcome.UNAUTHENTICATED, id="the credentials are refused"),
             pytest.param(status(500), pod("n1"), Outcome.BOUND, id="failed after it was done"),
             pytest.param(status(500), pod(), Outcome.FAILED, id="failed, and not done"),
             pytest.param(status(500), status(500), Outcome.UNKNOWN, id="failed, and can't be looked up"),
