@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from policies import publishing
 from policies.api.asked import Asked, asked_of
-from policies.api.base import Door
+from policies.api.base import Door, by_of
 from policies.api.problems import ConflictProblem
 from policies.api.throttles import CheckThrottle
 from scheduler.cluster.client import connect
@@ -125,6 +126,10 @@ class ScenarioView(Door):
     )
     def post(self, request: Request) -> Response:
         """Return where Pods would be placed on the cluster as it is now."""
+        by = by_of(request)
+        if not publishing.may(by, "scheduler.run_backtest"):
+            message = f"{publishing.name_of(by)} may not start a scenario; an Operator may."
+            raise PermissionDenied(message)
         asked = asked_of(ScenarioSerializer, request.data)
         if bool(asked["pod"]) == ("manifest" in asked):
             raise ValidationError({"pod": "name a Pod in the cluster, or give a manifest"})
