@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
+from django.conf import settings
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError
@@ -22,6 +23,7 @@ from policies.wording import counted
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.beside import Both, Judged, side_by_side
+from scheduler.decisions.masking import MASKED, Found, Masks
 from scheduler.decisions.reading import read_decision, recorded
 from scheduler.decisions.time_limit import SECONDS, TimeLimit
 from scheduler.scenario import Rules
@@ -310,8 +312,12 @@ def _test(
     Tests run with the rule set's own params and all of its rules; `given` is the rule set by the Pod's Assignment.
     """
     pod = cycle.pod
-    sample = _sampled(rule_set, pod, cycle.snapshot, both)
-    labels = _namespaces(rule_set, pod, sample, cycle.snapshot)
+    # A test is published and kept, so it holds no value that the history must not hold.
+    masks, masked = Masks(annotations=settings.BERTH.mask_annotations, labels=settings.BERTH.mask_labels), Found()
+    sample = _sampled(rule_set, pod, cycle.snapshot, both, lambda json: masks.json(json, masked))
+    labels = {
+        name: masks.labels(found, masked) for name, found in _namespaces(rule_set, pod, sample, cycle.snapshot).items()
+    }
     small = Snapshot.of(map(Node.from_json, sample.nodes), map(Pod.from_json, sample.pods), labels)
     # In whole seconds, as the test has it.
     now = cycle.now.replace(microsecond=0)
@@ -327,7 +333,8 @@ def _test(
     test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _mentions(_NOW, rule_set) else {}
     test["expect"] = _expected(answer)
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
-    return test, [*_left_out(sample, set(as_given.feasible), whole), *_said_otherwise(answer, as_given)]
+    notes = [*_left_out(sample, set(as_given.feasible), whole), *_said_otherwise(answer, as_given)]
+    return test, [*notes, *_said_masked(masked)]
 
 
 class _Sample(NamedTuple):
@@ -340,11 +347,18 @@ class _Sample(NamedTuple):
     counts: bool
 
 
-def _sampled(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, both: Sequence[Both]) -> _Sample:
+def _sampled(
+    rule_set: CompiledRuleSet,
+    pod: Pod,
+    snapshot: Snapshot,
+    both: Sequence[Both],
+    masked: Callable[[dict[str, Any]], dict[str, Any]],
+) -> _Sample:
     infos = [info for name in _chosen(both) if (info := snapshot.node(name)) is not None]
     counts = any(made.scope is not Scope.NODE for _, made in (*rule_set.filters, *rule_set.scores))
     pods = [_placed(each, info) for info in infos for each in info.pods][:MOST_PODS] if counts else []
-    return _Sample(infos, [_slim_node(info.node.json) for info in infos], pods, _slim_pod(pod.json), counts)
+    nodes = [_slim_node(info.node.json) for info in infos]
+    return _Sample(infos, [*map(masked, nodes)], [*map(masked, pods)], masked(_slim_pod(pod.json)), counts)
 
 
 def _namespaces(rule_set: CompiledRuleSet, pod: Pod, sample: _Sample, snapshot: Snapshot) -> dict[str, dict[str, str]]:
@@ -396,6 +410,11 @@ def _left_out(sample: _Sample, feasible: set[str], whole: set[str]) -> list[str]
             "the test expects what they say on these"
         )
     return said
+
+
+def _said_masked(masked: Found) -> list[str]:
+    """Return what the test holds another value of, and its results are with that value."""
+    return [f"The test holds “{MASKED}” as the value of {', '.join(sorted(masked))}"] if masked else []
 
 
 def _chosen(both: Sequence[Both]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from django.conf import settings
 from django.test import Client
 
 from policies import publishing
@@ -239,6 +240,26 @@ def test_a_test_is_bounded_and_holds_no_secrets() -> None:
     assert test["pods"][0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1m"
     assert "now" not in test
     assert found.notes[0] == "The test holds 50 of 60 Pods on these nodes"
+
+
+def test_a_test_holds_no_value_that_is_masked_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"mask_annotations": ("vault/*",), "mask_labels": ("customer",)}
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **names))
+    hidden: dict[str, Any] = {"labels": {"customer": "secret"}, "annotations": {"vault/key": "secret"}}
+    pod: dict[str, Any] = make_pod("p")
+    pod["metadata"] |= hidden
+    node: dict[str, Any] = make_node("n1")
+    node["metadata"] |= hidden
+    running = Pod.from_json(make_pod("r", labels={"customer": "secret"}, nodeName="n1"))
+    own = {"name": "own", "expression": "namespaceObject.metadata.labels.customer == pod.metadata.labels.customer"}
+    alone = {"name": "alone", "expression": "node.count({'app': 'x'}) < 1", "reason": "one a node"}
+    rules = rules_of(opened(make_rule_set("web", filters=[own, alone])).pk)
+    snapshot = Snapshot.of([Node.from_json(node)], [running], {"default": {"customer": "secret"}})
+    found = preview(pod, "web", rules, snapshot)
+    assert b"secret" not in msgspec.json.encode(found.test)
+    assert found.test["pods"][0]["metadata"]["labels"] == {"customer": "masked"}
+    assert found.test["expect"]["feasible"] == ["n1"]
+    assert found.notes == ["The test holds “masked” as the value of annotation vault/key, label customer"]
 
 
 def test_a_rule_that_reads_the_time_gets_the_moment_into_its_test() -> None:
