@@ -394,15 +394,21 @@ def _called(call: syntax_pb2.Expr.Call, bounds: list[Bound]) -> _Priced:
     if function == "_+_":
         return _added(bounds[0], bounds[1])
     if function == "@in":
-        return _STEP * (2 if bounds[1].is_map else bounds[1].size), SCALAR
+        wanted, within = bounds
+        return _STEP * (2 if within.is_map else within.size * _smaller(wanted, within.inside).values), SCALAR
     if function in {"_==_", "_!=_"}:
-        smaller = min(bounds, key=lambda bound: bound.values)
+        smaller = _smaller(*bounds)
         return _STEP * smaller.values + _CHARACTER * smaller.characters, SCALAR
     if function == "matches":
         literals = bounds[1].literals
         costs = [UNKNOWN] if literals is None else [cost_of(text) for text in literals]
         return max(cost.microseconds(bounds[0].length) for cost in costs), SCALAR
     return (0.0, SCALAR) if function in _STEPS else _of_function(function, bounds)
+
+
+def _smaller(left: Bound, right: Bound) -> Bound:
+    """Return the bound of fewer values: a comparison of lists, maps and objects compares what is in them, as far as both go."""
+    return min(left, right, key=lambda bound: bound.values)
 
 
 def _added(left: Bound, right: Bound) -> _Priced:

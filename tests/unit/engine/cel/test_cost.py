@@ -244,6 +244,13 @@ class TestWhatIsCounted:
         of_node = cost("pod.metadata.name in node.metadata.annotations.x.split(',')", **params)
         assert NODES * of_node.mixed > 10_000
 
+    def test_a_search_for_a_list_compares_what_is_in_it_with_each_element(self) -> None:
+        """Priced as a number, this took minutes for each decision: 300 comparisons of 40 nodes with themselves."""
+        nodes, lists = ", ".join(["node"] * 40), ", ".join(f"[a, {number}]" for number in range(300))
+        assert too_costly(cost(f"[[{nodes}]].exists(a, [a, -1] in [{lists}])"))
+        numbers = ", ".join(map(str, range(300)))
+        assert too_costly(cost(f"[[{nodes}]].exists(a, size(a) in [{numbers}])")) is None
+
     def test_what_reads_a_node_counts_once_a_version(self) -> None:
         found = cost("size(node.metadata.name) < 5")
         assert (found.mixed, found.pod) == (0, 0)
