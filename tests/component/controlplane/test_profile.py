@@ -131,6 +131,16 @@ def test_a_role_is_said_to_withdraw_changes_where_it_may(role: str) -> None:
     assert may == (role == "Operator") == any("withdraw" in words for words in words_of(ROLES[role]))
 
 
+def test_who_gets_the_name_of_another_account_reads_nothing_of_its_sign_ins(ann: User) -> None:
+    signed_in(address="10.0.0.1")
+    ann.username = "ann-before"
+    ann.save()
+    User.objects.create_user("ann", password=PASSWORD, is_staff=True)
+    said = text_of(get(signed_in(address="10.0.0.2"), PAGE))
+    assert "✓ signed in 10.0.0.2" in said
+    assert "10.0.0.1" not in said
+
+
 def test_an_account_without_a_role_reads_who_gives_them() -> None:
     User.objects.create_user("new", password=PASSWORD, is_staff=True)
     assert "An administrator can assign roles" in text_of(get(signed_in("new", address="10.0.0.1"), PAGE))
