@@ -136,6 +136,7 @@ def _text(applied: Applied) -> str:
         return "\n".join([*lines, *beside, "Nothing is live yet: review and publish it in the admin."])
     lines += [f"! {line}" for line in applied.beside]
     lines.append(f"Revision {applied.revision.number} was made:")
-    lines += [f"  {line}" for line in applied.revision.summary.splitlines()]
+    ends = publishing.past_ends(publishing.edits_of(applied.change))
+    lines += [f"  {line}" for line in (*applied.revision.summary.splitlines(), *ends)]
     found = [each for each in applied.gate if each.verdict == FOUND]
     return "\n".join([*lines, *(["The gate found:"] if found else []), *lines_of(found, settings.BERTH.gate_checks)])

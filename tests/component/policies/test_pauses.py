@@ -432,6 +432,9 @@ class TestCommands:
         assert said in out.getvalue()
         change = Change.objects.get(state="draft")
         assert said.removeprefix("! ") in text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+        out = io.StringIO()
+        call_command("apply", "--publish", str(path), stdout=out)
+        assert said in out.getvalue()
 
     def test_an_end_that_passes_while_its_change_waits_is_refused_and_said_on_the_page_and_over_rest(
         self, operator: Client
